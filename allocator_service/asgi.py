@@ -1,0 +1,10 @@
+"""The web process. Compiled kernels load before the first request, because evaluations use them."""
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "allocator_service.settings.production")
+os.environ.setdefault("ALLOCATOR_PROCESS", "web")
+
+from django.core.asgi import get_asgi_application
+
+application = get_asgi_application()

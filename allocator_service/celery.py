@@ -1,0 +1,26 @@
+"""The Celery application: workers compute allocations, Redis carries only the ids of pools."""
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "allocator_service.settings.local")
+os.environ.setdefault("ALLOCATOR_PROCESS", "worker")
+
+from celery import Celery
+from celery.signals import setup_logging, worker_process_init
+
+app = Celery("allocator_service")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def _keep_djangos_logging(**_: object) -> None:
+    """Leave logging as the settings configured it: one format for every process."""
+
+
+@worker_process_init.connect
+def _load_compiled_kernels(**_: object) -> None:
+    """Load the compiled kernels before the first task, so that no decision waits for a compiler."""
+    from policies import warm
+
+    warm()

@@ -1,0 +1,58 @@
+"""ISO 8601 durations: date parts are calendar units in a time zone, time parts are exact."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from allocator_service.core.errors import Unacceptable
+
+_PATTERN = re.compile(
+    r"P(?=.)(?:([0-9]{1,4})Y)?(?:([0-9]{1,5})M)?(?:([0-9]{1,5})W)?(?:([0-9]{1,6})D)?"
+    r"(?:T(?=.)(?:([0-9]{1,7})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,10})S)?)?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class CalendarDuration:
+    """`months` and `days` of the calendar, then exact `seconds`."""
+
+    months: int
+    days: int
+    seconds: int
+
+    def after(self, instant: datetime, zone: ZoneInfo) -> datetime:
+        """The instant this long after `instant`: the same wall-clock time after calendar parts.
+
+        A day that the month does not have becomes its last one.
+        """
+        local = instant.astimezone(zone)
+        if self.months or self.days:
+            month = local.year * 12 + local.month - 1 + self.months
+            year, month = divmod(month, 12)
+            first = local.replace(year=year, month=month + 1, day=1)
+            following = (first.replace(day=28) + timedelta(days=4)).replace(day=1)
+            day = min(local.day, (following - timedelta(days=1)).day)
+            local = first.replace(day=day) + timedelta(days=self.days)
+        return local.astimezone(UTC) + timedelta(seconds=self.seconds)
+
+
+def parse_duration(text: object, *, pointer: str = "") -> CalendarDuration:
+    """Read `P7D`, `P1M`, `PT24H`, ... Raises `Unacceptable` for anything else and for zero length."""
+    match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise Unacceptable(
+            "A duration is written as in ISO 8601, in whole numbers: P7D, P1M, PT24H.",
+            code="duration.syntax",
+            pointer=pointer,
+        )
+    years, months, weeks, days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    duration = CalendarDuration(
+        months=12 * years + months,
+        days=7 * weeks + days,
+        seconds=3600 * hours + 60 * minutes + seconds,
+    )
+    if duration == CalendarDuration(0, 0, 0):
+        raise Unacceptable("A duration is longer than zero.", code="duration.zero", pointer=pointer)
+    return duration

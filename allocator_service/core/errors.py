@@ -1,0 +1,104 @@
+"""The one family of errors that the domain raises and every interface renders."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One thing wrong in one place: `pointer` is a JSON pointer into the request's body."""
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class DomainError(Exception):
+    """A request that cannot be served, with a stable `code` and the HTTP `status` it maps to.
+
+    `detail` says what was wrong, where, and what would be right. `retry_after` is in seconds.
+    """
+
+    status: int = HTTPStatus.UNPROCESSABLE_ENTITY
+    code: str = "invalid"
+    title: str = "The request cannot be accepted"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        pointer: str | None = None,
+        errors: Sequence[FieldError] = (),
+        retry_after: int | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code or type(self).code
+        self.retry_after = retry_after
+        self.extra = extra or {}
+        self.errors = tuple(errors)
+        if pointer is not None:
+            self.errors = (FieldError(pointer, self.code, detail), *self.errors)
+
+    def under(self, prefix: str) -> "DomainError":
+        """The same error with its pointers moved below `prefix`: for the items of a bulk request."""
+        self.errors = tuple(
+            FieldError(prefix + error.pointer, error.code, error.detail) for error in self.errors
+        ) or (FieldError(prefix, self.code, self.detail),)
+        return self
+
+
+class Unreadable(DomainError):
+    status = HTTPStatus.BAD_REQUEST
+    code = "request.unreadable"
+    title = "The request cannot be read"
+
+
+class Unacceptable(DomainError):
+    """Readable, but a value, a name or a policy is not acceptable."""
+
+
+class Missing(DomainError):
+    status = HTTPStatus.NOT_FOUND
+    code = "not_found"
+    title = "Not found"
+
+
+class Conflict(DomainError):
+    status = HTTPStatus.CONFLICT
+    code = "conflict"
+    title = "The request conflicts with the present state"
+
+
+class Gone(DomainError):
+    status = HTTPStatus.GONE
+    code = "gone"
+    title = "No longer kept"
+
+
+class Stale(DomainError):
+    status = HTTPStatus.PRECONDITION_FAILED
+    code = "version.stale"
+    title = "The object has changed since it was read"
+
+
+class PreconditionRequired(DomainError):
+    status = HTTPStatus.PRECONDITION_REQUIRED
+    code = "version.required"
+    title = "If-Match is required"
+
+
+class TooLarge(DomainError):
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    code = "request.too_large"
+    title = "The request is too large"
+
+
+class Unavailable(DomainError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    code = "unavailable"
+    title = "Not available at the moment"

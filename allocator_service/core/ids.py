@@ -1,0 +1,15 @@
+"""Identifiers that leave the service: UUIDv7, ordered by the time they were made."""
+
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+
+def new_id() -> UUID:
+    """A fresh UUIDv7."""
+    return uuid7()
+
+
+def new_ids(count: int) -> list[UUID]:
+    """`count` fresh UUIDv7 in ascending order, so that bulk rows list in the order they came."""
+    return sorted(uuid7() for _ in range(count))

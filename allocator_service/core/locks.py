@@ -1,0 +1,57 @@
+"""Advisory locks: the registry of their namespaces, and the two ways to hold one.
+
+Order when several are taken: the namespaces as listed, then ascending key. Row locks come after.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+import psycopg
+from django.db import connection
+
+
+class Lock(IntEnum):
+    """Namespaces of advisory locks, in the order in which they may be taken."""
+
+    IDEMPOTENCY = 1
+    API_KEY_NAME = 2
+    RECOMPUTE = 3
+    RELAY = 4
+
+
+def _key(namespace: Lock, name: str) -> int:
+    digest = hashlib.blake2b(f"{namespace.value}:{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def lock_in_transaction(namespace: Lock, name: str) -> None:
+    """Wait for the lock and hold it until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_key(namespace, name)])
+
+
+def try_lock_in_transaction(namespace: Lock, name: str) -> bool:
+    """Take the lock until the transaction ends if nobody holds it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_key(namespace, name)])
+        row = cursor.fetchone()
+    return bool(row and row[0])
+
+
+@contextmanager
+def try_lock_across_transactions(namespace: Lock, name: str) -> Iterator[bool]:
+    """Hold the lock on a connection of its own while the block runs several transactions.
+
+    Yields whether it was got. A killed holder's connection closes, and PostgreSQL releases the lock
+    at that moment: no lease has to expire. The holder's own connection may be cut while it works, so
+    what it publishes must be fenced as well (`Run.token`).
+    """
+    parameters = connection.get_connection_params()  # type: ignore[no-untyped-call]
+    for ours in ("cursor_factory", "context", "prepare_threshold", "pool"):
+        parameters.pop(ours, None)
+    with psycopg.connect(**parameters) as holder, holder.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_key(namespace, name)])
+        row = cursor.fetchone()
+        yield bool(row and row[0])

@@ -1,0 +1,60 @@
+"""What every app shares: the durable outbox and the claims of idempotent requests."""
+
+from typing import ClassVar
+
+from django.db import models
+
+from allocator_service.core.ids import new_id
+
+
+class Event(models.Model):
+    """Something that happened, written in the transaction that made it happen and kept.
+
+    `tenant` is the tenant who may see it; null means operators and billing only.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    kind = models.TextField()
+    pool = models.SlugField(max_length=63, null=True)  # noqa: DJ001 - null is "of no pool"
+    tenant = models.SlugField(max_length=63, null=True)  # noqa: DJ001 - null is "of no tenant"
+    payload = models.JSONField(default=dict)
+    occurred_at = models.DateTimeField()
+    request_id = models.TextField(blank=True, default="")
+
+    class Meta:
+        db_table = "core_event"
+        ordering: ClassVar = ["-id"]
+        indexes: ClassVar = [models.Index(fields=["pool", "-id"], name="event_by_pool")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.occurred_at:%Y-%m-%d %H:%M:%S}"
+
+
+class IdempotencyClaim(models.Model):
+    """The stored answer to a POST with an `Idempotency-Key`, written in the effect's transaction."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    holder = models.UUIDField()
+    method = models.CharField(max_length=10)
+    path = models.TextField()
+    key = models.CharField(max_length=255)
+    body_digest = models.BinaryField()
+    status = models.PositiveSmallIntegerField()
+    headers = models.JSONField()
+    body = models.BinaryField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "core_idempotency_claim"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["holder", "method", "path", "key"],
+                name="idempotency_claim_once",
+                violation_error_code="idempotency.in_flight",
+                violation_error_message="A request with this Idempotency-Key is being served.",
+            )
+        ]
+        indexes: ClassVar = [models.Index(fields=["created_at"], name="idempotency_claim_by_age")]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} {self.key}"

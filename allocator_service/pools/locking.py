@@ -1,0 +1,29 @@
+"""Row locks of this app. Every change to a pool, or to anything in it, locks the pool's row first:
+changes of one pool are serial, their generations are in commit order, and nothing can deadlock.
+"""
+
+from uuid import UUID
+
+from allocator_service.core.errors import Missing
+from allocator_service.pools.models import Pool, Server
+
+
+def pool_lock(pool: Pool) -> Pool:
+    """The pool as it is now, locked until the transaction ends. Raises `Missing` once retired."""
+    locked = (
+        Pool.objects.select_for_update(of=("self",), no_key=True)
+        .filter(pk=pool.pk, retired_at=None)
+        .first()
+    )
+    if locked is None:
+        raise Missing("There is no such pool.", code="pool.not_found")
+    return locked
+
+
+def server_lock(server_id: UUID) -> Server:
+    """The server as it is now, locked until the transaction ends. Lock its pool before."""
+    return (
+        Server.objects.select_for_update(of=("self",), no_key=True)
+        .select_related("contributed_by", "pool")
+        .get(pk=server_id)
+    )

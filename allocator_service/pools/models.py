@@ -1,0 +1,315 @@
+"""Pools, what they count, who belongs to them, and the servers contributed to them."""
+
+from decimal import Decimal
+from typing import ClassVar, Self
+
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import ArrayField, RangeOperators
+from django.db import models
+from django.db.models import F, Q
+
+from allocator_service.core.constraints import NonNegativeVector, TimeRange
+from allocator_service.core.ids import new_id
+from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
+from allocator_service.tenants.models import SLUG_PATTERN, Tenant, validate_slug
+
+RESOURCE_NAME_PATTERN = r"^[a-z][a-z0-9_.-]{0,62}$"
+
+
+def vector_field() -> "ArrayField[list[Decimal], list[Decimal]]":
+    """Exact quantities in the order of the pool's resources; a missing tail is 0."""
+    return ArrayField(models.DecimalField(max_digits=24, decimal_places=FRACTIONAL_DIGITS))
+
+
+class WindowKind(models.TextChoices):
+    TUMBLING = "tumbling"
+    SLIDING = "sliding"
+    DECAY = "decay"
+    UNBOUNDED = "unbounded"
+    NONE = "none"
+
+
+class WeightsMode(models.TextChoices):
+    """A member's `weight` is a factor on what it contributed, or it is the weight itself."""
+
+    CONTRIBUTION = "contribution"
+    EXPLICIT = "explicit"
+
+
+class Metering(models.TextChoices):
+    ALLOCATION = "allocation"
+    REPORTED = "reported"
+
+
+class PoolQuerySet(models.QuerySet["Pool"]):
+    def for_tenant(self, tenant: Tenant | None) -> Self:
+        """The pools a caller may see: all, or those that the tenant of a key is a member of."""
+        return self if tenant is None else self.filter(memberships__tenant=tenant)
+
+
+class Pool(models.Model):
+    """Servers that are shared under one policy. `generation` is the number of its last change."""
+
+    slug = models.CharField(max_length=63, validators=[validate_slug])
+    name = models.CharField(max_length=200)
+    policy_name = models.CharField(max_length=63)
+    policy_mode = models.CharField(max_length=63)
+    policy_options = models.JSONField(default=dict, blank=True)
+    window_kind = models.CharField(max_length=10, choices=WindowKind.choices, default="tumbling")
+    window_length = models.CharField(max_length=40, default="P7D", blank=True)
+    window_anchor = models.DateTimeField()
+    window_half_life = models.CharField(max_length=40, default="", blank=True)
+    weights = models.CharField(max_length=12, choices=WeightsMode.choices, default="contribution")
+    decision_interval = models.CharField(max_length=40, default="PT1M")
+    metering = models.CharField(max_length=10, choices=Metering.choices, default="allocation")
+    currency = models.CharField(max_length=3, default="EUR")
+    timezone = models.CharField(max_length=63, default="UTC")
+    transparent = models.BooleanField(default=False)
+    generation = models.PositiveBigIntegerField(default=0, editable=False)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(editable=False)
+    retired_at = models.DateTimeField(null=True, editable=False)
+
+    objects = PoolQuerySet.as_manager()
+
+    class Meta:
+        db_table = "pool"
+        ordering: ClassVar = ["slug"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["slug"],
+                name="pool_slug_unique",
+                violation_error_code="pool.exists",
+                violation_error_message="A pool with this slug exists (retired ones keep their slug).",
+            ),
+            models.CheckConstraint(
+                condition=Q(slug__regex=SLUG_PATTERN),
+                name="pool_slug_wellformed",
+                violation_error_code="slug.syntax",
+                violation_error_message="A slug is 1 to 63 lower-case letters, digits and hyphens.",
+            ),
+            models.CheckConstraint(
+                condition=Q(currency__regex="^[A-Z]{3}$"),
+                name="pool_currency_wellformed",
+                violation_error_code="currency.syntax",
+                violation_error_message="A currency is three capital letters (ISO 4217), as EUR.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class ResourceType(models.Model):
+    """A resource that the pool counts. `position` is its place in every vector, for ever."""
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="resource_types")
+    name = models.CharField(max_length=63)
+    unit = models.CharField(max_length=20, blank=True)
+    position = models.PositiveSmallIntegerField()
+
+    class Meta:
+        db_table = "pool_resource_type"
+        ordering: ClassVar = ["position"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["pool", "name"], name="resource_type_name_unique"),
+            models.UniqueConstraint(fields=["pool", "position"], name="resource_type_position_unique"),
+            models.CheckConstraint(
+                condition=Q(name__regex=RESOURCE_NAME_PATTERN),
+                name="resource_type_name_wellformed",
+                violation_error_code="resource.syntax",
+                violation_error_message=f"A resource name matches {RESOURCE_NAME_PATTERN}.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    def as_resource(self) -> Resource:
+        return Resource(self.name, self.unit)
+
+
+class RecomputeJob(models.Model):
+    """The pool's computation to be done: the row is the job, a message only points to it.
+
+    `wanted` grows with every change and request, `settled` is the value of `wanted` that the last
+    finished run had seen. The relay publishes the row when `run_after` has come; the worker that
+    claims it writes `token`, by which a run that lost its claim is refused (docs/adr/0003).
+    """
+
+    pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="job")
+    wanted = models.PositiveBigIntegerField(default=0)
+    settled = models.PositiveBigIntegerField(default=0)
+    first_change_at = models.DateTimeField(null=True)
+    run_after = models.DateTimeField()
+    published_at = models.DateTimeField(null=True)
+    publications = models.PositiveIntegerField(default=0)
+    claimed_at = models.DateTimeField(null=True)
+    claimed = models.PositiveBigIntegerField(default=0)
+    token = models.UUIDField(null=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        db_table = "pool_recompute_job"
+        indexes: ClassVar = [
+            models.Index(
+                fields=["run_after"],
+                condition=Q(wanted__gt=F("settled")),
+                name="recompute_job_due",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool_id}: {self.settled}/{self.wanted}"
+
+
+class Membership(models.Model):
+    """A tenant admitted to a pool."""
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="memberships")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="memberships")
+    version = models.PositiveIntegerField(default=1, editable=False)
+    admitted_at = models.DateTimeField(editable=False)
+
+    class Meta:
+        db_table = "pool_membership"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["pool", "tenant"],
+                name="membership_unique",
+                violation_error_code="member.exists",
+                violation_error_message="The tenant is a member of the pool.",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant} in {self.pool}"
+
+
+class MembershipTerms(models.Model):
+    """The weight a member had over an interval; the present one has no end."""
+
+    membership = models.ForeignKey(Membership, models.PROTECT, related_name="terms")
+    weight = models.DecimalField(max_digits=24, decimal_places=FRACTIONAL_DIGITS, default=Decimal(1))
+    best_effort = models.BooleanField(default=False)
+    start = models.DateTimeField()
+    end = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "pool_membership_terms"
+        ordering: ClassVar = ["start"]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(weight__gt=0, weight__lt=Decimal(10) ** 12),
+                name="membership_weight_positive",
+                violation_error_code="weight.not_positive",
+                violation_error_message="A weight is above 0 and below 10^12.",
+            ),
+            models.UniqueConstraint(
+                fields=["membership"], condition=Q(end=None), name="membership_terms_one_present"
+            ),
+            ExclusionConstraint(
+                name="membership_terms_disjoint",
+                expressions=[
+                    ("membership", RangeOperators.EQUAL),
+                    (TimeRange("start", "end"), RangeOperators.OVERLAPS),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.membership}: {self.weight}"
+
+
+class ServerState(models.TextChoices):
+    ACTIVE = "active"
+    DRAINING = "draining"
+    RETIRED = "retired"
+
+
+class ServerQuerySet(models.QuerySet["Server"]):
+    def for_tenant(self, tenant: Tenant | None) -> Self:
+        """The servers a caller may see: all, or those that the tenant of a key contributed."""
+        return self if tenant is None else self.filter(contributed_by=tenant)
+
+    def present(self) -> Self:
+        return self.exclude(state=ServerState.RETIRED)
+
+
+class Server(models.Model):
+    """A machine in a pool, contributed by a tenant or the pool's own."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="servers")
+    name = models.CharField(max_length=253)
+    contributed_by = models.ForeignKey(
+        Tenant, models.PROTECT, null=True, blank=True, related_name="servers"
+    )
+    capacity = vector_field()
+    labels = models.JSONField(default=dict, blank=True)
+    state = models.CharField(
+        max_length=8, choices=ServerState.choices, default=ServerState.ACTIVE, editable=False
+    )
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(editable=False)
+    retired_at = models.DateTimeField(null=True, editable=False)
+
+    objects = ServerQuerySet.as_manager()
+
+    class Meta:
+        db_table = "server"
+        ordering: ClassVar = ["id"]
+        indexes: ClassVar = [
+            models.Index(fields=["pool", "id"], name="server_by_pool"),
+            models.Index(fields=["contributed_by", "pool", "id"], name="server_by_contributor"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["pool", "contributed_by", "name"],
+                condition=~Q(state="retired"),
+                nulls_distinct=False,
+                name="server_name_unique",
+                violation_error_code="server.exists",
+                violation_error_message="A server of this name and contributor is in the pool.",
+            ),
+            models.CheckConstraint(
+                condition=NonNegativeVector(F("capacity")),
+                name="server_capacity_nonnegative",
+                violation_error_code="quantity.negative",
+                violation_error_message="A capacity is at least 0.",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=ServerState.values), name="server_state_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Contribution(models.Model):
+    """Who contributed a server over an interval; the present contribution has no end."""
+
+    server = models.ForeignKey(Server, models.PROTECT, related_name="contributions")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="contributions")
+    start = models.DateTimeField()
+    end = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "server_contribution"
+        ordering: ClassVar = ["start"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["server"], condition=Q(end=None), name="contribution_one_present"
+            ),
+            ExclusionConstraint(
+                name="contribution_disjoint",
+                expressions=[
+                    ("server", RangeOperators.EQUAL),
+                    (TimeRange("start", "end"), RangeOperators.OVERLAPS),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.server}: {self.start:%Y-%m-%d}"

@@ -1,0 +1,51 @@
+"""The policy and window of a pool, as chosen and checked by whoever knows the policies."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from allocator_service.core.durations import parse_duration
+from allocator_service.core.errors import Unacceptable
+from allocator_service.pools.models import WindowKind
+
+DEFAULT_HALF_LIFE = "P7D"
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """A policy that exists, in a mode it has, with options it accepts."""
+
+    name: str
+    mode: str
+    options: dict[str, Any]
+    long_term: bool
+
+
+@dataclass(frozen=True)
+class Window:
+    """What of the past counts. `length` and `half_life` are ISO 8601 durations."""
+
+    kind: str
+    anchor: datetime
+    length: str = "P7D"
+    half_life: str = ""
+
+    def check(self, policy: PolicyChoice) -> "Window":
+        """Refuse a window that would switch the fairness of a long-term policy off unnoticed.
+
+        Returns the window with the default half-life filled in. Raises `Unacceptable`.
+        """
+        if self.kind == WindowKind.NONE and policy.long_term:
+            raise Unacceptable(
+                f"The policy {policy.name} remembers: choose tumbling, sliding, decay or unbounded.",
+                code="window.none",
+                pointer="/window/kind",
+            )
+        if self.kind in (WindowKind.TUMBLING, WindowKind.SLIDING):
+            parse_duration(self.length, pointer="/window/length")
+            return Window(self.kind, self.anchor, self.length)
+        if self.kind == WindowKind.DECAY:
+            half_life = self.half_life or DEFAULT_HALF_LIFE
+            parse_duration(half_life, pointer="/window/half_life")
+            return Window(self.kind, self.anchor, "", half_life)
+        return Window(self.kind, self.anchor, "")

@@ -1,0 +1,90 @@
+"""Reads of pools, members and servers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+
+from allocator_service.core.errors import Missing
+from allocator_service.core.quantities import Resource
+from allocator_service.pools.models import Membership, MembershipTerms, Pool, Server
+from allocator_service.tenants.models import Tenant
+
+
+def pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
+    """The open pools a caller may see."""
+    return (
+        Pool.objects.for_tenant(tenant).filter(retired_at=None).prefetch_related("resource_types")
+    )
+
+
+def pool_get(*, slug: str, tenant: Tenant | None) -> Pool:
+    """The open pool of this slug, if the caller may see it. Raises `Missing`."""
+    pool = pools_for(tenant).filter(slug=slug).first()
+    if pool is None:
+        raise Missing("There is no such pool.", code="pool.not_found")
+    return pool
+
+
+def resources_of(pool: Pool) -> list[Resource]:
+    """The pool's resources in the order of its vectors."""
+    return [row.as_resource() for row in pool.resource_types.all()]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member with the terms in force at some instant."""
+
+    membership: Membership
+    weight: Decimal
+    best_effort: bool
+    since: datetime
+
+
+def members_at(*, pool: Pool, now: datetime, tenant: Tenant | None = None) -> QuerySet[MembershipTerms]:
+    """The terms in force at `now` of the pool's members, or of one tenant's membership."""
+    terms = (
+        MembershipTerms.objects.filter(membership__pool=pool, start__lte=now)
+        .filter(Q(end=None) | Q(end__gt=now))
+        .select_related("membership__tenant")
+    )
+    return terms if tenant is None else terms.filter(membership__tenant=tenant)
+
+
+def servers_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Server]:
+    """The pool's servers that a caller may see, retired ones included."""
+    return Server.objects.filter(pool=pool).for_tenant(tenant).select_related("contributed_by", "pool")
+
+
+@dataclass(frozen=True)
+class ServerGroup:
+    """Identical servers of one contributor: `count` of them, `first` to `last` by age."""
+
+    capacity: Sequence[Decimal]
+    labels: Mapping[str, str]
+    contributed_by: str | None
+    draining: bool
+    count: int
+    first: str
+    last: str
+
+
+_GROUPS = """
+SELECT capacity, labels, tenant.slug, state = 'draining', count(*),
+       (array_agg(server.name ORDER BY server.id))[1],
+       (array_agg(server.name ORDER BY server.id DESC))[1]
+FROM server LEFT JOIN tenant ON tenant.id = server.contributed_by_id
+WHERE server.pool_id = %s AND state <> 'retired'
+GROUP BY capacity, labels, tenant.slug, state
+ORDER BY min(server.id::text)
+"""
+
+
+def server_groups(pool: Pool) -> list[ServerGroup]:
+    """The pool's present servers, identical ones of one contributor together, oldest group first."""
+    with connection.cursor() as cursor:
+        cursor.execute(_GROUPS, [pool.pk])
+        return [ServerGroup(*row) for row in cursor.fetchall()]

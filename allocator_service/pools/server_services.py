@@ -1,0 +1,210 @@
+"""Writes to servers: contributing, changing, draining, retiring."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import connection, transaction
+from psycopg.types.json import Jsonb
+
+from allocator_service.core.copying import copy_rows
+from allocator_service.core.errors import Conflict, FieldError, TooLarge, Unacceptable
+from allocator_service.core.ids import new_ids
+from allocator_service.core.versions import check_version
+from allocator_service.pools.locking import pool_lock, server_lock
+from allocator_service.pools.models import Contribution, Pool, Server, ServerState
+from allocator_service.pools.recompute import pool_changed
+from allocator_service.pools.services import members_admit
+from allocator_service.tenants.models import Tenant
+
+MAX_SERVERS_PER_REQUEST = 100_000
+BULK_STATEMENT_TIMEOUT = "60s"
+
+
+@dataclass(frozen=True)
+class ServerDraft:
+    """Servers to contribute: `count` identical ones; `capacity` of each, in the pool's order."""
+
+    name: str
+    capacity: Sequence[Decimal]
+    contributed_by: Tenant | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    count: int = 1
+    pointer: str = ""
+
+    def names(self) -> list[str]:
+        """`name`, or `name-0001`, ... for several, numbered in at least four digits."""
+        if self.count == 1:
+            return [self.name]
+        width = max(4, len(str(self.count)))
+        return [f"{self.name}-{number:0{width}d}" for number in range(1, self.count + 1)]
+
+
+@dataclass(frozen=True)
+class Created:
+    """What a bulk write made: ids ascend in the order of the request."""
+
+    ids: Sequence[UUID]
+    generation: int
+
+
+@transaction.atomic
+def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: datetime) -> Created:
+    """Add servers to a pool, all or none, and admit their contributors.
+
+    Raises `TooLarge` for more than 100,000 servers, `Unacceptable` for a capacity of nothing,
+    `Conflict` for a name that a present server of the same contributor has, with its pointer.
+    """
+    total = sum(draft.count for draft in drafts)
+    if total > MAX_SERVERS_PER_REQUEST:
+        raise TooLarge(
+            f"{total} servers in one request; at most {MAX_SERVERS_PER_REQUEST} are taken: split it.",
+            code="servers.too_many",
+        )
+    for draft in drafts:
+        if not any(draft.capacity):
+            raise Unacceptable(
+                "A server has some capacity: at least one resource above 0.",
+                code="capacity.zero",
+                pointer=f"{draft.pointer}/capacity",
+            )
+    pool = pool_lock(pool)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL statement_timeout = '{BULK_STATEMENT_TIMEOUT}'")
+    named = [(draft, name) for draft in drafts for name in draft.names()]
+    _refuse_taken_names(pool, named)
+    contributors = {d.contributed_by.pk: d.contributed_by for d in drafts if d.contributed_by}
+    members_admit(pool=pool, tenants=list(contributors.values()), now=now)
+    ids = new_ids(total)
+    copy_rows(
+        Server,
+        ["id", "pool_id", "name", "contributed_by_id", "capacity", "labels", "state", "version",
+         "created_at"],
+        (
+            (id_, pool.pk, name, _tenant_pk(draft), list(draft.capacity),
+             Jsonb(draft.labels), ServerState.ACTIVE.value, 1, now)
+            for id_, (draft, name) in zip(ids, named, strict=True)
+        ),
+    )  # fmt: skip
+    copy_rows(
+        Contribution,
+        ["server_id", "tenant_id", "start"],
+        ((id_, _tenant_pk(draft), now) for id_, (draft, _) in zip(ids, named, strict=True)),
+    )
+    return Created(ids, pool_changed(pool, now=now))
+
+
+
+def _tenant_pk(draft: ServerDraft) -> int | None:
+    return draft.contributed_by.pk if draft.contributed_by else None
+
+
+def _refuse_taken_names(pool: Pool, named: Sequence[tuple[ServerDraft, str]]) -> None:
+    taken = set(
+        Server.objects.filter(pool=pool, name__in=[name for _, name in named])
+        .present()
+        .values_list("contributed_by_id", "name")
+    )
+    errors = []
+    for draft, name in named:
+        identity = (_tenant_pk(draft), name)
+        if identity in taken:
+            errors.append(
+                FieldError(
+                    f"{draft.pointer}/name",
+                    "server.exists",
+                    f'A server of this contributor is named "{name}" in the pool or in this request.',
+                )
+            )
+            if len(errors) == 20:
+                break
+        taken.add(identity)
+    if errors:
+        raise Conflict(errors[0].detail, code="server.exists", errors=errors)
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """All of a server that may be edited."""
+
+    name: str
+    capacity: Sequence[Decimal]
+    labels: dict[str, str]
+
+
+@transaction.atomic
+def server_update(
+    *, server: Server, settings: ServerSettings, version: int | None, now: datetime
+) -> Server:
+    """Change a present server that is still at `version`."""
+    server = _locked(server)
+    check_version(server.version, version)
+    _refuse_retired(server)
+    if not any(settings.capacity):
+        raise Unacceptable(
+            "A server has some capacity: at least one resource above 0.",
+            code="capacity.zero",
+            pointer="/capacity",
+        )
+    server.name = settings.name
+    server.capacity = list(settings.capacity)
+    server.labels = settings.labels
+    return _saved(server, ["name", "capacity", "labels"], now)
+
+
+@transaction.atomic
+def server_drain(*, server: Server, version: int | None = None, now: datetime) -> Server:
+    """Take a server out of the capacity at the next decision; it counts as contributed still."""
+    server = _locked(server)
+    check_version(server.version, version)
+    _refuse_retired(server)
+    if server.state == ServerState.DRAINING:
+        return server
+    server.state = ServerState.DRAINING
+    return _saved(server, ["state"], now)
+
+
+@transaction.atomic
+def server_activate(*, server: Server, version: int | None = None, now: datetime) -> Server:
+    """Put a draining server back to work."""
+    server = _locked(server)
+    check_version(server.version, version)
+    _refuse_retired(server)
+    if server.state == ServerState.ACTIVE:
+        return server
+    server.state = ServerState.ACTIVE
+    return _saved(server, ["state"], now)
+
+
+@transaction.atomic
+def server_retire(*, server: Server, version: int | None = None, now: datetime) -> Server:
+    """End a server's contribution now; its past intervals stay. Retiring twice changes nothing."""
+    server = _locked(server)
+    check_version(server.version, version)
+    if server.state == ServerState.RETIRED:
+        return server
+    server.state = ServerState.RETIRED
+    server.retired_at = now
+    server.contributions.filter(end=None).update(end=now)
+    return _saved(server, ["state", "retired_at"], now)
+
+
+def _locked(server: Server) -> Server:
+    pool = pool_lock(server.pool)
+    locked = server_lock(server.pk)
+    locked.pool = pool
+    return locked
+
+
+def _refuse_retired(server: Server) -> None:
+    if server.state == ServerState.RETIRED:
+        raise Conflict(f"The server {server.name} is retired.", code="server.retired")
+
+
+def _saved(server: Server, fields: list[str], now: datetime) -> Server:
+    server.version += 1
+    server.save(update_fields=[*fields, "version"])
+    pool_changed(server.pool, now=now)
+    return server

@@ -1,0 +1,246 @@
+"""Writes to pools and their members."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo, available_timezones
+
+from django.db import transaction
+
+from allocator_service.core.durations import parse_duration
+from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
+from allocator_service.core.quantities import Resource
+from allocator_service.core.versions import check_version
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import Membership, MembershipTerms, Pool, ResourceType, Server
+from allocator_service.pools.policy import PolicyChoice, Window
+from allocator_service.pools.recompute import pool_changed
+from allocator_service.tenants.models import Tenant
+
+MAX_RESOURCES = 64
+
+
+@dataclass(frozen=True)
+class PoolSettings:
+    """All of a pool that its operators edit."""
+
+    name: str
+    resources: Sequence[Resource]
+    policy: PolicyChoice
+    window: Window
+    weights: str
+    decision_interval: str
+    metering: str
+    currency: str
+    timezone: str
+    transparent: bool
+
+    def check(self) -> "PoolSettings":
+        """The settings with defaults filled in. Raises `Unacceptable` naming what is wrong."""
+        if not 1 <= len(self.resources) <= MAX_RESOURCES:
+            raise Unacceptable(
+                f"A pool counts 1 to {MAX_RESOURCES} resources.",
+                code="resources.count",
+                pointer="/resources",
+            )
+        names = [resource.name for resource in self.resources]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise Unacceptable(
+                    f'The resource "{name}" is named twice.',
+                    code="resource.duplicate",
+                    pointer=f"/resources/{index}/name",
+                )
+        if self.timezone not in available_timezones():
+            raise Unacceptable(
+                "The time zone is not in the IANA database; write it as Europe/Berlin.",
+                code="timezone.unknown",
+                pointer="/timezone",
+            )
+        interval = parse_duration(self.decision_interval, pointer="/decision_interval")
+        epoch = self.window.anchor
+        if (interval.after(epoch, ZoneInfo(self.timezone)) - epoch).total_seconds() < 1:
+            raise Unacceptable(
+                "A decision interval is at least PT1S.",
+                code="decision_interval.too_short",
+                pointer="/decision_interval",
+            )
+        return PoolSettings(**{**self.__dict__, "window": self.window.check(self.policy)})
+
+
+@transaction.atomic
+def pool_create(*, slug: str, settings: PoolSettings, now: datetime) -> Pool:
+    """Open a pool. A slug in use, also by a retired pool, is a conflict."""
+    settings = settings.check()
+    pool = Pool(slug=slug, created_at=now)
+    _apply(pool, settings)
+    pool.save(force_insert=True)
+    ResourceType.objects.bulk_create(
+        ResourceType(pool=pool, name=resource.name, unit=resource.unit, position=position)
+        for position, resource in enumerate(settings.resources)
+    )
+    pool_changed(pool, now=now)
+    return pool
+
+
+@transaction.atomic
+def pool_update(
+    *, pool: Pool, settings: PoolSettings, version: int | None, now: datetime
+) -> Pool:
+    """Change a pool that is still at `version`; resources may be added, at the end.
+
+    Raises `Stale`, `Unacceptable`, or `Conflict` for a resource that was dropped or whose unit
+    changed while servers or workloads are counted in it.
+    """
+    pool = pool_lock(pool)
+    check_version(pool.version, version)
+    settings = settings.check()
+    _extend_resources(pool, settings.resources)
+    _apply(pool, settings)
+    pool.version += 1
+    pool.save()
+    pool_changed(pool, now=now)
+    return pool
+
+
+@transaction.atomic
+def pool_retire(*, pool: Pool, version: int | None, now: datetime) -> None:
+    """Close a pool for ever; its history stays. Refused while servers are in it."""
+    pool = pool_lock(pool)
+    check_version(pool.version, version)
+    if Server.objects.filter(pool=pool).present().exists():
+        raise Conflict("Servers are in the pool: retire them first.", code="in_use")
+    pool.retired_at = now
+    pool.version += 1
+    pool.save(update_fields=["retired_at", "version"])
+
+
+def _apply(pool: Pool, settings: PoolSettings) -> None:
+    pool.name = settings.name
+    pool.policy_name = settings.policy.name
+    pool.policy_mode = settings.policy.mode
+    pool.policy_options = settings.policy.options
+    pool.window_kind = settings.window.kind
+    pool.window_length = settings.window.length
+    pool.window_anchor = settings.window.anchor
+    pool.window_half_life = settings.window.half_life
+    pool.weights = settings.weights
+    pool.decision_interval = settings.decision_interval
+    pool.metering = settings.metering
+    pool.currency = settings.currency
+    pool.timezone = settings.timezone
+    pool.transparent = settings.transparent
+
+
+def _extend_resources(pool: Pool, wanted: Sequence[Resource]) -> None:
+    present = {row.name: row for row in pool.resource_types.all()}
+    names = {resource.name for resource in wanted}
+    for name in present:
+        if name not in names:
+            raise Conflict(
+                f'The resource "{name}" cannot be dropped: history is counted in it.',
+                code="in_use",
+                pointer="/resources",
+            )
+    additions = []
+    for index, resource in enumerate(wanted):
+        row = present.get(resource.name)
+        if row is None:
+            additions.append(resource)
+        elif row.unit != resource.unit:
+            raise Conflict(
+                f'The unit of "{resource.name}" is "{row.unit}" and cannot change: history is'
+                " counted in it.",
+                code="in_use",
+                pointer=f"/resources/{index}/unit",
+            )
+    ResourceType.objects.bulk_create(
+        ResourceType(
+            pool=pool, name=resource.name, unit=resource.unit, position=len(present) + offset
+        )
+        for offset, resource in enumerate(additions)
+    )
+
+
+@transaction.atomic
+def member_put(
+    *,
+    pool: Pool,
+    tenant: Tenant,
+    weight: Decimal,
+    best_effort: bool,
+    version: int | None,
+    now: datetime,
+) -> tuple[Membership, bool]:
+    """Admit a tenant or change its terms from the next decision on; says whether it was admitted.
+
+    Changing an existing member needs its `version` (`PreconditionRequired` without, `Stale` when it
+    is another).
+    """
+    pool = pool_lock(pool)
+    if not 0 < weight < Decimal(10) ** 12:
+        raise Unacceptable(
+            "A weight is above 0 and below 10^12; best_effort is how to give a member only what is"
+            " left.",
+            code="weight.not_positive",
+            pointer="/weight",
+        )
+    membership = Membership.objects.filter(pool=pool, tenant=tenant).first()
+    if membership is None:
+        (membership,) = members_admit(
+            pool=pool, tenants=[tenant], weight=weight, best_effort=best_effort, now=now
+        )
+        pool_changed(pool, now=now)
+        return membership, True
+    if version is None:
+        raise PreconditionRequired(
+            f'Changing a member needs If-Match with its ETag ("v{membership.version}").'
+        )
+    check_version(membership.version, version)
+    _change_terms(membership, weight, best_effort, now)
+    membership.version += 1
+    membership.save(update_fields=["version"])
+    pool_changed(pool, now=now)
+    return membership, False
+
+
+def members_admit(
+    *,
+    pool: Pool,
+    tenants: Sequence[Tenant],
+    now: datetime,
+    weight: Decimal = Decimal(1),
+    best_effort: bool = False,
+) -> list[Membership]:
+    """Admit those of `tenants` who are not members of the locked pool; returns the new members."""
+    present = set(
+        Membership.objects.filter(pool=pool, tenant__in=tenants).values_list("tenant_id", flat=True)
+    )
+    admitted = Membership.objects.bulk_create(
+        Membership(pool=pool, tenant=tenant, admitted_at=now)
+        for tenant in tenants
+        if tenant.pk not in present
+    )
+    MembershipTerms.objects.bulk_create(
+        MembershipTerms(membership=membership, weight=weight, best_effort=best_effort, start=now)
+        for membership in admitted
+    )
+    return admitted
+
+
+def _change_terms(
+    membership: Membership, weight: Decimal, best_effort: bool, now: datetime
+) -> None:
+    present = membership.terms.get(end=None)
+    if (present.weight, present.best_effort) == (weight, best_effort):
+        return
+    if present.start >= now:
+        present.weight, present.best_effort = weight, best_effort
+        present.save(update_fields=["weight", "best_effort"])
+        return
+    present.end = now
+    present.save(update_fields=["end"])
+    MembershipTerms.objects.create(
+        membership=membership, weight=weight, best_effort=best_effort, start=now
+    )

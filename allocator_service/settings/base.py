@@ -1,0 +1,206 @@
+"""Settings that every deployment shares; `production`, `local` and `test` only fill them in."""
+
+from pathlib import Path
+from typing import Any
+
+import environ
+
+from allocator_service.settings.environment import Environment
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+
+ROOT_URLCONF = "allocator_service.urls"
+WSGI_APPLICATION = "allocator_service.wsgi.application"
+ASGI_APPLICATION = "allocator_service.asgi.application"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "allocator_service.core",
+    "allocator_service.tenants",
+    "allocator_service.pools",
+    "allocator_service.workloads",
+    "allocator_service.allocation",
+    "api",
+]
+
+MIDDLEWARE = [
+    "api.middleware.RequestIdMiddleware",
+    "api.middleware.ProblemMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+LANGUAGE_CODE = "en"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+
+# One bulk request may carry 32 MiB; the API's own parser sets the limit per route.
+BULK_BODY_BYTES = 32 * 1024 * 1024
+BODY_BYTES = 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = BULK_BODY_BYTES + 1024
+
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = True
+CSRF_COOKIE_HTTPONLY = True
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["api.auth.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["api.auth.ScopePermission"],
+    "DEFAULT_PARSER_CLASSES": ["api.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["api.renderers.OrjsonRenderer"],
+    "DEFAULT_THROTTLE_CLASSES": ["api.throttling.KeyThrottle"],
+    "DEFAULT_SCHEMA_CLASS": "api.schema.ContractSchema",
+    "EXCEPTION_HANDLER": "api.errors.exception_handler",
+    "URL_FORMAT_OVERRIDE": None,
+    "UNAUTHENTICATED_USER": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Allocation service",
+    "DESCRIPTION": "Fair multi-resource allocation: who may run how much, now and over time.",
+    "VERSION": "1.0.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "api.schema.describe_problems",
+    ],
+}
+
+# The row in PostgreSQL is the job; Redis carries pool ids. Every wait on Redis is bounded, and a
+# message that is lost, doubled or late changes nothing (see docs/adr/0003).
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_TASK_TIME_LIMIT = 120
+CELERY_TIMEZONE = "UTC"
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 180,
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    "socket_timeout": 2,
+    "socket_connect_timeout": 2,
+    "socket_keepalive": True,
+    "retry_on_timeout": False,
+    "max_retries": 1,
+}
+
+_STATEMENT_TIMEOUT_MS = {"web": 5_000, "worker": 60_000}
+_LOCK_TIMEOUT_MS = 3_000
+
+
+def database(environment: Environment) -> dict[str, Any]:
+    """Django's database settings for the process that asks: pooled and impatient on the web."""
+    settings: dict[str, Any] = environ.Env.db_url_config(environment.database_url)
+    settings["ENGINE"] = "django.db.backends.postgresql"
+    options: dict[str, Any] = {"application_name": f"allocator-{environment.process}"}
+    timeout = _STATEMENT_TIMEOUT_MS.get(environment.process)
+    if timeout is not None:
+        options["options"] = f"-c statement_timeout={timeout} -c lock_timeout={_LOCK_TIMEOUT_MS}"
+    if environment.process == "web":
+        options["pool"] = {"min_size": 1, "max_size": 6, "timeout": 3}
+    else:
+        settings["CONN_MAX_AGE"] = None
+        settings["CONN_HEALTH_CHECKS"] = True
+    settings["OPTIONS"] = options
+    return settings
+
+
+def logging(level: str, *, json: bool) -> dict[str, Any]:
+    """Structured logs on standard error: JSON lines in production, readable ones elsewhere."""
+    import structlog
+
+    renderer: Any = (
+        structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
+    )
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[
+            *shared,
+            structlog.processors.format_exc_info,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "structured": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": shared,
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    renderer,
+                ],
+            }
+        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
+        "root": {"handlers": ["stderr"], "level": level},
+        "loggers": {"django.server": {"handlers": ["stderr"], "propagate": False}},
+    }

@@ -1,0 +1,49 @@
+"""The only reader of the process environment. `.env.example` documents every variable."""
+
+from dataclasses import dataclass
+
+import environ
+
+_env = environ.Env()
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the deployment decides; everything else is fixed in the settings."""
+
+    secret_key: str
+    debug: bool
+    allowed_hosts: list[str]
+    csrf_trusted_origins: list[str]
+    database_url: str
+    migration_database_url: str
+    redis_url: str
+    metrics_token: str
+    log_level: str
+    process: str
+    secure_proxy: bool
+    throttle_rate: float
+    throttle_burst: int
+
+
+def read_environment(*, secret_key: str | None = None) -> Environment:
+    """Read and check every variable; `secret_key` is the default for local use and tests only.
+
+    Raises `django.core.exceptions.ImproperlyConfigured` naming the variable that is missing.
+    """
+    database_url = _env.str("DATABASE_URL")
+    return Environment(
+        secret_key=_env.str("SECRET_KEY") if secret_key is None else _env.str("SECRET_KEY", secret_key),
+        debug=_env.bool("DEBUG", False),
+        allowed_hosts=_env.list("ALLOWED_HOSTS", default=[]),
+        csrf_trusted_origins=_env.list("CSRF_TRUSTED_ORIGINS", default=[]),
+        database_url=database_url,
+        migration_database_url=_env.str("MIGRATION_DATABASE_URL", database_url),
+        redis_url=_env.str("REDIS_URL"),
+        metrics_token=_env.str("METRICS_TOKEN", ""),
+        log_level=_env.str("LOG_LEVEL", "INFO"),
+        process=_env.str("ALLOCATOR_PROCESS", "manage"),
+        secure_proxy=_env.bool("SECURE_PROXY", False),
+        throttle_rate=_env.float("THROTTLE_RATE", 50.0),
+        throttle_burst=_env.int("THROTTLE_BURST", 200),
+    )

@@ -1,0 +1,30 @@
+"""Production: nothing secret has a default, and everything that browsers can enforce is on."""
+
+from allocator_service.settings.base import *  # noqa: F403
+from allocator_service.settings.base import database, logging
+from allocator_service.settings.environment import read_environment
+
+ENVIRONMENT = read_environment()
+
+SECRET_KEY = ENVIRONMENT.secret_key
+DEBUG = False
+ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
+CSRF_TRUSTED_ORIGINS = ENVIRONMENT.csrf_trusted_origins
+DATABASES = {"default": database(ENVIRONMENT)}
+CELERY_BROKER_URL = ENVIRONMENT.redis_url
+LOGGING = logging(ENVIRONMENT.log_level, json=True)
+LOGGING_CONFIG = "logging.config.dictConfig"
+
+SECURE_SSL_REDIRECT = True
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
+SECURE_HSTS_SECONDS = 31_536_000
+SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+SECURE_HSTS_PRELOAD = True
+SESSION_COOKIE_SECURE = True
+CSRF_COOKIE_SECURE = True
+if ENVIRONMENT.secure_proxy:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}

@@ -1,0 +1,78 @@
+"""`manage.py apikey create | list | revoke | rotate`: the key alone goes to standard output."""
+
+from argparse import ArgumentParser
+from datetime import datetime
+from typing import Any, NoReturn
+from zoneinfo import ZoneInfo
+
+from django.core.management.base import BaseCommand, CommandError
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.durations import parse_duration
+from allocator_service.core.errors import DomainError
+from allocator_service.tenants.models import ApiKey, Scope
+from allocator_service.tenants.selectors import tenant_get
+from allocator_service.tenants.services import api_key_create, api_key_revoke, api_key_rotate
+
+
+class Command(BaseCommand):
+    help = "Issue, list, revoke and rotate API keys."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        create = actions.add_parser("create", help="print a new key, once")
+        create.add_argument("--scope", required=True, choices=Scope.values)
+        create.add_argument("--name", required=True)
+        create.add_argument("--tenant", metavar="SLUG")
+        create.add_argument("--expires", default="P1Y", metavar="P90D")
+        actions.add_parser("list", help="list the keys")
+        revoke = actions.add_parser("revoke", help="revoke the keys of a name or a prefix")
+        revoke.add_argument("identifier", metavar="NAME|PREFIX")
+        rotate = actions.add_parser("rotate", help="print a successor; both work until one is revoked")
+        rotate.add_argument("name")
+        rotate.add_argument("--expires", default="P1Y", metavar="P90D")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        now = utc_now()
+        try:
+            getattr(self, f"_{options['action']}")(options, now)
+        except DomainError as error:
+            _refuse(error.detail)
+
+    def _create(self, options: dict[str, Any], now: datetime) -> None:
+        tenant = tenant_get(slug=options["tenant"]) if options["tenant"] else None
+        issued = api_key_create(
+            scope=options["scope"],
+            name=options["name"],
+            tenant=tenant,
+            expires_at=_expiry(options, now),
+            now=now,
+        )
+        self.stdout.write(issued.text)
+
+    def _rotate(self, options: dict[str, Any], now: datetime) -> None:
+        issued = api_key_rotate(name=options["name"], expires_at=_expiry(options, now), now=now)
+        self.stdout.write(issued.text)
+
+    def _revoke(self, options: dict[str, Any], now: datetime) -> None:
+        revoked = api_key_revoke(identifier=options["identifier"], now=now)
+        if not revoked:
+            _refuse(f"No live key has the name or prefix {options['identifier']}.")
+        self.stderr.write(f"{revoked} revoked")
+
+    def _list(self, options: dict[str, Any], now: datetime) -> None:  # noqa: ARG002
+        for key in ApiKey.objects.select_related("tenant").order_by("name", "pk"):
+            state = "revoked" if key.revoked_at else "expired" if key.expires_at <= now else "live"
+            tenant = key.tenant.slug if key.tenant else "-"
+            self.stdout.write(
+                f"{key.prefix}…\t{key.name}\t{key.scope}\t{tenant}\t{state}"
+                f"\t{key.expires_at:%Y-%m-%dT%H:%M:%SZ}"
+            )
+
+
+def _expiry(options: dict[str, Any], now: datetime) -> datetime:
+    return parse_duration(options["expires"]).after(now, ZoneInfo("UTC"))
+
+
+def _refuse(detail: str) -> NoReturn:
+    raise CommandError(detail, returncode=2)

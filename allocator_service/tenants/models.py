@@ -1,0 +1,93 @@
+"""Tenants and the keys with which they, operators and billing systems call the API."""
+
+from datetime import datetime
+from typing import ClassVar, Self
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import Q
+
+from allocator_service.core.ids import new_id
+
+SLUG_PATTERN = r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"
+validate_slug = RegexValidator(
+    SLUG_PATTERN, "Lower-case letters, digits and hyphens, 1 to 63 characters, no hyphen at the ends."
+)
+
+
+class Tenant(models.Model):
+    """A group that contributes servers and runs workloads. Retired, never deleted."""
+
+    slug = models.CharField(max_length=63, validators=[validate_slug])
+    name = models.CharField(max_length=200)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(editable=False)
+    retired_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        db_table = "tenant"
+        ordering: ClassVar = ["slug"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["slug"],
+                name="tenant_slug_unique",
+                violation_error_code="tenant.exists",
+                violation_error_message="A tenant with this slug exists (retired ones keep their slug).",
+            ),
+            models.CheckConstraint(
+                condition=Q(slug__regex=SLUG_PATTERN),
+                name="tenant_slug_wellformed",
+                violation_error_code="slug.syntax",
+                violation_error_message="A slug is 1 to 63 lower-case letters, digits and hyphens.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Scope(models.TextChoices):
+    """What a key may do: everything, what concerns one tenant, or reading what is billed."""
+
+    OPERATOR = "operator"
+    TENANT = "tenant"
+    BILLING = "billing"
+
+
+class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
+    def live_at(self, now: datetime) -> Self:
+        return self.filter(revoked_at=None, expires_at__gt=now)
+
+
+class ApiKey(models.Model):
+    """A bearer key. Only the SHA-256 of its 256 random bits is stored."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    name = models.CharField(max_length=100)
+    scope = models.CharField(max_length=10, choices=Scope.choices)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, blank=True, related_name="keys")
+    digest = models.BinaryField(editable=False)
+    prefix = models.CharField(max_length=16, editable=False)
+    created_at = models.DateTimeField(editable=False)
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, editable=False)
+
+    objects = ApiKeyQuerySet.as_manager()
+
+    class Meta:
+        db_table = "api_key"
+        verbose_name = "API key"
+        ordering: ClassVar = ["-id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["digest"], name="api_key_digest_unique"),
+            models.CheckConstraint(
+                condition=Q(scope=Scope.TENANT, tenant__isnull=False)
+                | Q(scope__in=[Scope.OPERATOR, Scope.BILLING], tenant__isnull=True),
+                name="api_key_tenant_matches_scope",
+                violation_error_code="api_key.tenant",
+                violation_error_message="A tenant key names its tenant; other keys name none.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"

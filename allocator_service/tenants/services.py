@@ -1,0 +1,139 @@
+"""Writes to tenants and keys."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Q
+
+from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.core.locks import Lock, lock_in_transaction
+from allocator_service.core.versions import check_version
+from allocator_service.tenants.models import ApiKey, Scope, Tenant
+
+KEY_PREFIX = "alloc_"
+LIVE_KEYS_PER_NAME = 2
+
+
+@transaction.atomic
+def tenant_create(*, slug: str, name: str, now: datetime) -> Tenant:
+    """Register a tenant. A slug in use, also by a retired tenant, is a conflict."""
+    return Tenant.objects.create(slug=slug, name=name, created_at=now)
+
+
+@transaction.atomic
+def tenant_update(*, tenant: Tenant, name: str, version: int | None) -> Tenant:
+    """Rename a tenant that is still at `version`."""
+    tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    check_version(tenant.version, version)
+    tenant.name = name
+    tenant.version += 1
+    tenant.save(update_fields=["name", "version"])
+    return tenant
+
+
+@transaction.atomic
+def tenant_retire(*, tenant: Tenant, version: int | None, now: datetime) -> None:
+    """Retire a tenant and revoke its keys; its history and its slug stay.
+
+    Raises `Conflict` while it has servers that are not retired or workloads not withdrawn.
+    """
+    tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    check_version(tenant.version, version)
+    if (
+        tenant.servers.exclude(state="retired").exists()
+        or tenant.workloads.exclude(state="withdrawn").exists()
+    ):
+        raise Conflict(
+            "The tenant has servers or workloads: retire and withdraw them first.", code="in_use"
+        )
+    tenant.keys.filter(revoked_at=None).update(revoked_at=now)
+    tenant.retired_at = now
+    tenant.version += 1
+    tenant.save(update_fields=["retired_at", "version"])
+
+
+@dataclass(frozen=True)
+class IssuedKey:
+    """A new key and its text, which is shown once and cannot be had again."""
+
+    key: ApiKey
+    text: str
+
+
+@transaction.atomic
+def api_key_create(
+    *, scope: str, name: str, tenant: Tenant | None, expires_at: datetime, now: datetime
+) -> IssuedKey:
+    """Issue a key under a name that no live key has; `api_key_rotate` issues the second.
+
+    Raises `Unacceptable` for a scope and tenant that do not match, or an expiry in the past;
+    `Conflict` when a live key has the name.
+    """
+    if (scope == Scope.TENANT) != (tenant is not None):
+        raise Unacceptable(
+            "A key of scope tenant names its tenant; operator and billing keys name none.",
+            code="api_key.tenant",
+        )
+    if expires_at <= now:
+        raise Unacceptable("The expiry lies in the past.", code="api_key.expiry")
+    lock_in_transaction(Lock.API_KEY_NAME, name)
+    if ApiKey.objects.live_at(now).filter(name=name).exists():
+        raise Conflict(
+            f'A live key is named "{name}": rotate or revoke it, or choose another name.',
+            code="api_key.name",
+        )
+    return _issue(scope=scope, name=name, tenant=tenant, expires_at=expires_at, now=now)
+
+
+@transaction.atomic
+def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedKey:
+    """Issue a successor with the name, scope and tenant of a live key, which goes on working.
+
+    At most two keys of one name live at once, so that a rotation is finished before the next.
+    """
+    lock_in_transaction(Lock.API_KEY_NAME, name)
+    live = list(ApiKey.objects.live_at(now).filter(name=name).order_by("pk"))
+    if not live:
+        raise Unacceptable(f'No live key is named "{name}".', code="api_key.unknown")
+    if len(live) >= LIVE_KEYS_PER_NAME:
+        raise Conflict(
+            f'Two keys named "{name}" are live: revoke {live[0].prefix}… first.', code="api_key.name"
+        )
+    old = live[0]
+    return _issue(
+        scope=old.scope, name=name, tenant=old.tenant, expires_at=expires_at, now=now
+    )
+
+
+@transaction.atomic
+def api_key_revoke(*, identifier: str, now: datetime) -> int:
+    """Revoke the live keys that have this name or this prefix; returns how many."""
+    return (
+        ApiKey.objects.live_at(now)
+        .filter(Q(name=identifier) | Q(prefix=identifier))
+        .update(revoked_at=now)
+    )
+
+
+def api_key_digest(text: str) -> bytes:
+    """What is stored of a key. Its 256 random bits make a slow hash unnecessary."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _issue(
+    *, scope: str, name: str, tenant: Tenant | None, expires_at: datetime, now: datetime
+) -> IssuedKey:
+    text = KEY_PREFIX + secrets.token_urlsafe(32)
+    key = ApiKey.objects.create(
+        scope=scope,
+        name=name,
+        tenant=tenant,
+        digest=api_key_digest(text),
+        prefix=text[: len(KEY_PREFIX) + 6],
+        created_at=now,
+        expires_at=expires_at,
+    )
+    return IssuedKey(key, text)

@@ -1,0 +1,92 @@
+"""Workloads: what tenants want to run, as tasks with a demand per resource."""
+
+from typing import ClassVar, Self
+
+from django.db import models
+from django.db.models import F, Q
+
+from allocator_service.core.constraints import NonNegativeVector, PositiveSomewhere
+from allocator_service.core.ids import new_id
+from allocator_service.pools.models import Pool, vector_field
+from allocator_service.tenants.models import Tenant
+
+MAX_TASKS = 10**12
+MAX_PRIORITY = 10**6
+
+
+class WorkloadState(models.TextChoices):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    WITHDRAWN = "withdrawn"
+
+
+class WorkloadQuerySet(models.QuerySet["Workload"]):
+    def for_tenant(self, tenant: Tenant | None) -> Self:
+        """The workloads a caller may see: all, or the tenant's own."""
+        return self if tenant is None else self.filter(tenant=tenant)
+
+
+class Workload(models.Model):
+    """Tasks of one kind. `tasks` is how many can run at once; null is no limit, 0 wants nothing.
+
+    `unsatisfiable` is why no task of it can run at present (servers may come later), else empty.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="workloads")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="workloads")
+    name = models.CharField(max_length=253)
+    demand = vector_field()
+    tasks = models.BigIntegerField(null=True, blank=True)
+    priority = models.IntegerField(default=0)
+    server_selector = models.JSONField(default=dict, blank=True)
+    state = models.CharField(
+        max_length=9, choices=WorkloadState.choices, default=WorkloadState.ACTIVE
+    )
+    unsatisfiable = models.CharField(max_length=40, default="", blank=True, editable=False)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(editable=False)
+    withdrawn_at = models.DateTimeField(null=True, editable=False)
+
+    objects = WorkloadQuerySet.as_manager()
+
+    class Meta:
+        db_table = "workload"
+        ordering: ClassVar = ["id"]
+        indexes: ClassVar = [
+            models.Index(fields=["pool", "id"], name="workload_by_pool"),
+            models.Index(fields=["tenant", "pool", "id"], name="workload_by_tenant"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["pool", "tenant", "name"],
+                condition=~Q(state="withdrawn"),
+                name="workload_name_unique",
+                violation_error_code="workload.exists",
+                violation_error_message="The tenant has a workload of this name in the pool.",
+            ),
+            models.CheckConstraint(
+                condition=NonNegativeVector(F("demand")),
+                name="workload_demand_nonnegative",
+                violation_error_code="quantity.negative",
+                violation_error_message="A demand is at least 0.",
+            ),
+            models.CheckConstraint(
+                condition=PositiveSomewhere(F("demand")),
+                name="workload_demand_positive",
+                violation_error_code="demand.zero",
+                violation_error_message="A task demands something: at least one resource above 0.",
+            ),
+            models.CheckConstraint(
+                condition=Q(tasks=None) | Q(tasks__gte=0, tasks__lte=MAX_TASKS),
+                name="workload_tasks_nonnegative",
+                violation_error_code="tasks.range",
+                violation_error_message="tasks is null or a whole number from 0 to 10^12.",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=WorkloadState.values), name="workload_state_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

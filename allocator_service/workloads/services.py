@@ -1,0 +1,180 @@
+"""Writes to workloads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import transaction
+from psycopg.types.json import Jsonb
+
+from allocator_service.core.copying import copy_rows
+from allocator_service.core.errors import Conflict, FieldError, TooLarge, Unacceptable
+from allocator_service.core.ids import new_ids
+from allocator_service.core.versions import check_version
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import Pool
+from allocator_service.pools.recompute import pool_changed
+from allocator_service.pools.selectors import server_groups
+from allocator_service.pools.services import members_admit
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload, WorkloadState
+from allocator_service.workloads.satisfiability import unsatisfiable_reason
+
+MAX_WORKLOADS_PER_REQUEST = 10_000
+
+
+@dataclass(frozen=True)
+class WorkloadDraft:
+    """A workload to submit; `demand` of one task, in the pool's order of resources."""
+
+    tenant: Tenant
+    name: str
+    demand: Sequence[Decimal]
+    tasks: int | None = None
+    priority: int = 0
+    server_selector: dict[str, str | list[str]] = field(default_factory=dict)
+    pointer: str = ""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What a bulk write made: ids ascend in the order of the request."""
+
+    ids: Sequence[UUID]
+    generation: int
+
+
+@transaction.atomic
+def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: datetime) -> Submitted:
+    """Add workloads to a pool, all or none, and admit their tenants.
+
+    One that cannot be served now is accepted and marked. Raises `TooLarge` for more than 10,000,
+    `Unacceptable` for a demand of nothing, `Conflict` for a name the tenant uses, with its pointer.
+    """
+    if len(drafts) > MAX_WORKLOADS_PER_REQUEST:
+        raise TooLarge(
+            f"{len(drafts)} workloads in one request; at most {MAX_WORKLOADS_PER_REQUEST} are taken:"
+            " split it.",
+            code="workloads.too_many",
+        )
+    for draft in drafts:
+        _refuse_empty_demand(draft.demand, draft.pointer)
+    pool = pool_lock(pool)
+    _refuse_taken_names(pool, drafts)
+    members_admit(
+        pool=pool, tenants=list({draft.tenant.pk: draft.tenant for draft in drafts}.values()), now=now
+    )
+    groups = server_groups(pool)
+    ids = new_ids(len(drafts))
+    copy_rows(
+        Workload,
+        ["id", "pool_id", "tenant_id", "name", "demand", "tasks", "priority", "server_selector",
+         "state", "unsatisfiable", "version", "created_at"],
+        (
+            (id_, pool.pk, draft.tenant.pk, draft.name, list(draft.demand), draft.tasks,
+             draft.priority, Jsonb(draft.server_selector), WorkloadState.ACTIVE.value,
+             unsatisfiable_reason(draft.demand, draft.server_selector, groups), 1, now)
+            for id_, draft in zip(ids, drafts, strict=True)
+        ),
+    )  # fmt: skip
+    return Submitted(ids, pool_changed(pool, now=now))
+
+
+def _refuse_empty_demand(demand: Sequence[Decimal], pointer: str) -> None:
+    if not any(demand):
+        raise Unacceptable(
+            "A task demands something: at least one resource above 0.",
+            code="demand.zero",
+            pointer=f"{pointer}/demand",
+        )
+
+
+def _refuse_taken_names(pool: Pool, drafts: Sequence[WorkloadDraft]) -> None:
+    taken = set(
+        Workload.objects.filter(pool=pool, name__in=[draft.name for draft in drafts])
+        .exclude(state=WorkloadState.WITHDRAWN)
+        .values_list("tenant_id", "name")
+    )
+    errors = []
+    for draft in drafts:
+        identity = (draft.tenant.pk, draft.name)
+        if identity in taken:
+            errors.append(
+                FieldError(
+                    f"{draft.pointer}/name",
+                    "workload.exists",
+                    f'The tenant has a workload named "{draft.name}" in the pool or in this request.',
+                )
+            )
+            if len(errors) == 20:
+                break
+        taken.add(identity)
+    if errors:
+        raise Conflict(errors[0].detail, code="workload.exists", errors=errors)
+
+
+@dataclass(frozen=True)
+class WorkloadSettings:
+    """All of a workload that may be edited."""
+
+    name: str
+    demand: Sequence[Decimal]
+    tasks: int | None
+    priority: int
+    server_selector: dict[str, str | list[str]]
+    state: str
+
+
+@transaction.atomic
+def workload_update(
+    *, workload: Workload, settings: WorkloadSettings, version: int | None, now: datetime
+) -> Workload:
+    """Change a workload that is still at `version`; a withdrawn one stays as it is (409)."""
+    workload = _locked(workload)
+    check_version(workload.version, version)
+    if workload.state == WorkloadState.WITHDRAWN:
+        raise Conflict(f"The workload {workload.name} is withdrawn.", code="workload.withdrawn")
+    _refuse_empty_demand(settings.demand, "")
+    workload.name = settings.name
+    workload.demand = list(settings.demand)
+    workload.tasks = settings.tasks
+    workload.priority = settings.priority
+    workload.server_selector = settings.server_selector
+    workload.state = settings.state
+    if settings.state == WorkloadState.WITHDRAWN:
+        workload.withdrawn_at = now
+    workload.unsatisfiable = unsatisfiable_reason(
+        settings.demand, settings.server_selector, server_groups(workload.pool)
+    )
+    workload.version += 1
+    workload.save()
+    pool_changed(workload.pool, now=now)
+    return workload
+
+
+@transaction.atomic
+def workload_withdraw(*, workload: Workload, version: int | None = None, now: datetime) -> Workload:
+    """Take a workload out for ever; its history stays. Withdrawing twice changes nothing."""
+    workload = _locked(workload)
+    check_version(workload.version, version)
+    if workload.state == WorkloadState.WITHDRAWN:
+        return workload
+    workload.state = WorkloadState.WITHDRAWN
+    workload.withdrawn_at = now
+    workload.version += 1
+    workload.save(update_fields=["state", "withdrawn_at", "version"])
+    pool_changed(workload.pool, now=now)
+    return workload
+
+
+def _locked(workload: Workload) -> Workload:
+    pool = pool_lock(workload.pool)
+    locked = (
+        Workload.objects.select_for_update(of=("self",), no_key=True)
+        .select_related("tenant")
+        .get(pk=workload.pk)
+    )
+    locked.pool = pool
+    return locked
