@@ -1,0 +1,168 @@
+"""Where the launcher keeps data, and who may use it.
+
+`.data/serve` lasts; `.data/demo/*` and `.data/test/*` are made fresh and removed again. Each has
+a lock that the kernel frees when its holder dies, so that what a crash left behind can be told
+from what is in use.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+
+from launcher.accounts import Account, server_account
+from launcher.console import StepFailed
+
+PROJECT = Path(__file__).resolve().parent.parent
+# A socket's path is at most 107 bytes, of which the longest name in the folder takes 14.
+_SOCKET_FOLDER_BYTES = 107 - len("/.s.PGSQL.5432")
+_PASSABLE = 0o711
+
+
+class InUse(Exception):  # noqa: N818 - a state, not an error
+    """Another process holds the lock of the data folder."""
+
+
+class DataFolder:
+    """A locked folder for the data of one set of servers.
+
+    `sockets` is a folder for their Unix sockets, open to their account only.
+    """
+
+    def __init__(self, path: Path, account: Account) -> None:
+        """Make `path` and lock it. Raises `InUse` when another process holds it."""
+        self.path = path
+        self.account = account
+        _make_passable(path)
+        self._lock = _locked(path / "lock")
+        _remove_sockets(self.path)
+        self.sockets = _make_socket_folder(account)
+        (path / "sockets").write_text(str(self.sockets))
+        self.logs = path / "logs"
+        self.logs.mkdir(mode=0o755, exist_ok=True)
+
+    def subfolder(self, name: str) -> Path:
+        """A folder of the servers' account, closed to everybody else."""
+        folder = self.path / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self.account.own(folder)
+        return folder
+
+    def publish(self, state: dict[str, Any]) -> None:
+        """Tell other processes how to join the servers that use this folder."""
+        draft = self.path / "state.json.new"
+        draft.touch(mode=0o600)
+        draft.write_text(json.dumps(state, indent=1))
+        draft.replace(self.path / "state.json")
+
+    def release(self) -> None:
+        """Let others use the folder; the data stays."""
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / "state.json").unlink()
+        _remove_sockets(self.path)
+        self._lock.close()
+
+    def remove(self) -> None:
+        """Delete the folder with all its data."""
+        _remove_sockets(self.path)
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def published_state(path: Path) -> dict[str, Any] | None:
+    """What the holder of a data folder published, or None when there is nothing (yet)."""
+    try:
+        state: dict[str, Any] = json.loads((path / "state.json").read_text())
+    except FileNotFoundError:
+        return None
+    return state
+
+
+def persistent(name: str) -> DataFolder:
+    """The lasting data folder `name`. Raises `InUse` when another process holds it."""
+    account = server_account()
+    return DataFolder(data_home(account) / name, account)
+
+
+def fresh(name: str) -> DataFolder:
+    """A new, empty data folder below `name`; removes those that crashed holders left there."""
+    account = server_account()
+    parent = data_home(account) / name
+    _make_passable(parent)
+    with (parent / "lock").open("a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # or somebody takes a folder just made for a stale one
+        for sibling in parent.iterdir():
+            if sibling.is_dir():
+                _remove_if_stale(sibling)
+        path = Path(tempfile.mkdtemp(dir=parent))
+        path.chmod(_PASSABLE)
+        return DataFolder(path, account)
+
+
+def data_home(account: Account) -> Path:
+    """`.data` in the project, or a folder that the servers' account can reach where it cannot.
+
+    `ALLOCATOR_STATE_DIR` names another one.
+    """
+    chosen = os.environ.get("ALLOCATOR_STATE_DIR")
+    home = Path(chosen).resolve() if chosen else PROJECT / ".data"
+    _make_passable(home)
+    if account.may_enter(home):
+        return home
+    # Root's own folders are closed to the account that PostgreSQL runs as, and stay closed.
+    digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
+    return Path("/var/lib/allocator-service") / digest
+
+
+def _make_passable(folder: Path) -> None:
+    """Make `folder` and its missing parents; others may pass through them but not list them."""
+    if folder.exists():
+        return
+    _make_passable(folder.parent)
+    folder.mkdir(exist_ok=True)
+    folder.chmod(_PASSABLE)  # whatever the umask is
+
+
+def _remove_if_stale(path: Path) -> None:
+    with contextlib.suppress(InUse), _locked(path / "lock"):
+        _remove_sockets(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_sockets(path: Path) -> None:
+    """Delete the socket folder that the holder of the data folder `path` recorded."""
+    record = path / "sockets"
+    if record.exists():
+        shutil.rmtree(record.read_text(), ignore_errors=True)
+        record.unlink()
+
+
+def _locked(path: Path) -> IO[str]:
+    lock = path.open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise InUse(path) from None
+    return lock
+
+
+def _make_socket_folder(account: Account) -> Path:
+    """A short path for sockets, whatever the length and letters of the project's own path."""
+    candidates = [os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"]
+    for candidate in filter(None, candidates):
+        longest = len(os.fsencode(candidate)) + len("/allocator-12345678")
+        if longest <= _SOCKET_FOLDER_BYTES and account.may_enter(Path(candidate)):
+            with contextlib.suppress(OSError):
+                folder = Path(tempfile.mkdtemp(prefix="allocator-", dir=candidate))
+                account.own(folder)
+                return folder
+    raise StepFailed(
+        "make a folder for the servers' sockets",
+        "set TMPDIR to a short path that everybody may enter, such as /tmp",
+    )

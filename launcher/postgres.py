@@ -1,0 +1,158 @@
+"""A PostgreSQL server of our own: on a private socket, never on the network, gone when we are."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from urllib.parse import quote
+
+from launcher import binaries, processes
+from launcher.console import StepFailed
+from launcher.folders import DataFolder
+
+ROLES_SCRIPT = Path(__file__).with_name("roles.sql")
+APPLICATION_ROLE = "allocator"
+OWNER_ROLE = "allocator_owner"
+DATABASE = "allocator"
+_SUPERUSER = "postgres"
+_PORT = 5432  # only part of the socket's name
+_THROWAWAY = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"]
+
+
+class Postgres:
+    """A running PostgreSQL server on the data of a `DataFolder`."""
+
+    def __init__(self, folder: DataFolder, *, durable: bool = True) -> None:
+        """Start the server, first making its cluster, roles and database where there are none.
+
+        `durable=False` trades the data's safety in a power cut for speed: for tests.
+        Raises `StepFailed`.
+        """
+        self._folder = folder
+        self._durable = durable
+        self._programs = binaries.postgres_programs(folder)
+        self._data = folder.path / "postgres"
+        self._log = folder.logs / "postgres.log"
+        complete = folder.path / "postgres-complete"
+        if not complete.exists():
+            shutil.rmtree(self._data, ignore_errors=True)
+            self._make_cluster()
+        self._check_version()
+        self._clear_after_crash()
+        self.process = self._start()
+        if not complete.exists():
+            try:
+                self._make_roles()
+            except StepFailed:
+                self.stop()
+                raise
+            complete.touch()
+
+    def url(self, role: str, database: str = DATABASE) -> str:
+        """The connection URL of `role` on this server's socket (libpq's form)."""
+        return f"postgresql://{role}@{quote(str(self._folder.sockets), safe='')}:{_PORT}/{database}"
+
+    def stop(self) -> None:
+        """Stop the server: cleanly when the data matters, at once when it does not."""
+        how = signal.SIGINT if self._durable else signal.SIGQUIT
+        processes.stop(self.process, first=how)
+
+    def restart(self) -> None:
+        """Start the server again after it died."""
+        self._clear_after_crash()
+        self.process = self._start()
+
+    def _make_cluster(self) -> None:
+        self._folder.subfolder("postgres")
+        command: list[str | Path] = [
+            self._programs / "initdb",
+            *("--pgdata", self._data, "--username", _SUPERUSER),
+            *("--encoding", "UTF8", "--no-locale"),
+            *("--auth-local", "trust", "--auth-host", "reject"),  # the socket's folder is private
+            "--no-instructions",
+        ]
+        if not self._durable:
+            command.append("--no-sync")
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env={**os.environ, "LC_ALL": "C"},
+            **self._folder.account.identity,
+        )
+        if done.returncode:
+            raise StepFailed(
+                "make a PostgreSQL cluster (initdb)",
+                f"free space or repair the permissions of {self._folder.path}, then try again",
+                log=done.stdout + done.stderr,
+            )
+
+    def _check_version(self) -> None:
+        made_by = (self._data / "PG_VERSION").read_text().strip()
+        ours = binaries.major_version(self._programs)
+        if made_by != str(ours):
+            raise StepFailed(
+                f"open the data in {self._data}",
+                f"it was made by PostgreSQL {made_by} and this is {ours}: choose the other one "
+                "with ALLOCATOR_POSTGRES=wheel|installed, or move the folder away to begin anew",
+            )
+
+    def _clear_after_crash(self) -> None:
+        """Wait for what a killed launcher left ending; remove a process id that says nothing.
+
+        We hold the folder's lock, so no other launcher runs a server here; the id in the file may
+        by now be any process, and PostgreSQL would refuse to start because of it.
+        """
+        processes.wait_until_gone(self._data, step="wait for the previous PostgreSQL to end")
+        with contextlib.suppress(FileNotFoundError):
+            (self._data / "postmaster.pid").unlink()
+
+    def _start(self) -> processes.Process:
+        with self._log.open("ab") as log:
+            process = processes.start(
+                [
+                    self._programs / "postgres",
+                    *("-D", self._data, "-p", str(_PORT), "-k", self._folder.sockets),
+                    *("-c", "listen_addresses=", "-c", "max_connections=200"),
+                    *("-c", "timezone=UTC", "-c", "log_timezone=UTC"),
+                    *([] if self._durable else _THROWAWAY),
+                ],
+                cwd=Path("/"),
+                account=self._folder.account,
+                output=log,
+                orphan_signal=signal.SIGINT if self._durable else signal.SIGQUIT,
+            )
+        processes.wait_until_ready(
+            self._is_ready, process=process, step="start PostgreSQL", log=self._log, seconds=120
+        )
+        return process
+
+    def _is_ready(self) -> bool:
+        """Whether the server accepts connections, by the file that `pg_ctl --wait` reads too."""
+        try:
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return len(lines) >= 8 and lines[7].strip() == "ready"
+
+    def _make_roles(self) -> None:
+        bundled = self._programs / "psql"
+        psql = bundled if bundled.exists() else "psql"
+        done = subprocess.run(
+            [
+                *(psql, "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"),
+                *("--host", self._folder.sockets, "--port", str(_PORT)),
+                *("--username", _SUPERUSER, "--dbname", "postgres", "--file", ROLES_SCRIPT),
+            ],
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise StepFailed(
+                "make the database and its two roles",
+                f"report this with {self._log}",
+                log=done.stdout + done.stderr,
+            )

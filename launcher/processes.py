@@ -1,0 +1,121 @@
+"""Child processes that never outlive this one, not even when it is killed with SIGKILL.
+
+The kernel sends a child its orphan signal when the *thread* that started it ends, so start
+processes from a thread that lives as long as they should: the main one.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from launcher.accounts import Account
+from launcher.console import StepFailed
+
+_PR_SET_PDEATHSIG = 1
+_POLL_SECONDS = 0.02
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+Process = subprocess.Popen[bytes]
+
+
+def start(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    account: Account | None = None,
+    output: IO[bytes] | int | None = None,
+    orphan_signal: signal.Signals = signal.SIGTERM,
+) -> Process:
+    """Start `command` in a process group of its own, tied to the life of the calling thread.
+
+    `output` takes both its output streams; `orphan_signal` is what it gets when we are killed.
+    A Ctrl-C at the terminal does not reach it: who started it stops it, in order.
+    """
+    launcher_pid = os.getpid()
+
+    def tie_to_launcher() -> None:
+        if _libc is None:
+            return
+        _libc.prctl(_PR_SET_PDEATHSIG, int(orphan_signal))
+        if os.getppid() != launcher_pid:  # it died before the line above
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return subprocess.Popen(
+        [str(part) for part in command],
+        env=None if env is None else dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=None if output is None else subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=tie_to_launcher,  # noqa: PLW1509 - two system calls, nothing that can lock
+        **(account.identity if account else {}),
+    )
+
+
+def wait_until_ready(
+    ready: Callable[[], bool],
+    *,
+    process: Process,
+    step: str,
+    log: Path | None = None,
+    advice: str = "read the log above",
+    seconds: float = 30.0,
+) -> None:
+    """Return when `ready()` holds; `StepFailed` when the process ends or `seconds` pass before."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        code = process.poll()
+        if code is not None:
+            raise StepFailed(f"{step} (it ended with exit code {code})", advice, log=log)
+        if time.monotonic() > deadline:
+            raise StepFailed(f"{step} (not ready after {seconds:.0f} s)", advice, log=log)
+        time.sleep(_POLL_SECONDS)
+
+
+def stop(
+    process: Process, *, first: signal.Signals = signal.SIGTERM, patience_seconds: float = 30.0
+) -> int:
+    """Stop a process: `first`, then after `patience_seconds` SIGKILL to its whole group.
+
+    Returns its exit code. What the process leaves behind in its group is killed too.
+    """
+    if process.poll() is None:
+        process.send_signal(first)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_seconds)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
+
+
+def working_in(folder: Path) -> set[int]:
+    """The ids of the processes whose working folder is `folder` (Linux; elsewhere none).
+
+    PostgreSQL's processes and Valkey work in their data folder, so this finds what a crashed
+    launcher left ending, where a process id in a file may since be somebody else's.
+    """
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == folder:
+                found.add(int(link.parent.name))
+    return found
+
+
+def wait_until_gone(folder: Path, *, step: str, seconds: float = 30.0) -> None:
+    """Wait for the last process that works in `folder`; `StepFailed` when it stays."""
+    deadline = time.monotonic() + seconds
+    while remaining := working_in(folder):
+        if time.monotonic() > deadline:
+            names = ", ".join(map(str, sorted(remaining)))
+            raise StepFailed(step, f"stop the processes {names}, which still use {folder}")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,68 @@
+"""A Redis-protocol server of our own (Valkey or Redis), on a private Unix socket."""
+
+import contextlib
+import signal
+import socket
+from pathlib import Path
+
+from launcher import binaries, processes
+from launcher.folders import DataFolder
+
+_PING = b"PING\r\n"
+_PONG = b"+PONG"
+
+
+class Redis:
+    """A running Redis-protocol server on the data of a `DataFolder`."""
+
+    def __init__(self, folder: DataFolder, *, durable: bool = True) -> None:
+        """Start the server; `durable=False` keeps nothing on disk: for tests. Raises `StepFailed`."""
+        self._folder = folder
+        self._durable = durable
+        self._program = binaries.redis_program(folder)
+        self._data = folder.subfolder("redis")
+        self._log = folder.logs / "redis.log"
+        self._socket = folder.sockets / "redis.sock"
+        self.process = self._start()
+
+    @property
+    def url(self) -> str:
+        """The URL in the form of Celery's broker; redis-py calls it `unix://<path>?db=0`."""
+        return f"redis+socket://{self._socket}?virtual_host=0"
+
+    def stop(self) -> None:
+        """Stop the server; what was acknowledged to its clients is on disk."""
+        processes.stop(self.process)
+
+    def restart(self) -> None:
+        """Start the server again after it died."""
+        self.process = self._start()
+
+    def _start(self) -> processes.Process:
+        processes.wait_until_gone(self._data, step="wait for the previous Redis to end")
+        self._socket.unlink(missing_ok=True)
+        with self._log.open("ab") as log:
+            process = processes.start(
+                [
+                    *(self._program, "--port", "0", "--daemonize", "no", "--save", ""),
+                    *("--unixsocket", self._socket, "--unixsocketperm", "700"),
+                    *("--dir", self._data, "--maxmemory-policy", "noeviction"),
+                    *("--appendonly", "yes" if self._durable else "no"),
+                ],
+                cwd=Path("/"),
+                account=self._folder.account,
+                output=log,
+                orphan_signal=signal.SIGTERM,
+            )
+        processes.wait_until_ready(
+            self._answers, process=process, step="start Redis", log=self._log, seconds=60
+        )
+        return process
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(1)
+            connection.connect(str(self._socket))
+            connection.sendall(_PING)
+            return connection.recv(64).startswith(_PONG)
+        return False
