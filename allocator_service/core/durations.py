@@ -47,7 +47,9 @@ def parse_duration(text: object, *, pointer: str = "") -> CalendarDuration:
             code="duration.syntax",
             pointer=pointer,
         )
-    years, months, weeks, days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    years, months, weeks, days, hours, minutes, seconds = (
+        int(part or 0) for part in match.groups()
+    )
     duration = CalendarDuration(
         months=12 * years + months,
         days=7 * weeks + days,

@@ -16,8 +16,12 @@ from allocator_service.core.errors import FieldError, Unacceptable
 FRACTIONAL_DIGITS = 12
 LIMIT = Decimal(10) ** 12
 _QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
-_NUMBER = re.compile(r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?|[+-]?\.[0-9]{1,40})([a-zA-Z]{0,2})", re.ASCII)
-_EXPONENT = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})[eE][+-]?[0-9]{1,3}", re.ASCII)
+_NUMBER = re.compile(
+    r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?|[+-]?\.[0-9]{1,40})([a-zA-Z]{0,2})", re.ASCII
+)
+_EXPONENT = re.compile(
+    r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})[eE][+-]?[0-9]{1,3}", re.ASCII
+)
 _SUFFIXES = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
     "k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9,
@@ -55,10 +59,16 @@ def parse_quantity(value: object, unit: str = "", *, pointer: str = "") -> Decim
             code="quantity.type",
             pointer=pointer,
         )
-    number = _parse_text(value, unit, pointer) if isinstance(value, str) else _parse_number(value, pointer)
+    number = (
+        _parse_text(value, unit, pointer)
+        if isinstance(value, str)
+        else _parse_number(value, pointer)
+    )
     if number.is_signed() and number != 0:
         raise Unacceptable(
-            f"A quantity is at least 0; {value} is negative.", code="quantity.negative", pointer=pointer
+            f"A quantity is at least 0; {value} is negative.",
+            code="quantity.negative",
+            pointer=pointer,
         )
     if number >= LIMIT:
         raise Unacceptable(
@@ -72,7 +82,9 @@ def parse_quantity(value: object, unit: str = "", *, pointer: str = "") -> Decim
 def _parse_number(value: float | Decimal, pointer: str) -> Decimal:
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not number.is_finite():
-        raise Unacceptable("A quantity is a finite number.", code="quantity.not_finite", pointer=pointer)
+        raise Unacceptable(
+            "A quantity is a finite number.", code="quantity.not_finite", pointer=pointer
+        )
     if abs(number) >= LIMIT:
         return number
     with localcontext(prec=60):
@@ -150,7 +162,11 @@ def vector_from(value: object, resources: Sequence[Resource], *, pointer: str) -
         if name not in position:
             known = ", ".join(position) or "none"
             errors.append(
-                FieldError(where, "resource.unknown", f'The pool has no resource "{name[:80]}"; it has: {known}.')
+                FieldError(
+                    where,
+                    "resource.unknown",
+                    f'The pool has no resource "{name[:80]}"; it has: {known}.',
+                )
             )
             continue
         try:

@@ -10,6 +10,6 @@ def check_version(actual: int, expected: int | None) -> None:
     """
     if expected is not None and actual != expected:
         raise Stale(
-            f'The object is at version {actual}, the request was made for version {expected}: read'
+            f"The object is at version {actual}, the request was made for version {expected}: read"
             " it again and repeat the change."
         )

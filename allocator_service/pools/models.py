@@ -55,6 +55,7 @@ class Pool(models.Model):
     policy_name = models.CharField(max_length=63)
     policy_mode = models.CharField(max_length=63)
     policy_options = models.JSONField(default=dict, blank=True)
+    policy_places = models.BooleanField(default=True, editable=False)
     window_kind = models.CharField(max_length=10, choices=WindowKind.choices, default="tumbling")
     window_length = models.CharField(max_length=40, default="P7D", blank=True)
     window_anchor = models.DateTimeField()
@@ -113,7 +114,9 @@ class ResourceType(models.Model):
         ordering: ClassVar = ["position"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["pool", "name"], name="resource_type_name_unique"),
-            models.UniqueConstraint(fields=["pool", "position"], name="resource_type_position_unique"),
+            models.UniqueConstraint(
+                fields=["pool", "position"], name="resource_type_position_unique"
+            ),
             models.CheckConstraint(
                 condition=Q(name__regex=RESOURCE_NAME_PATTERN),
                 name="resource_type_name_wellformed",
@@ -190,7 +193,9 @@ class MembershipTerms(models.Model):
     """The weight a member had over an interval; the present one has no end."""
 
     membership = models.ForeignKey(Membership, models.PROTECT, related_name="terms")
-    weight = models.DecimalField(max_digits=24, decimal_places=FRACTIONAL_DIGITS, default=Decimal(1))
+    weight = models.DecimalField(
+        max_digits=24, decimal_places=FRACTIONAL_DIGITS, default=Decimal(1)
+    )
     best_effort = models.BooleanField(default=False)
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)

@@ -13,12 +13,17 @@ DEFAULT_HALF_LIFE = "P7D"
 
 @dataclass(frozen=True)
 class PolicyChoice:
-    """A policy that exists, in a mode it has, with options it accepts."""
+    """A policy that exists, in a mode it has, with options it accepts.
+
+    `long_term`: it reads the past through the pool's window. `places`: it decides on servers and so
+    honours selectors.
+    """
 
     name: str
     mode: str
     options: dict[str, Any]
     long_term: bool
+    places: bool
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db import connection
 
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Pool, RecomputeJob
 
 QUIET = timedelta(milliseconds=250)
 PATIENCE = timedelta(seconds=2)
@@ -43,7 +43,45 @@ def pool_changed(pool: Pool, *, now: datetime) -> int:
 def decision_wanted(pool: Pool, *, now: datetime) -> None:
     """Ask for a decision without a change, as an operator does, or a run that nobody finished."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            _WANT, {"pool": pool.pk, "now": now, "quiet": QUIET, "patience": PATIENCE}
-        )
+        cursor.execute(_WANT, {"pool": pool.pk, "now": now, "quiet": QUIET, "patience": PATIENCE})
         cursor.execute(f"NOTIFY {CHANNEL}")
+
+
+def job_settle(job: RecomputeJob) -> None:
+    """Mark what the locked job's claim had seen as done; changes made since are still wanted."""
+    job.settled = job.claimed
+    job.claimed_at = None
+    job.published_at = None
+    job.token = None
+    job.attempts = 0
+    job.save(update_fields=["settled", "claimed_at", "published_at", "token", "attempts"])
+    with connection.cursor() as cursor:
+        cursor.execute(f"NOTIFY {CHANNEL}")
+
+
+_DUE = """
+UPDATE pool_recompute_job SET published_at = %(now)s, publications = publications + 1
+WHERE pool_id IN (
+    SELECT pool_id FROM pool_recompute_job
+    WHERE wanted > settled AND run_after <= %(now)s
+      AND (published_at IS NULL
+           OR published_at < %(now)s - %(patience)s * LEAST(publications, 2) AND %(again)s)
+      AND (claimed_at IS NULL OR claimed_at < %(now)s - %(patience)s)
+    ORDER BY run_after LIMIT %(limit)s
+    FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING pool_id
+"""
+REPUBLISH_AFTER = timedelta(seconds=5)
+
+
+def jobs_due(*, now: datetime, again: bool, limit: int = 100) -> list[int]:
+    """Claim the publication of the jobs whose time has come; returns their pools' ids.
+
+    `again`: also those published 5 s ago or more (10 s from the second time on) that nobody has
+    claimed or whose claimant has gone silent, because the message may be lost. Commit before sending.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _DUE, {"now": now, "patience": REPUBLISH_AFTER, "again": again, "limit": limit}
+        )
+        return [pool_id for (pool_id,) in cursor.fetchall()]

@@ -44,7 +44,9 @@ class Member:
     since: datetime
 
 
-def members_at(*, pool: Pool, now: datetime, tenant: Tenant | None = None) -> QuerySet[MembershipTerms]:
+def members_at(
+    *, pool: Pool, now: datetime, tenant: Tenant | None = None
+) -> QuerySet[MembershipTerms]:
     """The terms in force at `now` of the pool's members, or of one tenant's membership."""
     terms = (
         MembershipTerms.objects.filter(membership__pool=pool, start__lte=now)
@@ -56,7 +58,9 @@ def members_at(*, pool: Pool, now: datetime, tenant: Tenant | None = None) -> Qu
 
 def servers_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Server]:
     """The pool's servers that a caller may see, retired ones included."""
-    return Server.objects.filter(pool=pool).for_tenant(tenant).select_related("contributed_by", "pool")
+    return (
+        Server.objects.filter(pool=pool).for_tenant(tenant).select_related("contributed_by", "pool")
+    )
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,6 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
     return Created(ids, pool_changed(pool, now=now))
 
 
-
 def _tenant_pk(draft: ServerDraft) -> int | None:
     return draft.contributed_by.pk if draft.contributed_by else None
 

@@ -85,9 +85,7 @@ def pool_create(*, slug: str, settings: PoolSettings, now: datetime) -> Pool:
 
 
 @transaction.atomic
-def pool_update(
-    *, pool: Pool, settings: PoolSettings, version: int | None, now: datetime
-) -> Pool:
+def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now: datetime) -> Pool:
     """Change a pool that is still at `version`; resources may be added, at the end.
 
     Raises `Stale`, `Unacceptable`, or `Conflict` for a resource that was dropped or whose unit
@@ -97,6 +95,8 @@ def pool_update(
     check_version(pool.version, version)
     settings = settings.check()
     _extend_resources(pool, settings.resources)
+    if not settings.policy.places:
+        _refuse_selectors(pool, settings.policy)
     _apply(pool, settings)
     pool.version += 1
     pool.save()
@@ -121,6 +121,7 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
     pool.policy_name = settings.policy.name
     pool.policy_mode = settings.policy.mode
     pool.policy_options = settings.policy.options
+    pool.policy_places = settings.policy.places
     pool.window_kind = settings.window.kind
     pool.window_length = settings.window.length
     pool.window_anchor = settings.window.anchor
@@ -131,6 +132,19 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
     pool.currency = settings.currency
     pool.timezone = settings.timezone
     pool.transparent = settings.transparent
+
+
+def _refuse_selectors(pool: Pool, policy: PolicyChoice) -> None:
+    selective = (
+        pool.workloads.exclude(state="withdrawn").exclude(server_selector={}).order_by("pk").first()
+    )
+    if selective is not None:
+        raise Unacceptable(
+            f'The policy {policy.name} sees the pool as one server, and the workload "{selective.name}"'
+            f" of {selective.tenant.slug} selects servers: withdraw it or choose a policy that places.",
+            code="policy.no_placement",
+            pointer="/policy/name",
+        )
 
 
 def _extend_resources(pool: Pool, wanted: Sequence[Resource]) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import environ
 
@@ -133,6 +134,10 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_TASK_TIME_LIMIT = 120
 CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULE = {
+    "heartbeat": {"task": "allocation.heartbeat", "schedule": 10.0, "options": {"expires": 30}},
+    "retention": {"task": "allocation.retention", "schedule": 3600.0, "options": {"expires": 3600}},
+}
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 180,
     "unacked_restore_interval": 5,
@@ -144,6 +149,15 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "max_retries": 1,
 }
 
+
+def redis_client_url(broker_url: str) -> str:
+    """The broker's URL as redis-py reads it: kombu writes a Unix socket in another way."""
+    if not broker_url.startswith("redis+socket://"):
+        return broker_url
+    path, _, query = broker_url.removeprefix("redis+socket://").partition("?")
+    return f"unix://{path}?{query.replace('virtual_host', 'db')}"
+
+
 _STATEMENT_TIMEOUT_MS = {"web": 5_000, "worker": 60_000}
 _LOCK_TIMEOUT_MS = 3_000
 
@@ -152,6 +166,7 @@ def database(environment: Environment) -> dict[str, Any]:
     """Django's database settings for the process that asks: pooled and impatient on the web."""
     settings: dict[str, Any] = environ.Env.db_url_config(environment.database_url)
     settings["ENGINE"] = "django.db.backends.postgresql"
+    settings["HOST"] = unquote(settings["HOST"])  # a socket's folder is percent-encoded in a URL
     options: dict[str, Any] = {"application_name": f"allocator-{environment.process}"}
     timeout = _STATEMENT_TIMEOUT_MS.get(environment.process)
     if timeout is not None:

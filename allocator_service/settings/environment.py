@@ -33,7 +33,9 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
     """
     database_url = _env.str("DATABASE_URL")
     return Environment(
-        secret_key=_env.str("SECRET_KEY") if secret_key is None else _env.str("SECRET_KEY", secret_key),
+        secret_key=_env.str("SECRET_KEY")
+        if secret_key is None
+        else _env.str("SECRET_KEY", secret_key),
         debug=_env.bool("DEBUG", False),
         allowed_hosts=_env.list("ALLOWED_HOSTS", default=[]),
         csrf_trusted_origins=_env.list("CSRF_TRUSTED_ORIGINS", default=[]),

@@ -1,10 +1,10 @@
 """Local use through `./dev`: plain HTTP on this machine, a key that protects nothing elsewhere."""
 
 from allocator_service.settings.base import *  # noqa: F403
-from allocator_service.settings.base import database, logging
+from allocator_service.settings.base import database, logging, redis_client_url
 from allocator_service.settings.environment import read_environment
 
-ENVIRONMENT = read_environment(secret_key="local-only-" + "0" * 50)  # noqa: S106
+ENVIRONMENT = read_environment(secret_key="local-only-" + "0" * 50)
 
 SECRET_KEY = ENVIRONMENT.secret_key
 DEBUG = ENVIRONMENT.debug
@@ -12,5 +12,6 @@ ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts or ["localhost", "127.0.0.1", "[::1]"]
 CSRF_TRUSTED_ORIGINS = ENVIRONMENT.csrf_trusted_origins
 DATABASES = {"default": database(ENVIRONMENT)}
 CELERY_BROKER_URL = ENVIRONMENT.redis_url
+REDIS_CLIENT_URL = redis_client_url(ENVIRONMENT.redis_url)
 LOGGING = logging(ENVIRONMENT.log_level, json=False)
 WHITENOISE_USE_FINDERS = True

@@ -1,7 +1,7 @@
 """Production: nothing secret has a default, and everything that browsers can enforce is on."""
 
 from allocator_service.settings.base import *  # noqa: F403
-from allocator_service.settings.base import database, logging
+from allocator_service.settings.base import database, logging, redis_client_url
 from allocator_service.settings.environment import read_environment
 
 ENVIRONMENT = read_environment()
@@ -12,6 +12,7 @@ ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
 CSRF_TRUSTED_ORIGINS = ENVIRONMENT.csrf_trusted_origins
 DATABASES = {"default": database(ENVIRONMENT)}
 CELERY_BROKER_URL = ENVIRONMENT.redis_url
+REDIS_CLIENT_URL = redis_client_url(ENVIRONMENT.redis_url)
 LOGGING = logging(ENVIRONMENT.log_level, json=True)
 LOGGING_CONFIG = "logging.config.dictConfig"
 

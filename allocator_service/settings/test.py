@@ -6,7 +6,7 @@ import os
 os.environ.setdefault("DATABASE_URL", "postgresql://nobody@localhost:1/none")
 os.environ.setdefault("REDIS_URL", "redis://localhost:1/0")
 
-from allocator_service.settings.local import *  # noqa: E402, F403
+from allocator_service.settings.local import *  # noqa: F403
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 ALLOWED_HOSTS = ["*"]

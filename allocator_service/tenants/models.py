@@ -11,7 +11,8 @@ from allocator_service.core.ids import new_id
 
 SLUG_PATTERN = r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"
 validate_slug = RegexValidator(
-    SLUG_PATTERN, "Lower-case letters, digits and hyphens, 1 to 63 characters, no hyphen at the ends."
+    SLUG_PATTERN,
+    "Lower-case letters, digits and hyphens, 1 to 63 characters, no hyphen at the ends.",
 )
 
 

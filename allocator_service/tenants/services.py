@@ -100,12 +100,11 @@ def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedK
         raise Unacceptable(f'No live key is named "{name}".', code="api_key.unknown")
     if len(live) >= LIVE_KEYS_PER_NAME:
         raise Conflict(
-            f'Two keys named "{name}" are live: revoke {live[0].prefix}… first.', code="api_key.name"
+            f'Two keys named "{name}" are live: revoke {live[0].prefix}… first.',
+            code="api_key.name",
         )
     old = live[0]
-    return _issue(
-        scope=old.scope, name=name, tenant=old.tenant, expires_at=expires_at, now=now
-    )
+    return _issue(scope=old.scope, name=name, tenant=old.tenant, expires_at=expires_at, now=now)
 
 
 @transaction.atomic

@@ -62,9 +62,13 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     for draft in drafts:
         _refuse_empty_demand(draft.demand, draft.pointer)
     pool = pool_lock(pool)
+    for draft in drafts:
+        _refuse_selector(pool, draft.server_selector, draft.pointer)
     _refuse_taken_names(pool, drafts)
     members_admit(
-        pool=pool, tenants=list({draft.tenant.pk: draft.tenant for draft in drafts}.values()), now=now
+        pool=pool,
+        tenants=list({draft.tenant.pk: draft.tenant for draft in drafts}.values()),
+        now=now,
     )
     groups = server_groups(pool)
     ids = new_ids(len(drafts))
@@ -88,6 +92,16 @@ def _refuse_empty_demand(demand: Sequence[Decimal], pointer: str) -> None:
             "A task demands something: at least one resource above 0.",
             code="demand.zero",
             pointer=f"{pointer}/demand",
+        )
+
+
+def _refuse_selector(pool: Pool, selector: dict[str, str | list[str]], pointer: str) -> None:
+    if selector and not pool.policy_places:
+        raise Unacceptable(
+            f"The pool's policy, {pool.policy_name}, sees the pool as one server: a workload in it"
+            " cannot select servers.",
+            code="policy.no_placement",
+            pointer=f"{pointer}/server_selector",
         )
 
 
@@ -137,6 +151,7 @@ def workload_update(
     if workload.state == WorkloadState.WITHDRAWN:
         raise Conflict(f"The workload {workload.name} is withdrawn.", code="workload.withdrawn")
     _refuse_empty_demand(settings.demand, "")
+    _refuse_selector(workload.pool, settings.server_selector, "")
     workload.name = settings.name
     workload.demand = list(settings.demand)
     workload.tasks = settings.tasks

@@ -28,7 +28,9 @@ class Command(BaseCommand):
         actions.add_parser("list", help="list the keys")
         revoke = actions.add_parser("revoke", help="revoke the keys of a name or a prefix")
         revoke.add_argument("identifier", metavar="NAME|PREFIX")
-        rotate = actions.add_parser("rotate", help="print a successor; both work until one is revoked")
+        rotate = actions.add_parser(
+            "rotate", help="print a successor; both work until one is revoked"
+        )
         rotate.add_argument("name")
         rotate.add_argument("--expires", default="P1Y", metavar="P90D")
 

@@ -1,0 +1,116 @@
+"""What-if without storing anything: the same engine, in a child process that can be killed."""
+
+import multiprocessing
+import resource
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import cache
+from typing import Any
+
+from pebble import ProcessExpired, ProcessPool
+
+from allocator_service.allocation.policies import domain_error
+from allocator_service.core.errors import TooLarge, Unavailable
+from policies import allocation_to_document, problem_from_document, solve, warm
+from policies.errors import PolicyError
+
+MAX_TENANTS = 2_000
+MAX_WORKLOADS = 5_000
+MAX_SERVER_CLASSES = 1_000
+MAX_COUNT = 10**6
+SECONDS = 10.0
+MEMORY_BYTES = 6 * 2**30
+CHILDREN = 2
+
+
+def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Solve the problem that an evaluation document describes and return the answer's document.
+
+    Raises `Unacceptable` with a JSON pointer for what is wrong in it, `TooLarge` naming the limit,
+    `Unavailable` with `evaluation.timeout` after ten seconds.
+    """
+    _refuse_oversized(document)
+    future = _children().schedule(_evaluate_in_child, args=[document], timeout=SECONDS)
+    try:
+        answer: dict[str, Any] = future.result(timeout=4 * SECONDS)
+    except FutureTimeout as error:
+        future.cancel()
+        raise Unavailable(
+            f"The evaluation took longer than {SECONDS:g} s and was stopped: make it smaller, or ask"
+            " for a simulation of a pool.",
+            code="evaluation.timeout",
+            retry_after=30,
+        ) from error
+    except (ProcessExpired, MemoryError) as error:
+        raise Unavailable(
+            "The evaluation needed more memory than it may have: make it smaller.",
+            code="evaluation.memory",
+            retry_after=30,
+        ) from error
+    except PolicyError as error:
+        raise domain_error(error) from error
+    return answer
+
+
+def evaluation_children_start() -> None:
+    """Start the child processes and load their kernels, so that no request waits for that."""
+    for future in [_children().schedule(warm) for _ in range(CHILDREN)]:
+        future.result()
+
+
+@cache
+def _children() -> ProcessPool:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["policies"])
+    return ProcessPool(
+        max_workers=CHILDREN, max_tasks=1_000, initializer=_limit_memory, context=context
+    )
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+def _evaluate_in_child(document: Mapping[str, Any]) -> dict[str, Any]:
+    parsed = problem_from_document(document)
+    allocation = solve(
+        parsed.problem,
+        parsed.policy,
+        mode=parsed.mode,
+        options=parsed.options,
+        time_limit=SECONDS,
+    )
+    return allocation_to_document(allocation, include=parsed.include)
+
+
+def _refuse_oversized(document: Mapping[str, Any]) -> None:
+    for field, limit in (("tenants", MAX_TENANTS), ("workloads", MAX_WORKLOADS)):
+        items = document.get(field)
+        if isinstance(items, list) and len(items) > limit:
+            raise TooLarge(
+                f"{len(items)} {field}; an evaluation takes at most {limit}.",
+                code="evaluation.too_large",
+                pointer=f"/{field}",
+            )
+    servers = document.get("servers")
+    if not isinstance(servers, list):
+        return
+    distinct = set()
+    for position, server in enumerate(servers):
+        if not isinstance(server, Mapping):
+            continue
+        count = server.get("count", 1)
+        if isinstance(count, int) and count > MAX_COUNT:
+            raise TooLarge(
+                f"count {count}; an evaluation takes at most {MAX_COUNT} servers of a kind.",
+                code="evaluation.too_large",
+                pointer=f"/servers/{position}/count",
+            )
+        distinct.add(repr((server.get("capacity"), server.get("labels"))))
+    if len(distinct) > MAX_SERVER_CLASSES:
+        raise TooLarge(
+            f"{len(distinct)} distinct kinds of servers; an evaluation takes at most"
+            f" {MAX_SERVER_CLASSES}.",
+            code="evaluation.too_large",
+            pointer="/servers",
+        )

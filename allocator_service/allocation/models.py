@@ -1,0 +1,238 @@
+"""Runs and what they decided: immutable snapshots in, allocations, placements, certificates out."""
+
+from typing import ClassVar, Self
+
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import ArrayField, RangeOperators
+from django.db import models
+from django.db.models import Q
+
+from allocator_service.core.constraints import TimeRange
+from allocator_service.core.ids import new_id
+from allocator_service.pools.models import Pool, vector_field
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload
+
+
+class Snapshot(models.Model):
+    """The input of a run, in the shape of an evaluation; identical ones are stored once.
+
+    `document` is zlib-compressed JSON, `workload_ids` are the workloads in its order. Pruned after
+    its retention: `document` becomes null and the digest stays.
+    """
+
+    digest = models.CharField(max_length=64, primary_key=True)
+    document = models.BinaryField(null=True)
+    workload_ids = ArrayField(models.UUIDField())
+    created_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "run_snapshot"
+
+    def __str__(self) -> str:
+        return self.digest[:12]
+
+
+class ServerClass(models.Model):
+    """Servers that a run did not tell apart, a range `first`..`last` by age; placements name classes.
+
+    `labels` are those that all of them carry. `owner` is the tenant that contributed all of them,
+    null when they are the pool's own or several tenants'; `shared` tells the latter apart.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    run = models.ForeignKey("Run", models.PROTECT, related_name="server_classes")
+    position = models.PositiveIntegerField()
+    count = models.PositiveIntegerField()
+    capacity = vector_field()
+    labels = models.JSONField()
+    first = models.CharField(max_length=253)
+    last = models.CharField(max_length=253)
+    owner = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="+")
+    shared = models.BooleanField()
+
+    class Meta:
+        db_table = "run_server_class"
+        ordering: ClassVar = ["position"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["run", "position"], name="server_class_position_unique")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.first} … {self.last} ({self.count})"
+
+
+class RunStatus(models.TextChoices):
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def for_tenant(self, tenant: Tenant | None) -> Self:
+        """The runs a caller may see: all, or those of the pools it is a member of."""
+        return self if tenant is None else self.filter(pool__memberships__tenant=tenant)
+
+    def in_force_at(self, at: object) -> Self:
+        """The decision in force at an instant, for every pool that had one."""
+        return self.filter(status=RunStatus.SUCCEEDED, effective_from__lte=at).filter(
+            Q(effective_until=None) | Q(effective_until__gt=at)
+        )
+
+
+class Run(models.Model):
+    """One computation of a pool's allocation from one snapshot.
+
+    A succeeded run is in force over `[effective_from, effective_until)`. `token` is that of the
+    claim which computes it: a worker that lost its claim cannot publish (docs/adr/0003).
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="runs")
+    status = models.CharField(max_length=9, choices=RunStatus.choices, default=RunStatus.PENDING)
+    reason = models.CharField(max_length=500, blank=True)
+    policy = models.JSONField(default=dict)
+    generation = models.PositiveBigIntegerField(null=True)
+    snapshot = models.ForeignKey(Snapshot, models.PROTECT, null=True, related_name="runs")
+    attempts = models.PositiveSmallIntegerField(default=0)
+    token = models.UUIDField(null=True, editable=False)
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    effective_from = models.DateTimeField(null=True)
+    effective_until = models.DateTimeField(null=True)
+    solve_seconds = models.FloatField(null=True)
+    error = models.JSONField(null=True)
+    summary = models.JSONField(null=True)
+    pruned_at = models.DateTimeField(null=True)
+    request_id = models.TextField(blank=True, default="")
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        db_table = "run"
+        ordering: ClassVar = ["-id"]
+        indexes: ClassVar = [
+            models.Index(fields=["pool", "-id"], name="run_by_pool"),
+            models.Index(fields=["pool", "-effective_from"], name="run_by_effect"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["pool"], condition=Q(status="pending"), name="run_one_pending_per_pool"
+            ),
+            models.UniqueConstraint(
+                fields=["pool"], condition=Q(status="running"), name="run_one_running_per_pool"
+            ),
+            models.UniqueConstraint(
+                fields=["pool"],
+                condition=Q(status="succeeded", effective_until=None),
+                name="run_one_in_force_per_pool",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="succeeded")
+                | Q(effective_from__isnull=False, generation__isnull=False, snapshot__isnull=False),
+                name="run_succeeded_is_complete",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="failed") | Q(error__isnull=False), name="run_failed_says_why"
+            ),
+            ExclusionConstraint(
+                name="run_decisions_disjoint",
+                condition=Q(status="succeeded"),
+                expressions=[
+                    ("pool", RangeOperators.EQUAL),
+                    (TimeRange("effective_from", "effective_until"), RangeOperators.OVERLAPS),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool} {self.status} {self.id}"
+
+
+class Allocation(models.Model):
+    """What one workload got in a run. Computed values are doubles, exactly as the solver gave them.
+
+    `resources` is in the pool's order, in its units; `weighted_share` and `level` are the tenant's.
+    """
+
+    run = models.ForeignKey(Run, models.PROTECT, related_name="allocations")
+    position = models.PositiveIntegerField()
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="allocations")
+    workload = models.ForeignKey(Workload, models.PROTECT, related_name="allocations")
+    tasks = models.FloatField()
+    resources = ArrayField(models.FloatField())
+    dominant_resource = models.CharField(max_length=63)
+    dominant_share = models.FloatField()
+    tenant_share = models.FloatField()
+    weighted_share = models.FloatField(null=True)
+    level = models.FloatField(null=True)
+    limited_by = models.CharField(max_length=80)
+
+    class Meta:
+        db_table = "run_allocation"
+        ordering: ClassVar = ["run", "position"]
+        indexes: ClassVar = [
+            models.Index(fields=["run", "tenant", "position"], name="allocation_by_tenant")
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["run", "position"], name="allocation_position_unique"),
+            models.CheckConstraint(
+                condition=Q(tasks__gte=0, tasks__lt=float("inf")),
+                name="allocation_tasks_nonnegative",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workload}: {self.tasks:g}"
+
+
+class Placement(models.Model):
+    """Where a workload's tasks run: `tasks` on every server of a class of identical ones."""
+
+    run = models.ForeignKey(Run, models.PROTECT, related_name="placements")
+    position = models.PositiveIntegerField()
+    workload = models.ForeignKey(Workload, models.PROTECT, related_name="placements")
+    server_class = models.ForeignKey(ServerClass, models.PROTECT, related_name="placements")
+    tasks = models.FloatField()
+
+    class Meta:
+        db_table = "run_placement"
+        ordering: ClassVar = ["run", "position"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["run", "position"], name="placement_position_unique"),
+            models.CheckConstraint(
+                condition=Q(tasks__gt=0, tasks__lt=float("inf")), name="placement_tasks_positive"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tasks:g} on {self.server_class}"
+
+
+class Certificate(models.Model):
+    """The proof that a decision is optimal: the prices of each round, zlib-compressed JSON."""
+
+    run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="certificate")
+    document = models.BinaryField()
+
+    class Meta:
+        db_table = "run_certificate"
+
+    def __str__(self) -> str:
+        return f"certificate of {self.run_id}"
+
+
+class Heartbeat(models.Model):
+    """When a background process was last seen at work: one row each for worker and relay."""
+
+    process = models.CharField(max_length=20, primary_key=True)
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "process_heartbeat"
+
+    def __str__(self) -> str:
+        return f"{self.process} {self.seen_at:%H:%M:%S}"

@@ -1,0 +1,45 @@
+"""The policies as the service offers them: choosing one for a pool, listing them all."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import policies
+from allocator_service.core.errors import DomainError, TooLarge, Unacceptable, Unavailable
+from allocator_service.pools.policy import PolicyChoice
+from policies.errors import PolicyError, ProblemTooLargeError, SolveTimeoutError
+
+
+def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None) -> PolicyChoice:
+    """The policy of this name with its mode and options filled in.
+
+    Raises `Unacceptable` with `policy.unknown`, `policy.mode` or `policy.options`.
+    """
+    try:
+        info = policies.policy_info(name)
+        chosen_mode = policies.mode_of(name, mode)
+        chosen_options = policies.options_of(name, options)
+    except PolicyError as error:
+        raise domain_error(error) from error
+    return PolicyChoice(name, chosen_mode, chosen_options, info.long_term, info.places)
+
+
+def policy_documents() -> list[dict[str, Any]]:
+    """Every policy: name, description, modes, JSON Schema of options, complexity, source."""
+    return [_document(info) for info in policies.policies_available()]
+
+
+def _document(info: policies.PolicyInfo) -> dict[str, Any]:
+    document = asdict(info) | {"modes": list(info.modes), "options": info.options_schema}
+    del document["options_schema"]
+    return document
+
+
+def domain_error(error: PolicyError) -> DomainError:
+    """What a policy refused, as the error that interfaces render."""
+    kinds: dict[type[PolicyError], type[DomainError]] = {
+        ProblemTooLargeError: TooLarge,
+        SolveTimeoutError: Unavailable,
+    }
+    kind = kinds.get(type(error), Unacceptable)
+    return kind(error.detail, code=error.code, pointer=error.pointer)

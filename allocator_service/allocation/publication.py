@@ -1,0 +1,199 @@
+"""Publishing a decision: everything a reader may see of it, in the transaction that is open."""
+
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+from psycopg.types.json import Jsonb
+
+from allocator_service.allocation.models import (
+    Allocation,
+    Certificate,
+    Placement,
+    Run,
+    RunStatus,
+    ServerClass,
+)
+from allocator_service.allocation.snapshots import PoolState
+from allocator_service.core.copying import copy_rows
+from allocator_service.core.ids import new_ids
+from allocator_service.core.outbox import event_record
+from allocator_service.pools.selectors import ServerGroup
+from allocator_service.workloads.models import Workload
+from policies import Allocation as Decision
+from policies import certificate_to_document, summary_document
+
+UNSATISFIABLE = {
+    "resource_absent",
+    "no_eligible_server",
+    "no_server_large_enough",
+    "out_of_range",
+}
+
+
+def decision_publish(
+    *, run_id: UUID, state: PoolState, allocation: Decision, seconds: float, now: datetime
+) -> Run:
+    """Put a decision in force in place of the one before it.
+
+    Call it in a transaction that holds the pool's job: readers see the old decision whole until the
+    commit, and the new one whole from then on.
+    """
+    run = Run.objects.select_related("pool").get(pk=run_id)
+    previous = (
+        Run.objects.select_for_update(of=("self",), no_key=True)
+        .filter(pool=run.pool, status=RunStatus.SUCCEEDED, effective_until=None)
+        .first()
+    )
+    effective_from = now
+    if previous is not None:
+        # Two decisions never share an instant, whatever the clocks of two workers say.
+        effective_from = max(now, previous.effective_from + timedelta(microseconds=1))
+        previous.effective_until = effective_from
+        previous.save(update_fields=["effective_until"])
+    run.status = RunStatus.SUCCEEDED
+    run.token = None
+    run.finished_at = now
+    run.effective_from = effective_from
+    run.solve_seconds = seconds
+    run.summary = _finite(summary_document(allocation))
+    run.save()
+    class_ids = _copy_server_classes(run, state, allocation)
+    _copy_allocations(run, state, allocation)
+    _copy_placements(run, state, allocation, class_ids)
+    if allocation.certificate is not None:
+        content = orjson.dumps(certificate_to_document(allocation.certificate))
+        Certificate.objects.create(run=run, document=zlib.compress(content, 1))
+    _mark_unsatisfiable(run, state, allocation, now)
+    event_record(
+        kind="decision.published",
+        pool=run.pool.slug,
+        payload={"run": str(run.pk), "generation": run.generation},
+        now=now,
+    )
+    return run
+
+
+def _copy_server_classes(run: Run, state: PoolState, allocation: Decision) -> Sequence[UUID]:
+    classes = allocation.classes
+    ids = new_ids(classes.count)
+
+    def rows() -> Iterator[Sequence[Any]]:
+        for position, id_ in enumerate(ids):
+            groups = [state.groups[row] for row in classes.rows_of(position)]
+            owners = {group.contributed_by for group in groups}
+            owner = next(iter(owners)) if len(owners) == 1 else None
+            yield (
+                id_, run.pk, position, int(classes.servers[position]), list(groups[0].capacity),
+                Jsonb(_common_labels(groups)), groups[0].first, groups[-1].last,
+                state.tenant_pks[owner] if owner else None, len(owners) > 1,
+            )  # fmt: skip
+
+    copy_rows(
+        ServerClass,
+        ["id", "run_id", "position", "count", "capacity", "labels", "first", "last", "owner_id",
+         "shared"],
+        rows(),
+    )  # fmt: skip
+    return ids
+
+
+def _common_labels(groups: Sequence[ServerGroup]) -> dict[str, str]:
+    common = set(groups[0].labels.items())
+    for group in groups[1:]:
+        common &= set(group.labels.items())
+    return dict(sorted(common))
+
+
+def _copy_allocations(run: Run, state: PoolState, allocation: Decision) -> None:
+    problem = allocation.problem
+    owner = problem.workload_tenant
+    amounts = (allocation.tasks[:, None] * problem.demand).tolist()
+    columns = zip(
+        state.workload_ids,
+        state.workload_tenant_pks,
+        allocation.tasks.tolist(),
+        amounts,
+        [problem.resources[r] for r in allocation.dominant_resource],
+        allocation.dominant_share.tolist(),
+        allocation.tenant_share[owner].tolist(),
+        map(_or_none, allocation.weighted_share[owner].tolist()),
+        map(_or_none, allocation.level[owner].tolist()),
+        allocation.limited_by,
+        strict=True,
+    )
+    copy_rows(
+        Allocation,
+        ["run_id", "position", "workload_id", "tenant_id", "tasks", "resources",
+         "dominant_resource", "dominant_share", "tenant_share", "weighted_share", "level",
+         "limited_by"],
+        ((run.pk, position, *row) for position, row in enumerate(columns)),
+    )  # fmt: skip
+
+
+def _copy_placements(
+    run: Run, state: PoolState, allocation: Decision, class_ids: Sequence[UUID]
+) -> None:
+    per_server = allocation.placement_tasks / allocation.classes.servers[allocation.placement_class]
+    copy_rows(
+        Placement,
+        ["run_id", "position", "workload_id", "server_class_id", "tasks"],
+        (
+            (run.pk, position, state.workload_ids[workload], class_ids[server_class], tasks)
+            for position, (workload, server_class, tasks) in enumerate(
+                zip(
+                    allocation.placement_workload.tolist(),
+                    allocation.placement_class.tolist(),
+                    per_server.tolist(),
+                    strict=True,
+                )
+            )
+        ),
+    )
+
+
+def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: datetime) -> None:
+    """Set the condition of the workloads where it has changed, and tell of those that got it."""
+    reasons = {
+        id_: reason if reason in UNSATISFIABLE else ""
+        for id_, reason in zip(state.workload_ids, allocation.limited_by, strict=True)
+    }
+    current = Workload.objects.filter(pk__in=state.workload_ids).values_list(
+        "pk", "unsatisfiable", "tenant__slug"
+    )
+    changed: dict[str, list[UUID]] = {}
+    for id_, present, tenant in current:
+        reason = reasons[id_]
+        if reason == present:
+            continue
+        changed.setdefault(reason, []).append(id_)
+        if reason:
+            event_record(
+                kind="workload.unsatisfiable",
+                pool=run.pool.slug,
+                tenant=tenant,
+                payload={"run": str(run.pk), "workload": str(id_), "reason": reason},
+                now=now,
+            )
+    for reason, ids in changed.items():
+        Workload.objects.filter(pk__in=ids).update(unsatisfiable=reason)
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _finite(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with null for every number that is none."""
+    return {
+        key: _finite(value)
+        if isinstance(value, Mapping)
+        else _or_none(value)
+        if isinstance(value, float)
+        else value
+        for key, value in document.items()
+    }

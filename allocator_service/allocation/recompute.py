@@ -1,0 +1,188 @@
+"""One recompute: claim the pool's job, read one snapshot, solve, publish in one transaction.
+
+The row in PostgreSQL is the job (docs/adr/0003). A dead worker's claim is taken over as soon as its
+lock is released; a worker that lost its claim publishes nothing, because its token is no longer the
+job's; the third death in a row on the same problem is a failure that says so.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+import structlog
+from django.db import transaction
+
+from allocator_service.allocation.models import Run, RunStatus
+from allocator_service.allocation.policies import domain_error
+from allocator_service.allocation.publication import decision_publish
+from allocator_service.allocation.snapshots import PoolState, pool_state, snapshot_store
+from allocator_service.core.errors import DomainError
+from allocator_service.core.ids import new_id
+from allocator_service.core.locks import Lock, try_lock_across_transactions
+from allocator_service.core.outbox import event_record, request_id
+from allocator_service.pools.models import RecomputeJob
+from allocator_service.pools.recompute import decision_wanted, job_settle
+from policies import Allocation, problem_from_document, solve
+from policies.errors import PolicyError
+
+Clock = Callable[[], datetime]
+MAX_ATTEMPTS = 3
+SOLVE_SECONDS = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to compute a pool's next decision, until another worker takes it over."""
+
+    pool_id: int
+    run_id: UUID
+    token: UUID
+    attempt: int
+
+
+def recompute_pool(*, pool_id: int, clock: Clock) -> Run | None:
+    """Compute and publish the pool's next decision.
+
+    Returns the finished run, or None when there was nothing to do: nothing wanted, another worker at
+    it, or the claim lost on the way. Doing it twice does nothing the second time.
+    """
+    with try_lock_across_transactions(Lock.RECOMPUTE, str(pool_id)) as alone:
+        claim = _claim(pool_id, clock()) if alone else None
+        if claim is None:
+            return None
+        if claim.attempt > MAX_ATTEMPTS:
+            error = DomainError(
+                f"The worker died {MAX_ATTEMPTS} times while it computed this decision.",
+                code="run.worker_lost",
+            )
+            return _fail(claim, error, clock())
+        try:
+            state = pool_state(pool_id)
+            _keep_input(claim, state, clock())
+            started = clock()
+            allocation = _solve(state)
+            seconds = (clock() - started).total_seconds()
+        except DomainError as error:
+            return _fail(claim, error, clock())
+        return _publish(claim, state, allocation, seconds, clock())
+
+
+@transaction.atomic
+def _claim(pool_id: int, now: datetime) -> Claim | None:
+    job = (
+        RecomputeJob.objects.select_for_update(of=("self",), no_key=True)
+        .select_related("pool")
+        .filter(pk=pool_id)
+        .first()
+    )
+    if job is None or job.wanted <= job.settled or job.pool.retired_at is not None:
+        return None
+    job.attempts = job.attempts + 1 if job.claimed == job.wanted else 1
+    job.claimed = job.wanted
+    job.claimed_at = now
+    job.first_change_at = None
+    job.published_at = None
+    job.publications = 0
+    job.token = uuid4()
+    job.save()
+    run = (
+        Run.objects.filter(pool_id=pool_id, status=RunStatus.RUNNING).first()
+        or Run.objects.filter(pool_id=pool_id, status=RunStatus.PENDING).first()
+        or Run(id=new_id(), pool_id=pool_id, created_at=now, request_id=request_id())
+    )
+    run.status = RunStatus.RUNNING
+    run.started_at = run.started_at or now
+    run.attempts = job.attempts
+    run.token = job.token
+    run.save()
+    return Claim(pool_id, run.pk, job.token, job.attempts)
+
+
+def _keep_input(claim: Claim, state: PoolState, now: datetime) -> None:
+    with transaction.atomic():
+        digest = snapshot_store(state, now=now)
+        Run.objects.filter(pk=claim.run_id, token=claim.token).update(
+            snapshot_id=digest, generation=state.generation, policy=state.document["policy"]
+        )
+
+
+def _solve(state: PoolState) -> Allocation:
+    try:
+        parsed = problem_from_document(state.document)
+        return solve(
+            parsed.problem,
+            parsed.policy,
+            mode=parsed.mode,
+            options=parsed.options,
+            time_limit=SOLVE_SECONDS,
+        )
+    except PolicyError as error:
+        raise domain_error(error) from error
+    except (ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
+        log.exception("solve_failed", generation=state.generation)
+        raise DomainError(
+            f"The policy failed ({type(error).__name__}); operators find the cause in the worker's log.",
+            code="run.internal",
+        ) from error
+
+
+def _publish(
+    claim: Claim, state: PoolState, allocation: Allocation, seconds: float, now: datetime
+) -> Run | None:
+    with transaction.atomic():
+        job = _own_job(claim)
+        if job is None:
+            return None
+        run = decision_publish(
+            run_id=claim.run_id, state=state, allocation=allocation, seconds=seconds, now=now
+        )
+        _settle(job, now)
+    log.info(
+        "decision_published", pool_id=claim.pool_id, run=str(run.pk), generation=run.generation
+    )
+    return run
+
+
+def _fail(claim: Claim, error: DomainError, now: datetime) -> Run | None:
+    """Close the run with its reason; the decision in force stays in force."""
+    with transaction.atomic():
+        job = _own_job(claim)
+        if job is None:
+            return None
+        run = Run.objects.select_related("pool").get(pk=claim.run_id)
+        run.status = RunStatus.FAILED
+        run.error = {"code": error.code, "detail": error.detail}
+        run.finished_at = now
+        run.token = None
+        run.save()
+        event_record(
+            kind="decision.failed",
+            pool=run.pool.slug,
+            payload={"run": str(run.pk), "code": error.code, "detail": error.detail},
+            now=now,
+        )
+        _settle(job, now)
+    log.warning("run_failed", pool_id=claim.pool_id, run=str(run.pk), code=error.code)
+    return run
+
+
+def _own_job(claim: Claim) -> RecomputeJob | None:
+    """The job row, locked, if the claim still holds it."""
+    job = (
+        RecomputeJob.objects.select_for_update(of=("self",), no_key=True)
+        .filter(pk=claim.pool_id, token=claim.token)
+        .first()
+    )
+    if job is None:
+        log.warning("claim_lost", pool_id=claim.pool_id, run=str(claim.run_id))
+    return job
+
+
+def _settle(job: RecomputeJob, now: datetime) -> None:
+    job_settle(job)
+    waiting = Run.objects.filter(pool_id=job.pk, status=RunStatus.PENDING).select_related("pool")
+    for run in waiting:
+        decision_wanted(run.pool, now=now)

@@ -1,0 +1,96 @@
+"""The relay: from job rows in PostgreSQL to messages in Redis, and again for messages that got lost.
+
+It claims what is due, commits, then publishes. Losing a message costs time, never work; two relays
+are harmless. While Redis is down the rows wait.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+import psycopg
+import redis
+import structlog
+from django.db import InterfaceError, OperationalError, connection
+from kombu.exceptions import OperationalError as BrokerError
+
+from allocator_service.allocation.services import heartbeat_record
+from allocator_service.allocation.tasks import recompute
+from allocator_service.celery import app
+from allocator_service.pools.recompute import CHANNEL, jobs_due
+
+POLL_SECONDS = 0.1
+RECONCILE_SECONDS = 1.0
+HEARTBEAT_SECONDS = 2.0
+MAX_QUEUED = 1_000
+
+_DATABASE_ERRORS = (
+    OperationalError,
+    InterfaceError,
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+)
+_BROKER_ERRORS = (BrokerError, redis.RedisError, OSError)
+
+log = structlog.get_logger(__name__)
+
+
+class Relay:
+    """Publishes due jobs until `stop` is called. `clock` tells the wall-clock time."""
+
+    def __init__(self, *, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._stopped = False
+        self._reconcile_due = 0.0
+        self._heartbeat_due = 0.0
+
+    def stop(self) -> None:
+        """End `run` within a tenth of a second."""
+        self._stopped = True
+
+    def run(self) -> None:
+        """Publish what is due whenever a change notifies, and every 100 ms; wait for a lost database."""
+        while not self._stopped:
+            try:
+                self._listen()
+            except _DATABASE_ERRORS as error:
+                log.warning("relay_waits_for_database", error=str(error))
+                connection.close()
+                time.sleep(RECONCILE_SECONDS)
+
+    def _listen(self) -> None:
+        connection.ensure_connection()
+        listener: psycopg.Connection = connection.connection
+        listener.execute(f"LISTEN {CHANNEL}")
+        while not self._stopped:
+            self._tick(time.monotonic())
+            for _ in listener.notifies(timeout=POLL_SECONDS, stop_after=1):
+                pass
+
+    def _tick(self, monotonic: float) -> None:
+        now = self._clock()
+        if monotonic >= self._heartbeat_due:
+            heartbeat_record(process="relay", now=now)
+            self._heartbeat_due = monotonic + HEARTBEAT_SECONDS
+        self._publish(jobs_due(now=now, again=False))
+        if monotonic >= self._reconcile_due:
+            self._reconcile_due = monotonic + RECONCILE_SECONDS
+            if _queued() < MAX_QUEUED:
+                self._publish(jobs_due(now=now, again=True))
+
+    def _publish(self, pool_ids: list[int]) -> None:
+        for pool_id in pool_ids:
+            try:
+                recompute.apply_async(args=[pool_id], retry=False)
+            except _BROKER_ERRORS as error:
+                log.warning("relay_cannot_publish", pool_id=pool_id, error=str(error))
+
+
+def _queued() -> float:
+    """Messages waiting for a worker; infinitely many while Redis does not answer."""
+    try:
+        with app.connection_or_acquire() as broker:
+            queue = broker.default_channel.queue_declare(app.conf.task_default_queue, passive=False)
+            return float(queue.message_count)
+    except _BROKER_ERRORS:
+        return float("inf")

@@ -1,0 +1,97 @@
+"""Reads of runs and decisions. `tenant` is that of a tenant key, or None for whoever sees all."""
+
+import zlib
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db.models import QuerySet
+
+from allocator_service.allocation.models import (
+    Allocation,
+    Certificate,
+    Heartbeat,
+    Placement,
+    Run,
+    RunStatus,
+)
+from allocator_service.allocation.snapshots import snapshot_document
+from allocator_service.core.errors import Gone, Missing
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+
+
+def runs_for(tenant: Tenant | None) -> QuerySet[Run]:
+    """The runs a caller may see."""
+    return Run.objects.for_tenant(tenant).select_related("pool")
+
+
+def run_get(*, run_id: UUID, tenant: Tenant | None) -> Run:
+    """The run of this id, if the caller may see it. Raises `Missing`."""
+    run = runs_for(tenant).filter(pk=run_id).first()
+    if run is None:
+        raise Missing("There is no such run.", code="run.not_found")
+    return run
+
+
+def decision_at(*, pool: Pool, at: datetime) -> Run:
+    """The run whose decision was in force in the pool at an instant. Raises `Missing`."""
+    run = Run.objects.in_force_at(at).filter(pool=pool).select_related("pool").first()
+    if run is None:
+        raise Missing("No decision was in force then.", code="decision.none")
+    return run
+
+
+def allocations_of(*, run: Run, tenant: Tenant | None) -> QuerySet[Allocation]:
+    """The run's allocations, one per workload, in the order of its input."""
+    allocations = Allocation.objects.filter(run=run).select_related("tenant", "workload")
+    return allocations if tenant is None else allocations.filter(tenant=tenant)
+
+
+def placements_of(*, run: Run, tenant: Tenant | None) -> QuerySet[Placement]:
+    """The run's placements, on classes of identical servers. Raises `Gone` once pruned."""
+    _refuse_pruned(run)
+    placements = Placement.objects.filter(run=run).select_related(
+        "workload__tenant", "server_class__owner"
+    )
+    return placements if tenant is None else placements.filter(workload__tenant=tenant)
+
+
+def certificate_of(run: Run) -> dict[str, Any]:
+    """The run's certificate. Raises `Missing` for a policy without one, `Gone` once pruned."""
+    _refuse_pruned(run)
+    certificate = Certificate.objects.filter(run=run).first()
+    if certificate is None:
+        raise Missing(
+            "The run has no certificate: it did not succeed, or its policy has none.",
+            code="certificate.none",
+        )
+    document: dict[str, Any] = orjson.loads(zlib.decompress(certificate.document))
+    return document
+
+
+def input_of(run: Run) -> dict[str, Any]:
+    """The snapshot the run computed from, in the shape of an evaluation."""
+    if run.snapshot is None:
+        raise Missing("The run has not read its input yet.", code="run.no_input")
+    return snapshot_document(run.snapshot)
+
+
+def failed_since(*, pool: Pool, run: Run | None) -> Run | None:
+    """The latest failed run after the decision in force: why no newer decision is."""
+    failures = Run.objects.filter(pool=pool, status=RunStatus.FAILED)
+    if run is not None and run.effective_from is not None:
+        failures = failures.filter(finished_at__gt=run.effective_from)
+    return failures.order_by("-pk").first()
+
+
+def heartbeat_age_seconds(*, process: str, now: datetime) -> float | None:
+    """Seconds since the process was last seen at work, None if never."""
+    beat = Heartbeat.objects.filter(pk=process).first()
+    return None if beat is None else (now - beat.seen_at).total_seconds()
+
+
+def _refuse_pruned(run: Run) -> None:
+    if run.pruned_at is not None:
+        raise Gone("This part of the run is no longer kept.", code="run.pruned")

@@ -1,0 +1,73 @@
+"""Writes around runs: asking for one, showing that processes live, dropping what is old."""
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from allocator_service.allocation.models import (
+    Certificate,
+    Heartbeat,
+    Placement,
+    Run,
+    RunStatus,
+    ServerClass,
+    Snapshot,
+)
+from allocator_service.core.ids import new_id
+from allocator_service.core.models import Event, IdempotencyClaim
+from allocator_service.core.outbox import request_id
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import Pool
+from allocator_service.pools.recompute import decision_wanted
+
+RUN_RETENTION = timedelta(days=90)
+EVENT_RETENTION = timedelta(days=90)
+IDEMPOTENCY_RETENTION = timedelta(hours=72)
+RUNS_PRUNED_AT_ONCE = 1_000
+
+
+@transaction.atomic
+def run_request(*, pool: Pool, reason: str, now: datetime) -> Run:
+    """Ask for a decision without a change; requests that wait already are answered with their run."""
+    pool = pool_lock(pool)
+    run = Run.objects.filter(pool=pool, status=RunStatus.PENDING).first()
+    if run is None:
+        run = Run.objects.create(
+            id=new_id(), pool=pool, reason=reason, created_at=now, request_id=request_id()
+        )
+    decision_wanted(pool, now=now)
+    return run
+
+
+def heartbeat_record(*, process: str, now: datetime) -> None:
+    """Remember that a process (`worker`, `relay`) was at work at `now`."""
+    Heartbeat.objects.update_or_create(process=process, defaults={"seen_at": now})
+
+
+def retention_apply(*, now: datetime) -> int:
+    """Drop placements, certificates and inputs of runs, events and claims that are old enough.
+
+    Summaries, allocations and decisions stay for ever, and all of a decision while it is in force.
+    Returns how many runs were pruned.
+    """
+    before = now - RUN_RETENTION
+    old = list(
+        Run.objects.filter(pruned_at=None, finished_at__lt=before)
+        .exclude(status=RunStatus.SUCCEEDED, effective_until=None)
+        .exclude(status=RunStatus.SUCCEEDED, effective_until__gt=before)
+        .order_by("pk")
+        .values_list("pk", flat=True)[:RUNS_PRUNED_AT_ONCE]
+    )
+    with transaction.atomic():
+        Placement.objects.filter(run__in=old).delete()
+        ServerClass.objects.filter(run__in=old).delete()
+        Certificate.objects.filter(run__in=old).delete()
+        Run.objects.filter(pk__in=old).update(pruned_at=now)
+        (
+            Snapshot.objects.filter(created_at__lt=before, document__isnull=False)
+            .exclude(runs__in=Run.objects.filter(pruned_at=None))
+            .update(document=None)
+        )
+    Event.objects.filter(occurred_at__lt=now - EVENT_RETENTION).delete()
+    IdempotencyClaim.objects.filter(created_at__lt=now - IDEMPOTENCY_RETENTION).delete()
+    return len(old)

@@ -1,0 +1,25 @@
+"""Celery tasks: each makes one service call with the time of the clock."""
+
+from celery import shared_task
+
+from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.services import heartbeat_record, retention_apply
+from allocator_service.core.clock import utc_now
+
+
+@shared_task(name="allocation.recompute")
+def recompute(pool_id: int) -> None:
+    """Compute the pool's next decision if one is wanted."""
+    recompute_pool(pool_id=pool_id, clock=utc_now)
+
+
+@shared_task(name="allocation.heartbeat")
+def heartbeat() -> None:
+    """Show that beat sends and a worker works."""
+    heartbeat_record(process="worker", now=utc_now())
+
+
+@shared_task(name="allocation.retention")
+def retention() -> None:
+    """Drop what has been kept long enough."""
+    retention_apply(now=utc_now())

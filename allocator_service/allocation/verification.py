@@ -1,0 +1,96 @@
+"""Putting a stored decision to the proof again, from what is stored and nothing else."""
+
+from typing import Any
+
+import numpy as np
+
+from allocator_service.allocation.models import Allocation as AllocationRow
+from allocator_service.allocation.models import Placement, Run, RunStatus, ServerClass
+from allocator_service.allocation.selectors import certificate_of, input_of
+from allocator_service.core.errors import Conflict, Missing
+from policies import Allocation, certificate_from_document, problem_from_document, verify
+from policies.classes import each_row_alone, server_classes
+
+
+def run_verify(run: Run) -> dict[str, Any]:
+    """Check feasibility, shares, limits and the optimality proof of a decision, without a solver.
+
+    Returns `{"valid", "checks": [{"name", "holds", "detail"}]}`. Raises `Conflict` for a run that
+    decided nothing, `Gone` once its input is pruned.
+    """
+    if run.status != RunStatus.SUCCEEDED:
+        raise Conflict(
+            f"The run is {run.status}: there is no decision to verify.", code="run.not_succeeded"
+        )
+    allocation, ranges_agree = _stored_allocation(run)
+    verification = verify(allocation.problem, allocation)
+    checks = [
+        {"name": "server_ranges", "holds": ranges_agree, "detail": _RANGES[ranges_agree]},
+        *(
+            {"name": check.name, "holds": check.holds, "detail": check.detail}
+            for check in verification.checks
+        ),
+    ]
+    return {"valid": all(check["holds"] for check in checks), "checks": checks}
+
+
+_RANGES = {
+    True: "the ranges that placements name are the identical servers of the input",
+    False: "the ranges that placements name are not those of the input",
+}
+
+
+def _stored_allocation(run: Run) -> tuple[Allocation, bool]:
+    """The decision rebuilt from its rows, and whether the stored ranges are those of its input."""
+    parsed = problem_from_document(input_of(run))
+    problem = parsed.problem
+    try:
+        certificate = certificate_from_document(certificate_of(run))
+    except Missing:
+        certificate = None
+    classes = server_classes(problem) if certificate else each_row_alone(problem)
+    stored = list(ServerClass.objects.filter(run=run).values_list("position", "count", "capacity"))
+    ranges_agree = [
+        (position, count, [float(c) for c in capacity]) for position, count, capacity in stored
+    ] == [
+        (position, int(classes.servers[position]), problem.capacity[row].tolist())
+        for position, row in enumerate(classes.first_row)
+    ]
+    rows = list(
+        AllocationRow.objects.filter(run=run)
+        .order_by("position")
+        .values_list("workload_id", "tasks", "level", "limited_by")
+    )
+    position_of = {workload: position for position, (workload, *_) in enumerate(rows)}
+    placements = list(
+        Placement.objects.filter(run=run)
+        .order_by("position")
+        .values_list("workload_id", "server_class__position", "server_class__count", "tasks")
+    )
+    level = np.full(problem.t, np.nan)
+    for owner, (_, _, tenant_level, _) in zip(problem.workload_tenant, rows, strict=True):
+        if tenant_level is not None:
+            level[owner] = tenant_level
+    summary = run.summary or {}
+    allocation = Allocation(
+        problem=problem,
+        policy=parsed.policy,
+        mode=parsed.mode or "",
+        options=parsed.options,
+        tasks=np.array([tasks for _, tasks, _, _ in rows], dtype=np.float64),
+        classes=classes,
+        placement_workload=np.array([position_of[w] for w, *_ in placements], dtype=np.int64),
+        placement_class=np.array([position for _, position, _, _ in placements], dtype=np.int64),
+        placement_tasks=np.array([count * tasks for *_, count, tasks in placements]),
+        level=level,
+        limited_by=tuple(limited_by for *_, limited_by in rows),
+        objective=_number(summary.get("objective")),
+        bound=_number(summary.get("bound")),
+        gap=_number(summary.get("gap")),
+        certificate=certificate,
+    )
+    return allocation, ranges_agree
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
