@@ -1,0 +1,170 @@
+"""Proofs of a leximin answer: the prices of its rounds, and the bound they give.
+
+In the round in which a tenant was frozen, the round's prices ``p`` prove its level: with
+everybody frozen before at its share, and everybody still rising at ``level * weight``, no
+feasible allocation reaches more than ``bound`` (policies §3; ``merit_order`` for several
+workloads per tenant).
+
+Freezing needs more than a bound on the least level: a tenant is stuck only when the prices
+bound *its own* lift. Tenants that are interchangeable (workloads over the same resources,
+eligible on the same classes, no limits among several workloads) can hand any gain on to
+each other, so in a leximin answer they share one level, and the lift of the whole group is
+at most ``gap / sum over the group of w_i pi_i``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.errors import ProblemError
+from policies.leximin_problem import LeximinProblem
+from policies.merit_order import MeritOrder, unit_costs
+from policies.problem import BoolArray, FloatArray, IntArray
+
+# Relative distance between a level and its proven bound that counts as optimal, and the
+# part of 1 / sum of weights below which a level's own size no longer scales it.
+LEVEL_TOLERANCE = 1e-9
+SMALLEST_LEVEL_SCALE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of the leximin.
+
+    Attributes:
+        stage: 0 for tenants served first, 1 for those that share what is left.
+        level: weighted level at which the round's stuck tenants were frozen.
+        bound: no allocation lifts the least level of the round above it.
+        prices: (K, m) price of each class's resources, per share of the pool.
+    """
+
+    stage: int
+    level: float
+    bound: float
+    prices: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The rounds in order, and the round in which each tenant was frozen.
+
+    Attributes:
+        rounds: in the order in which they were solved.
+        frozen_in: (t,) index into ``rounds``; -1 for tenants with nothing to run.
+    """
+
+    rounds: tuple[Round, ...]
+    frozen_in: IntArray
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "rounds": [
+                {
+                    "stage": item.stage,
+                    "level": item.level,
+                    "bound": item.bound,
+                    "prices": item.prices.tolist(),
+                }
+                for item in self.rounds
+            ],
+            "frozen_in": self.frozen_in.tolist(),
+        }
+
+
+def certificate_from_document(document: Mapping[str, Any]) -> Certificate:
+    """Read what :meth:`Certificate.to_document` wrote.
+
+    Raises:
+        ProblemError: ``certificate.malformed``.
+    """
+    try:
+        rounds = tuple(
+            Round(
+                stage=int(item["stage"]),
+                level=float(item["level"]),
+                bound=float(item["bound"]),
+                prices=np.array(item["prices"], dtype=np.float64),
+            )
+            for item in document["rounds"]
+        )
+        frozen_in = np.array(document["frozen_in"], dtype=np.int64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProblemError(
+            "certificate.malformed", f"the certificate cannot be read: {error!r}", "/certificate"
+        ) from error
+    return Certificate(rounds, frozen_in)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundProof:
+    """What one round's prices prove.
+
+    Attributes:
+        bound: upper bound on the round's level.
+        stuck: (t,) rising tenants whose own lift is proven to be within the tolerance.
+        order: the tenants' costs at these prices.
+    """
+
+    bound: float
+    stuck: BoolArray
+    order: MeritOrder
+
+
+def prove_round(
+    problem: LeximinProblem,
+    prices: FloatArray,
+    *,
+    level: float,
+    share: FloatArray,
+    rising: BoolArray,
+) -> RoundProof:
+    """What prices prove about a round.
+
+    Args:
+        problem: the normalised problem.
+        prices: (K, m) non-negative; any will do, good ones prove more.
+        level: weighted level reached by all rising tenants that are not satisfied.
+        share: (t,) shares of the tenants frozen earlier; 0 for the rest.
+        rising: (t,) tenants of this round.
+    """
+    order = MeritOrder.of(
+        problem.owner,
+        problem.limit,
+        unit_costs(problem.demand, problem.allowed, prices),
+        problem.t,
+    )
+    budget = float((problem.capacity_share * prices).sum()) - float(
+        order.cost_of(np.where(rising, 0.0, share)).sum()
+    )
+    bound = order.highest_level(problem.weight, rising, budget)
+    reached = np.where(rising, np.minimum(problem.cap, level * problem.weight), 0.0)
+    gap = budget - float(order.cost_of(reached).sum())
+    pays = np.where(rising & (problem.cap > reached), order.marginal(reached), 0.0)
+    group = problem.interchangeable
+    together = np.bincount(group, weights=pays * problem.weight)[group]
+    allowed_lift = LEVEL_TOLERANCE * level_scale(problem, rising, level)
+    stuck = rising & (problem.cap > reached) & (together > 0)
+    stuck &= np.maximum(gap, 0.0) <= allowed_lift * together
+    return RoundProof(bound, stuck, order)
+
+
+def level_scale(problem: LeximinProblem, rising: BoolArray, level: float) -> float:
+    """What a level's tolerance is relative to: itself, unless it is next to nothing."""
+    weights = float(problem.weight[rising].sum())
+    return max(level, SMALLEST_LEVEL_SCALE / weights if weights > 0 else 0.0)
+
+
+def normalised_prices(
+    problem: LeximinProblem, prices: FloatArray, rising: Sequence[bool] | BoolArray
+) -> FloatArray:
+    """Prices scaled so that the rising tenants' ``w_i pi_i`` add up to 1."""
+    cheapest = unit_costs(problem.demand, problem.allowed, prices)
+    pi = np.full(problem.t, np.inf)
+    np.minimum.at(pi, problem.owner, cheapest)
+    total = float((problem.weight * pi)[np.asarray(rising)].sum())
+    return prices / total if total > 0 and np.isfinite(total) else prices

@@ -1,0 +1,113 @@
+"""Merging identical servers into classes, and splitting a class's answer back evenly.
+
+Servers with the same capacity on which the same workloads may run are interchangeable:
+merging them changes no tenant's share (policies §3), and any answer for the merged class
+is feasible when every member gets the same fraction of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.problem import BoolArray, FloatArray, IntArray, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class ServerClasses:
+    """The distinct kinds of servers in a problem, in order of first appearance.
+
+    Attributes:
+        class_of_row: (k,) class of each server row; -1 where the row offers nothing
+            (draining, or all capacities 0).
+        first_row: (K,) a row of each class.
+        servers: (K,) how many servers the class has.
+        capacity_share: (K, m) of the whole class, as a share ``ĉ`` of the pool.
+    """
+
+    class_of_row: IntArray
+    first_row: IntArray
+    servers: IntArray
+    capacity_share: FloatArray
+
+    @property
+    def count(self) -> int:
+        """Number of classes ``K``."""
+        return len(self.first_row)
+
+    def rows_of(self, server_class: int) -> IntArray:
+        """Rows of one class, in their order."""
+        return np.flatnonzero(self.class_of_row == server_class)
+
+
+def server_classes(problem: Problem) -> ServerClasses:
+    """Group the server rows of ``problem`` into classes."""
+    offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
+    key = np.zeros(len(offering), dtype=np.int64)
+    columns = [problem.capacity[offering, r] for r in range(problem.m)]
+    if problem.has_selectors:
+        columns += list(problem.selector_matches[:, offering])
+    for column in columns:
+        values, code = np.unique(column, return_inverse=True)
+        _, key = np.unique(key * len(values) + code, return_inverse=True)
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    appearance = np.argsort(np.argsort(first))
+    label = appearance[inverse]
+    class_of_row = np.full(problem.k, -1, dtype=np.int64)
+    class_of_row[offering] = label
+    count = len(first)
+    first_row = offering[np.sort(first)]
+    servers = np.bincount(label, weights=problem.server_count[offering], minlength=count)
+    share = np.zeros((count, problem.m))
+    np.add.at(share, label, problem.row_capacity[offering])
+    positive = np.where(problem.totals > 0, problem.totals, 1.0)
+    return ServerClasses(
+        class_of_row=class_of_row,
+        first_row=first_row,
+        servers=servers.astype(np.int64),
+        capacity_share=share / positive,
+    )
+
+
+def each_row_alone(problem: Problem) -> ServerClasses:
+    """Every offering row as a class of its own: for policies that place on single rows."""
+    offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
+    class_of_row = np.full(problem.k, -1, dtype=np.int64)
+    class_of_row[offering] = np.arange(len(offering))
+    positive = np.where(problem.totals > 0, problem.totals, 1.0)
+    return ServerClasses(
+        class_of_row=class_of_row,
+        first_row=offering,
+        servers=problem.server_count[offering],
+        capacity_share=problem.row_capacity[offering] / positive,
+    )
+
+
+def eligible_classes(problem: Problem, classes: ServerClasses) -> BoolArray:
+    """(n, K) may the workload run on servers of the class?
+
+    A server without a resource that the workload demands cannot run any part of a task.
+    """
+    present = classes.capacity_share > 0
+    lacking = (problem.demand > 0).astype(np.float64) @ (~present).astype(np.float64).T
+    allowed: npt.NDArray[np.bool_] = lacking == 0
+    if problem.has_selectors:
+        matches = problem.selector_matches[:, classes.first_row]
+        allowed &= matches[problem.selector_group]
+    return allowed
+
+
+def one_class(problem: Problem) -> ServerClasses:
+    """The whole pool as one big server, for policies that do not place."""
+    offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
+    class_of_row = np.full(problem.k, -1, dtype=np.int64)
+    class_of_row[offering] = 0
+    count = min(len(offering), 1)
+    return ServerClasses(
+        class_of_row=class_of_row,
+        first_row=offering[:count],
+        servers=np.full(count, problem.server_count[offering].sum(), dtype=np.int64),
+        capacity_share=np.broadcast_to((problem.totals > 0) * 1.0, (count, problem.m)).copy(),
+    )

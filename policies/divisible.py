@@ -1,0 +1,265 @@
+"""From a problem to its leximin on given server classes, and back to an allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.allocation import Allocation
+from policies.certificates import Certificate, level_scale
+from policies.classes import ServerClasses, eligible_classes
+from policies.errors import ProblemTooLargeError
+from policies.leximin import Leximin, leximin
+from policies.leximin_problem import LeximinProblem
+from policies.merit_order import unit_costs
+from policies.problem import BoolArray, FloatArray, IntArray, Problem
+from policies.reasons import LEVEL, TASK_LIMIT, limited_by_resource, unserved_reasons
+
+LARGEST_PROGRAM = 40_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Normalised:
+    """A problem's leximin form and the way back.
+
+    Attributes:
+        leximin: what the rounds work on.
+        tenants: (t',) tenants with something to run, as indices of the problem.
+        merged: (n'') index of the leximin workload that each runnable workload is part of.
+        workloads: (n'') runnable workloads, each tenant's in order of preference.
+        reasons: (n,) why the others have no share at all.
+    """
+
+    leximin: LeximinProblem
+    tenants: IntArray
+    workloads: IntArray
+    merged: IntArray
+    reasons: np.ndarray[Any, np.dtype[np.object_]]
+
+
+def normalise(problem: Problem, classes: ServerClasses) -> Normalised:
+    """Leave out what cannot run and add up workloads of a tenant that are alike.
+
+    Workloads of one tenant with the same normalised demand and the same eligible classes
+    are one workload as far as shares go; their order of preference decides afterwards.
+
+    Raises:
+        ProblemTooLargeError: more than 40 million (workload, class) pairs.
+    """
+    if problem.n * classes.count > LARGEST_PROGRAM:
+        raise ProblemTooLargeError(
+            "problem.too_large",
+            f"{problem.n} workloads on {classes.count} server classes are "
+            f"{problem.n * classes.count} variables; at most {LARGEST_PROGRAM} are solved",
+        )
+    allowed = eligible_classes(problem, classes)
+    reasons = unserved_reasons(problem, allowed)
+    runnable = np.flatnonzero(np.equal(reasons, None))
+    order = np.lexsort(
+        (runnable, -problem.priority[runnable], problem.workload_tenant[runnable])
+    )
+    workloads = runnable[order]
+    tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
+    merged, first = _alike(problem, allowed, workloads, owner)
+    limit = problem.tasks[workloads] * problem.dominant_share_per_task[workloads]
+    chosen = workloads[first]
+    return Normalised(
+        leximin=LeximinProblem(
+            demand=np.ascontiguousarray(problem.normalised_demand[chosen]),
+            allowed=np.ascontiguousarray(allowed[chosen]),
+            limit=np.bincount(merged, weights=limit, minlength=len(chosen)),
+            owner=owner[first].astype(np.int64),
+            weight=problem.effective_weight[tenants],
+            stage=problem.second_stage[tenants].astype(np.int64),
+            capacity_share=np.ascontiguousarray(classes.capacity_share),
+        ),
+        tenants=tenants,
+        workloads=workloads,
+        merged=merged,
+        reasons=reasons,
+    )
+
+
+def _alike(
+    problem: Problem, allowed: BoolArray, workloads: IntArray, owner: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Which merged workload each is part of, and the first (preferred) of each."""
+    if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
+        identity = np.arange(len(workloads))
+        return identity, identity
+    index: dict[tuple[int, bytes, bytes], int] = {}
+    first = []
+    merged = np.empty(len(workloads), dtype=np.int64)
+    for position, j in enumerate(workloads.tolist()):
+        key = (
+            int(owner[position]),
+            problem.normalised_demand[j].tobytes(),
+            allowed[j].tobytes(),
+        )
+        merged[position] = index.setdefault(key, len(index))
+        if merged[position] == len(first):
+            first.append(position)
+    return merged, np.array(first, dtype=np.int64)
+
+
+def divisible_allocation(
+    problem: Problem,
+    classes: ServerClasses,
+    policy: str,
+    options: Mapping[str, Any],
+    deadline: float | None,
+) -> Allocation:
+    """Solve the leximin of a problem on the given classes and write it as an allocation.
+
+    Raises:
+        ProblemTooLargeError, SolveTimeoutError, SolveFailedError.
+    """
+    form = normalise(problem, classes)
+    answer = leximin(form.leximin, deadline)
+    x = _feasible(form.leximin, answer.x)
+    workload, server_class, share = _placements(problem, form, x)
+    placed = share / problem.dominant_share_per_task[workload]
+    tasks = np.bincount(workload, weights=placed, minlength=problem.n)
+    certificate = _certificate_of_problem(problem, form, answer)
+    objective, bound, gap = _quality(form.leximin, answer)
+    return Allocation(
+        problem=problem,
+        policy=policy,
+        mode="divisible",
+        options=dict(options),
+        tasks=tasks,
+        classes=classes,
+        placement_workload=workload,
+        placement_class=server_class,
+        placement_tasks=placed,
+        level=_of_all_tenants(problem, form, answer.level),
+        limited_by=limits(problem, form, certificate, tasks),
+        objective=objective,
+        bound=bound,
+        gap=gap,
+        certificate=certificate,
+        statistics={"programs": answer.programs, "rounds": len(certificate.rounds)},
+    )
+
+
+def _feasible(problem: LeximinProblem, x: FloatArray) -> FloatArray:
+    """Shrink the answer until no class is overfilled, not even by rounding."""
+    used = x.T @ problem.demand
+    size = np.where(problem.capacity_share > 0, problem.capacity_share, np.inf)
+    overfilled = float((used / size).max(initial=0.0))
+    return x / overfilled if overfilled > 1 else x
+
+
+def _placements(
+    problem: Problem, form: Normalised, x: FloatArray
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """(workload, class, share) triplets; alike workloads filled in order of preference."""
+    merged, server_class = np.nonzero(x)
+    share = x[merged, server_class]
+    if len(form.workloads) == form.leximin.n:
+        return form.workloads[merged], server_class, share
+    limit = problem.tasks * problem.dominant_share_per_task
+    members: list[list[int]] = [[] for _ in range(form.leximin.n)]
+    for position, part in enumerate(form.merged.tolist()):
+        members[part].append(int(form.workloads[position]))
+    rows: list[tuple[int, int, float]] = []
+    for part in range(form.leximin.n):
+        mine = np.flatnonzero(merged == part)
+        pieces = [(int(server_class[q]), float(share[q])) for q in mine]
+        rows += _in_preference(members[part], limit, pieces)
+    table = sorted(rows)
+    return (
+        np.array([row[0] for row in table], dtype=np.int64),
+        np.array([row[1] for row in table], dtype=np.int64),
+        np.array([row[2] for row in table], dtype=np.float64),
+    )
+
+
+def _in_preference(
+    workloads: list[int], limit: FloatArray, pieces: list[tuple[int, float]]
+) -> list[tuple[int, int, float]]:
+    """Hand pieces of share to workloads in their order, each up to its limit."""
+    rows = []
+    waiting = iter(workloads)
+    current = next(waiting)
+    room = float(limit[current])
+    for server_class, piece in pieces:
+        left = piece
+        while left > 0:
+            taken = min(left, room)
+            following = next(waiting, None) if taken == room else None
+            if taken == room and following is None:
+                taken = left
+            rows.append((current, server_class, taken))
+            left -= taken
+            room -= taken
+            if following is not None:
+                current, room = following, float(limit[following])
+    return rows
+
+
+def _certificate_of_problem(problem: Problem, form: Normalised, answer: Leximin) -> Certificate:
+    frozen_in = np.full(problem.t, -1, dtype=np.int64)
+    frozen_in[form.tenants] = answer.certificate.frozen_in
+    return Certificate(answer.certificate.rounds, frozen_in)
+
+
+def _of_all_tenants(problem: Problem, form: Normalised, values: FloatArray) -> FloatArray:
+    everybody = np.full(problem.t, np.nan)
+    everybody[form.tenants] = values
+    return everybody
+
+
+def _quality(problem: LeximinProblem, answer: Leximin) -> tuple[float, float, float]:
+    """Level and bound of the first round, and the largest relative gap of all."""
+    rounds = answer.certificate.rounds
+    if not rounds:
+        return float("nan"), float("nan"), float("nan")
+    gap = 0.0
+    for number, item in enumerate(rounds):
+        rising = (problem.stage == item.stage) & (answer.certificate.frozen_in >= number)
+        gap = max(gap, (item.bound - item.level) / level_scale(problem, rising, item.level))
+    return rounds[0].level, rounds[0].bound, max(gap, 0.0)
+
+
+def limits(
+    problem: Problem, form: Normalised, certificate: Certificate, tasks: FloatArray
+) -> tuple[str, ...]:
+    """What stopped each workload, read off the certificate's prices."""
+    reason = form.reasons.copy()
+    names = [limited_by_resource(name) for name in problem.resources]
+    at_limit = tasks >= problem.tasks * (1 - 1e-9)
+    lexi, part_of = form.leximin, np.full(problem.n, -1)
+    part_of[form.workloads] = form.merged
+    frozen_in = certificate.frozen_in[form.tenants][lexi.owner]
+    blocking = np.full(lexi.n, -1)
+    for number, item in enumerate(certificate.rounds):
+        mine = np.flatnonzero(frozen_in == number)
+        blocking[mine] = _blocking_resource(lexi, item.prices, mine)
+    for j in form.workloads.tolist():
+        if at_limit[j]:
+            reason[j] = TASK_LIMIT
+        else:
+            r = int(blocking[part_of[j]])
+            reason[j] = LEVEL if r < 0 else names[r]
+    return tuple(reason.tolist())
+
+
+def _blocking_resource(
+    problem: LeximinProblem, prices: FloatArray, workloads: IntArray
+) -> IntArray:
+    """The dearest resource where each workload is cheapest; -1 where a sibling is cheaper."""
+    demand, allowed = problem.demand[workloads], problem.allowed[workloads]
+    cost = demand @ prices.T
+    cost[~allowed] = np.inf
+    where = cost.argmin(axis=1)
+    resource = (demand * prices[where]).argmax(axis=1)
+    cheapest = np.full(problem.t, np.inf)
+    owner = problem.owner[workloads]
+    everything = unit_costs(problem.demand, problem.allowed, prices)
+    np.minimum.at(cheapest, problem.owner, everything)
+    mine = cost[np.arange(len(workloads)), where]
+    return np.where((mine <= cheapest[owner] * (1 + 1e-6)) & (mine > 0), resource, -1)

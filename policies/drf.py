@@ -1,0 +1,39 @@
+"""DRF on one pool: the dominant shares of all tenants rise together.
+
+Source: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, §4. The pool is one big
+server, so the answer is the leximin on a single server class; a tenant stops when a
+resource that all its unfinished workloads need is full, or its tasks are all placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policies.allocation import Allocation
+from policies.classes import one_class
+from policies.divisible import divisible_allocation
+from policies.problem import Problem
+
+
+def solve_divisible(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """Progressive filling of the pool with fractions of tasks; no placements.
+
+    Args:
+        problem: any problem without selectors.
+        options: none are known.
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+
+    Raises:
+        SolveTimeoutError, SolveFailedError.
+    """
+    answer = divisible_allocation(problem, one_class(problem), "drf", options, deadline)
+    nothing = np.zeros(0, dtype=np.int64)
+    return replace(
+        answer, placement_workload=nothing, placement_class=nothing, placement_tasks=np.zeros(0)
+    )

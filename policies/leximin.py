@@ -1,0 +1,168 @@
+"""Weighted leximin of shares: raise the least, freeze who cannot rise, repeat.
+
+The rounds are those of Wang et al. (TPDS 2015, §5.1), made exact for task limits, zero
+demands and placement constraints. Finite tasks cost no rounds of their own: within a round
+the answer is ``G_i = min(cap_i, level * w_i)`` with one scalar ``level``, found from above
+by Newton's method, since the prices of any trial level bound the true one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.certificates import (
+    LEVEL_TOLERANCE,
+    Certificate,
+    Round,
+    RoundProof,
+    level_scale,
+    normalised_prices,
+    prove_round,
+)
+from policies.errors import SolveFailedError, SolveTimeoutError
+from policies.leximin_problem import LeximinProblem, LevelSolution
+from policies.merit_order import MeritOrder, unit_costs
+from policies.problem import BoolArray, FloatArray
+from policies.simplex import SimplexLevels
+
+# A level below its trial by less than this is the trial: Newton's method has arrived.
+ARRIVED = 1e-11
+MOST_NEWTON_STEPS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Leximin:
+    """The answer.
+
+    Attributes:
+        share: (t,) ``G_i``; level: (t,) weighted level at which each was frozen.
+        x: (n, K) dominant shares on the classes.
+        certificate: over the problem's own tenants and classes.
+        programs: linear programs solved.
+    """
+
+    share: FloatArray
+    level: FloatArray
+    x: FloatArray
+    certificate: Certificate
+    programs: int
+
+
+def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
+    """Solve the leximin to a certified relative gap of 1e-9 on every level.
+
+    Raises:
+        SolveTimeoutError: ``deadline`` (``time.monotonic`` seconds) passed.
+        SolveFailedError: a round could not be certified.
+    """
+    return _Rounds(problem, deadline).run()
+
+
+class _Rounds:
+    def __init__(self, problem: LeximinProblem, deadline: float | None) -> None:
+        self.problem = problem
+        self.deadline = deadline
+        self.share = np.zeros(problem.t)
+        self.level = np.zeros(problem.t)
+        self.frozen_in = np.full(problem.t, -1)
+        self.rounds: list[Round] = []
+        self.x = np.zeros((problem.n, problem.K))
+        self.programs = 0
+        self.simplex: SimplexLevels | None = None
+
+    def run(self) -> Leximin:
+        for stage in (0, 1):
+            rising = self.problem.stage == stage
+            while rising.any():
+                rising &= ~self._round(stage, rising)
+        return Leximin(
+            self.share,
+            self.level,
+            self.x,
+            Certificate(tuple(self.rounds), self.frozen_in),
+            self.programs,
+        )
+
+    def _round(self, stage: int, rising: BoolArray) -> BoolArray:
+        problem = self.problem
+        level, solution = self._highest_level(rising)
+        prices = normalised_prices(problem, solution.prices, rising)
+        proof = prove_round(problem, prices, level=level, share=self.share, rising=rising)
+        reached = level * problem.weight
+        satisfied = rising & (problem.cap <= reached * (1 + LEVEL_TOLERANCE))
+        frozen = satisfied | proof.stuck
+        self._check_progress(frozen, proof, level, rising)
+        self.share[frozen] = np.minimum(problem.cap, reached)[frozen]
+        self.level[frozen] = self.share[frozen] / problem.weight[frozen]
+        self.frozen_in[frozen] = len(self.rounds)
+        self.rounds.append(Round(stage, level, min(proof.bound, 1e300), prices))
+        self.x = solution.x
+        return frozen
+
+    def _highest_level(self, rising: BoolArray) -> tuple[float, LevelSolution]:
+        """The level of this round and the linear program that shows it."""
+        problem = self.problem
+        trial = self._level_at_pool_prices(rising)
+        for _ in range(MOST_NEWTON_STEPS):
+            rise = np.where(rising, np.minimum(problem.cap, trial * problem.weight), 0.0)
+            solution = self._maximise(rise, np.where(rising, 0.0, self.share))
+            self.programs += 1
+            if solution.tau >= 1 - ARRIVED:
+                return trial, self._held_back(solution, rising)
+            order = self._order(solution.prices)
+            budget = float((problem.capacity_share * solution.prices).sum()) - float(
+                order.cost_of(np.where(rising, 0.0, self.share)).sum()
+            )
+            bound = order.highest_level(problem.weight, rising, budget)
+            reached = trial * solution.tau
+            nobody_capped = not (rising & (problem.cap < trial * problem.weight)).any()
+            if nobody_capped or not bound < trial * (1 - ARRIVED):
+                return reached, solution
+            trial = bound
+        raise SolveFailedError("solve.failed", "the level of a round did not settle")
+
+    def _held_back(self, solution: LevelSolution, rising: BoolArray) -> LevelSolution:
+        """Take from rising tenants what the program gave them beyond the trial level."""
+        if solution.tau > 1:
+            solution.x[rising[self.problem.owner]] /= solution.tau
+        return solution
+
+    def _level_at_pool_prices(self, rising: BoolArray) -> float:
+        """Least bound from pricing one resource at a time, the same on every server."""
+        problem = self.problem
+        bounds = [float((problem.cap / problem.weight)[rising].max())]
+        for r in range(problem.m):
+            prices = np.zeros_like(problem.capacity_share)
+            prices[:, r] = 1.0
+            order = self._order(prices)
+            budget = float(problem.capacity_share[:, r].sum()) - float(
+                order.cost_of(np.where(rising, 0.0, self.share)).sum()
+            )
+            bounds.append(order.highest_level(problem.weight, rising, max(budget, 0.0)))
+        return min(bounds)
+
+    def _order(self, prices: FloatArray) -> MeritOrder:
+        problem = self.problem
+        costs = unit_costs(problem.demand, problem.allowed, prices)
+        return MeritOrder.of(problem.owner, problem.limit, costs, problem.t)
+
+    def _maximise(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise SolveTimeoutError("solve.timeout", "the time limit passed")
+        if self.simplex is None:
+            self.simplex = SimplexLevels(self.problem, self.deadline)
+        return self.simplex.raise_level(rise, keep)
+
+    def _check_progress(
+        self, frozen: BoolArray, proof: RoundProof, level: float, rising: BoolArray
+    ) -> None:
+        gap = proof.bound - level
+        if not frozen.any() or gap > LEVEL_TOLERANCE * level_scale(self.problem, rising, level):
+            raise SolveFailedError(
+                "solve.failed",
+                f"round {len(self.rounds)}: level {level} is not proven, its bound is "
+                f"{proof.bound}",
+            )

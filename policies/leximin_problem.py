@@ -1,0 +1,107 @@
+"""The normalised problem that leximin rounds work on, and the answer of one round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from policies.problem import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeximinProblem:
+    """Shares on server classes, with everything that cannot run already left out.
+
+    Attributes:
+        demand: (n, m) normalised demands ``d``.
+        allowed: (n, K) on which classes each workload may run; every row has one.
+        limit: (n,) greatest dominant share of each workload (tasks × ``s``), > 0; inf: none.
+        owner: (n,) tenant of each workload, ascending; every tenant has one.
+        weight: (t,) > 0 within its stage.
+        stage: (t,) 0 is served first, 1 from what is left.
+        capacity_share: (K, m) of each class, share of the pool.
+    """
+
+    demand: FloatArray
+    allowed: BoolArray
+    limit: FloatArray
+    owner: IntArray
+    weight: FloatArray
+    stage: IntArray
+    capacity_share: FloatArray
+
+    @property
+    def n(self) -> int:
+        """Number of workloads."""
+        return len(self.demand)
+
+    @property
+    def t(self) -> int:
+        """Number of tenants."""
+        return len(self.weight)
+
+    @property
+    def m(self) -> int:
+        """Number of resources."""
+        return self.capacity_share.shape[1]
+
+    @property
+    def K(self) -> int:  # noqa: N802 - the number of classes, as in the performance notes
+        """Number of server classes."""
+        return self.capacity_share.shape[0]
+
+    @cached_property
+    def first(self) -> IntArray:
+        """(t + 1,) workloads of tenant ``i`` are ``first[i]`` to ``first[i + 1]``."""
+        return np.searchsorted(self.owner, np.arange(self.t + 1)).astype(np.int64)
+
+    @cached_property
+    def cap(self) -> FloatArray:
+        """(t,) share at which all of the tenant's tasks are placed; inf: never."""
+        return np.bincount(self.owner, weights=self.limit, minlength=self.t)
+
+    @cached_property
+    def needs_limit_row(self) -> BoolArray:
+        """(n,) limited workloads of tenants with several: one alone is limited by its share."""
+        several = np.diff(self.first)[self.owner] > 1
+        limited: BoolArray = several & np.isfinite(self.limit)
+        return limited
+
+    @cached_property
+    def interchangeable(self) -> IntArray:
+        """(t,) group of tenants that can hand any gain on to each other (``certificates``).
+
+        Same set of (resources demanded, classes allowed) over their workloads; a tenant
+        with a limit among several workloads is a group of its own.
+        """
+        kind = np.concatenate([self.demand > 0, self.allowed], axis=1)
+        _, kind_of = np.unique(np.packbits(kind, axis=1), axis=0, return_inverse=True)
+        if self.n == self.t:
+            return kind_of.reshape(-1).astype(np.int64)
+        alone = np.zeros(self.t, dtype=np.bool_)
+        alone[self.owner[self.needs_limit_row]] = True
+        index: dict[object, int] = {}
+        group = np.empty(self.t, dtype=np.int64)
+        for i in range(self.t):
+            kinds = frozenset(kind_of[self.first[i] : self.first[i + 1]].tolist())
+            group[i] = index.setdefault((i,) if alone[i] else kinds, len(index))
+        return group
+
+
+@dataclass(frozen=True, eq=False)
+class LevelSolution:
+    """One linear program's answer.
+
+    Attributes:
+        x: (n, K) dominant share of each workload on each class.
+        prices: (K, m) duals of the capacity rows, per share of the pool, >= 0.
+        tau: the level reached.
+        steps: linear systems (interior point) or programs (simplex) solved.
+    """
+
+    x: FloatArray
+    prices: FloatArray
+    tau: float
+    steps: int

@@ -1,0 +1,149 @@
+"""Static partitioning: nobody shares. The baseline that sharing is measured against.
+
+Each tenant runs alone on the servers it contributed; the pool's own servers are dealt out
+by weight. Of a row of ``N`` identical servers of the pool a tenant with the part
+``f = w_i / sum(w)`` gets ``floor(N f)`` whole servers; the servers that remain are each cut
+in proportion to what is still owed, and a task must fit into a tenant's cut of one server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.allocation import Allocation
+from policies.classes import each_row_alone, eligible_classes
+from policies.problem import FloatArray, Problem
+from policies.reasons import TASK_LIMIT, limited_by_resource, unserved_reasons
+from policies.rounding import whole_part, whole_tasks
+
+
+@dataclass
+class _Part:
+    """Identical (cuts of) servers of one row that a tenant has to itself."""
+
+    row: int
+    servers: int
+    room: FloatArray
+
+
+def solve_indivisible(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """Whole tasks for each tenant, in its partition only.
+
+    A tenant's workloads are served by priority, then age, each on the partition's servers
+    in their order. Draining servers run nothing.
+
+    Args:
+        problem: any problem.
+        options: none are known.
+        deadline: not needed: the work is bounded by the size of the problem.
+    """
+    del deadline
+    classes = each_row_alone(problem)
+    allowed = np.zeros((problem.n, problem.k), dtype=np.bool_)
+    allowed[:, classes.first_row] = eligible_classes(problem, classes)
+    reasons = unserved_reasons(problem, allowed)
+    order = np.lexsort((np.arange(problem.n), -problem.priority, problem.workload_tenant))
+    placed: list[tuple[int, int, float]] = []
+    limited_by: list[str] = [""] * problem.n
+    parts: list[_Part] = []
+    tenant = -1
+    for j in order.tolist():
+        if problem.workload_tenant[j] != tenant:
+            tenant = int(problem.workload_tenant[j])
+            parts = _partition(problem, tenant)
+        if reasons[j] is not None:
+            limited_by[j] = reasons[j]
+            continue
+        wanted = problem.tasks[j]
+        for part in [part for part in parts if allowed[j, part.row]]:
+            count = _launch(parts, part, problem.demand[j], wanted)
+            if count:
+                wanted -= count
+                placed.append((j, part.row, count))
+        limited_by[j] = TASK_LIMIT if wanted == 0 else _full_resource(problem, j)
+    return _allocation(problem, options, placed, tuple(limited_by))
+
+
+def _partition(problem: Problem, tenant: int) -> list[_Part]:
+    weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
+    if not weight.any():
+        weight = problem.effective_weight
+    fraction = weight / weight.sum()
+    parts = []
+    for row in range(problem.k):
+        owner = problem.contributed_by[row]
+        if problem.contributed_only[row] or owner not in (tenant, -1):
+            continue
+        count = int(problem.server_count[row])
+        if owner == tenant:
+            parts.append(_Part(row, count, problem.capacity[row].copy()))
+            continue
+        whole = whole_part(count * fraction)
+        owed = np.maximum(count * fraction - whole, 0.0)
+        left = int(count - whole.sum())
+        if whole[tenant] > 0:
+            parts.append(_Part(row, int(whole[tenant]), problem.capacity[row].copy()))
+        if left > 0 and owed[tenant] > 0:
+            cut = problem.capacity[row] * (owed[tenant] / owed.sum())
+            parts.append(_Part(row, left, cut))
+    return parts
+
+
+def _launch(parts: list[_Part], part: _Part, demand: FloatArray, wanted: float) -> float:
+    """Fill the servers of a part one after the other; split it where they come to differ."""
+    per_server = whole_tasks(part.room, demand)
+    if per_server == 0:
+        return 0.0
+    full = part.servers if wanted >= part.servers * per_server else int(wanted // per_server)
+    rest = wanted - full * per_server if full < part.servers else 0.0
+    position = parts.index(part)
+    following = []
+    if full:
+        room = np.maximum(part.room - per_server * demand, 0.0)
+        following.append(_Part(part.row, full, room))
+    if rest:
+        following.append(_Part(part.row, 1, np.maximum(part.room - rest * demand, 0.0)))
+    untouched = part.servers - full - bool(rest)
+    if untouched:
+        following.append(_Part(part.row, untouched, part.room))
+    parts[position : position + 1] = following
+    return full * per_server + rest
+
+
+def _full_resource(problem: Problem, j: int) -> str:
+    return limited_by_resource(problem.resources[int(problem.dominant_resource[j])])
+
+
+def _allocation(
+    problem: Problem,
+    options: Mapping[str, Any],
+    placed: list[tuple[int, int, float]],
+    limited_by: tuple[str, ...],
+) -> Allocation:
+    classes = each_row_alone(problem)
+    totals: dict[tuple[int, int], float] = {}
+    for j, row, count in placed:
+        key = (j, int(classes.class_of_row[row]))
+        totals[key] = totals.get(key, 0.0) + count
+    keys = sorted(totals)
+    workload = np.array([key[0] for key in keys], dtype=np.int64)
+    tasks = np.array([totals[key] for key in keys], dtype=np.float64)
+    return Allocation(
+        problem=problem,
+        policy="static",
+        mode="indivisible",
+        options=dict(options),
+        tasks=np.bincount(workload, weights=tasks, minlength=problem.n),
+        classes=classes,
+        placement_workload=workload,
+        placement_class=np.array([key[1] for key in keys], dtype=np.int64),
+        placement_tasks=tasks,
+        level=np.full(problem.t, np.nan),
+        limited_by=limited_by,
+    )
