@@ -67,8 +67,7 @@ def redis_program(folder: DataFolder) -> Path:
     raise StepFailed(
         "find a Redis-protocol server",
         "set REDIS_URL, or install one (Debian: apt-get install redis-server); the wheel exists "
-        "for Linux on x86_64 and aarch64 and for macOS, and "
-        + _chosen("ALLOCATOR_REDIS"),
+        "for Linux on x86_64 and aarch64 and for macOS, and " + _chosen("ALLOCATOR_REDIS"),
     )
 
 

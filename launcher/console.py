@@ -10,7 +10,7 @@ from pathlib import Path
 _LOG_LINES_SHOWN = 15
 
 
-class StepFailed(Exception):  # noqa: N818 - it names what happened, and is shown to people
+class StepFailed(Exception):
     """A step of the set-up failed: which one, what its log said last, and what to do about it."""
 
     def __init__(self, step: str, advice: str, *, log: Path | str | None = None) -> None:

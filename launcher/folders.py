@@ -24,8 +24,12 @@ _SOCKET_FOLDER_BYTES = 107 - len("/.s.PGSQL.5432")
 _PASSABLE = 0o711
 
 
-class InUse(Exception):  # noqa: N818 - a state, not an error
-    """Another process holds the lock of the data folder."""
+class InUse(Exception):
+    """Another process holds the lock of the data folder `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.folder = folder
 
 
 class DataFolder:
@@ -38,7 +42,7 @@ class DataFolder:
         """Make `path` and lock it. Raises `InUse` when another process holds it."""
         self.path = path
         self.account = account
-        _make_passable(path)
+        make_passable(path)
         self._lock = _locked(path / "lock")
         _remove_sockets(self.path)
         self.sockets = _make_socket_folder(account)
@@ -93,7 +97,7 @@ def fresh(name: str) -> DataFolder:
     """A new, empty data folder below `name`; removes those that crashed holders left there."""
     account = server_account()
     parent = data_home(account) / name
-    _make_passable(parent)
+    make_passable(parent)
     with (parent / "lock").open("a") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # or somebody takes a folder just made for a stale one
         for sibling in parent.iterdir():
@@ -111,7 +115,7 @@ def data_home(account: Account) -> Path:
     """
     chosen = os.environ.get("ALLOCATOR_STATE_DIR")
     home = Path(chosen).resolve() if chosen else PROJECT / ".data"
-    _make_passable(home)
+    make_passable(home)
     if account.may_enter(home):
         return home
     # Root's own folders are closed to the account that PostgreSQL runs as, and stay closed.
@@ -119,11 +123,11 @@ def data_home(account: Account) -> Path:
     return Path("/var/lib/allocator-service") / digest
 
 
-def _make_passable(folder: Path) -> None:
+def make_passable(folder: Path) -> None:
     """Make `folder` and its missing parents; others may pass through them but not list them."""
     if folder.exists():
         return
-    _make_passable(folder.parent)
+    make_passable(folder.parent)
     folder.mkdir(exist_ok=True)
     folder.chmod(_PASSABLE)  # whatever the umask is
 
@@ -148,7 +152,7 @@ def _locked(path: Path) -> IO[str]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
-        raise InUse(path) from None
+        raise InUse(path.parent) from None
     return lock
 
 

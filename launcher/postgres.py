@@ -22,7 +22,10 @@ _THROWAWAY = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_pag
 
 
 class Postgres:
-    """A running PostgreSQL server on the data of a `DataFolder`."""
+    """A running PostgreSQL server on the data of a `DataFolder`.
+
+    `is_new` tells whether its database was made by this start; `log` is its log file.
+    """
 
     def __init__(self, folder: DataFolder, *, durable: bool = True) -> None:
         """Start the server, first making its cluster, roles and database where there are none.
@@ -34,15 +37,16 @@ class Postgres:
         self._durable = durable
         self._programs = binaries.postgres_programs(folder)
         self._data = folder.path / "postgres"
-        self._log = folder.logs / "postgres.log"
+        self.log = folder.logs / "postgres.log"
         complete = folder.path / "postgres-complete"
-        if not complete.exists():
+        self.is_new = not complete.exists()
+        if self.is_new:
             shutil.rmtree(self._data, ignore_errors=True)
             self._make_cluster()
         self._check_version()
         self._clear_after_crash()
         self.process = self._start()
-        if not complete.exists():
+        if self.is_new:
             try:
                 self._make_roles()
             except StepFailed:
@@ -111,7 +115,7 @@ class Postgres:
             (self._data / "postmaster.pid").unlink()
 
     def _start(self) -> processes.Process:
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             process = processes.start(
                 [
                     self._programs / "postgres",
@@ -126,7 +130,7 @@ class Postgres:
                 orphan_signal=signal.SIGINT if self._durable else signal.SIGQUIT,
             )
         processes.wait_until_ready(
-            self._is_ready, process=process, step="start PostgreSQL", log=self._log, seconds=120
+            self._is_ready, process=process, step="start PostgreSQL", log=self.log, seconds=120
         )
         return process
 
@@ -153,6 +157,6 @@ class Postgres:
         if done.returncode:
             raise StepFailed(
                 "make the database and its two roles",
-                f"report this with {self._log}",
+                f"report this with {self.log}",
                 log=done.stdout + done.stderr,
             )

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -32,6 +32,7 @@ def start(
     cwd: Path | None = None,
     account: Account | None = None,
     output: IO[bytes] | int | None = None,
+    pass_fds: Collection[int] = (),
     orphan_signal: signal.Signals = signal.SIGTERM,
 ) -> Process:
     """Start `command` in a process group of its own, tied to the life of the calling thread.
@@ -56,7 +57,8 @@ def start(
         stdout=output,
         stderr=None if output is None else subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=tie_to_launcher,  # noqa: PLW1509 - two system calls, nothing that can lock
+        pass_fds=pass_fds,
+        preexec_fn=tie_to_launcher,  # system calls only: nothing in it can wait for a lock
         **(account.identity if account else {}),
     )
 

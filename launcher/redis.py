@@ -16,12 +16,12 @@ class Redis:
     """A running Redis-protocol server on the data of a `DataFolder`."""
 
     def __init__(self, folder: DataFolder, *, durable: bool = True) -> None:
-        """Start the server; `durable=False` keeps nothing on disk: for tests. Raises `StepFailed`."""
+        """Start the server; `durable=False` keeps nothing on disk. Raises `StepFailed`."""
         self._folder = folder
         self._durable = durable
         self._program = binaries.redis_program(folder)
         self._data = folder.subfolder("redis")
-        self._log = folder.logs / "redis.log"
+        self.log = folder.logs / "redis.log"
         self._socket = folder.sockets / "redis.sock"
         self.process = self._start()
 
@@ -41,7 +41,7 @@ class Redis:
     def _start(self) -> processes.Process:
         processes.wait_until_gone(self._data, step="wait for the previous Redis to end")
         self._socket.unlink(missing_ok=True)
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             process = processes.start(
                 [
                     *(self._program, "--port", "0", "--daemonize", "no", "--save", ""),
@@ -55,7 +55,7 @@ class Redis:
                 orphan_signal=signal.SIGTERM,
             )
         processes.wait_until_ready(
-            self._answers, process=process, step="start Redis", log=self._log, seconds=60
+            self._answers, process=process, step="start Redis", log=self.log, seconds=60
         )
         return process
 

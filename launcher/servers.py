@@ -1,24 +1,26 @@
 """PostgreSQL and Redis together: those that the environment names, else our own."""
 
 import os
-from collections.abc import Mapping
 
 from launcher.folders import DataFolder
 from launcher.postgres import APPLICATION_ROLE, OWNER_ROLE, Postgres
 from launcher.redis import Redis
 
+_LOCAL_SETTINGS = "allocator_service.settings.local"
+
 
 class Servers:
-    """The servers that a command needs, and the variables that lead to them.
+    """The servers that a command needs. Use as a context manager, or call `stop`.
 
-    `environment` holds DATABASE_URL, MIGRATION_DATABASE_URL and REDIS_URL.
+    `environment` holds the variables that lead to them: DATABASE_URL, MIGRATION_DATABASE_URL and
+    REDIS_URL. `postgres` and `redis` are None where the environment names one.
     """
 
     def __init__(self, folder: DataFolder, *, durable: bool = True, tests: bool = False) -> None:
-        """Start what `os.environ` does not name.
+        """Start what `os.environ` does not name, with its data in `folder`.
 
-        With `tests`, DATABASE_URL is the owner's: test databases are made by whoever connects,
-        and belong to them; `SET ROLE allocator` shows what the service itself may do.
+        With `tests`, DATABASE_URL is the owner's: whoever makes the test databases owns them, and
+        `SET ROLE allocator` shows what the service itself may do.
         Raises `StepFailed`, leaving nothing running.
         """
         self.postgres: Postgres | None = None
@@ -29,6 +31,33 @@ class Servers:
         except BaseException:
             self.stop()
             raise
+
+    def __enter__(self) -> "Servers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def are_new(self) -> bool:
+        """Whether the database was made by this start, so that it has no tables yet."""
+        return self.postgres is not None and self.postgres.is_new
+
+    def environ(self, **more: str) -> dict[str, str]:
+        """The environment for a process of the service that uses these servers."""
+        return {
+            "DJANGO_SETTINGS_MODULE": _LOCAL_SETTINGS,
+            **os.environ,
+            **self.environment,
+            **more,
+        }
+
+    def stop(self) -> None:
+        """Stop the servers that were started here."""
+        if self.redis:
+            self.redis.stop()
+        if self.postgres:
+            self.postgres.stop()
 
     def _start(self, folder: DataFolder, *, durable: bool, tests: bool) -> None:
         if given := os.environ.get("DATABASE_URL"):
@@ -44,14 +73,3 @@ class Servers:
         else:
             self.redis = Redis(folder, durable=durable)
             self.environment["REDIS_URL"] = self.redis.url
-
-    def stop(self) -> None:
-        """Stop the servers that were started here."""
-        if self.redis:
-            self.redis.stop()
-        if self.postgres:
-            self.postgres.stop()
-
-    def environ(self, **more: str) -> Mapping[str, str]:
-        """The environment for a process that uses these servers."""
-        return {**os.environ, **self.environment, **more}

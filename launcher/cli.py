@@ -1,0 +1,87 @@
+"""The commands of `./dev`."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from launcher.bench import bench
+from launcher.checks import check
+from launcher.console import StepFailed, say
+from launcher.demo import demo
+from launcher.environment import VirtualEnvironment
+from launcher.folders import PROJECT
+from launcher.locks import lock
+from launcher.manage import manage
+from launcher.serve import serve
+
+_WHOLE_SUITE = ("-n", "2", "--dist", "loadfile")
+
+
+@dataclass(frozen=True)
+class Command:
+    """`run` takes the arguments after the command's name and returns the exit code."""
+
+    usage: str
+    purpose: str
+    run: Callable[[Sequence[str]], int]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; returns the exit code: 1 for a failed step, 2 for wrong arguments."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if arguments else 2
+    command = COMMANDS.get(arguments[0])
+    if command is None:
+        say(f"./dev has no command {arguments[0]!r}.\n\n{_help()}")
+        return 2
+    try:
+        return command.run(arguments[1:])
+    except StepFailed as failure:
+        say(str(failure))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _help() -> str:
+    width = max(len(command.usage) for command in COMMANDS.values())
+    lines = [f"  ./dev {each.usage:<{width}}  {each.purpose}" for each in COMMANDS.values()]
+    return "\n".join(["Usage:", *lines])
+
+
+def _demo(arguments: Sequence[str]) -> int:
+    if list(arguments) not in ([], ["--exit"]):
+        return _refuse(arguments)
+    return demo(stay=not arguments)
+
+
+def _test(arguments: Sequence[str]) -> int:
+    """Become pytest, on the pinned servers: a green run must not depend on what is installed."""
+    python = VirtualEnvironment().ensure("dev")
+    env = {"ALLOCATOR_POSTGRES": "wheel", "ALLOCATOR_REDIS": "wheel", **os.environ}
+    os.chdir(PROJECT)
+    os.execve(python, [str(python), "-m", "pytest", *(arguments or _WHOLE_SUITE)], env)
+
+
+def _alone(run: Callable[[], int]) -> Callable[[Sequence[str]], int]:
+    """A command that takes no arguments."""
+    return lambda arguments: _refuse(arguments) if arguments else run()
+
+
+def _refuse(arguments: Sequence[str]) -> int:
+    say(f"These arguments mean nothing here: {' '.join(arguments)}\n\n{_help()}")
+    return 2
+
+
+COMMANDS = {
+    "demo": Command("demo [--exit]", "the main job on a sample pool, then go on serving it", _demo),
+    "serve": Command(
+        "serve", "the service on lasting data; PORT (8000) chooses the port", _alone(serve)
+    ),
+    "manage": Command("manage COMMAND ...", "a management command on serve's data", manage),
+    "test": Command("test [PYTEST ARGUMENTS]", "the tests, on real servers", _test),
+    "check": Command("check", "lint, types, imports, migrations, OpenAPI, settings", _alone(check)),
+    "bench": Command("bench [NAME ...]", "the benchmarks, side by side with others", bench),
+    "lock": Command("lock", "resolve the dependencies of pyproject.toml again", _alone(lock)),
+}

@@ -1,0 +1,82 @@
+"""A small client of the service's REST interface, as any user of it could write."""
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from email.message import Message
+from typing import Any
+
+from launcher.console import StepFailed
+
+_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the service answered; `body` is the decoded JSON, None when there was none."""
+
+    status: int
+    headers: Message
+    body: Any
+
+
+class Client:
+    """Speaks to the service at `url` with an API key."""
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        self._url = url
+        self._headers = {"Accept": "application/json"}
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def get(self, path: str) -> Answer:
+        """GET a path; raises `StepFailed` unless it is answered with success."""
+        return self._demand("GET", path, None)
+
+    def post(self, path: str, body: object) -> Answer:
+        """POST a JSON body; raises `StepFailed` unless it is answered with success."""
+        return self._demand("POST", path, body)
+
+    def pages(self, path: str) -> list[Any]:
+        """Every result of a list, whatever the number of its pages."""
+        results: list[Any] = []
+        following: str | None = path
+        while following:
+            page = self.get(following).body
+            results += page["results"]
+            following = page["next"] and page["next"].removeprefix(self._url)
+        return results
+
+    def request(self, method: str, path: str, body: object = None) -> Answer:
+        """Send a request and return the answer, refusals included.
+
+        Raises `OSError` when nothing answers.
+        """
+        request = urllib.request.Request(self._url + path, method=method, headers=self._headers)
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
+                return _answer(response.status, response.headers, response.read())
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return _answer(refusal.code, refusal.headers, refusal.read())
+
+    def _demand(self, method: str, path: str, body: object) -> Answer:
+        answer = self.request(method, path, body)
+        if answer.status >= 400:
+            raise StepFailed(
+                f"{method} {path} was answered with {answer.status}",
+                "read the service's log, and the answer above",
+                log=json.dumps(answer.body, indent=1),
+            )
+        return answer
+
+
+def _answer(status: int, headers: Message, content: bytes) -> Answer:
+    try:
+        return Answer(status, headers, json.loads(content) if content else None)
+    except ValueError:
+        return Answer(status, headers, content.decode(errors="replace"))

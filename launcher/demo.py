@@ -1,0 +1,104 @@
+"""`./dev demo`: the main job from nothing to a verified decision, then the service to play with.
+
+It runs in a data folder of its own, on a free port, and leaves only the picture behind.
+"""
+
+import time
+from pathlib import Path
+
+from launcher import django, folders, report
+from launcher.client import Client
+from launcher.console import StepFailed, say
+from launcher.environment import VirtualEnvironment
+from launcher.folders import PROJECT
+from launcher.main_job import run_main_job
+from launcher.output import LogFiles
+from launcher.servers import Servers
+from launcher.supervisor import Supervisor, interrupt_on_signals
+
+PICTURE = PROJECT / "demo.svg"
+_UP_SECONDS = 60.0
+
+
+def demo(*, stay: bool) -> int:
+    """Run the main job and show it; with `stay` go on serving until Ctrl-C.
+
+    Returns 0 when the decision verifies. Raises `StepFailed`.
+    """
+    began = time.monotonic()
+    python = VirtualEnvironment().ensure("local")
+    interrupt_on_signals()
+    folder = folders.fresh("demo")
+    try:
+        with (
+            Servers(folder) as servers,
+            Supervisor(python, folder, servers, 0, LogFiles(folder.logs)) as service,
+        ):
+            say("PostgreSQL and Redis are up; making the tables ...")
+            django.migrate(python, servers)
+            key = _new_key(python, servers)
+            service.start()
+            _wait_until_up(service, folder.logs)
+            say(f"Web, relay, beat and worker are up at {service.url}")
+            decision = run_main_job(Client(service.url, key))
+            print(report.table(decision))
+            PICTURE.write_text(report.picture(decision))
+            print(f"\nPicture: {PICTURE}\nTime: {time.monotonic() - began:.1f} s", flush=True)
+            if stay:
+                print(_invitation(service.url, key, folder.logs), flush=True)
+                service.watch()
+            return 0 if decision.verification["valid"] else 1
+    except KeyboardInterrupt:
+        say("Stopped.")
+        return 0
+    finally:
+        folder.remove()
+
+
+def _new_key(python: Path, servers: Servers) -> str:
+    """An operator's key, made the way an operator makes one."""
+    return django.run_step(
+        "make an API key",
+        [python, "manage.py", "apikey", "create", "--scope", "operator", "--name", "demo"],
+        servers.environ(ALLOCATOR_PROCESS="manage"),
+        "read its output above",
+    ).strip()
+
+
+def _wait_until_up(service: Supervisor, logs: Path) -> None:
+    """Return when every part of the service reports that it is ready."""
+    client = Client(service.url)
+    deadline = time.monotonic() + _UP_SECONDS
+    answer: object = None
+    while time.monotonic() < deadline:
+        service.check()
+        try:
+            answer = client.request("GET", "/readyz").body
+        except OSError as error:
+            answer = error
+        if isinstance(answer, dict) and set(answer.get("checks", {}).values()) == {"ok"}:
+            return
+        time.sleep(0.1)
+    raise StepFailed("wait until the service is ready", f"read the logs in {logs}", log=str(answer))
+
+
+def _invitation(url: str, key: str, logs: Path) -> str:
+    pool = f"{url}/api/v1/pools/google-mix"
+    return f"""
+The service goes on at {url} until Ctrl-C (its logs: {logs}). To go on with it:
+
+  export KEY={key}
+  # what is in force now, and who got what
+  curl -s -H "Authorization: Bearer $KEY" {pool}/decision/
+  curl -s -H "Authorization: Bearer $KEY" '{pool}/allocations/?format=csv'
+  # a thirteenth group arrives; the next decision follows by itself
+  curl -s -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\
+    -d '{{"slug": "newcomer", "name": "Newcomer"}}' {url}/api/v1/tenants/
+  curl -s -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\
+    -d '{{"name": "rack", "contributed_by": "newcomer", "count": 200,
+         "capacity": {{"cpu": "0.50", "memory": "0.50"}}}}' {pool}/servers/
+  curl -s -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\
+    -d '{{"tenant": "newcomer", "name": "work", "demand": {{"cpu": 0.05, "memory": 0.02}}}}' \\
+    {pool}/workloads/
+  # the interface's description
+  {url}/api/v1/docs/"""

@@ -1,0 +1,123 @@
+"""The virtual environment `.venv`, made from a lock whose every file is checked by its hash.
+
+Two contents: `local` (what runs the service, PostgreSQL and Redis included) and `dev`, which
+holds all of that and the tools of the tests. A stamp in the environment says what it was made
+from; it is made again only when that changes.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.console import StepFailed, say
+from launcher.folders import PROJECT, make_passable
+from launcher.locks import declared_digest
+
+_LOCKS = {"local": "requirements-local.lock", "dev": "requirements-dev.lock"}
+_HOLDS = {"local": {"local"}, "dev": {"local", "dev"}}
+_WARM_UP = "import policies; policies.warm()"
+
+
+class VirtualEnvironment:
+    """The project's environment, or one elsewhere made from another project's files (in tests)."""
+
+    def __init__(self, project: Path = PROJECT) -> None:
+        self._project = project
+        self.folder = project / ".venv"
+        self.python = self.folder / "bin" / "python"
+        self._stamp = self.folder / "allocator-stamp.json"
+        self._log = project / ".data" / "install.log"
+
+    def ensure(self, content: str) -> Path:
+        """Make `.venv` hold `local` or `dev` and return its interpreter.
+
+        Raises `StepFailed`, naming the step and the last lines of its log.
+        """
+        make_passable(self._log.parent)
+        with (self._log.parent / "install.lock").open("a") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)  # two commands started side by side install once
+            held = self._held()
+            if content not in held:
+                self._install(content, keep=bool(held))
+        return self.python
+
+    def stamp(self, content: str) -> None:
+        """Record that the environment holds `content`."""
+        self._stamp.write_text(json.dumps({"content": content, "from": self._origin(content)}))
+
+    def _held(self) -> set[str]:
+        """What the environment holds, as far as it still is what the locks say."""
+        try:
+            stamp = json.loads(self._stamp.read_text())
+            held = _HOLDS[stamp["content"]]
+        except (OSError, ValueError, KeyError):
+            return set()
+        return held if stamp["from"] == self._origin(stamp["content"]) else set()
+
+    def _origin(self, content: str) -> dict[str, str]:
+        """Everything that decides what is installed."""
+        lock = (self._project / _LOCKS[content]).read_bytes()
+        interpreter = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+        return {
+            "interpreter": f"{interpreter} {sys.version}",
+            "declared": declared_digest(self._project),
+            "lock": hashlib.sha256(lock).hexdigest(),
+        }
+
+    def _install(self, content: str, *, keep: bool) -> None:
+        lock = _LOCKS[content]
+        count = (self._project / lock).read_text().count("==")
+        say(f"Installing {count} packages from {lock} into .venv (once) ...")
+        began = time.monotonic()
+        self._log.write_text("")
+        if not keep:
+            self._make_empty()
+        self._run(
+            f"install {lock}",
+            [
+                *(self.python, "-m", "pip", "install", "--requirement", self._project / lock),
+                *("--require-hashes", "--no-deps", "--compile"),
+                *("--no-input", "--disable-pip-version-check", "--progress-bar", "off"),
+            ],
+            "check the network and pip's configuration (pip config list), then try again",
+        )
+        if (self._project / "policies" / "__init__.py").exists():
+            self._run(
+                "compile the numeric kernels",
+                [self.python, "-c", _WARM_UP],
+                "report this with the log above",
+            )
+        self.stamp(content)
+        say(f"Installed in {time.monotonic() - began:.0f} s.")
+
+    def _make_empty(self) -> None:
+        if importlib.util.find_spec("ensurepip") is None:
+            raise StepFailed(
+                "make a virtual environment",
+                "Python's venv module is not complete here: install it "
+                "(Debian and Ubuntu: apt-get install python3-venv), then try again",
+            )
+        base = getattr(sys, "_base_executable", sys.executable)
+        self._run(
+            "make a virtual environment",
+            [base, "-m", "venv", "--clear", self.folder],
+            "free space or repair the permissions of the project's folder "
+            "(Debian and Ubuntu also need: apt-get install python3-venv)",
+        )
+
+    def _run(self, step: str, command: Sequence[str | Path], advice: str) -> None:
+        # Bytecode is compiled now, or every later start would compile it again.
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        with self._log.open("ab") as log:
+            done = subprocess.run(
+                command, cwd=self._project, env=env, stdout=log, stderr=subprocess.STDOUT
+            )
+        if done.returncode:
+            raise StepFailed(step, advice, log=self._log)

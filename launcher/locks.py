@@ -1,0 +1,70 @@
+"""The three dependency locks: how they are made, and whether they still fit `pyproject.toml`."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from launcher.console import StepFailed, say
+from launcher.folders import PROJECT
+
+# lock -> the optional dependencies it adds to those of production
+EXTRAS = {
+    "requirements.lock": (),
+    "requirements-local.lock": ("local",),
+    "requirements-dev.lock": ("local", "dev"),
+}
+_MARK = "# dependencies declared: sha256 "
+
+
+def declared_digest(project: Path = PROJECT) -> str:
+    """A digest of the dependencies that `pyproject.toml` declares, and of nothing else in it."""
+    declared = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    keys = ("requires-python", "dependencies", "optional-dependencies")
+    return hashlib.sha256(json.dumps([declared.get(key) for key in keys]).encode()).hexdigest()
+
+
+def outdated(project: Path = PROJECT) -> list[str]:
+    """The locks that were made from other declarations than those of today."""
+    mark = _MARK + declared_digest(project)
+    return [lock for lock in EXTRAS if mark not in (project / lock).read_text().splitlines()]
+
+
+def lock() -> int:
+    """Make the locks again with uv. What they pin stays unless a declaration refuses it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        uv = shutil.which("uv") or _installed_uv(Path(scratch))
+        for name, extras in EXTRAS.items():
+            say(f"Resolving {name} ...")
+            _compile(str(uv), name, extras)
+    return 0
+
+
+def _installed_uv(scratch: Path) -> Path:
+    _run("make an environment for uv", [sys.executable, "-m", "venv", str(scratch)])
+    python = scratch / "bin" / "python"
+    _run("install uv", [str(python), "-m", "pip", "install", "--quiet", "uv"])
+    return scratch / "bin" / "uv"
+
+
+def _compile(uv: str, name: str, extras: tuple[str, ...]) -> None:
+    command = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--output-file", name]
+    command += ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header"]
+    command += ["--no-emit-index-url", "--no-emit-find-links"]  # no address in a committed file
+    for extra in extras:
+        command += ["--extra", extra]
+    _run(f"resolve {name}", command)
+    path = PROJECT / name
+    path.write_text(f"{_MARK}{declared_digest()}\n{path.read_text()}")
+
+
+def _run(step: str, command: list[str]) -> None:
+    env = {"UV_SYSTEM_CERTS": "1", **os.environ}
+    done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True)
+    if done.returncode:
+        raise StepFailed(step, "read what uv says above", log=done.stdout + done.stderr)

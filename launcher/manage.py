@@ -1,0 +1,72 @@
+"""`./dev manage`: a management command on serve's data, whether or not it is being served."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from launcher import django, folders
+from launcher.console import StepFailed, say
+from launcher.environment import VirtualEnvironment
+from launcher.folders import DataFolder, InUse
+from launcher.serve import DATA
+from launcher.servers import Servers
+from launcher.supervisor import interrupt_on_signals
+
+_PATIENCE_SECONDS = 60.0
+
+
+def manage(arguments: Sequence[str]) -> int:
+    """Run a management command; returns its exit code. Raises `StepFailed`."""
+    python = VirtualEnvironment().ensure("local")
+    interrupt_on_signals()
+    with _environment(python, arguments[:1]) as environment:
+        return django.run_in_foreground([python, "manage.py", *arguments], environment)
+
+
+@contextmanager
+def _environment(python: Path, command: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """The environment that leads to serve's servers; they are started here if nobody runs them."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            folder = folders.persistent(DATA)
+        except InUse as in_use:
+            busy = in_use.folder
+        else:
+            yield from _host(folder, python, command)
+            return
+        if state := folders.published_state(busy):
+            yield from _guest(busy, state)
+            return
+        if time.monotonic() > deadline:
+            raise StepFailed(
+                f"join the servers that use {busy}",
+                "the ./dev serve that has it does not get up: stop it and try again",
+            )
+        time.sleep(0.1)
+
+
+def _guest(folder: Path, state: dict[str, str]) -> Iterator[Mapping[str, str]]:
+    """Use the servers that another process runs."""
+    with (folder / "guests").open("a") as guests:
+        fcntl.flock(guests, fcntl.LOCK_SH)
+        state.pop("url", None)
+        yield {**os.environ, **state, "ALLOCATOR_PROCESS": "manage"}
+
+
+def _host(folder: DataFolder, python: Path, command: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """Run the servers for one command, and for the guests that come meanwhile."""
+    try:
+        with Servers(folder) as servers:
+            if servers.are_new and list(command) != ["migrate"]:
+                say("A new database: making its tables.")
+                django.migrate(python, servers)
+            folder.publish(servers.environment)
+            yield servers.environ(ALLOCATOR_PROCESS="manage")
+            with (folder.path / "guests").open("a") as guests:
+                fcntl.flock(guests, fcntl.LOCK_EX)  # the last guest has left
+    finally:
+        folder.release()

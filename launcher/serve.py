@@ -1,0 +1,74 @@
+"""`./dev serve`: the service in the foreground, on data that lasts."""
+
+import os
+import time
+
+from launcher import django, folders
+from launcher.console import StepFailed, say
+from launcher.environment import VirtualEnvironment
+from launcher.folders import DataFolder, InUse
+from launcher.output import Terminal
+from launcher.servers import Servers
+from launcher.supervisor import Supervisor, interrupt_on_signals
+
+DATA = "serve"
+_DEFAULT_PORT = "8000"
+_PATIENCE_SECONDS = 60.0
+
+
+def serve() -> int:
+    """Run the service until Ctrl-C or SIGTERM. Raises `StepFailed`."""
+    python = VirtualEnvironment().ensure("local")
+    interrupt_on_signals()
+    folder = _take_folder()
+    try:
+        with (
+            Servers(folder) as servers,
+            Supervisor(python, folder, servers, _port(), Terminal()) as service,
+        ):
+            django.migrate(python, servers)
+            service.start()
+            folder.publish(servers.environment | {"url": service.url})
+            _welcome(service.url, folder)
+            service.watch()
+    except KeyboardInterrupt:
+        say("Stopped.")
+    finally:
+        folder.release()
+    return 0
+
+
+def _port() -> int:
+    port = os.environ.get("PORT", _DEFAULT_PORT)
+    if not port.isdigit() or int(port) > 65_535:
+        raise StepFailed("read PORT", f"set it to a number from 1 to 65535; it is {port!r}")
+    return int(port)
+
+
+def _take_folder() -> DataFolder:
+    """The data folder, as soon as a `./dev manage` that runs the servers for itself is done."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return folders.persistent(DATA)
+        except InUse as in_use:
+            state = folders.published_state(in_use.folder) or {}
+            step = f"take the data in {in_use.folder}"
+        if "url" in state:
+            raise StepFailed(
+                step, f"another ./dev serve runs on it, at {state['url']}: use that one or stop it"
+            )
+        if time.monotonic() > deadline:
+            raise StepFailed(step, "another ./dev serve or ./dev manage uses it: stop that one")
+        time.sleep(0.1)
+
+
+def _welcome(url: str, folder: DataFolder) -> None:
+    say(
+        f"""
+Serving at {url} on the data in {folder.path} (Ctrl-C stops everything)
+  An account for {url}/admin/ :  ./dev manage createsuperuser
+  A key for an operator               :  ./dev manage apikey create --scope operator --name me
+  Whether every part is up            :  curl {url}/readyz
+"""
+    )

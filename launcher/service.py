@@ -1,0 +1,50 @@
+"""The service's own processes: web, worker, beat and relay.
+
+docker-compose.yml runs the same commands; tests/unit/test_compose.py compares the two.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+WEB_OPTIONS = ("--worker-class", "gthread", "--threads", "4", "--graceful-timeout", "30")
+WORKER_OPTIONS = ("--concurrency", "2", "--prefetch-multiplier", "1", "--loglevel", "INFO")
+DEFAULT_WEB_WORKERS = "2"
+
+
+@dataclass(frozen=True)
+class Component:
+    """One process of the service.
+
+    `name` is also its ALLOCATOR_PROCESS, by which the settings choose time-outs and pools;
+    `patience_seconds` is how long it may take to finish what it does when it is stopped.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    patience_seconds: float
+
+
+def components(*, listener: int, data: Path) -> tuple[Component, ...]:
+    """The components in the order in which they start (and stop).
+
+    `listener` is the descriptor of a listening socket: it outlives the web process, so that
+    callers wait instead of being refused while that starts again. `data` takes beat's schedule.
+    """
+    celery = ("-m", "celery", "--app", "allocator_service")
+    return (
+        Component(
+            "web",
+            (
+                *("-m", "gunicorn", "allocator_service.wsgi:application", *WEB_OPTIONS),
+                *("--bind", f"fd://{listener}", "--no-control-socket"),
+            ),
+            patience_seconds=35,
+        ),
+        Component("relay", ("manage.py", "relay"), patience_seconds=10),
+        Component(
+            "beat",
+            (*celery, "beat", "--schedule", str(data / "beat-schedule"), "--loglevel", "INFO"),
+            patience_seconds=10,
+        ),
+        Component("worker", (*celery, "worker", *WORKER_OPTIONS), patience_seconds=130),
+    )

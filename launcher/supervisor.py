@@ -1,0 +1,143 @@
+"""Runs the service's processes on their servers: starts, watches, restarts and stops them."""
+
+import os
+import signal
+import socket
+import time
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+from launcher import processes
+from launcher.console import StepFailed, say
+from launcher.folders import PROJECT, DataFolder
+from launcher.output import Output
+from launcher.servers import Servers
+from launcher.service import DEFAULT_WEB_WORKERS, Component, components
+
+_WATCH_SECONDS = 0.2
+_RESTART_SECONDS = 1.0
+_RESTARTS_ALLOWED = 5
+_RESTARTS_WITHIN_SECONDS = 60.0
+
+
+class Supervisor:
+    """The running service. Use as a context manager: leaving it stops everything, in order."""
+
+    def __init__(
+        self, python: Path, folder: DataFolder, servers: Servers, port: int, output: Output
+    ) -> None:
+        """Listen on `port` of this machine (0: any free one); nothing is started yet.
+
+        Raises `StepFailed` when the port is taken.
+        """
+        self._python = python
+        self._servers = servers
+        self._output = output
+        self._listener = listen(port)
+        self.url = f"http://{self._listener.getsockname()[0]}:{self._listener.getsockname()[1]}"
+        self._components = components(listener=self._listener.fileno(), data=folder.path)
+        self._running: dict[str, processes.Process] = {}
+        self._ends: defaultdict[str, list[float]] = defaultdict(list)
+
+    def __enter__(self) -> "Supervisor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def start(self) -> None:
+        """Start every component."""
+        for component in self._components:
+            self._start(component)
+
+    def check(self) -> None:
+        """Start again what has ended.
+
+        Raises `StepFailed` when something ends again and again.
+        """
+        for component in self._components:
+            process = self._running[component.name]
+            if process.poll() is not None:
+                self._note_end(component.name, process, self._output.log(component.name))
+                self._start(component)
+        for name, server in (
+            ("PostgreSQL", self._servers.postgres),
+            ("Redis", self._servers.redis),
+        ):
+            if server is not None and server.process.poll() is not None:
+                self._note_end(name, server.process, server.log)
+                server.restart()
+
+    def watch(self) -> None:
+        """Keep everything running until a signal raises `KeyboardInterrupt`."""
+        while True:
+            self.check()
+            time.sleep(_WATCH_SECONDS)
+
+    def _start(self, component: Component) -> None:
+        env = self._servers.environ(
+            ALLOCATOR_PROCESS=component.name,
+            WEB_CONCURRENCY=os.environ.get("WEB_CONCURRENCY", DEFAULT_WEB_WORKERS),
+        )
+        with self._output.stream(component.name) as stream:
+            self._running[component.name] = processes.start(
+                [self._python, *component.command],
+                env=env,
+                cwd=PROJECT,
+                output=stream,
+                pass_fds=[self._listener.fileno()] if component.name == "web" else [],
+            )
+
+    def _note_end(self, name: str, process: processes.Process, log: Path | None) -> None:
+        now = time.monotonic()
+        ends = [end for end in self._ends[name] if now - end < _RESTARTS_WITHIN_SECONDS]
+        self._ends[name] = [*ends, now]
+        if len(ends) >= _RESTARTS_ALLOWED:
+            raise StepFailed(
+                f"keep {name} running: it ended {len(ends) + 1} times within a minute, "
+                f"last with exit code {process.returncode}",
+                "read what it wrote above" if log is None else f"read {log}",
+                log=log,
+            )
+        say(f"{name} ended with exit code {process.returncode}; starting it again.")
+        time.sleep(_RESTART_SECONDS)
+
+    def _stop(self) -> None:
+        """Stop in order: no new requests, then nobody who publishes, then the work in hand."""
+        self._listener.close()
+        with suppress(KeyboardInterrupt):
+            for component in self._components:
+                process = self._running.get(component.name)
+                if process is not None:
+                    processes.stop(process, patience_seconds=component.patience_seconds)
+        for process in self._running.values():  # a second Ctrl-C ends the waiting
+            processes.stop(process, first=signal.SIGKILL)
+        self._output.drain()
+
+
+def listen(port: int) -> socket.socket:
+    """A listening socket on this machine's loopback address; `StepFailed` when it is taken."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((os.environ.get("HOST", "127.0.0.1"), port))
+    except OSError as error:
+        listener.close()
+        raise StepFailed(
+            f"listen on port {port}: {error.strerror}",
+            "stop what uses it, or choose another one: PORT=8001 ./dev serve",
+        ) from None
+    listener.listen(128)
+    return listener
+
+
+def interrupt_on_signals() -> None:
+    """Make SIGTERM and SIGHUP end the launcher the way Ctrl-C does: everything is stopped."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
