@@ -53,10 +53,10 @@ def _headline(decision: Decision) -> list[str]:
     run, summary = decision.run, decision.run["summary"]
     used = ", ".join(f"{value:.1%} of {name}" for name, value in summary["utilization"].items())
     took = f"{decision.seconds:.2f} s after it ({run['solve_seconds']:.3f} s in the solver)"
+    of = f"{summary['servers']:,} servers of {summary['server_classes']} classes"
     return [
         f"Decision of change {run['generation']}, {took}, policy {run['policy']['name']}:",
-        f"{summary['tenants']} tenants on {summary['servers']:,} servers "
-        + f"of {summary['server_classes']} classes use {used}",
+        f"{summary['tenants']} tenants on {of} use {used}",
     ]
 
 

@@ -60,9 +60,18 @@ GROUPS: tuple[Group, ...] = (
 )
 
 _EVERYBODY = {
-    **{"astronomy": 17, "climate": 14, "genomics": 13, "vision": 6, "physics": 12},
-    **{"robotics": 8, "materials": 8, "chemistry": 6, "linguistics": 6, "archive": 4},
-    **{"economics": 4, "teaching": 2},
+    "astronomy": 17,
+    "climate": 14,
+    "genomics": 13,
+    "vision": 6,
+    "physics": 12,
+    "robotics": 8,
+    "materials": 8,
+    "chemistry": 6,
+    "linguistics": 6,
+    "archive": 4,
+    "economics": 4,
+    "teaching": 2,
 }
 _COMPUTING = {"climate": 5, "robotics": 4, "materials": 3, "chemistry": 3, "economics": 2}
 _REMEMBERING = {"genomics": 5, "astronomy": 4, "archive": 3}
