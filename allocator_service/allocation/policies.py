@@ -5,7 +5,13 @@ from dataclasses import asdict
 from typing import Any
 
 import policies
-from allocator_service.core.errors import DomainError, TooLarge, Unacceptable, Unavailable
+from allocator_service.core.errors import (
+    DomainError,
+    TooLarge,
+    Unacceptable,
+    Unavailable,
+    Unreadable,
+)
 from allocator_service.pools.policy import PolicyChoice
 from policies.errors import PolicyError, ProblemTooLargeError, SolveTimeoutError
 
@@ -37,6 +43,8 @@ def _document(info: policies.PolicyInfo) -> dict[str, Any]:
 
 def domain_error(error: PolicyError) -> DomainError:
     """What a policy refused, as the error that interfaces render."""
+    if error.code == "field.unknown":
+        return Unreadable(error.detail, code=error.code, pointer=error.pointer)
     kinds: dict[type[PolicyError], type[DomainError]] = {
         ProblemTooLargeError: TooLarge,
         SolveTimeoutError: Unavailable,

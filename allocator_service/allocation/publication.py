@@ -66,7 +66,9 @@ def decision_publish(
     _copy_allocations(run, state, allocation)
     _copy_placements(run, state, allocation, class_ids)
     if allocation.certificate is not None:
-        content = orjson.dumps(certificate_to_document(allocation.certificate))
+        content = orjson.dumps(
+            certificate_to_document(allocation.certificate), option=orjson.OPT_SERIALIZE_NUMPY
+        )
         Certificate.objects.create(run=run, document=zlib.compress(content, 1))
     _mark_unsatisfiable(run, state, allocation, now)
     event_record(

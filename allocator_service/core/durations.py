@@ -13,6 +13,8 @@ _PATTERN = re.compile(
     re.ASCII,
 )
 
+MAX_YEARS = 100
+
 
 @dataclass(frozen=True)
 class CalendarDuration:
@@ -57,4 +59,9 @@ def parse_duration(text: object, *, pointer: str = "") -> CalendarDuration:
     )
     if duration == CalendarDuration(0, 0, 0):
         raise Unacceptable("A duration is longer than zero.", code="duration.zero", pointer=pointer)
+    years_about = duration.months / 12 + duration.days / 365 + duration.seconds / 31_536_000
+    if years_about > MAX_YEARS:
+        raise Unacceptable(
+            f"A duration is at most {MAX_YEARS} years.", code="duration.too_long", pointer=pointer
+        )
     return duration

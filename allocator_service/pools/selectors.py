@@ -1,5 +1,6 @@
 """Reads of pools, members and servers."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -91,4 +92,7 @@ def server_groups(pool: Pool) -> list[ServerGroup]:
     """The pool's present servers, identical ones of one contributor together, oldest group first."""
     with connection.cursor() as cursor:
         cursor.execute(_GROUPS, [pool.pk])
-        return [ServerGroup(*row) for row in cursor.fetchall()]
+        return [
+            ServerGroup(capacity, json.loads(labels), *rest)  # raw cursors leave jsonb as text
+            for capacity, labels, *rest in cursor.fetchall()
+        ]

@@ -1,6 +1,6 @@
 """Why no task of a workload could run on the pool's servers as they are now, if none could."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from allocator_service.pools.selectors import ServerGroup
@@ -8,30 +8,41 @@ from allocator_service.pools.selectors import ServerGroup
 RESOURCE_ABSENT = "resource_absent"
 NO_ELIGIBLE_SERVER = "no_eligible_server"
 
+Selector = Mapping[str, str | Sequence[str]]
 
-def unsatisfiable_reason(
-    demand: Sequence[Decimal],
-    selector: Mapping[str, str | Sequence[str]],
-    groups: Sequence[ServerGroup],
-) -> str:
-    """`resource_absent`, `no_eligible_server`, or empty when some server could run a part of it.
 
-    The same words as a decision's `limited_by`; a task may be spread, so its size does not matter.
+class Supply:
+    """What the active servers of a pool offer, as far as running a part of a task goes.
+
+    A task may be spread over servers, so only which resources a server has matters, not how much.
     """
-    needed = {position for position, quantity in enumerate(demand) if quantity > 0}
-    active = [group for group in groups if not group.draining]
-    present = {position for group in active for position, c in enumerate(group.capacity) if c > 0}
-    if not needed <= present:
-        return RESOURCE_ABSENT
-    for group in active:
-        has = {position for position, c in enumerate(group.capacity) if c > 0}
-        if needed <= has and selects(selector, group.labels):
+
+    def __init__(self, groups: Iterable[ServerGroup]) -> None:
+        self._kinds = {
+            (_positive(group.capacity), tuple(sorted(group.labels.items())))
+            for group in groups
+            if not group.draining
+        }
+        self._present = frozenset[int]().union(*(resources for resources, _ in self._kinds))
+
+    def unsatisfiable_reason(self, demand: Sequence[Decimal], selector: Selector) -> str:
+        """`resource_absent` or `no_eligible_server`, as a decision's `limited_by`, or empty."""
+        needed = _positive(demand)
+        if not needed <= self._present:
+            return RESOURCE_ABSENT
+        if any(
+            needed <= resources and _selects(selector, dict(labels))
+            for resources, labels in self._kinds
+        ):
             return ""
-    return NO_ELIGIBLE_SERVER
+        return NO_ELIGIBLE_SERVER
 
 
-def selects(selector: Mapping[str, str | Sequence[str]], labels: Mapping[str, str]) -> bool:
-    """Whether a server with `labels` has, for every label selected, one of the values named."""
+def _positive(vector: Sequence[Decimal]) -> frozenset[int]:
+    return frozenset(position for position, quantity in enumerate(vector) if quantity > 0)
+
+
+def _selects(selector: Selector, labels: Mapping[str, str]) -> bool:
     return all(
         labels.get(label) in ([wanted] if isinstance(wanted, str) else wanted)
         for label, wanted in selector.items()

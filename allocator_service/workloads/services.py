@@ -20,7 +20,7 @@ from allocator_service.pools.selectors import server_groups
 from allocator_service.pools.services import members_admit
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
-from allocator_service.workloads.satisfiability import unsatisfiable_reason
+from allocator_service.workloads.satisfiability import Supply
 
 MAX_WORKLOADS_PER_REQUEST = 10_000
 
@@ -70,7 +70,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
         tenants=list({draft.tenant.pk: draft.tenant for draft in drafts}.values()),
         now=now,
     )
-    groups = server_groups(pool)
+    supply = Supply(server_groups(pool))
     ids = new_ids(len(drafts))
     copy_rows(
         Workload,
@@ -79,7 +79,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
         (
             (id_, pool.pk, draft.tenant.pk, draft.name, list(draft.demand), draft.tasks,
              draft.priority, Jsonb(draft.server_selector), WorkloadState.ACTIVE.value,
-             unsatisfiable_reason(draft.demand, draft.server_selector, groups), 1, now)
+             supply.unsatisfiable_reason(draft.demand, draft.server_selector), 1, now)
             for id_, draft in zip(ids, drafts, strict=True)
         ),
     )  # fmt: skip
@@ -160,8 +160,8 @@ def workload_update(
     workload.state = settings.state
     if settings.state == WorkloadState.WITHDRAWN:
         workload.withdrawn_at = now
-    workload.unsatisfiable = unsatisfiable_reason(
-        settings.demand, settings.server_selector, server_groups(workload.pool)
+    workload.unsatisfiable = Supply(server_groups(workload.pool)).unsatisfiable_reason(
+        settings.demand, settings.server_selector
     )
     workload.version += 1
     workload.save()

@@ -1,0 +1,158 @@
+"""Pools and their decisions in the admin. Decisions are read-only, for superusers too."""
+
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from allocator_service.allocation.models import Allocation, Placement, Run
+from allocator_service.allocation.policies import policy_choose, policy_documents
+from allocator_service.allocation.services import run_request
+from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
+from allocator_service.core.clock import utc_now
+from allocator_service.core.quantities import Resource
+from allocator_service.pools.models import Pool
+from allocator_service.pools.policy import Window
+from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.services import PoolSettings, pool_create, pool_retire, pool_update
+
+
+class PoolForm(ServiceForm):
+    resources = forms.CharField(
+        widget=forms.Textarea(attrs={"rows": 3}),
+        initial="cpu core\nmemory GiB",
+        help_text="One a line: name and unit. Resources can be added later, not removed.",
+    )
+    policy_name = forms.ChoiceField(
+        label="policy",
+        choices=lambda: [(policy["name"], policy["name"]) for policy in policy_documents()],
+    )
+    policy_mode = forms.CharField(
+        label="mode", required=False, help_text="Empty: the policy's default."
+    )
+
+    class Meta:
+        model = Pool
+        fields: ClassVar = [
+            "slug",
+            "name",
+            "resources",
+            "policy_name",
+            "policy_mode",
+            "policy_options",
+            "weights",
+            "window_kind",
+            "window_length",
+            "window_half_life",
+            "window_anchor",
+            "decision_interval",
+            "metering",
+            "currency",
+            "timezone",
+            "transparent",
+        ]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.adding:
+            self.initial["resources"] = "\n".join(
+                f"{resource.name} {resource.unit}".strip()
+                for resource in resources_of(self.instance)
+            )
+
+    def clean_resources(self) -> list[Resource]:
+        lines = [line.split(maxsplit=1) for line in self.cleaned_data["resources"].splitlines()]
+        return [Resource(*parts) for parts in lines if parts]
+
+    def perform(self, cleaned: dict[str, Any]) -> Pool:
+        settings = PoolSettings(
+            name=cleaned["name"],
+            resources=cleaned["resources"],
+            policy=policy_choose(
+                cleaned["policy_name"], cleaned["policy_mode"] or None, cleaned["policy_options"]
+            ),
+            window=Window(
+                cleaned["window_kind"],
+                cleaned["window_anchor"],
+                cleaned["window_length"],
+                cleaned["window_half_life"],
+            ),
+            weights=cleaned["weights"],
+            decision_interval=cleaned["decision_interval"],
+            metering=cleaned["metering"],
+            currency=cleaned["currency"],
+            timezone=cleaned["timezone"],
+            transparent=cleaned["transparent"],
+        )
+        if self.adding:
+            return pool_create(slug=cleaned["slug"], settings=settings, now=utc_now())
+        return pool_update(pool=self.instance, settings=settings, version=None, now=utc_now())
+
+
+@admin.register(Pool)
+class PoolAdmin(ServiceAdmin):
+    form = PoolForm
+    list_display: ClassVar = ["slug", "name", "policy_name", "weights", "generation", "retired_at"]
+    search_fields: ClassVar = ["slug", "name"]
+    actions: ClassVar = ["recompute", "retire"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["slug", "generation", "created_at", "retired_at"] if obj else []
+
+    @admin.action(description="Recompute the decision now")
+    def recompute(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
+        now = utc_now()
+        reason = f"asked for in the admin by {request.user}"
+        self.apply_to_each(
+            request, queryset, lambda pool: run_request(pool=pool, reason=reason, now=now)
+        )
+
+    @admin.action(description="Retire the selected pools, for ever")
+    def retire(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request, queryset, lambda pool: pool_retire(pool=pool, version=None, now=now)
+        )
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnlyAdmin):
+    list_display: ClassVar = [
+        "id",
+        "pool",
+        "status",
+        "generation",
+        "reason",
+        "effective_from",
+        "effective_until",
+        "solve_seconds",
+    ]
+    list_filter: ClassVar = ["status", "pool"]
+    list_select_related: ClassVar = ["pool"]
+    exclude: ClassVar = ["token"]
+
+
+@admin.register(Allocation)
+class AllocationAdmin(ReadOnlyAdmin):
+    list_display: ClassVar = [
+        "workload",
+        "tenant",
+        "run",
+        "tasks",
+        "dominant_resource",
+        "dominant_share",
+        "weighted_share",
+        "limited_by",
+    ]
+    list_select_related: ClassVar = ["workload", "tenant", "run__pool"]
+    search_fields: ClassVar = ["tenant__slug", "workload__name"]
+    ordering: ClassVar = ["-id"]
+
+
+@admin.register(Placement)
+class PlacementAdmin(ReadOnlyAdmin):
+    list_display: ClassVar = ["workload", "server_class", "tasks", "run"]
+    list_select_related: ClassVar = ["workload", "server_class", "run__pool"]
+    ordering: ClassVar = ["-id"]

@@ -1,0 +1,109 @@
+"""Workloads in the admin."""
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from allocator_service.core.admin import (
+    QuantitiesField,
+    ServiceAdmin,
+    ServiceForm,
+    quantities_text,
+    quantities_vector,
+)
+from allocator_service.core.clock import utc_now
+from allocator_service.pools.selectors import resources_of
+from allocator_service.workloads.models import Workload
+from allocator_service.workloads.services import (
+    WorkloadDraft,
+    WorkloadSettings,
+    workload_update,
+    workload_withdraw,
+    workloads_submit,
+)
+
+
+class WorkloadForm(ServiceForm):
+    demand = QuantitiesField()
+
+    class Meta:
+        model = Workload
+        fields: ClassVar = [
+            "pool",
+            "tenant",
+            "name",
+            "demand",
+            "tasks",
+            "priority",
+            "server_selector",
+            "state",
+        ]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.adding:
+            del self.fields["state"]
+        else:
+            self.initial["demand"] = quantities_text(
+                self.instance.demand, resources_of(self.instance.pool)
+            )
+
+    def perform(self, cleaned: dict[str, Any]) -> Workload:
+        pool = cleaned["pool"] if self.adding else self.instance.pool
+        demand = quantities_vector(cleaned["demand"], resources_of(pool))
+        wanted = {
+            "name": cleaned["name"],
+            "demand": demand,
+            "tasks": cleaned["tasks"],
+            "priority": cleaned["priority"],
+            "server_selector": cleaned["server_selector"] or {},
+        }
+        if not self.adding:
+            return workload_update(
+                workload=self.instance,
+                settings=WorkloadSettings(**wanted, state=cleaned["state"]),
+                version=None,
+                now=utc_now(),
+            )
+        draft = WorkloadDraft(tenant=cleaned["tenant"], **wanted)
+        submitted = workloads_submit(pool=pool, drafts=[draft], now=utc_now())
+        return Workload.objects.get(pk=submitted.ids[0])
+
+
+@admin.register(Workload)
+class WorkloadAdmin(ServiceAdmin):
+    form = WorkloadForm
+    list_display: ClassVar = [
+        "name",
+        "tenant",
+        "pool",
+        "quantities",
+        "tasks",
+        "priority",
+        "state",
+        "unsatisfiable",
+    ]
+    list_filter: ClassVar = ["state", "pool"]
+    list_select_related: ClassVar = ["pool", "tenant"]
+    search_fields: ClassVar = ["name"]
+    autocomplete_fields: ClassVar = ["pool", "tenant"]
+    actions: ClassVar = ["withdraw"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Workload]:
+        return super().get_queryset(request).prefetch_related("pool__resource_types")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["pool", "tenant", "unsatisfiable", "created_at", "withdrawn_at"] if obj else []
+
+    @admin.display(description="demand")
+    def quantities(self, workload: Workload) -> str:
+        return quantities_text(workload.demand, resources_of(workload.pool))
+
+    @admin.action(description="Withdraw the selected workloads, for ever")
+    def withdraw(self, request: HttpRequest, queryset: QuerySet[Workload]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request, queryset, lambda workload: workload_withdraw(workload=workload, now=now)
+        )
