@@ -1,0 +1,145 @@
+"""The service's processes are started, restarted, given up and stopped in order."""
+
+import os
+import signal
+import socket
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from launcher import supervisor
+from launcher.console import StepFailed
+from launcher.output import LogFiles, Terminal
+from launcher.service import Component
+from launcher.supervisor import Supervisor, listen
+from tests.unit.launcher.conftest import until
+
+STAYS = """
+import pathlib, signal, sys, time
+def end(*_):
+    with open("order", "a") as order:
+        order.write(sys.argv[1] + "\\n")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("hello from", sys.argv[1], flush=True)
+pathlib.Path(sys.argv[1] + ".up").touch()
+while True:
+    time.sleep(0.05)
+"""
+SERVES = """
+import http.server, socket, sys
+listener = socket.socket(fileno=int(sys.argv[1]))
+server = http.server.HTTPServer(("", 0), http.server.SimpleHTTPRequestHandler, False)
+server.socket = listener
+server.serve_forever()
+"""
+
+
+class NoServers:
+    """Stands for servers that the environment names: nothing to watch."""
+
+    postgres = None
+    redis = None
+
+    def environ(self, **more):
+        return {**os.environ, **more}
+
+
+class Folder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+
+@pytest.fixture
+def supervise(tmp_path, monkeypatch):
+    """Makes a supervisor of the given components, which work in `tmp_path`."""
+    monkeypatch.setattr(supervisor, "PROJECT", tmp_path)
+    monkeypatch.setattr(supervisor, "_RESTART_SECONDS", 0.01)
+
+    def make(*components, output=None):
+        monkeypatch.setattr(supervisor, "components", lambda **_: components)
+        output = output or LogFiles(tmp_path)
+        return Supervisor(Path(sys.executable), Folder(tmp_path), NoServers(), 0, output)
+
+    return make
+
+
+def stays(name: str) -> Component:
+    return Component(name, ("-c", STAYS, name), patience_seconds=5)
+
+
+def up(folder: Path, *names: str) -> bool:
+    return until(lambda: all((folder / f"{name}.up").exists() for name in names))
+
+
+def test_processes_stop_in_the_order_in_which_they_started(supervise, tmp_path):
+    with supervise(stays("web"), stays("relay"), stays("worker")) as service:
+        service.start()
+        assert up(tmp_path, "web", "relay", "worker")
+    assert (tmp_path / "order").read_text().split() == ["web", "relay", "worker"]
+
+
+def test_a_process_that_dies_is_started_again(supervise, tmp_path, capsys):
+    with supervise(stays("worker")) as service:
+        service.start()
+        assert up(tmp_path, "worker")
+        first = service._running["worker"]
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        (tmp_path / "worker.up").unlink()
+        service.check()
+        assert up(tmp_path, "worker")
+    assert "worker ended with exit code -9; starting it again." in capsys.readouterr().err
+
+
+def test_a_process_that_cannot_stay_up_is_given_up_with_the_end_of_its_log(supervise):
+    dies = Component("worker", ("-c", "raise SystemExit('no such module')"), patience_seconds=1)
+
+    def keep_up(service: Supervisor) -> None:
+        while True:
+            service._running["worker"].wait()
+            service.check()
+
+    with supervise(dies) as service:
+        service.start()
+        with pytest.raises(StepFailed) as failure:
+            keep_up(service)
+    assert "6 times within a minute, last with exit code 1" in failure.value.step
+    assert "no such module" in str(failure.value)
+
+
+def test_its_output_is_prefixed_with_its_name(supervise, tmp_path, capsys):
+    with supervise(stays("web"), stays("worker"), output=Terminal()) as service:
+        service.start()
+        assert up(tmp_path, "web", "worker")
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(lines) == ["web    | hello from web", "worker | hello from worker"]
+
+
+def test_callers_wait_while_the_web_process_starts_again(supervise, tmp_path):
+    service = supervise()
+    listener = service._listener.fileno()
+    web = Component("web", ("-c", SERVES, str(listener)), patience_seconds=5)
+    service._components = (web,)
+    with service:
+        service.start()
+        assert urllib.request.urlopen(service.url, timeout=10).status == 200
+        first = service._running["web"]
+        first.kill()
+        first.wait()
+        waiting = socket.create_connection(service._listener.getsockname())
+        service.check()
+        waiting.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert waiting.recv(12) == b"HTTP/1.0 200"
+        waiting.close()
+
+
+def test_a_port_that_is_taken_is_named_with_the_way_to_another_one():
+    with listen(0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StepFailed) as failure:
+            listen(port)
+    assert failure.value.step == f"listen on port {port}: Address already in use"
+    assert "PORT=8001 ./dev serve" in failure.value.advice
