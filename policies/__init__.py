@@ -5,6 +5,14 @@ solver. Nothing in here reads the clock's date, the network or global random sta
 """
 
 from policies.allocation import Allocation
+from policies.certificates import Certificate, certificate_from_document, certificate_to_document
+from policies.documents import (
+    ParsedProblem,
+    allocation_to_document,
+    problem_from_document,
+    problem_to_document,
+    summary_document,
+)
 from policies.errors import (
     PolicyError,
     PolicyModeError,
@@ -30,7 +38,9 @@ from policies.verification import Check, Verification, verify
 
 __all__ = [
     "Allocation",
+    "Certificate",
     "Check",
+    "ParsedProblem",
     "PolicyError",
     "PolicyInfo",
     "PolicyModeError",
@@ -43,11 +53,17 @@ __all__ = [
     "SolveFailedError",
     "SolveTimeoutError",
     "Verification",
+    "allocation_to_document",
+    "certificate_from_document",
+    "certificate_to_document",
     "mode_of",
     "options_of",
     "policies_available",
     "policy_info",
+    "problem_from_document",
+    "problem_to_document",
     "solve",
+    "summary_document",
     "verify",
     "warm",
 ]

@@ -60,24 +60,25 @@ class Certificate:
     rounds: tuple[Round, ...]
     frozen_in: IntArray
 
-    def to_document(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "rounds": [
-                {
-                    "stage": item.stage,
-                    "level": item.level,
-                    "bound": item.bound,
-                    "prices": item.prices.tolist(),
-                }
-                for item in self.rounds
-            ],
-            "frozen_in": self.frozen_in.tolist(),
-        }
+
+def certificate_to_document(certificate: Certificate) -> dict[str, Any]:
+    """The certificate as plain JSON values."""
+    return {
+        "rounds": [
+            {
+                "stage": item.stage,
+                "level": item.level,
+                "bound": item.bound,
+                "prices": item.prices.tolist(),
+            }
+            for item in certificate.rounds
+        ],
+        "frozen_in": certificate.frozen_in.tolist(),
+    }
 
 
 def certificate_from_document(document: Mapping[str, Any]) -> Certificate:
-    """Read what :meth:`Certificate.to_document` wrote.
+    """Read what :func:`certificate_to_document` wrote.
 
     Raises:
         ProblemError: ``certificate.malformed``.

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from policies.allocation import Allocation
+from policies.certificates import certificate_to_document
 from policies.classes import server_classes
 from policies.errors import ProblemError
 from policies.problem import Problem, WeightsMode
@@ -130,17 +131,17 @@ def allocation_to_document(
     """
     document: dict[str, Any] = {
         "allocations": [_allocation_row(allocation, j) for j in range(allocation.problem.n)],
-        "summary": summary(allocation),
+        "summary": summary_document(allocation),
     }
     if "placements" in include:
         document["placements"] = _placement_rows(allocation)
     if "certificate" in include:
         certificate = allocation.certificate
-        document["certificate"] = None if certificate is None else certificate.to_document()
+        document["certificate"] = None if certificate is None else certificate_to_document(certificate)
     return document
 
 
-def summary(allocation: Allocation) -> dict[str, Any]:
+def summary_document(allocation: Allocation) -> dict[str, Any]:
     """The numbers about the whole pool: sizes, fairness, utilisation, optimality."""
     problem = allocation.problem
     shares = allocation.weighted_share[~np.isnan(allocation.weighted_share)]

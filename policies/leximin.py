@@ -8,8 +8,9 @@ by Newton's method, since the prices of any trial level bound the true one.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from policies.certificates import (
     prove_round,
 )
 from policies.errors import SolveFailedError, SolveTimeoutError
-from policies.leximin_problem import LeximinProblem, LevelSolution
+from policies.interior_point import NoConvergenceError, maximise_level
+from policies.leximin_problem import LeximinProblem, LevelSolution, level_program
 from policies.merit_order import MeritOrder, unit_costs
 from policies.problem import BoolArray, FloatArray
 from policies.simplex import SimplexLevels
@@ -31,6 +33,8 @@ from policies.simplex import SimplexLevels
 # A level below its trial by less than this is the trial: Newton's method has arrived.
 ARRIVED = 1e-11
 MOST_NEWTON_STEPS = 60
+# Programs of at most this many variables go to the simplex method, whose answers are vertices.
+SMALL = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +156,13 @@ class _Rounds:
     def _maximise(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
+        if not self.rounds and self.problem.allowed.size > SMALL:
+            program, workloads = level_program(self.problem, rise, keep)
+            with contextlib.suppress(NoConvergenceError):
+                solution = maximise_level(program, self.deadline)
+                x = np.zeros_like(self.x)
+                x[workloads] = solution.x
+                return replace(solution, x=x)
         if self.simplex is None:
             self.simplex = SimplexLevels(self.problem, self.deadline)
         return self.simplex.raise_level(rise, keep)

@@ -1,0 +1,333 @@
+"""A structured interior-point method for one round of the leximin.
+
+The program, in shares of the pool (rows are tenants, or single workloads of tenants that
+get all their tasks):
+
+    maximise   tau
+    subject to sum_j x[j, c] d[j, r] + s[c, r] = c_hat[c, r]      prices p >= 0
+               sum over row i of x[j, c]       = keep_i + tau rise_i  prices y
+               sum_c x[j, c] + u[j]            = limit_j             prices h >= 0
+               x, s, u >= 0
+
+Mehrotra's predictor-corrector method (SIAM J. Optim. 2, 1992). Every variable is in one
+tenant row, so the normal equations are solved by elimination: tenants first, which leaves
+a dense system of classes × resources + 1 unknowns, or servers first, which leaves one of
+tenants + 1, whichever is smaller.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies import kernels
+from policies.errors import SolveTimeoutError
+from policies.leximin_problem import LevelProgram, LevelSolution
+from policies.normal_equations import ServersFirst, Singular, TenantsFirst
+from policies.problem import FloatArray
+
+MOST_STEPS = 100
+MOST_STEPS_WITHOUT_GAIN = 25
+FIRST_FILL = 0.9
+FIRST_TENANT_PRICE = 0.9
+LONG_STEP = 0.9
+MOST_CENTRALITY_CORRECTORS = 1
+# Relative gap to aim for: well inside the 1e-9 that is certified afterwards.
+AIM = 2e-12
+
+
+class NoConvergenceError(ArithmeticError):
+    """The method lost its footing: use the simplex method for this round."""
+
+
+def maximise_level(program: LevelProgram, deadline: float | None) -> LevelSolution:
+    """Solve one round.
+
+    Args:
+        program: the round, with at least one row that rises.
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+
+    Returns:
+        A strictly interior primal solution (its rounding is for the caller to repair),
+        prices and the level.
+
+    Raises:
+        NoConvergenceError: typically because the feasible set has no interior.
+        SolveTimeoutError: ``deadline`` passed.
+    """
+    return _Mehrotra(program).solve(deadline)
+
+
+@dataclass(eq=False)
+class _Direction:
+    """A direction and the longest steps along it that stay non-negative."""
+
+    dx: FloatArray
+    dz: FloatArray
+    ds: FloatArray
+    dp: FloatArray
+    dy: FloatArray
+    dh: FloatArray
+    du: FloatArray
+    dtau: float = 0.0
+    primal: float = 0.0
+    dual: float = 0.0
+
+    @classmethod
+    def empty(cls, point: _Mehrotra) -> _Direction:
+        nothing = np.zeros(0)
+        return cls(
+            np.empty_like(point.x),
+            np.empty_like(point.x),
+            nothing,
+            nothing,
+            nothing,
+            nothing,
+            nothing,
+        )
+
+
+class _Mehrotra:
+    def __init__(self, program: LevelProgram) -> None:
+        self.program = program
+        self.limited = np.flatnonzero(np.isfinite(program.limit))
+        # Everything per class and resource is (m, K) in here: inner loops run along classes.
+        self.size = np.ascontiguousarray(np.where(program.capacity > 0, program.capacity, 1.0).T)
+        few_rows = program.rows + len(self.limited) < self.size.size
+        self.equations: TenantsFirst | ServersFirst = (ServersFirst if few_rows else TenantsFirst)(
+            program, self.limited
+        )
+        self.count = int(program.allowed.sum()) + self.size.size + len(self.limited)
+        self._start()
+
+    def _start(self) -> None:
+        """A centred start: everybody everywhere, every class filled to the same part."""
+        program, mine = self.program, self.limited
+        siblings = np.diff(program.first)[program.row]
+        wanted = (program.keep + program.rise)[program.row] / siblings
+        attraction = self.size.min(axis=0)
+        for _ in range(3):
+            x = program.allowed * attraction
+            x *= (wanted / x.sum(axis=1))[:, None]
+            self.used = program.demand.T @ x
+            fullest = (self.used / self.size).max(axis=0)
+            attraction = attraction / np.maximum(fullest, 1e-12)
+        self.tau = FIRST_FILL / float(fullest.max())
+        self.x = np.ascontiguousarray(x * self.tau)
+        self.used *= self.tau
+        self.placed = self.x.sum(axis=1)
+        self.s = self.size - self.used
+        self.u = np.ones(program.n)
+        limit = program.limit[mine]
+        self.u[mine] = np.maximum(limit - self.placed[mine], 0.1 * limit)
+        # Prices that are centred for the slacks; tenant prices just below every offer.
+        price = 1.0 / self.s
+        cost = program.demand @ price
+        cost[~program.allowed] = np.inf
+        y = np.full(program.rows, np.inf)
+        np.minimum.at(y, program.row, FIRST_TENANT_PRICE * cost.min(axis=1))
+        norm = float((program.rise * y).sum())
+        self.p, self.y = price / norm, y / norm
+        self.h = np.zeros(program.n)
+        self.h[mine] = float((self.s * self.p).mean()) / self.u[mine]
+        z = cost / norm - self.y[program.row][:, None] + self.h[:, None]
+        self.z = np.ascontiguousarray(np.where(program.allowed, z, 1.0))
+        self.allowed = program.allowed.astype(np.float64)
+        self.target, self.residual = np.zeros_like(self.x), np.zeros_like(self.x)
+        self.push = np.zeros_like(self.x)
+        self._residuals()
+
+    def solve(self, deadline: float | None) -> LevelSolution:
+        program = self.program
+        best_gap, since_best = np.inf, 0
+        for step in range(MOST_STEPS):
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed")
+            gap = self._relative_gap()
+            if gap <= AIM:
+                return self._solution(step)
+            since_best = 0 if gap < 0.5 * best_gap else since_best + 1
+            best_gap = min(gap, best_gap)
+            if since_best > MOST_STEPS_WITHOUT_GAIN or not np.isfinite(gap):
+                break
+            try:
+                moved = self._step()
+            except Singular:
+                break
+            if not moved:
+                break
+        if best_gap <= 1e-7 and np.isfinite(self.x).all():
+            return self._solution(step)
+        raise NoConvergenceError(f"relative gap {best_gap} after {step} steps")
+
+    def _relative_gap(self) -> float:
+        program = self.program
+        dual = float((self.size * self.p).sum()) - float((program.keep * self.y).sum())
+        dual += float((program.limit[self.limited] * self.h[self.limited]).sum())
+        infeasible = max(self._residual_size, abs(1.0 - float((program.rise * self.y).sum())))
+        return max(abs(dual - self.tau) / max(abs(self.tau), 1e-12), infeasible)
+
+    def _residuals(self) -> None:
+        """What the current point still misses in each kind of row."""
+        program = self.program
+        self.class_rest = self.size - self.used - self.s
+        reached = self._by_row(self.placed)
+        self.row_rest = program.keep + self.tau * program.rise - reached
+        mine = self.limited
+        self.limit_rest = np.zeros(program.n)
+        self.limit_rest[mine] = program.limit[mine] - self.placed[mine] - self.u[mine]
+        share = (program.keep + self.tau * program.rise).max()
+        self._residual_size = max(
+            float((np.abs(self.class_rest) / self.size).max()),
+            float(np.abs(self.row_rest).max()) / share,
+            float(np.abs(self.limit_rest).max()) / share,
+        )
+
+    def _by_row(self, values: FloatArray) -> FloatArray:
+        program = self.program
+        if program.n == program.rows:
+            return values
+        return np.bincount(program.row, weights=values, minlength=program.rows)
+
+    def _step(self) -> bool:
+        """One predictor and its correctors; False when the point hardly moves any more."""
+        program, mine = self.program, self.limited
+        room = np.zeros(program.n)
+        room[mine] = self.u[mine] / self.h[mine]
+        self.equations.factor(self.x, self.z, self.s / self.p, room, self.target)
+        self.slack_target = -self.s * self.p
+        self.limit_target = -self.u[mine] * self.h[mine]
+        step = self._direction(_Direction.empty(self))
+        mu = self._complementarity(step, 0.0, 0.0) / self.count
+        primal, dual = min(1.0, step.primal), min(1.0, step.dual)
+        predicted = self._complementarity(step, primal, dual) / self.count
+        centre = mu * (predicted / mu) ** 3
+        kernels.second_order(
+            self.allowed, self.x, self.z, step.dx, step.dz, centre, self.target
+        )
+        self.slack_target += centre - step.ds * step.dp
+        self.limit_target += centre - step.du * step.dh[mine]
+        step = self._direction(step)
+        for _ in range(MOST_CENTRALITY_CORRECTORS):
+            if min(step.primal, step.dual) >= LONG_STEP:
+                break
+            better = self._recentred(step, centre)
+            if better is None:
+                break
+            step = better
+        primal, dual = _short_of_boundary(step.primal), _short_of_boundary(step.dual)
+        self._advance(step, primal, dual)
+        return max(primal, dual) > 1e-8
+
+    def _recentred(self, step: _Direction, centre: float) -> _Direction | None:
+        """Gondzio's centrality corrector (Comput. Optim. Appl. 6, 1996), if it pays."""
+        program, mine = self.program, self.limited
+        primal, dual = min(1.0, step.primal + 0.3), min(1.0, step.dual + 0.3)
+        low, high = 0.1 * centre, 10.0 * centre
+        kernels.recentre(
+            self.allowed, self.x, self.z, step.dx, step.dz, primal, dual, low, high, self.target
+        )
+        slack = (self.s + primal * step.ds) * (self.p + dual * step.dp)
+        self.slack_target += np.maximum(np.clip(slack, low, high) - slack, -high)
+        room = (self.u[mine] + primal * step.du) * (self.h[mine] + dual * step.dh[mine])
+        self.limit_target += np.maximum(np.clip(room, low, high) - room, -high)
+        better = self._direction(_Direction.empty(self))
+        gained = min(1.0, better.primal) + min(1.0, better.dual)
+        return better if gained > min(1.0, step.primal) + min(1.0, step.dual) + 0.03 else None
+
+    def _advance(self, step: _Direction, primal: float, dual: float) -> None:
+        kernels.advance(
+            self.program.demand,
+            self.x,
+            self.z,
+            step.dx,
+            step.dz,
+            primal,
+            dual,
+            self.used,
+            self.placed,
+        )
+        self.s += primal * step.ds
+        self.u[self.limited] += primal * step.du
+        self.tau += primal * step.dtau
+        self.p += dual * step.dp
+        self.y += dual * step.dy
+        self.h += dual * step.dh
+        self._residuals()
+
+    def _direction(self, step: _Direction) -> _Direction:
+        """Solve for the current targets, into ``step``."""
+        program, equations, mine = self.program, self.equations, self.limited
+        by_class, by_workload = np.empty_like(self.p), np.empty(program.n)
+        kernels.pull(
+            self.allowed,
+            program.demand,
+            program.row,
+            self.z,
+            self.p,
+            self.y,
+            self.h,
+            equations.theta,
+            self.target,
+            self.residual,
+            self.push,
+            by_class,
+            by_workload,
+        )
+        slack_pull = self.slack_target / self.p
+        limit_pull = self.limit_target / self.h[mine]
+        e = by_workload - self.limit_rest
+        e[mine] += limit_pull
+        step.dp, step.dy, step.dh, step.dtau = equations.solve(
+            by_class + slack_pull - self.class_rest,
+            self.row_rest - self._by_row(by_workload),
+            e,
+            1.0 - float(program.rise @ self.y),
+        )
+        primal, dual = kernels.direction(
+            self.allowed,
+            program.demand,
+            program.row,
+            self.x,
+            self.z,
+            equations.theta,
+            self.residual,
+            self.push,
+            step.dp,
+            step.dy,
+            step.dh,
+            step.dx,
+            step.dz,
+        )
+        step.ds = slack_pull - self.s / self.p * step.dp
+        step.du = limit_pull - self.u[mine] / self.h[mine] * step.dh[mine]
+        step.primal = min(1 / primal, _longest(self.s, step.ds), _longest(self.u[mine], step.du))
+        step.dual = min(1 / dual, _longest(self.p, step.dp), _longest(self.h[mine], step.dh[mine]))
+        return step
+
+    def _complementarity(self, step: _Direction, primal: float, dual: float) -> float:
+        mine = self.limited
+        total: float = kernels.products(self.x, self.z, step.dx, step.dz, primal, dual)
+        total += float(((self.s + primal * step.ds) * (self.p + dual * step.dp)).sum())
+        if len(mine):
+            room = self.u[mine] + primal * step.du
+            total += float((room * (self.h[mine] + dual * step.dh[mine])).sum())
+        return total
+
+    def _solution(self, steps: int) -> LevelSolution:
+        x = np.where(self.program.allowed, self.x, 0.0)
+        return LevelSolution(x=x, prices=self.p.T.copy(), tau=self.tau, steps=steps)
+
+
+def _longest(value: FloatArray, change: FloatArray) -> float:
+    """Longest step along ``change`` that keeps ``value`` non-negative."""
+    falling = change < 0
+    return float((-value[falling] / change[falling]).min(initial=np.inf))
+
+
+def _short_of_boundary(longest: float) -> float:
+    """Step length: long steps go nearly to the boundary, short ones keep well away from it."""
+    reach = min(1.0, longest)
+    return min(1.0, longest * (0.9 + 0.0995 * reach**2))
