@@ -6,6 +6,7 @@ solver. Nothing in here reads the clock's date, the network or global random sta
 
 from policies.allocation import Allocation
 from policies.certificates import Certificate, certificate_from_document, certificate_to_document
+from policies.classes import classes_of_decision
 from policies.documents import (
     ParsedProblem,
     allocation_to_document,
@@ -56,6 +57,7 @@ __all__ = [
     "allocation_to_document",
     "certificate_from_document",
     "certificate_to_document",
+    "classes_of_decision",
     "mode_of",
     "options_of",
     "policies_available",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from policies.classes import ServerClasses, each_row_alone, server_classes
+from policies.classes import ServerClasses, classes_of_decision
 from policies.problem import FloatArray, IntArray, Problem
 
 if TYPE_CHECKING:
@@ -77,13 +77,9 @@ class Allocation:
     ) -> Allocation:
         """Rebuild a stored allocation whose placements name server rows.
 
-        With a certificate (exact divisible policies) rows are added up per server class;
-        without one every row is a class of its own.
+        Rows are added up per server class where the policy decides on classes.
         """
-        if certificate is None:
-            classes = each_row_alone(problem)
-        else:
-            classes = server_classes(problem)
+        classes = classes_of_decision(problem, policy, mode)
         of_class = classes.class_of_row[np.asarray(placement_row, dtype=np.int64)]
         pair = np.asarray(placement_workload, dtype=np.int64) * (classes.count + 1) + of_class
         pairs, inverse = np.unique(pair, return_inverse=True)

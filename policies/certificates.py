@@ -28,6 +28,9 @@ from policies.problem import BoolArray, FloatArray, IntArray
 # Relative distance between a level and its proven bound that counts as optimal, and the
 # part of 1 / sum of weights below which a level's own size no longer scales it.
 LEVEL_TOLERANCE = 1e-9
+# The solver asks more of itself than the verifier does, so that the last scaling of an
+# answer to feasibility never costs it its proof.
+SOLVER_TOLERANCE = LEVEL_TOLERANCE / 2
 SMALLEST_LEVEL_SCALE = 1e-3
 
 
@@ -123,6 +126,7 @@ def prove_round(
     level: float,
     share: FloatArray,
     rising: BoolArray,
+    tolerance: float,
 ) -> RoundProof:
     """What prices prove about a round.
 
@@ -132,6 +136,7 @@ def prove_round(
         level: weighted level reached by all rising tenants that are not satisfied.
         share: (t,) shares of the tenants frozen earlier; 0 for the rest.
         rising: (t,) tenants of this round.
+        tolerance: relative lift that still counts as stuck.
     """
     order = MeritOrder.of(
         problem.owner,
@@ -142,13 +147,14 @@ def prove_round(
     budget = float((problem.capacity_share * prices).sum()) - float(
         order.cost_of(np.where(rising, 0.0, share)).sum()
     )
-    bound = order.highest_level(problem.weight, rising, budget)
+    nobody_wants_more = float((problem.cap / problem.weight)[rising].max(initial=0.0))
+    bound = min(order.highest_level(problem.weight, rising, budget), nobody_wants_more)
     reached = np.where(rising, np.minimum(problem.cap, level * problem.weight), 0.0)
     gap = budget - float(order.cost_of(reached).sum())
     pays = np.where(rising & (problem.cap > reached), order.marginal(reached), 0.0)
     group = problem.interchangeable
     together = np.bincount(group, weights=pays * problem.weight)[group]
-    allowed_lift = LEVEL_TOLERANCE * level_scale(problem, rising, level)
+    allowed_lift = tolerance * level_scale(problem, rising, level)
     stuck = rising & (problem.cap > reached) & (together > 0)
     stuck &= np.maximum(gap, 0.0) <= allowed_lift * together
     return RoundProof(bound, stuck, order)

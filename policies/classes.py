@@ -111,3 +111,16 @@ def one_class(problem: Problem) -> ServerClasses:
         servers=np.full(count, problem.server_count[offering].sum(), dtype=np.int64),
         capacity_share=np.broadcast_to((problem.totals > 0) * 1.0, (count, problem.m)).copy(),
     )
+
+
+def classes_of_decision(problem: Problem, policy: str, mode: str) -> ServerClasses:
+    """The server classes that an answer of the policy refers to; needed to rebuild one.
+
+    Exact divisible DRFH merges identical servers, divisible DRF sees one big server, and
+    everybody else places on single rows.
+    """
+    if (policy, mode) == ("drfh", "divisible"):
+        return server_classes(problem)
+    if (policy, mode) == ("drf", "divisible"):
+        return one_class(problem)
+    return each_row_alone(problem)

@@ -124,7 +124,8 @@ def divisible_allocation(
     placed = share / problem.dominant_share_per_task[workload]
     tasks = np.bincount(workload, weights=placed, minlength=problem.n)
     certificate = _certificate_of_problem(problem, form, answer)
-    objective, bound, gap = _quality(form.leximin, answer)
+    frozen_in = answer.certificate.frozen_in
+    objective, bound, gap = quality(form.leximin, answer.certificate, frozen_in)
     return Allocation(
         problem=problem,
         policy=policy,
@@ -213,16 +214,22 @@ def _of_all_tenants(problem: Problem, form: Normalised, values: FloatArray) -> F
     return everybody
 
 
-def _quality(problem: LeximinProblem, answer: Leximin) -> tuple[float, float, float]:
-    """Level and bound of the first round, and the largest relative gap of all."""
-    rounds = answer.certificate.rounds
-    if not rounds:
+def quality(
+    problem: LeximinProblem, certificate: Certificate, frozen_in: IntArray
+) -> tuple[float, float, float]:
+    """Level and bound of the first round, and the largest relative gap of all rounds.
+
+    Args:
+        problem: the normalised problem; certificate: of its rounds.
+        frozen_in: (t',) the round of each of the normalised problem's tenants.
+    """
+    if not certificate.rounds:
         return float("nan"), float("nan"), float("nan")
     gap = 0.0
-    for number, item in enumerate(rounds):
-        rising = (problem.stage == item.stage) & (answer.certificate.frozen_in >= number)
+    for number, item in enumerate(certificate.rounds):
+        rising = (problem.stage == item.stage) & (frozen_in >= number)
         gap = max(gap, (item.bound - item.level) / level_scale(problem, rising, item.level))
-    return rounds[0].level, rounds[0].bound, max(gap, 0.0)
+    return certificate.rounds[0].level, certificate.rounds[0].bound, gap
 
 
 def limits(

@@ -8,27 +8,27 @@ by Newton's method, since the prices of any trial level bound the true one.
 
 from __future__ import annotations
 
-import contextlib
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from policies.certificates import (
-    LEVEL_TOLERANCE,
+    SOLVER_TOLERANCE,
     Certificate,
     Round,
-    RoundProof,
     level_scale,
     normalised_prices,
     prove_round,
 )
-from policies.errors import SolveFailedError, SolveTimeoutError
+from policies.errors import SolveFailedError
 from policies.interior_point import NoConvergenceError, maximise_level
 from policies.leximin_problem import LeximinProblem, LevelSolution, level_program
 from policies.merit_order import MeritOrder, unit_costs
 from policies.problem import BoolArray, FloatArray
 from policies.simplex import SimplexLevels
+
+Maximise = Callable[[FloatArray, FloatArray], LevelSolution]
 
 # A level below its trial by less than this is the trial: Newton's method has arrived.
 ARRIVED = 1e-11
@@ -91,28 +91,54 @@ class _Rounds:
         )
 
     def _round(self, stage: int, rising: BoolArray) -> BoolArray:
+        """Solve one round by the first engine whose prices prove it; who is frozen."""
         problem = self.problem
-        level, solution = self._highest_level(rising)
-        prices = normalised_prices(problem, solution.prices, rising)
-        proof = prove_round(problem, prices, level=level, share=self.share, rising=rising)
-        reached = level * problem.weight
-        satisfied = rising & (problem.cap <= reached * (1 + LEVEL_TOLERANCE))
-        frozen = satisfied | proof.stuck
-        self._check_progress(frozen, proof, level, rising)
-        self.share[frozen] = np.minimum(problem.cap, reached)[frozen]
-        self.level[frozen] = self.share[frozen] / problem.weight[frozen]
-        self.frozen_in[frozen] = len(self.rounds)
-        self.rounds.append(Round(stage, level, min(proof.bound, 1e300), prices))
-        self.x = solution.x
-        return frozen
+        for maximise in self._engines():
+            try:
+                level, solution = self._highest_level(rising, maximise)
+            except NoConvergenceError:
+                continue
+            prices = normalised_prices(problem, solution.prices, rising)
+            proof = prove_round(
+                problem,
+                prices,
+                level=level,
+                share=self.share,
+                rising=rising,
+                tolerance=SOLVER_TOLERANCE,
+            )
+            reached = level * problem.weight
+            satisfied = rising & (problem.cap <= reached * (1 + SOLVER_TOLERANCE))
+            frozen = satisfied | proof.stuck
+            unproven = proof.bound - level
+            enough = SOLVER_TOLERANCE * level_scale(problem, rising, level)
+            if frozen.any() and unproven <= enough:
+                self.share[frozen] = np.minimum(problem.cap, reached)[frozen]
+                self.level[frozen] = self.share[frozen] / problem.weight[frozen]
+                self.frozen_in[frozen] = len(self.rounds)
+                self.rounds.append(Round(stage, level, proof.bound, prices))
+                self.x = solution.x
+                return frozen
+        raise SolveFailedError(
+            "solve.failed",
+            f"round {len(self.rounds)}: level {level} is not proven, its bound is {proof.bound}",
+        )
 
-    def _highest_level(self, rising: BoolArray) -> tuple[float, LevelSolution]:
+    def _engines(self) -> list[Maximise]:
+        """Interior points while there is an interior and it pays, and always the simplex."""
+        if self.problem.allowed.size <= SMALL:
+            return [self._by_simplex]
+        return [self._by_interior_point, self._by_simplex]
+
+    def _highest_level(
+        self, rising: BoolArray, maximise: Maximise
+    ) -> tuple[float, LevelSolution]:
         """The level of this round and the linear program that shows it."""
         problem = self.problem
         trial = self._level_at_pool_prices(rising)
         for _ in range(MOST_NEWTON_STEPS):
             rise = np.where(rising, np.minimum(problem.cap, trial * problem.weight), 0.0)
-            solution = self._maximise(rise, np.where(rising, 0.0, self.share))
+            solution = maximise(rise, np.where(rising, 0.0, self.share))
             self.programs += 1
             if solution.tau >= 1 - ARRIVED:
                 return trial, self._held_back(solution, rising)
@@ -153,27 +179,14 @@ class _Rounds:
         costs = unit_costs(problem.demand, problem.allowed, prices)
         return MeritOrder.of(problem.owner, problem.limit, costs, problem.t)
 
-    def _maximise(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
-        if self.deadline is not None and time.monotonic() > self.deadline:
-            raise SolveTimeoutError("solve.timeout", "the time limit passed")
-        if not self.rounds and self.problem.allowed.size > SMALL:
-            program, workloads = level_program(self.problem, rise, keep)
-            with contextlib.suppress(NoConvergenceError):
-                solution = maximise_level(program, self.deadline)
-                x = np.zeros_like(self.x)
-                x[workloads] = solution.x
-                return replace(solution, x=x)
+    def _by_interior_point(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
+        program, workloads = level_program(self.problem, rise, keep)
+        solution = maximise_level(program, self.deadline)
+        x = np.zeros_like(self.x)
+        x[workloads] = solution.x
+        return replace(solution, x=x)
+
+    def _by_simplex(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         if self.simplex is None:
             self.simplex = SimplexLevels(self.problem, self.deadline)
         return self.simplex.raise_level(rise, keep)
-
-    def _check_progress(
-        self, frozen: BoolArray, proof: RoundProof, level: float, rising: BoolArray
-    ) -> None:
-        gap = proof.bound - level
-        if not frozen.any() or gap > LEVEL_TOLERANCE * level_scale(self.problem, rising, level):
-            raise SolveFailedError(
-                "solve.failed",
-                f"round {len(self.rounds)}: level {level} is not proven, its bound is "
-                f"{proof.bound}",
-            )

@@ -201,7 +201,7 @@ def solve(
         )
     deadline = None if time_limit is None else time.monotonic() + time_limit
     allocation = entry.solvers[chosen_mode](problem, chosen_options, deadline)
-    failed = [check for check in check_feasible(allocation) if not check.holds]
+    failed = [check for check in check_feasible(problem, allocation) if not check.holds]
     if failed:
         raise SolveFailedError(
             "solve.failed", f"policy {policy!r}: {failed[0].name}: {failed[0].detail}"

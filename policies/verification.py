@@ -8,10 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.problem import Problem
+from policies.certificates import LEVEL_TOLERANCE, Certificate, level_scale, prove_round
+from policies.classes import ServerClasses, classes_of_decision, eligible_classes
+from policies.divisible import Normalised, limits, normalise, quality
+from policies.problem import BoolArray, FloatArray, Problem
+from policies.reasons import TASK_LIMIT, unserved_reasons
 
 CAPACITY_TOLERANCE = 1e-12
-SUM_TOLERANCE = 1e-9
+# Sums and products of reported numbers agree to this, relative.
+AGREEMENT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,8 @@ class Check:
 
     Attributes:
         name: what is checked; holds: whether it does.
-        detail: a sentence that names the worst place; worst: its size (relative).
+        detail: a sentence; where it does not hold, it names the worst place.
+        worst: size of the worst deviation (relative).
     """
 
     name: str
@@ -42,17 +48,261 @@ def verify(problem: Problem, allocation: Allocation) -> Verification:
 
     Args:
         problem: the problem, for example from a stored input.
-        allocation: the answer; its own ``problem`` is not looked at.
+        allocation: the answer; its own ``problem`` and ``classes`` are not trusted.
     """
-    checks = tuple(check_feasible(allocation, problem))
-    return Verification(all(check.holds for check in checks), checks)
+    checks = list(check_feasible(problem, allocation))
+    if allocation.certificate is not None and all(check.holds for check in checks):
+        checks += _check_certificate(problem, allocation, allocation.certificate)
+    return Verification(all(check.holds for check in checks), tuple(checks))
 
 
-def check_feasible(allocation: Allocation, problem: Problem | None = None) -> Iterator[Check]:
-    """Checks that hold for every policy: non-negative, in capacity, within limits."""
-    problem = allocation.problem if problem is None else problem
-    negative = float(-allocation.tasks.min(initial=0.0))
-    yield Check("tasks_nonnegative", negative <= 0, "every workload has 0 or more tasks", negative)
-    over = allocation.used / np.where(problem.totals > 0, problem.totals, 1.0) - 1
-    worst = float(over.max(initial=-1.0))
-    yield Check("pool_capacity", worst <= CAPACITY_TOLERANCE, "the pool is not overfilled", worst)
+def check_feasible(problem: Problem, allocation: Allocation) -> Iterator[Check]:
+    """What must hold under every policy: shapes, limits, eligibility, capacity, sums."""
+    classes = classes_of_decision(problem, allocation.policy, allocation.mode)
+    shapes = _check_shapes(problem, allocation, classes)
+    yield shapes
+    if not shapes.holds:
+        return
+    tasks = allocation.tasks
+    yield _check(
+        "task_limits",
+        np.maximum(tasks / np.where(tasks > 0, problem.tasks, 1.0) - 1, -np.sign(tasks)),
+        CAPACITY_TOLERANCE,
+        "no workload runs less than nothing or more tasks than it has",
+        problem.workload_names,
+    )
+    totals = np.where(problem.totals > 0, problem.totals, 1.0)
+    yield _check(
+        "pool_capacity",
+        (tasks @ problem.demand) / totals - 1,
+        CAPACITY_TOLERANCE,
+        "the pool's resources are not overfilled",
+        problem.resources,
+    )
+    if len(allocation.placement_tasks):
+        yield from _check_placements(problem, allocation, classes)
+    allowed = eligible_classes(problem, classes)
+    unserved = ~np.equal(unserved_reasons(problem, allowed), None)
+    yield _check(
+        "unservable",
+        np.where(unserved, tasks, 0.0),
+        0.0,
+        "workloads that cannot be served have no tasks",
+        problem.workload_names,
+    )
+    at_limit = tasks >= problem.tasks * (1 - AGREEMENT)
+    named = np.array([reason == TASK_LIMIT for reason in allocation.limited_by], dtype=np.bool_)
+    yield _check(
+        "limited_by_tasks",
+        (named != (at_limit & ~(unserved & (problem.tasks > 0)))) * 1.0,
+        0.0,
+        "exactly the workloads that run all their tasks are limited by them",
+        problem.workload_names,
+    )
+
+
+def _check_shapes(problem: Problem, allocation: Allocation, classes: ServerClasses) -> Check:
+    p = len(allocation.placement_tasks)
+    fits = (
+        allocation.tasks.shape == (problem.n,)
+        and allocation.level.shape == (problem.t,)
+        and len(allocation.limited_by) == problem.n
+        and allocation.placement_workload.shape == (p,)
+        and allocation.placement_class.shape == (p,)
+        and bool(np.isfinite(allocation.tasks).all())
+        and bool(np.isfinite(allocation.placement_tasks).all())
+        and _within(allocation.placement_workload, problem.n)
+        and _within(allocation.placement_class, classes.count)
+        and np.array_equal(allocation.classes.class_of_row, classes.class_of_row)
+    )
+    return Check("shapes", fits, "one row per workload, placements on the pool's servers", 0.0)
+
+
+def _within(index: np.ndarray[tuple[int], np.dtype[np.int64]], size: int) -> bool:
+    return bool(((index >= 0) & (index < size)).all())
+
+
+def _check_placements(
+    problem: Problem, allocation: Allocation, classes: ServerClasses
+) -> Iterator[Check]:
+    workload, server_class = allocation.placement_workload, allocation.placement_class
+    tasks = allocation.placement_tasks
+    yield _check(
+        "placements_positive",
+        -np.sign(tasks) + 1,
+        0.0,
+        "every placement has tasks",
+        [problem.workload_names[j] for j in workload.tolist()],
+    )
+    placed = np.bincount(workload, weights=tasks, minlength=problem.n)
+    size = np.maximum(np.maximum(placed, allocation.tasks), 1e-300)
+    yield _check(
+        "placements_add_up",
+        np.abs(placed - allocation.tasks) / size,
+        AGREEMENT,
+        "a workload's placements add up to its tasks",
+        problem.workload_names,
+    )
+    allowed = eligible_classes(problem, classes)
+    yield _check(
+        "eligibility",
+        ~allowed[workload, server_class] * 1.0,
+        0.0,
+        "tasks run only where they may",
+        [problem.workload_names[j] for j in workload.tolist()],
+    )
+    used = np.zeros((classes.count, problem.m))
+    np.add.at(used, server_class, tasks[:, None] * problem.demand[workload])
+    capacity = problem.capacity[classes.first_row] * classes.servers[:, None]
+    over = used / np.where(capacity > 0, capacity, 1.0) - (capacity > 0)
+    yield _check(
+        "server_capacity",
+        over.max(axis=1, initial=-1.0),
+        CAPACITY_TOLERANCE,
+        "no server is overfilled",
+        [problem.server_names[row] for row in classes.first_row.tolist()],
+    )
+
+
+def _check_certificate(
+    problem: Problem, allocation: Allocation, certificate: Certificate
+) -> Iterator[Check]:
+    classes = classes_of_decision(problem, allocation.policy, allocation.mode)
+    form = normalise(problem, classes)
+    readable = _certificate_fits(problem, form, certificate)
+    yield readable
+    if not readable.holds:
+        return
+    names = [problem.tenants[i] for i in form.tenants.tolist()]
+    share = allocation.tenant_share[form.tenants]
+    frozen_in = certificate.frozen_in[form.tenants]
+    level_of_round = np.array([item.level for item in certificate.rounds])
+    expected = np.minimum(form.leximin.cap, level_of_round[frozen_in] * form.leximin.weight)
+    scale = np.maximum(expected, 1e-3 * AGREEMENT)
+    yield _check(
+        "shares",
+        np.abs(share - expected) / scale,
+        AGREEMENT,
+        "every tenant's share is its round's level × weight, or all its tasks",
+        names,
+    )
+    level = allocation.level[form.tenants] * form.leximin.weight
+    yield _check(
+        "levels",
+        np.where(np.isfinite(level), np.abs(level - expected) / scale, np.inf),
+        AGREEMENT,
+        "every tenant's level is its share over its weight",
+        names,
+    )
+    yield from _check_rounds(form, certificate, share, frozen_in, names)
+    agree = limits(problem, form, certificate, allocation.tasks)
+    yield _check(
+        "limited_by",
+        np.array(
+            [mine != theirs for mine, theirs in zip(allocation.limited_by, agree, strict=True)]
+        )
+        * 1.0,
+        0.0,
+        "the reasons follow from the certificate's prices",
+        problem.workload_names,
+    )
+    stated = np.array([allocation.objective, allocation.bound, allocation.gap])
+    derived = np.array(quality(form.leximin, certificate, frozen_in))
+    same = np.isclose(stated, derived, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True)
+    same[:2] = np.isclose(stated[:2], derived[:2], rtol=AGREEMENT, atol=0, equal_nan=True)
+    yield _check(
+        "objective",
+        ~same * 1.0,
+        0.0,
+        "objective, bound and gap are those of the rounds",
+        ("objective", "bound", "gap"),
+    )
+
+
+def _certificate_fits(problem: Problem, form: Normalised, certificate: Certificate) -> Check:
+    lexi, frozen_in = form.leximin, certificate.frozen_in
+    holds = frozen_in.shape == (problem.t,) and all(
+        item.prices.shape == (lexi.K, lexi.m)
+        and bool((np.isfinite(item.prices) & (item.prices >= 0)).all())
+        and item.stage in (0, 1)
+        and 0 <= item.level < np.inf
+        for item in certificate.rounds
+    )
+    if holds:
+        mine = frozen_in[form.tenants]
+        others = np.delete(frozen_in, form.tenants)
+        stages = np.array([item.stage for item in certificate.rounds])
+        holds = (
+            bool(((mine >= 0) & (mine < len(stages))).all())
+            and bool((others == -1).all())
+            and bool((stages[mine] == lexi.stage).all())
+            and bool((np.diff(stages) >= 0).all())
+        )
+    detail = "one price per merged server class and resource, one round per tenant, in stages"
+    return Check("certificate", holds, detail, 0.0)
+
+
+def _check_rounds(
+    form: Normalised,
+    certificate: Certificate,
+    share: FloatArray,
+    frozen_in: np.ndarray[tuple[int], np.dtype[np.int64]],
+    names: list[str],
+) -> Iterator[Check]:
+    """Every round's bound, and of every tenant that it is stuck or has all its tasks."""
+    lexi = form.leximin
+    unproven = np.zeros(len(certificate.rounds))
+    misstated = np.zeros(len(certificate.rounds))
+    loose: BoolArray = np.ones(lexi.t, dtype=np.bool_)
+    for number, item in enumerate(certificate.rounds):
+        rising = (lexi.stage == item.stage) & (frozen_in >= number)
+        proof = prove_round(
+            lexi,
+            item.prices,
+            level=item.level,
+            share=np.where(frozen_in < number, share, 0.0),
+            rising=rising,
+            tolerance=LEVEL_TOLERANCE,
+        )
+        scale = level_scale(lexi, rising, item.level)
+        unproven[number] = (proof.bound - item.level) / scale
+        misstated[number] = abs(proof.bound - item.bound) / scale
+        satisfied = lexi.cap <= item.level * lexi.weight * (1 + LEVEL_TOLERANCE)
+        mine = frozen_in == number
+        loose[mine] = ~(proof.stuck | satisfied)[mine]
+    rounds = [f"round {number}" for number in range(len(certificate.rounds))]
+    yield _check(
+        "levels_proven",
+        unproven,
+        LEVEL_TOLERANCE,
+        "each round's prices prove that its level cannot be higher",
+        rounds,
+    )
+    yield _check(
+        "bounds_stated",
+        misstated,
+        LEVEL_TOLERANCE,
+        "the stated bounds are those that the prices give",
+        rounds,
+    )
+    yield _check(
+        "tenants_stuck",
+        loose * 1.0,
+        0.0,
+        "every tenant has all its tasks or is proven to be stuck in its round",
+        names,
+    )
+
+
+def _check(
+    name: str, deviation: FloatArray, tolerance: float, detail: str, places: object
+) -> Check:
+    """A check that no deviation exceeds the tolerance; names the worst place otherwise."""
+    if not len(deviation):
+        return Check(name, True, detail, 0.0)
+    where = int(np.argmax(deviation))
+    worst = float(deviation[where])
+    if worst <= tolerance:
+        return Check(name, True, detail, worst)
+    place = list(places)[where]  # type: ignore[call-overload]
+    return Check(name, False, f"not so for {place!r}: {detail}", worst)
