@@ -1,6 +1,6 @@
 """Pools and their decisions in the admin. Decisions are read-only, for superusers too."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -35,7 +35,7 @@ class PoolForm(ServiceForm):
 
     class Meta:
         model = Pool
-        fields: ClassVar = [
+        fields = [
             "slug",
             "name",
             "resources",
@@ -94,9 +94,9 @@ class PoolForm(ServiceForm):
 @admin.register(Pool)
 class PoolAdmin(ServiceAdmin):
     form = PoolForm
-    list_display: ClassVar = ["slug", "name", "policy_name", "weights", "generation", "retired_at"]
-    search_fields: ClassVar = ["slug", "name"]
-    actions: ClassVar = ["recompute", "retire"]
+    list_display = ["slug", "name", "policy_name", "weights", "generation", "retired_at"]
+    search_fields = ["slug", "name"]
+    actions = ["recompute", "retire"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["slug", "generation", "created_at", "retired_at"] if obj else []
@@ -119,7 +119,7 @@ class PoolAdmin(ServiceAdmin):
 
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
-    list_display: ClassVar = [
+    list_display = [
         "id",
         "pool",
         "status",
@@ -129,14 +129,14 @@ class RunAdmin(ReadOnlyAdmin):
         "effective_until",
         "solve_seconds",
     ]
-    list_filter: ClassVar = ["status", "pool"]
-    list_select_related: ClassVar = ["pool"]
-    exclude: ClassVar = ["token"]
+    list_filter = ["status", "pool"]
+    list_select_related = ["pool"]
+    exclude = ["token"]
 
 
 @admin.register(Allocation)
 class AllocationAdmin(ReadOnlyAdmin):
-    list_display: ClassVar = [
+    list_display = [
         "workload",
         "tenant",
         "run",
@@ -146,13 +146,13 @@ class AllocationAdmin(ReadOnlyAdmin):
         "weighted_share",
         "limited_by",
     ]
-    list_select_related: ClassVar = ["workload", "tenant", "run__pool"]
-    search_fields: ClassVar = ["tenant__slug", "workload__name"]
-    ordering: ClassVar = ["-id"]
+    list_select_related = ["workload", "tenant", "run__pool"]
+    search_fields = ["tenant__slug", "workload__name"]
+    ordering = ["-id"]
 
 
 @admin.register(Placement)
 class PlacementAdmin(ReadOnlyAdmin):
-    list_display: ClassVar = ["workload", "server_class", "tasks", "run"]
-    list_select_related: ClassVar = ["workload", "server_class", "run__pool"]
-    ordering: ClassVar = ["-id"]
+    list_display = ["workload", "server_class", "tasks", "run"]
+    list_select_related = ["workload", "server_class", "run__pool"]
+    ordering = ["-id"]

@@ -1,6 +1,6 @@
 """Runs and what they decided: immutable snapshots in, allocations, placements, certificates out."""
 
-from typing import ClassVar, Self
+from typing import Self
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, RangeOperators
@@ -53,8 +53,8 @@ class ServerClass(models.Model):
 
     class Meta:
         db_table = "run_server_class"
-        ordering: ClassVar = ["position"]
-        constraints: ClassVar = [
+        ordering = ["position"]
+        constraints = [
             models.UniqueConstraint(fields=["run", "position"], name="server_class_position_unique")
         ]
 
@@ -113,12 +113,12 @@ class Run(models.Model):
 
     class Meta:
         db_table = "run"
-        ordering: ClassVar = ["-id"]
-        indexes: ClassVar = [
+        ordering = ["-id"]
+        indexes = [
             models.Index(fields=["pool", "-id"], name="run_by_pool"),
             models.Index(fields=["pool", "-effective_from"], name="run_by_effect"),
         ]
-        constraints: ClassVar = [
+        constraints = [
             models.UniqueConstraint(
                 fields=["pool"], condition=Q(status="pending"), name="run_one_pending_per_pool"
             ),
@@ -173,11 +173,9 @@ class Allocation(models.Model):
 
     class Meta:
         db_table = "run_allocation"
-        ordering: ClassVar = ["run", "position"]
-        indexes: ClassVar = [
-            models.Index(fields=["run", "tenant", "position"], name="allocation_by_tenant")
-        ]
-        constraints: ClassVar = [
+        ordering = ["run", "position"]
+        indexes = [models.Index(fields=["run", "tenant", "position"], name="allocation_by_tenant")]
+        constraints = [
             models.UniqueConstraint(fields=["run", "position"], name="allocation_position_unique"),
             models.CheckConstraint(
                 condition=Q(tasks__gte=0, tasks__lt=float("inf")),
@@ -200,8 +198,8 @@ class Placement(models.Model):
 
     class Meta:
         db_table = "run_placement"
-        ordering: ClassVar = ["run", "position"]
-        constraints: ClassVar = [
+        ordering = ["run", "position"]
+        constraints = [
             models.UniqueConstraint(fields=["run", "position"], name="placement_position_unique"),
             models.CheckConstraint(
                 condition=Q(tasks__gt=0, tasks__lt=float("inf")), name="placement_tasks_positive"

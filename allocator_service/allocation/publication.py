@@ -50,7 +50,7 @@ def decision_publish(
         .first()
     )
     effective_from = now
-    if previous is not None:
+    if previous is not None and previous.effective_from is not None:
         # Two decisions never share an instant, whatever the clocks of two workers say.
         effective_from = max(now, previous.effective_from + timedelta(microseconds=1))
         previous.effective_until = effective_from

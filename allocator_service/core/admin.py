@@ -1,6 +1,6 @@
 """What the admin pages share: they parse, call the services every interface calls, and render."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -111,7 +111,7 @@ class QuantitiesField(forms.CharField):
         super().__init__(help_text="As cpu=4 memory=16Gi, by the pool's resources.", **kwargs)
 
     def to_python(self, value: Any) -> dict[str, str]:  # type: ignore[override]
-        text = super().to_python(value)
+        text = super().to_python(value) or ""
         quantities = {}
         for part in text.replace(",", " ").split():
             name, separator, quantity = part.partition("=")
@@ -134,6 +134,6 @@ def quantities_vector(quantities: dict[str, str], resources: list[Resource]) -> 
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
-    list_display: ClassVar = ["occurred_at", "kind", "pool", "tenant", "payload"]
-    list_filter: ClassVar = ["kind"]
-    ordering: ClassVar = ["-id"]
+    list_display = ["occurred_at", "kind", "pool", "tenant", "payload"]
+    list_filter = ["kind"]
+    ordering = ["-id"]

@@ -48,7 +48,7 @@ def try_lock_across_transactions(namespace: Lock, name: str) -> Iterator[bool]:
     at that moment: no lease has to expire. The holder's own connection may be cut while it works, so
     what it publishes must be fenced as well (`Run.token`).
     """
-    parameters = connection.get_connection_params()  # type: ignore[no-untyped-call]
+    parameters = connection.get_connection_params()
     for ours in ("cursor_factory", "context", "prepare_threshold", "pool"):
         parameters.pop(ours, None)
     with psycopg.connect(**parameters) as holder, holder.cursor() as cursor:

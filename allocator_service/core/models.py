@@ -1,7 +1,5 @@
 """What every app shares: the durable outbox and the claims of idempotent requests."""
 
-from typing import ClassVar
-
 from django.db import models
 
 from allocator_service.core.ids import new_id
@@ -23,8 +21,8 @@ class Event(models.Model):
 
     class Meta:
         db_table = "core_event"
-        ordering: ClassVar = ["-id"]
-        indexes: ClassVar = [models.Index(fields=["pool", "-id"], name="event_by_pool")]
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["pool", "-id"], name="event_by_pool")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.occurred_at:%Y-%m-%d %H:%M:%S}"
@@ -46,7 +44,7 @@ class IdempotencyClaim(models.Model):
 
     class Meta:
         db_table = "core_idempotency_claim"
-        constraints: ClassVar = [
+        constraints = [
             models.UniqueConstraint(
                 fields=["holder", "method", "path", "key"],
                 name="idempotency_claim_once",
@@ -54,7 +52,7 @@ class IdempotencyClaim(models.Model):
                 violation_error_message="A request with this Idempotency-Key is being served.",
             )
         ]
-        indexes: ClassVar = [models.Index(fields=["created_at"], name="idempotency_claim_by_age")]
+        indexes = [models.Index(fields=["created_at"], name="idempotency_claim_by_age")]
 
     def __str__(self) -> str:
         return f"{self.method} {self.path} {self.key}"

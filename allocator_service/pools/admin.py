@@ -1,6 +1,6 @@
 """Servers and members in the admin. Pools themselves: `allocation.admin`, which knows the policies."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -41,7 +41,7 @@ class ServerForm(ServiceForm):
 
     class Meta:
         model = Server
-        fields: ClassVar = ["pool", "name", "contributed_by", "capacity", "labels"]
+        fields = ["pool", "name", "contributed_by", "capacity", "labels"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -70,12 +70,12 @@ class ServerForm(ServiceForm):
 @admin.register(Server)
 class ServerAdmin(ServiceAdmin):
     form = ServerForm
-    list_display: ClassVar = ["name", "pool", "contributed_by", "quantities", "labels", "state"]
-    list_filter: ClassVar = ["state", "pool"]
-    list_select_related: ClassVar = ["pool", "contributed_by"]
-    search_fields: ClassVar = ["name"]
-    autocomplete_fields: ClassVar = ["pool", "contributed_by"]
-    actions: ClassVar = ["drain", "activate", "retire"]
+    list_display = ["name", "pool", "contributed_by", "quantities", "labels", "state"]
+    list_filter = ["state", "pool"]
+    list_select_related = ["pool", "contributed_by"]
+    search_fields = ["name"]
+    autocomplete_fields = ["pool", "contributed_by"]
+    actions = ["drain", "activate", "retire"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Server]:
         return super().get_queryset(request).prefetch_related("pool__resource_types")
@@ -118,7 +118,7 @@ class MembershipForm(ServiceForm):
 
     class Meta:
         model = Membership
-        fields: ClassVar = ["pool", "tenant"]
+        fields = ["pool", "tenant"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -142,11 +142,11 @@ class MembershipForm(ServiceForm):
 @admin.register(Membership)
 class MembershipAdmin(ServiceAdmin):
     form = MembershipForm
-    list_display: ClassVar = ["tenant", "pool", "present_terms", "admitted_at"]
-    list_filter: ClassVar = ["pool"]
-    list_select_related: ClassVar = ["tenant", "pool"]
-    search_fields: ClassVar = ["tenant__slug"]
-    autocomplete_fields: ClassVar = ["pool", "tenant"]
+    list_display = ["tenant", "pool", "present_terms", "admitted_at"]
+    list_filter = ["pool"]
+    list_select_related = ["tenant", "pool"]
+    search_fields = ["tenant__slug"]
+    autocomplete_fields = ["pool", "tenant"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Membership]:
         return super().get_queryset(request).prefetch_related("terms")

@@ -1,7 +1,7 @@
 """Pools, what they count, who belongs to them, and the servers contributed to them."""
 
 from decimal import Decimal
-from typing import ClassVar, Self
+from typing import Self
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, RangeOperators
@@ -75,8 +75,8 @@ class Pool(models.Model):
 
     class Meta:
         db_table = "pool"
-        ordering: ClassVar = ["slug"]
-        constraints: ClassVar = [
+        ordering = ["slug"]
+        constraints = [
             models.UniqueConstraint(
                 fields=["slug"],
                 name="pool_slug_unique",
@@ -111,8 +111,8 @@ class ResourceType(models.Model):
 
     class Meta:
         db_table = "pool_resource_type"
-        ordering: ClassVar = ["position"]
-        constraints: ClassVar = [
+        ordering = ["position"]
+        constraints = [
             models.UniqueConstraint(fields=["pool", "name"], name="resource_type_name_unique"),
             models.UniqueConstraint(
                 fields=["pool", "position"], name="resource_type_position_unique"
@@ -154,7 +154,7 @@ class RecomputeJob(models.Model):
 
     class Meta:
         db_table = "pool_recompute_job"
-        indexes: ClassVar = [
+        indexes = [
             models.Index(
                 fields=["run_after"],
                 condition=Q(wanted__gt=F("settled")),
@@ -176,7 +176,7 @@ class Membership(models.Model):
 
     class Meta:
         db_table = "pool_membership"
-        constraints: ClassVar = [
+        constraints = [
             models.UniqueConstraint(
                 fields=["pool", "tenant"],
                 name="membership_unique",
@@ -202,8 +202,8 @@ class MembershipTerms(models.Model):
 
     class Meta:
         db_table = "pool_membership_terms"
-        ordering: ClassVar = ["start"]
-        constraints: ClassVar = [
+        ordering = ["start"]
+        constraints = [
             models.CheckConstraint(
                 condition=Q(weight__gt=0, weight__lt=Decimal(10) ** 12),
                 name="membership_weight_positive",
@@ -263,12 +263,12 @@ class Server(models.Model):
 
     class Meta:
         db_table = "server"
-        ordering: ClassVar = ["id"]
-        indexes: ClassVar = [
+        ordering = ["id"]
+        indexes = [
             models.Index(fields=["pool", "id"], name="server_by_pool"),
             models.Index(fields=["contributed_by", "pool", "id"], name="server_by_contributor"),
         ]
-        constraints: ClassVar = [
+        constraints = [
             models.UniqueConstraint(
                 fields=["pool", "contributed_by", "name"],
                 condition=~Q(state="retired"),
@@ -302,8 +302,8 @@ class Contribution(models.Model):
 
     class Meta:
         db_table = "server_contribution"
-        ordering: ClassVar = ["start"]
-        constraints: ClassVar = [
+        ordering = ["start"]
+        constraints = [
             models.UniqueConstraint(
                 fields=["server"], condition=Q(end=None), name="contribution_one_present"
             ),

@@ -16,12 +16,13 @@ CHANNEL = "allocator_recompute"
 _WANT = """
 INSERT INTO pool_recompute_job (pool_id, wanted, settled, first_change_at, run_after,
                                 publications, claimed, attempts)
-VALUES (%(pool)s, 1, 0, %(now)s, %(now)s + %(quiet)s, 0, 0, 0)
+VALUES (%(pool)s, 1, 0, %(now)s, %(now)s + %(quiet)s::interval, 0, 0, 0)
 ON CONFLICT (pool_id) DO UPDATE SET
     wanted = pool_recompute_job.wanted + 1,
     first_change_at = COALESCE(pool_recompute_job.first_change_at, %(now)s),
     run_after = LEAST(
-        %(now)s + %(quiet)s, COALESCE(pool_recompute_job.first_change_at, %(now)s) + %(patience)s)
+        %(now)s + %(quiet)s::interval,
+        COALESCE(pool_recompute_job.first_change_at, %(now)s) + %(patience)s::interval)
 """
 
 
@@ -43,7 +44,9 @@ def pool_changed(pool: Pool, *, now: datetime) -> int:
 def decision_wanted(pool: Pool, *, now: datetime) -> None:
     """Ask for a decision without a change, as an operator does, or a run that nobody finished."""
     with connection.cursor() as cursor:
-        cursor.execute(_WANT, {"pool": pool.pk, "now": now, "quiet": QUIET, "patience": PATIENCE})
+        cursor.execute(
+            _WANT, {"pool": pool.pk, "now": now, "quiet": str(QUIET), "patience": str(PATIENCE)}
+        )
         cursor.execute(f"NOTIFY {CHANNEL}")
 
 
@@ -65,8 +68,8 @@ WHERE pool_id IN (
     SELECT pool_id FROM pool_recompute_job
     WHERE wanted > settled AND run_after <= %(now)s
       AND (published_at IS NULL
-           OR published_at < %(now)s - %(patience)s * LEAST(publications, 2) AND %(again)s)
-      AND (claimed_at IS NULL OR claimed_at < %(now)s - %(patience)s)
+           OR published_at < %(now)s - %(patience)s::interval * LEAST(publications, 2) AND %(again)s)
+      AND (claimed_at IS NULL OR claimed_at < %(now)s - %(patience)s::interval)
     ORDER BY run_after LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED)
 RETURNING pool_id
@@ -82,6 +85,6 @@ def jobs_due(*, now: datetime, again: bool, limit: int = 100) -> list[int]:
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            _DUE, {"now": now, "patience": REPUBLISH_AFTER, "again": again, "limit": limit}
+            _DUE, {"now": now, "patience": str(REPUBLISH_AFTER), "again": again, "limit": limit}
         )
         return [pool_id for (pool_id,) in cursor.fetchall()]

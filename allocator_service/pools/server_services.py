@@ -101,7 +101,7 @@ def _tenant_pk(draft: ServerDraft) -> int | None:
 
 
 def _refuse_taken_names(pool: Pool, named: Sequence[tuple[ServerDraft, str]]) -> None:
-    taken = set(
+    taken: set[tuple[int | None, str]] = set(
         Server.objects.filter(pool=pool, name__in=[name for _, name in named])
         .present()
         .values_list("contributed_by_id", "name")

@@ -95,6 +95,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["api.renderers.OrjsonRenderer"],
     "DEFAULT_THROTTLE_CLASSES": ["api.throttling.KeyThrottle"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "api.negotiation.ContractNegotiation",
     "DEFAULT_SCHEMA_CLASS": "api.schema.ContractSchema",
     "EXCEPTION_HANDLER": "api.errors.exception_handler",
     "URL_FORMAT_OVERRIDE": None,
@@ -112,12 +113,9 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
-    "COMPONENT_SPLIT_REQUEST": True,
+    "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "api.schema.describe_problems",
-    ],
+    "POSTPROCESSING_HOOKS": ["api.schema.describe_problems"],
 }
 
 # The row in PostgreSQL is the job; Redis carries pool ids. Every wait on Redis is bounded, and a

@@ -1,10 +1,11 @@
 """Tenants and keys in the admin."""
 
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.widgets import AdminSplitDateTime
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
@@ -27,7 +28,7 @@ DEFAULT_LIFETIME = timedelta(days=365)
 class TenantForm(ServiceForm):
     class Meta:
         model = Tenant
-        fields: ClassVar = ["slug", "name"]
+        fields = ["slug", "name"]
 
     def perform(self, cleaned: dict[str, Any]) -> Tenant:
         if self.adding:
@@ -38,9 +39,9 @@ class TenantForm(ServiceForm):
 @admin.register(Tenant)
 class TenantAdmin(ServiceAdmin):
     form = TenantForm
-    list_display: ClassVar = ["slug", "name", "created_at", "retired_at"]
-    search_fields: ClassVar = ["slug", "name"]
-    actions: ClassVar = ["retire"]
+    list_display = ["slug", "name", "created_at", "retired_at"]
+    search_fields = ["slug", "name"]
+    actions = ["retire"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["slug", "created_at", "retired_at"] if obj else []
@@ -56,13 +57,13 @@ class TenantAdmin(ServiceAdmin):
 class ApiKeyForm(ServiceForm):
     issued: IssuedKey
     expires_at = forms.SplitDateTimeField(
-        widget=admin.widgets.AdminSplitDateTime,
+        widget=AdminSplitDateTime,
         initial=lambda: utc_now() + DEFAULT_LIFETIME,
     )
 
     class Meta:
         model = ApiKey
-        fields: ClassVar = ["name", "scope", "tenant", "expires_at"]
+        fields = ["name", "scope", "tenant", "expires_at"]
 
     def perform(self, cleaned: dict[str, Any]) -> ApiKey:
         self.issued = api_key_create(**cleaned, now=utc_now())
@@ -72,11 +73,11 @@ class ApiKeyForm(ServiceForm):
 @admin.register(ApiKey)
 class ApiKeyAdmin(ServiceAdmin):
     form = ApiKeyForm
-    list_display: ClassVar = ["prefix", "name", "scope", "tenant", "expires_at", "revoked_at"]
-    list_filter: ClassVar = ["scope"]
-    list_select_related: ClassVar = ["tenant"]
-    autocomplete_fields: ClassVar = ["tenant"]
-    actions: ClassVar = ["rotate", "revoke"]
+    list_display = ["prefix", "name", "scope", "tenant", "expires_at", "revoked_at"]
+    list_filter = ["scope"]
+    list_select_related = ["tenant"]
+    autocomplete_fields = ["tenant"]
+    actions = ["rotate", "revoke"]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return obj is None and super().has_change_permission(request, obj)

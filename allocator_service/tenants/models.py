@@ -1,7 +1,7 @@
 """Tenants and the keys with which they, operators and billing systems call the API."""
 
 from datetime import datetime
-from typing import ClassVar, Self
+from typing import Self
 
 from django.core.validators import RegexValidator
 from django.db import models
@@ -27,8 +27,8 @@ class Tenant(models.Model):
 
     class Meta:
         db_table = "tenant"
-        ordering: ClassVar = ["slug"]
-        constraints: ClassVar = [
+        ordering = ["slug"]
+        constraints = [
             models.UniqueConstraint(
                 fields=["slug"],
                 name="tenant_slug_unique",
@@ -78,8 +78,8 @@ class ApiKey(models.Model):
     class Meta:
         db_table = "api_key"
         verbose_name = "API key"
-        ordering: ClassVar = ["-id"]
-        constraints: ClassVar = [
+        ordering = ["-id"]
+        constraints = [
             models.UniqueConstraint(fields=["digest"], name="api_key_digest_unique"),
             models.CheckConstraint(
                 condition=Q(scope=Scope.TENANT, tenant__isnull=False)

@@ -1,6 +1,6 @@
 """Workloads in the admin."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -30,7 +30,7 @@ class WorkloadForm(ServiceForm):
 
     class Meta:
         model = Workload
-        fields: ClassVar = [
+        fields = [
             "pool",
             "tenant",
             "name",
@@ -75,7 +75,7 @@ class WorkloadForm(ServiceForm):
 @admin.register(Workload)
 class WorkloadAdmin(ServiceAdmin):
     form = WorkloadForm
-    list_display: ClassVar = [
+    list_display = [
         "name",
         "tenant",
         "pool",
@@ -85,11 +85,11 @@ class WorkloadAdmin(ServiceAdmin):
         "state",
         "unsatisfiable",
     ]
-    list_filter: ClassVar = ["state", "pool"]
-    list_select_related: ClassVar = ["pool", "tenant"]
-    search_fields: ClassVar = ["name"]
-    autocomplete_fields: ClassVar = ["pool", "tenant"]
-    actions: ClassVar = ["withdraw"]
+    list_filter = ["state", "pool"]
+    list_select_related = ["pool", "tenant"]
+    search_fields = ["name"]
+    autocomplete_fields = ["pool", "tenant"]
+    actions = ["withdraw"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workload]:
         return super().get_queryset(request).prefetch_related("pool__resource_types")

@@ -1,6 +1,6 @@
 """Workloads: what tenants want to run, as tasks with a demand per resource."""
 
-from typing import ClassVar, Self
+from typing import Self
 
 from django.db import models
 from django.db.models import F, Q
@@ -52,12 +52,12 @@ class Workload(models.Model):
 
     class Meta:
         db_table = "workload"
-        ordering: ClassVar = ["id"]
-        indexes: ClassVar = [
+        ordering = ["id"]
+        indexes = [
             models.Index(fields=["pool", "id"], name="workload_by_pool"),
             models.Index(fields=["tenant", "pool", "id"], name="workload_by_tenant"),
         ]
-        constraints: ClassVar = [
+        constraints = [
             models.UniqueConstraint(
                 fields=["pool", "tenant", "name"],
                 condition=~Q(state="withdrawn"),
