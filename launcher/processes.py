@@ -72,15 +72,23 @@ def wait_until_ready(
     advice: str = "read the log above",
     seconds: float = 30.0,
 ) -> None:
-    """Return when `ready()` holds; `StepFailed` when the process ends or `seconds` pass before."""
+    """Return when `ready()` holds.
+
+    Raises `StepFailed` when the process ends or `seconds` pass before that; the process is
+    stopped then, as it is when the waiting is interrupted.
+    """
     deadline = time.monotonic() + seconds
-    while not ready():
-        code = process.poll()
-        if code is not None:
-            raise StepFailed(f"{step} (it ended with exit code {code})", advice, log=log)
-        if time.monotonic() > deadline:
-            raise StepFailed(f"{step} (not ready after {seconds:.0f} s)", advice, log=log)
-        time.sleep(_POLL_SECONDS)
+    try:
+        while not ready():
+            code = process.poll()
+            if code is not None:
+                raise StepFailed(f"{step} (it ended with exit code {code})", advice, log=log)
+            if time.monotonic() > deadline:
+                raise StepFailed(f"{step} (not ready after {seconds:.0f} s)", advice, log=log)
+            time.sleep(_POLL_SECONDS)
+    except BaseException:
+        stop(process, patience_seconds=5)
+        raise
 
 
 def stop(
