@@ -34,7 +34,7 @@ def draw(title: str, subtitle: str, resources: Sequence[str], rows: Sequence[Bar
 
     root = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" font-family="system-ui, sans-serif" '
+        f'width="{width}" height="{height}" font-family="Helvetica, Arial, DejaVu Sans, sans-serif" '
         f'fill="{_INK}" role="img" aria-label="{escape(title, quote=True)}">'
     )
     parts = [

@@ -78,17 +78,17 @@ def wait_until_ready(
     stopped then, as it is when the waiting is interrupted.
     """
     deadline = time.monotonic() + seconds
+    is_ready = False
     try:
-        while not ready():
-            code = process.poll()
-            if code is not None:
-                raise StepFailed(f"{step} (it ended with exit code {code})", advice, log=log)
-            if time.monotonic() > deadline:
-                raise StepFailed(f"{step} (not ready after {seconds:.0f} s)", advice, log=log)
+        while not (is_ready := ready()) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
-    except BaseException:
-        stop(process, patience_seconds=5)
-        raise
+    finally:
+        if not is_ready:
+            code = process.poll()
+            stop(process, patience_seconds=5)
+    if not is_ready:
+        how = f"not ready after {seconds:.0f} s" if code is None else f"it ended with code {code}"
+        raise StepFailed(f"{step} ({how})", advice, log=log)
 
 
 def stop(

@@ -39,6 +39,7 @@ def variables_read_by_the_settings() -> set[str]:
         and isinstance(call.func.value, ast.Name)
         and call.func.value.id == "_env"
         and isinstance(call.args[0], ast.Constant)
+        and isinstance(call.args[0].value, str)
     }
 
 

@@ -7,6 +7,7 @@ import pytest
 from launcher import checks, locks
 from launcher.checks import Check
 from launcher.environment import VirtualEnvironment
+from launcher.folders import PROJECT
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_lock_is_out_of_date_when_the_declared_dependencies_change(tmp_path):
 def test_the_committed_locks_are_up_to_date_and_name_no_registry():
     assert locks.outdated() == []
     for name in locks.EXTRAS:
-        text = (locks.PROJECT / name).read_text()
+        text = (PROJECT / name).read_text()
         assert "--index-url" not in text
         assert "--find-links" not in text
         assert "://" not in text

@@ -122,7 +122,7 @@ class Service(BaseHTTPRequestHandler):
             422, {"code": "demo.refused", "sent": sent, "key": self.headers["Authorization"]}
         )
 
-    def answer(self, status, body):
+    def answer(self, status: int, body: object) -> None:
         self.send_response(status)
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())

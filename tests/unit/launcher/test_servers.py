@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 import redis
-from kombu import Connection
+from kombu.connection import Connection
 
 from launcher import processes
 from tests.unit.launcher.conftest import Copy, until
@@ -150,7 +150,7 @@ def test_the_urls_are_what_psycopg_celery_and_redis_understand(copies):
     with psycopg.connect(held.places["MIGRATION_DATABASE_URL"]) as connection:
         assert connection.info.user == "allocator_owner"
     url = held.places["REDIS_URL"]
-    with Connection(url) as broker:
+    with Connection(url) as broker:  # type: ignore[no-untyped-call]
         queue = broker.SimpleQueue("greetings")
         queue.put("hello")
         assert queue.get(timeout=2).payload == "hello"
@@ -214,6 +214,7 @@ sys.stdin.read()
     parent = subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
+    assert parent.stdout is not None
     child = int(parent.stdout.readline())
     parent.send_signal(signal.SIGKILL)
     parent.communicate()

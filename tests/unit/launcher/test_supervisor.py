@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from launcher import supervisor
+from launcher.accounts import server_account
 from launcher.console import StepFailed
+from launcher.folders import DataFolder
 from launcher.output import LogFiles, Terminal
+from launcher.servers import Servers
 from launcher.service import Component
 from launcher.supervisor import Supervisor, listen
 from tests.unit.launcher.conftest import until
@@ -37,33 +40,31 @@ server.serve_forever()
 """
 
 
-class NoServers:
+class NoServers(Servers):
     """Stands for servers that the environment names: nothing to watch."""
 
-    postgres = None
-    redis = None
+    def __init__(self) -> None:
+        self.postgres = None
+        self.redis = None
 
     def environ(self, **more):
         return {**os.environ, **more}
 
 
-class Folder:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-
 @pytest.fixture
 def supervise(tmp_path, monkeypatch):
     """Makes a supervisor of the given components, which work in `tmp_path`."""
+    folder = DataFolder(tmp_path / "data", server_account())
     monkeypatch.setattr(supervisor, "PROJECT", tmp_path)
     monkeypatch.setattr(supervisor, "_RESTART_SECONDS", 0.01)
 
     def make(*components, output=None):
         monkeypatch.setattr(supervisor, "components", lambda **_: components)
         output = output or LogFiles(tmp_path)
-        return Supervisor(Path(sys.executable), Folder(tmp_path), NoServers(), 0, output)
+        return Supervisor(Path(sys.executable), folder, NoServers(), 0, output)
 
-    return make
+    yield make
+    folder.release()
 
 
 def stays(name: str) -> Component:
