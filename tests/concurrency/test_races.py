@@ -1,0 +1,83 @@
+"""Races, with real threads and transactions."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from django.db import connection
+
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.core.errors import DomainError, Stale
+from allocator_service.core.locks import Lock, try_lock_across_transactions
+from allocator_service.pools.models import Pool
+from allocator_service.pools.services import pool_update
+from allocator_service.workloads.models import Workload
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from tests.integration.conftest import NOON, fig2, now, pool, settings, tenant, vector
+
+__all__ = ["fig2", "now", "pool", "tenant"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def at_once(count: int, action: Callable[[int], object]) -> list[object]:
+    """Run `action(0..count-1)` in threads that start together; results, or the domain's errors."""
+    barrier = Barrier(count)
+
+    def run(number: int) -> object:
+        barrier.wait()
+        try:
+            return action(number)
+        except DomainError as error:
+            return error
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(run, range(count)))
+
+
+def test_of_eight_edits_of_one_version_one_is_made(pool):
+    outcomes = at_once(
+        8,
+        lambda n: pool_update(pool=pool, settings=settings(name=f"Name {n}"), version=1, now=NOON),
+    )
+    winners = [outcome for outcome in outcomes if isinstance(outcome, Pool)]
+    assert len(winners) == 1
+    assert [type(outcome) for outcome in outcomes].count(Stale) == 7
+    stored = Pool.objects.get(pk=pool.pk)
+    assert (stored.name, stored.version, stored.generation) == (winners[0].name, 2, 2)
+
+
+def test_generations_of_concurrent_changes_are_gapless_and_none_is_lost(fig2, tenant):
+    u1 = tenant("u1")
+    outcomes = at_once(
+        8,
+        lambda n: (
+            workloads_submit(
+                pool=fig2, drafts=[WorkloadDraft(u1, f"w{n}", vector(1, 1))], now=NOON
+            ).generation
+        ),
+    )
+    assert sorted(outcomes) == list(range(4, 12))
+    assert Workload.objects.count() == 10
+    run = recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    assert (run.generation, run.allocations.count()) == (11, 10)
+
+
+def test_of_eight_workers_with_one_message_one_decides(fig2):
+    outcomes = at_once(8, lambda _: recompute_pool(pool_id=fig2.pk, clock=lambda: NOON))
+    assert len([run for run in outcomes if run is not None]) == 1
+    assert Run.objects.count() == 1
+
+
+def test_a_lock_is_free_again_the_moment_its_holder_is_gone(db):
+    with try_lock_across_transactions(Lock.RECOMPUTE, "x") as first:
+        with try_lock_across_transactions(Lock.RECOMPUTE, "x") as second:
+            assert (first, second) == (True, False)
+        with try_lock_across_transactions(Lock.RECOMPUTE, "y") as other:
+            assert other is True
+    with try_lock_across_transactions(Lock.RECOMPUTE, "x") as again:
+        assert again is True

@@ -1,0 +1,258 @@
+"""A recompute publishes a whole, proven decision, or leaves the old one in force and says why."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from allocator_service.allocation import recompute
+from allocator_service.allocation.models import (
+    Allocation,
+    Certificate,
+    Placement,
+    Run,
+    RunStatus,
+    Snapshot,
+)
+from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.selectors import decision_at, input_of
+from allocator_service.allocation.services import retention_apply, run_request
+from allocator_service.allocation.verification import run_verify
+from allocator_service.core.errors import Conflict, Gone, Missing
+from allocator_service.core.models import Event
+from allocator_service.pools.models import RecomputeJob
+from allocator_service.pools.server_services import server_drain, server_retire
+from allocator_service.workloads.models import Workload
+from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
+from policies import problem_from_document, solve
+from tests.integration.conftest import NOON, vector
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def recomputed(pool, at=NOON):
+    return recompute_pool(pool_id=pool.pk, clock=lambda: at)
+
+
+def test_figure_2_of_the_drfh_paper_is_decided_proven_and_in_force(fig2):
+    run = recomputed(fig2)
+    assert run.status == RunStatus.SUCCEEDED
+    assert run.generation == 3
+    assert run.summary["utilization"] == pytest.approx({"cpu": 6 / 7, "memory": 6 / 7})
+    rows = list(
+        run.allocations.values_list("workload__name", "tasks", "dominant_share", "limited_by")
+    )
+    assert [row[0] for row in rows] == ["analysis", "simulation"]
+    assert [row[1] for row in rows] == pytest.approx([10, 10], rel=1e-9)
+    assert [row[2] for row in rows] == pytest.approx([5 / 7, 5 / 7], rel=1e-9)
+    assert list(run.placements.values_list("server_class__first", "workload__name")) == [
+        ("high-memory", "analysis"),
+        ("high-cpu", "simulation"),
+    ]
+    assert decision_at(pool=fig2, at=NOON) == run
+    assert run_verify(run)["valid"] is True
+
+
+def test_before_the_first_decision_there_is_none(fig2):
+    with pytest.raises(Missing) as missing:
+        decision_at(pool=fig2, at=NOON)
+    assert missing.value.code == "decision.none"
+
+
+def test_doing_it_twice_does_nothing_the_second_time(fig2):
+    first = recomputed(fig2)
+    assert recomputed(fig2) is None
+    assert list(Run.objects.all()) == [first]
+
+
+def test_an_unchanged_pool_asked_again_gives_the_same_numbers_and_keeps_one_snapshot(fig2):
+    first = recomputed(fig2)
+    run_request(pool=fig2, reason="to be sure", now=NOON)
+    second = recomputed(fig2, NOON + timedelta(minutes=1))
+    columns = ("workload", "tasks", "resources", "dominant_share", "weighted_share", "limited_by")
+    assert list(first.allocations.values_list(*columns)) == list(
+        second.allocations.values_list(*columns)
+    )
+    assert first.snapshot_id == second.snapshot_id
+    assert Snapshot.objects.count() == 1
+    assert second.reason == "to be sure"
+
+
+def test_the_old_decision_ends_where_the_new_one_begins_whatever_the_clock_says(fig2):
+    first = recomputed(fig2)
+    run_request(pool=fig2, reason="", now=NOON)
+    second = recomputed(fig2, NOON - timedelta(hours=1))
+    first.refresh_from_db()
+    assert first.effective_until == second.effective_from > first.effective_from
+    assert decision_at(pool=fig2, at=second.effective_from) == second
+    assert decision_at(pool=fig2, at=first.effective_from) == first
+
+
+def test_a_draining_server_leaves_the_capacity_and_a_retired_one_the_pool(fig2):
+    high_cpu = fig2.servers.get(name="high-cpu")
+    server_drain(server=high_cpu, now=NOON)
+    run = recomputed(fig2)
+    assert run.summary["servers"] == 1
+    assert [server["name"] for server in input_of(run)["servers"]] == ["high-memory", "high-cpu"]
+    server_retire(server=high_cpu, now=NOON)
+    run = recomputed(fig2)
+    assert [server["name"] for server in input_of(run)["servers"]] == ["high-memory"]
+    assert run_verify(run)["valid"] is True
+
+
+def test_replaying_the_stored_input_gives_the_stored_decision(fig2):
+    run = recomputed(fig2)
+    parsed = problem_from_document(input_of(run))
+    replayed = solve(parsed.problem, parsed.policy, mode=parsed.mode, options=parsed.options)
+    assert replayed.tasks.tolist() == list(run.allocations.values_list("tasks", flat=True))
+
+
+@pytest.mark.parametrize(
+    ("servers", "workloads"), [(False, False), (True, False), (False, True)], ids=str
+)
+def test_a_pool_without_servers_or_workloads_has_a_sensible_decision(fig2, now, servers, workloads):
+    if not servers:
+        for server in fig2.servers.all():
+            server_retire(server=server, now=now)
+    if not workloads:
+        for workload in fig2.workloads.all():
+            workload_withdraw(workload=workload, now=now)
+    run = recomputed(fig2)
+    assert run.status == RunStatus.SUCCEEDED
+    assert sum(run.allocations.values_list("tasks", flat=True)) == 0
+    assert run_verify(run)["valid"] is True
+
+
+def test_a_workload_that_cannot_run_gets_nothing_says_why_and_harms_nobody(fig2, tenant, now):
+    workloads_submit(
+        pool=fig2,
+        drafts=[
+            WorkloadDraft(
+                tenant("u3"), "elsewhere", vector(1, 1), server_selector={"zone": "mars"}
+            ),
+            WorkloadDraft(tenant("u4"), "enormous", vector(10**11, 1)),
+        ],
+        now=now,
+    )
+    run = recomputed(fig2)
+    by_name = dict(run.allocations.values_list("workload__name", "limited_by"))
+    assert by_name["elsewhere"] == "no_eligible_server"
+    assert by_name["enormous"] == "out_of_range"
+    tasks = dict(run.allocations.values_list("workload__name", "tasks"))
+    assert tasks["analysis"] == pytest.approx(10, rel=1e-9)
+    assert (tasks["elsewhere"], tasks["enormous"]) == (0, 0)
+    assert dict(Workload.objects.values_list("name", "unsatisfiable")) == {
+        "analysis": "",
+        "simulation": "",
+        "elsewhere": "no_eligible_server",
+        "enormous": "out_of_range",
+    }
+    assert list(
+        Event.objects.filter(kind="workload.unsatisfiable").values_list("tenant", flat=True)
+    ) == ["u4"]  # u3's was known when it was submitted
+
+
+def test_changes_made_during_a_run_are_decided_by_the_next(fig2, tenant, now, monkeypatch):
+    original = recompute.pool_state
+
+    def change_while_reading(pool_id):
+        state = original(pool_id)
+        monkeypatch.setattr(recompute, "pool_state", original)
+        workloads_submit(
+            pool=fig2, drafts=[WorkloadDraft(tenant("u3"), "late", vector(1, 1))], now=now
+        )
+        return state
+
+    monkeypatch.setattr(recompute, "pool_state", change_while_reading)
+    first = recomputed(fig2)
+    second = recomputed(fig2)
+    assert (first.generation, second.generation) == (3, 4)
+    assert (first.allocations.count(), second.allocations.count()) == (2, 3)
+
+
+def test_a_run_that_fails_says_why_and_the_old_decision_stays_in_force(fig2, now, monkeypatch):
+    first = recomputed(fig2)
+    run_request(pool=fig2, reason="", now=now)
+
+    def overflow(*_, **__):
+        raise OverflowError("a policy that breaks")
+
+    monkeypatch.setattr(recompute, "solve", overflow)
+    failed = recomputed(fig2)
+    assert failed.status == RunStatus.FAILED
+    assert failed.error["code"] == "run.internal"
+    assert "OverflowError" in failed.error["detail"]
+    assert decision_at(pool=fig2, at=now) == first
+    assert Event.objects.filter(kind="decision.failed").count() == 1
+    job = RecomputeJob.objects.get(pool=fig2)
+    assert job.settled == job.wanted
+    with pytest.raises(Conflict):
+        run_verify(failed)
+
+
+def test_a_worker_that_dies_three_times_on_one_problem_fails_the_run(fig2, monkeypatch):
+    class Killed(BaseException):
+        """Stands for kill -9: nothing of ours handles it."""
+
+    def die(*_, **__):
+        raise Killed
+
+    monkeypatch.setattr(recompute, "solve", die)
+    for _ in range(3):
+        with pytest.raises(Killed):
+            recomputed(fig2)
+    assert Run.objects.get().attempts == 3
+    failed = recomputed(fig2)
+    assert failed.status == RunStatus.FAILED
+    assert failed.error["code"] == "run.worker_lost"
+    assert Run.objects.count() == 1
+
+
+def test_a_worker_that_lost_its_claim_publishes_nothing(fig2, monkeypatch):
+    original = recompute.solve
+
+    def lose_claim(*args, **kwargs):
+        RecomputeJob.objects.filter(pool=fig2).update(token=uuid4())
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(recompute, "solve", lose_claim)
+    assert recomputed(fig2) is None
+    assert Run.objects.get().status == RunStatus.RUNNING
+    assert not Allocation.objects.exists()
+    monkeypatch.setattr(recompute, "solve", original)
+    assert recomputed(fig2).attempts == 2
+
+
+def test_a_tampered_row_fails_verification(fig2):
+    run = recomputed(fig2)
+    row = run.allocations.first()
+    Allocation.objects.filter(pk=row.pk).update(tasks=row.tasks * 1.001)
+    verdict = run_verify(run)
+    assert verdict["valid"] is False
+    Allocation.objects.filter(pk=row.pk).update(tasks=row.tasks)
+    assert run_verify(run)["valid"] is True
+    run.server_classes.update(count=7)
+    assert {c["name"] for c in run_verify(run)["checks"] if not c["holds"]} >= {"server_ranges"}
+
+
+def test_old_runs_are_pruned_but_the_decision_in_force_stays_whole(fig2, now):
+    first = recomputed(fig2)
+    run_request(pool=fig2, reason="", now=now)
+    second = recomputed(fig2, now + timedelta(days=1))
+    assert retention_apply(now=now + timedelta(days=200)) == 1
+    first.refresh_from_db()
+    assert not Placement.objects.filter(run=first).exists()
+    assert not Certificate.objects.filter(run=first).exists()
+    assert first.allocations.count() == 2
+    with pytest.raises(Gone):
+        run_verify(first)
+    assert run_verify(second)["valid"] is True
+
+
+def test_a_request_while_another_waits_is_answered_with_the_same_run(fig2, now):
+    assert run_request(pool=fig2, reason="a", now=now) == run_request(
+        pool=fig2, reason="b", now=now
+    )
+    run = recomputed(fig2)
+    assert run.reason == "a"
+    assert Run.objects.count() == 1

@@ -1,0 +1,96 @@
+"""Keys: only a hash is stored, the text is printed once, at most two of a name live."""
+
+import io
+import re
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from allocator_service.core.errors import Conflict
+from allocator_service.tenants.models import ApiKey, Tenant
+from allocator_service.tenants.selectors import api_key_live
+from allocator_service.tenants.services import (
+    api_key_create,
+    api_key_revoke,
+    api_key_rotate,
+    tenant_retire,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def command(*arguments):
+    out, err = io.StringIO(), io.StringIO()
+    call_command("apikey", *arguments, stdout=out, stderr=err)
+    return out.getvalue()
+
+
+def test_the_command_prints_the_key_alone_and_stores_a_hash():
+    text = command("create", "--scope", "operator", "--name", "ops").rstrip("\n")
+    assert re.fullmatch(r"alloc_[A-Za-z0-9_-]{43}", text)
+    key = ApiKey.objects.get()
+    assert text.encode() not in bytes(key.digest)
+    assert len(bytes(key.digest)) == 32
+    assert (key.expires_at - key.created_at).days == 365
+
+
+def test_a_tenant_key_is_bound_to_its_tenant(tenant):
+    tenant("physics")
+    text = command("create", "--scope", "tenant", "--name", "p", "--tenant", "physics",
+                   "--expires", "P90D").strip()  # fmt: skip
+    key = ApiKey.objects.get()
+    assert key.tenant.slug == "physics"
+    assert (key.expires_at - key.created_at).days == 90
+    assert api_key_live(text=text, now=key.created_at) == key
+    assert api_key_live(text=text, now=key.expires_at) is None
+    assert text not in command("list")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create", "--scope", "tenant", "--name", "x"),
+        ("create", "--scope", "operator", "--name", "x", "--tenant", "physics"),
+        ("create", "--scope", "tenant", "--name", "x", "--tenant", "nobody"),
+        ("create", "--scope", "operator", "--name", "x", "--expires", "soon"),
+        ("revoke", "nothing"),
+        ("rotate", "nothing"),
+    ],
+)
+def test_bad_arguments_end_with_2_and_make_no_key(tenant, arguments):
+    tenant("physics")
+    with pytest.raises(CommandError) as refused:
+        command(*arguments)
+    assert refused.value.returncode == 2
+    assert not ApiKey.objects.exists()
+
+
+def test_a_rotation_has_two_live_keys_and_not_three(now):
+    year = now + timedelta(days=365)
+    first = api_key_create(scope="billing", name="erp", tenant=None, expires_at=year, now=now)
+    with pytest.raises(Conflict):
+        api_key_create(scope="billing", name="erp", tenant=None, expires_at=year, now=now)
+    second = api_key_rotate(name="erp", expires_at=year, now=now)
+    assert {api_key_live(text=k.text, now=now) for k in (first, second)} == {first.key, second.key}
+    with pytest.raises(Conflict):
+        api_key_rotate(name="erp", expires_at=year, now=now)
+    assert api_key_revoke(identifier=first.key.prefix, now=now) == 1
+    assert api_key_live(text=first.text, now=now) is None
+    assert api_key_rotate(name="erp", expires_at=year, now=now).key.scope == "billing"
+
+
+def test_a_retired_tenants_keys_are_revoked(tenant, now):
+    physics = tenant("physics")
+    issued = api_key_create(
+        scope="tenant", name="p", tenant=physics, expires_at=now + timedelta(days=1), now=now
+    )
+    tenant_retire(tenant=physics, version=1, now=now)
+    assert api_key_live(text=issued.text, now=now) is None
+    assert Tenant.objects.get(pk=physics.pk).retired_at == now
+
+
+def test_a_tenant_with_servers_is_not_retired(fig2, tenant, now):
+    with pytest.raises(Conflict) as refused:
+        tenant_retire(tenant=tenant("u1"), version=None, now=now)
+    assert refused.value.code == "in_use"
