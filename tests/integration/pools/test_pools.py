@@ -116,8 +116,8 @@ def test_resources_can_be_added_at_the_end_and_never_dropped_or_remeasured(fig2,
     both = [Resource("cpu", "core"), Resource("memory", "GiB")]
     with pytest.raises(Conflict) as dropped:
         pool_update(pool=fig2, settings=settings(resources=both[:1]), version=1, now=now)
+    changed = [both[0], Resource("memory", "MiB")]
     with pytest.raises(Conflict) as remeasured:
-        changed = [both[0], Resource("memory", "MiB")]
         pool_update(pool=fig2, settings=settings(resources=changed), version=1, now=now)
     assert dropped.value.code == remeasured.value.code == "in_use"
     pool_update(pool=fig2, settings=settings(resources=[gpu, *both]), version=1, now=now)
@@ -300,8 +300,9 @@ class TestServers:
         ("UPDATE server SET state = 'lost'", "server_state_known"),
         ("INSERT INTO server_contribution (server_id, start) SELECT id, now() FROM server",
          "contribution_one_present"),
-        ("INSERT INTO server_contribution (server_id, start, \"end\") "
-         "SELECT id, created_at, created_at + interval '1 day' FROM server", "contribution_disjoint"),
+        ("INSERT INTO server_contribution (server_id, start, \"end\")"
+         " SELECT id, created_at, created_at + interval '1 day' FROM server",
+         "contribution_disjoint"),
     ],
 )  # fmt: skip
 def test_the_database_itself_refuses_what_breaks_an_invariant(fig2, statement, constraint):
