@@ -18,14 +18,14 @@ class StepFailed(Exception):
         self.step = step
         self.advice = advice
         self.log = log
+        self._excerpt = last_lines(log)  # now: the log may be gone when this is shown
 
     def __str__(self) -> str:
         lines = [f"This step failed: {self.step}"]
-        excerpt = last_lines(self.log)
-        if excerpt:
+        if self._excerpt:
             where = f" of {self.log}" if isinstance(self.log, Path) else ""
             lines.append(f"The last lines{where}:")
-            lines += [f"    {line}" for line in excerpt]
+            lines += [f"    {line}" for line in self._excerpt]
         lines.append(f"What to do: {self.advice}")
         return "\n".join(lines)
 

@@ -10,7 +10,7 @@ from launcher import django, folders, report
 from launcher.client import Answer, Client
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
-from launcher.folders import PROJECT
+from launcher.folders import PROJECT, DataFolder
 from launcher.main_job import run_main_job
 from launcher.output import LogFiles
 from launcher.servers import Servers
@@ -23,36 +23,43 @@ _UP_SECONDS = 60.0
 def demo(*, stay: bool) -> int:
     """Run the main job and show it; with `stay` go on serving until Ctrl-C.
 
-    Returns 0 when the decision verifies. Raises `StepFailed`.
+    Returns 0 when the decision verifies. Raises `StepFailed`; the logs stay until the next demo.
     """
     began = time.monotonic()
     python = VirtualEnvironment().ensure("local")
     interrupt_on_signals()
     folder = folders.fresh("demo")
+    valid = True
     try:
-        with (
-            Servers(folder) as servers,
-            Supervisor(python, folder, servers, 0, LogFiles(folder.logs)) as service,
-        ):
-            say("PostgreSQL and Redis are up; making the tables ...")
-            django.migrate(python, servers)
-            key = _new_key(python, servers)
-            service.start()
-            _wait_until_up(service, folder.logs)
-            say(f"The service is up at {service.url}")
-            decision = run_main_job(Client(service.url, key))
-            print(report.table(decision))
-            PICTURE.write_text(report.picture(decision))
-            print(f"\nPicture: {PICTURE}\nTime: {time.monotonic() - began:.1f} s", flush=True)
-            if stay:
-                print(_invitation(service.url, key, folder.logs), flush=True)
-                service.watch()
-            return 0 if decision.verification["valid"] else 1
+        valid = _show(python, folder, began, stay=stay)
     except KeyboardInterrupt:
         say("Stopped.")
-        return 0
-    finally:
-        folder.remove()
+    except StepFailed:
+        folder.release()
+        raise
+    folder.remove()
+    return 0 if valid else 1
+
+
+def _show(python: Path, folder: DataFolder, began: float, *, stay: bool) -> bool:
+    with (
+        Servers(folder) as servers,
+        Supervisor(python, folder, servers, 0, LogFiles(folder.logs)) as service,
+    ):
+        say("PostgreSQL and Redis are up; making the tables ...")
+        django.migrate(python, servers)
+        service.start()
+        key = _new_key(python, servers)
+        _wait_until_up(service, folder.logs)
+        say(f"The service is up at {service.url}")
+        decision = run_main_job(Client(service.url, key))
+        print(report.table(decision))
+        PICTURE.write_text(report.picture(decision))
+        print(f"\nPicture: {PICTURE}\nTime: {time.monotonic() - began:.1f} s", flush=True)
+        if stay:
+            print(_invitation(service.url, key, folder.logs), flush=True)
+            service.watch()
+    return bool(decision.verification["valid"])
 
 
 def _new_key(python: Path, servers: Servers) -> str:
@@ -80,7 +87,12 @@ def _wait_until_up(service: Supervisor, logs: Path) -> None:
             if answer.status == 200:
                 return
         time.sleep(0.1)
-    raise StepFailed("wait until the service is ready", f"read the logs in {logs}", log=str(answer))
+    said = answer.body if isinstance(answer, Answer) else answer
+    raise StepFailed(
+        f"wait until the service is ready (it said: {said})",
+        f"read the logs in {logs}",
+        log=logs / "web.log",
+    )
 
 
 def _invitation(url: str, key: str, logs: Path) -> str:
