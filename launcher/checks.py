@@ -1,7 +1,6 @@
 """`./dev check`: everything that must hold before a change is committed, and how to mend it."""
 
 import difflib
-import os
 import subprocess
 import tempfile
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from launcher import locks
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
+from launcher.processes import inherited_environment
 
 OPENAPI = Path("docs/openapi.yaml")
 _TEST_SETTINGS = {"DJANGO_SETTINGS_MODULE": "allocator_service.settings.test"}
@@ -106,7 +106,7 @@ def checks(python: Path) -> list[Check]:
 def _failure(command: Sequence[str | Path], env: dict[str, str]) -> str:
     """What a command printed if it failed, else an empty string."""
     done = subprocess.run(
-        command, cwd=PROJECT, env={**os.environ, **env}, capture_output=True, text=True
+        command, cwd=PROJECT, env={**inherited_environment(), **env}, capture_output=True, text=True
     )
     return (done.stdout + done.stderr or "it failed silently") if done.returncode else ""
 

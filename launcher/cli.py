@@ -12,6 +12,7 @@ from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.locks import lock
 from launcher.manage import manage
+from launcher.processes import inherited_environment
 from launcher.serve import serve
 
 _WHOLE_SUITE = ("-n", "2", "--dist", "loadfile")
@@ -59,7 +60,8 @@ def _demo(arguments: Sequence[str]) -> int:
 def _test(arguments: Sequence[str]) -> int:
     """Become pytest, on the pinned servers: a green run must not depend on what is installed."""
     python = VirtualEnvironment().ensure("dev")
-    env = {"ALLOCATOR_POSTGRES": "wheel", "ALLOCATOR_REDIS": "wheel", **os.environ}
+    env = {"ALLOCATOR_POSTGRES": "wheel", "ALLOCATOR_REDIS": "wheel"}
+    env |= inherited_environment()
     os.chdir(PROJECT)
     os.execve(python, [str(python), "-m", "pytest", *(arguments or _WHOLE_SUITE)], env)
 

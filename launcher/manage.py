@@ -1,7 +1,6 @@
 """`./dev manage`: a management command on serve's data, whether or not it is being served."""
 
 import fcntl
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from launcher import django, folders
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import DataFolder, InUse
+from launcher.processes import inherited_environment
 from launcher.serve import DATA
 from launcher.servers import Servers
 from launcher.supervisor import interrupt_on_signals
@@ -54,7 +54,7 @@ def _guest(folder: Path, state: dict[str, str]) -> Iterator[Mapping[str, str]]:
     with (folder / "guests").open("a") as guests:
         fcntl.flock(guests, fcntl.LOCK_SH)
         state.pop("url", None)
-        yield {**os.environ, **state, "ALLOCATOR_PROCESS": "manage"}
+        yield {**inherited_environment(), **state, "ALLOCATOR_PROCESS": "manage"}
 
 
 def _host(folder: DataFolder, python: Path, command: Sequence[str]) -> Iterator[Mapping[str, str]]:

@@ -63,6 +63,14 @@ def start(
     )
 
 
+def inherited_environment() -> dict[str, str]:
+    """Our environment for a Python child, which may keep the bytecode of the project's modules.
+
+    Some machines set PYTHONDONTWRITEBYTECODE for everything; it doubles every start.
+    """
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def wait_until_ready(
     ready: Callable[[], bool],
     *,

@@ -4,6 +4,7 @@ import os
 
 from launcher.folders import DataFolder
 from launcher.postgres import APPLICATION_ROLE, OWNER_ROLE, Postgres
+from launcher.processes import inherited_environment
 from launcher.redis import Redis
 
 _LOCAL_SETTINGS = "allocator_service.settings.local"
@@ -47,7 +48,7 @@ class Servers:
         """The environment for a process of the service that uses these servers."""
         return {
             "DJANGO_SETTINGS_MODULE": _LOCAL_SETTINGS,
-            **os.environ,
+            **inherited_environment(),
             **self.environment,
             **more,
         }
