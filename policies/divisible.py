@@ -64,7 +64,7 @@ def normalise(problem: Problem, classes: ServerClasses) -> Normalised:
     workloads = runnable[order]
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
     merged, first = _alike(problem, allowed, workloads, owner)
-    limit = problem.tasks[workloads] * problem.dominant_share_per_task[workloads]
+    limit = problem.share_limit[workloads]
     chosen = workloads[first]
     return Normalised(
         leximin=LeximinProblem(
@@ -162,7 +162,6 @@ def _placements(
     share = x[merged, server_class]
     if len(form.workloads) == form.leximin.n:
         return form.workloads[merged], server_class, share
-    limit = problem.tasks * problem.dominant_share_per_task
     members: list[list[int]] = [[] for _ in range(form.leximin.n)]
     for position, part in enumerate(form.merged.tolist()):
         members[part].append(int(form.workloads[position]))
@@ -170,7 +169,7 @@ def _placements(
     for part in range(form.leximin.n):
         mine = np.flatnonzero(merged == part)
         pieces = [(int(server_class[q]), float(share[q])) for q in mine]
-        rows += _in_preference(members[part], limit, pieces)
+        rows += _in_preference(members[part], problem.share_limit, pieces)
     table = sorted(rows)
     return (
         np.array([row[0] for row in table], dtype=np.int64),

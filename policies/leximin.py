@@ -135,18 +135,18 @@ class _Rounds:
     ) -> tuple[float, LevelSolution]:
         """The level of this round and the linear program that shows it."""
         problem = self.problem
-        trial = self._level_at_pool_prices(rising)
+        trial, pool_prices = self._level_at_pool_prices(rising)
+        if trial <= ARRIVED * level_scale(problem, rising, trial):
+            return 0.0, LevelSolution(x=self.x, prices=pool_prices, tau=0.0, steps=0)
         for _ in range(MOST_NEWTON_STEPS):
             rise = np.where(rising, np.minimum(problem.cap, trial * problem.weight), 0.0)
             solution = maximise(rise, np.where(rising, 0.0, self.share))
             self.programs += 1
             if solution.tau >= 1 - ARRIVED:
                 return trial, self._held_back(solution, rising)
-            order = self._order(solution.prices)
-            budget = float((problem.capacity_share * solution.prices).sum()) - float(
-                order.cost_of(np.where(rising, 0.0, self.share)).sum()
-            )
-            bound = order.highest_level(problem.weight, rising, budget)
+            bound = self._bound(solution.prices, rising)
+            if bound <= ARRIVED * level_scale(problem, rising, bound):
+                return 0.0, solution
             reached = trial * solution.tau
             nobody_capped = not (rising & (problem.cap < trial * problem.weight)).any()
             if nobody_capped or not bound < trial * (1 - ARRIVED):
@@ -160,24 +160,26 @@ class _Rounds:
             solution.x[rising[self.problem.owner]] /= solution.tau
         return solution
 
-    def _level_at_pool_prices(self, rising: BoolArray) -> float:
-        """Least bound from pricing one resource at a time, the same on every server."""
+    def _level_at_pool_prices(self, rising: BoolArray) -> tuple[float, FloatArray]:
+        """Least bound from pricing one resource, or all, the same on every server."""
         problem = self.problem
-        bounds = [float((problem.cap / problem.weight)[rising].max())]
-        for r in range(problem.m):
-            prices = np.zeros_like(problem.capacity_share)
-            prices[:, r] = 1.0
-            order = self._order(prices)
-            budget = float(problem.capacity_share[:, r].sum()) - float(
-                order.cost_of(np.where(rising, 0.0, self.share)).sum()
-            )
-            bounds.append(order.highest_level(problem.weight, rising, max(budget, 0.0)))
-        return min(bounds)
+        level = float((problem.cap / problem.weight)[rising].max())
+        best = np.zeros_like(problem.capacity_share)
+        for priced in (*np.eye(problem.m), np.ones(problem.m)):
+            prices = np.tile(priced, (problem.K, 1))
+            bound = self._bound(prices, rising)
+            if bound < level:
+                level, best = bound, prices
+        return level, best
 
-    def _order(self, prices: FloatArray) -> MeritOrder:
+    def _bound(self, prices: FloatArray, rising: BoolArray) -> float:
+        """Upper bound on the round's level by any prices."""
         problem = self.problem
         costs = unit_costs(problem.demand, problem.allowed, prices)
-        return MeritOrder.of(problem.owner, problem.limit, costs, problem.t)
+        order = MeritOrder.of(problem.owner, problem.limit, costs, problem.t)
+        kept = order.cost_of(np.where(rising, 0.0, self.share))
+        budget = float((problem.capacity_share * prices).sum()) - float(kept.sum())
+        return order.highest_level(problem.weight, rising, max(budget, 0.0))
 
     def _by_interior_point(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         program, workloads = level_program(self.problem, rise, keep)

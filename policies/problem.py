@@ -206,6 +206,15 @@ class Problem:
         return _read_only(self.demand_share.max(axis=1, initial=0.0))
 
     @cached_property
+    def share_limit(self) -> FloatArray:
+        """(n,) dominant share at which all of the workload's tasks are placed; inf: none."""
+        limit = np.full(self.n, np.inf)
+        np.multiply(
+            self.tasks, self.dominant_share_per_task, out=limit, where=np.isfinite(self.tasks)
+        )
+        return _read_only(limit)
+
+    @cached_property
     def dominant_resource(self) -> IntArray:
         """(n,) the first resource that attains ``s[j]`` (by raw demand where ``s`` is 0)."""
         per_share = self.demand_share.argmax(axis=1)
