@@ -35,6 +35,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "api.middleware.RequestIdMiddleware",
+    "api.metrics.MetricsMiddleware",
     "api.middleware.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -183,8 +184,13 @@ def logging(level: str, *, json: bool) -> dict[str, Any]:
     import structlog
 
     renderer: Any = (
-        structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
+        structlog.processors.JSONRenderer()
+        if json
+        else structlog.dev.ConsoleRenderer(
+            colors=False, exception_formatter=structlog.dev.plain_traceback
+        )
     )
+    exceptions = [structlog.processors.format_exc_info] if json else []
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -194,7 +200,6 @@ def logging(level: str, *, json: bool) -> dict[str, Any]:
     structlog.configure(
         processors=[
             *shared,
-            structlog.processors.format_exc_info,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -209,6 +214,7 @@ def logging(level: str, *, json: bool) -> dict[str, Any]:
                 "foreign_pre_chain": shared,
                 "processors": [
                     structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    *exceptions,
                     renderer,
                 ],
             }

@@ -1,0 +1,92 @@
+"""Who calls, and whether keys of that scope have the route at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from uuid import UUID
+
+from django.db.models import QuerySet
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from allocator_service.core.clock import utc_now
+from allocator_service.tenants.models import ApiKey, Scope, Tenant
+from allocator_service.tenants.services import api_key_digest
+from api.errors import Unauthenticated
+
+if TYPE_CHECKING:  # views read the settings that name this module
+    from rest_framework.views import APIView
+
+OPERATOR: Final = frozenset({Scope.OPERATOR})
+OPERATOR_AND_TENANT: Final = frozenset({Scope.OPERATOR, Scope.TENANT})
+EVERY_SCOPE: Final = frozenset(Scope)
+
+MAX_KEY_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The holder of a live key. `tenant` is set for tenant keys only: it limits what is seen."""
+
+    key_id: UUID
+    scope: Scope
+    tenant: Tenant | None
+    is_authenticated: ClassVar[bool] = True
+
+    @property
+    def holder(self) -> str:
+        return str(self.key_id)
+
+
+class ApiKeyAuthentication(BaseAuthentication):
+    """`Authorization: Bearer <key>`, looked up by its SHA-256 in one query."""
+
+    def authenticate(self, request: Request) -> tuple[Caller, ApiKey] | None:
+        header = request.headers.get("Authorization", "")
+        if not header.strip():
+            return None
+        scheme, _, text = header.partition(" ")
+        if scheme.lower() != "bearer":
+            raise Unauthenticated(
+                'The key is sent as "Authorization: Bearer <key>".', code="auth.invalid"
+            )
+        key = _key(text.strip())
+        if key is None:
+            raise Unauthenticated("The key is not known.", code="auth.invalid")
+        if key.revoked_at is not None:
+            raise Unauthenticated("The key was revoked.", code="auth.revoked")
+        if key.expires_at <= utc_now():
+            raise Unauthenticated("The key has expired.", code="auth.expired")
+        return Caller(key.pk, Scope(key.scope), key.tenant), key
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+def _key(text: str) -> ApiKey | None:
+    if not text or len(text) > MAX_KEY_LENGTH:
+        return None
+    keys: QuerySet[ApiKey] = ApiKey.objects.select_related("tenant")
+    return keys.filter(digest=api_key_digest(text)).first()
+
+
+class ScopePermission(BasePermission):
+    """A view's `scopes` say, per method, which keys have it; what is not named nobody has."""
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        method = "GET" if request.method == "HEAD" else str(request.method)
+        if method not in view.allowed_methods:
+            # A method that the route lacks is answered 405 to every key.
+            return isinstance(request.user, Caller)
+        scopes: Mapping[str, frozenset[Scope]] = getattr(view, "scopes", {})
+        return isinstance(request.user, Caller) and request.user.scope in scopes.get(method, ())
+
+
+def authenticated_caller(request: Any) -> Caller | None:
+    """The caller of a request to an open route, if it carries a live key."""
+    try:
+        authenticated = ApiKeyAuthentication().authenticate(request)
+    except Unauthenticated:
+        return None
+    return authenticated[0] if authenticated else None

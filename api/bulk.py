@@ -1,0 +1,66 @@
+"""Routes that take one object or many: a JSON object, a JSON array, or CSV rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from allocator_service.core.errors import FieldError, Unacceptable
+from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.selectors import tenants_for
+from api.documents import MAX_ERRORS, StrictSerializer, read_documents
+
+
+@dataclass(frozen=True)
+class Items:
+    """The fields of the objects sent, each with its pointer; `alone` if it was one JSON object."""
+
+    fields: Sequence[dict[str, Any]]
+    alone: bool
+
+    def pointer(self, index: int) -> str:
+        return "" if self.alone else f"/{index}"
+
+
+def read_items(document: type[StrictSerializer], sent: Any, *, cells: bool) -> Items:
+    """Read what was sent. `cells`: from CSV, as texts. Raises like `StrictSerializer`."""
+    if not isinstance(sent, list):
+        return Items([document.read_document(sent)], alone=True)
+    if not sent:
+        raise Unacceptable("The array is empty: send at least one item.", code="bulk.empty")
+    return Items(read_documents(document, sent, cells=cells), alone=False)
+
+
+def tenants_named(
+    items: Items, field: str, *, caller: Tenant | None, required: bool
+) -> list[Tenant | None]:
+    """The tenant that each item names in `field`; a tenant's own items may leave it out.
+
+    For a tenant's key every slug but its own is unknown. Raises `Unacceptable` naming the items.
+    """
+    slugs = {fields[field] for fields in items.fields} - {None}
+    if caller is not None:
+        known = {caller.slug: caller} if caller.slug in slugs else {}
+    else:
+        known = {tenant.slug: tenant for tenant in tenants_for(None).filter(slug__in=slugs)}
+    errors: list[FieldError] = []
+    tenants: list[Tenant | None] = []
+    for index, fields in enumerate(items.fields):
+        slug = fields[field]
+        where = f"{items.pointer(index)}/{field}"
+        tenant = known.get(slug) if slug is not None else caller
+        tenants.append(tenant)
+        if slug is None and tenant is None and required:
+            errors.append(FieldError(where, "field.required", f'"{field}" is required.'))
+        elif slug is not None and tenant is None:
+            errors.append(FieldError(where, "tenant.unknown", f'There is no tenant "{slug}".'))
+        if len(errors) == MAX_ERRORS:
+            break
+    if errors:
+        raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors)
+    return tenants
+
+
+def created_document(ids: Sequence[UUID]) -> Mapping[str, Any]:
+    """The answer to a request that made many objects."""
+    return {"created": len(ids), "first": ids[0], "last": ids[-1]}

@@ -1,0 +1,49 @@
+"""Entity tags of versioned objects, and the preconditions of their changes (RFC 9110 §13)."""
+
+import re
+
+from rest_framework.request import Request
+
+from allocator_service.core.errors import PreconditionRequired, Stale, Unreadable
+
+_TAG = re.compile(r'(W/)?"([\x21\x23-\x7e]*)"', re.ASCII)
+_TAGS = re.compile(
+    r'(?:W/)?"[\x21\x23-\x7e]*"(?:[ \t]*,[ \t]*(?:W/)?"[\x21\x23-\x7e]*")*', re.ASCII
+)
+
+
+def entity_tag(version: int) -> str:
+    return f'"v{version}"'
+
+
+def expected_version(request: Request, *, actual: int) -> int:
+    """The version that a change is made for: the one at hand, if `If-Match` names it or is `*`.
+
+    Raises `PreconditionRequired` without the header, `Stale` when it names other versions only. Weak
+    tags never match (strong comparison).
+    """
+    version = optional_version(request, actual=actual)
+    if version is None:
+        raise PreconditionRequired(
+            f"Changing this needs If-Match with its ETag, now {entity_tag(actual)}."
+        )
+    return version
+
+
+def optional_version(request: Request, *, actual: int) -> int | None:
+    """As `expected_version`, and None without the header."""
+    header = request.headers.get("If-Match", "").strip()
+    if not header:
+        return None
+    if header != "*":
+        if not _TAGS.fullmatch(header):
+            raise Unreadable(
+                'If-Match is *, or entity tags in quotes, as "v3".', code="version.syntax"
+            )
+        strong = [tag for weak, tag in _TAG.findall(header) if not weak]
+        if f"v{actual}" not in strong:
+            raise Stale(
+                f"The object is at {entity_tag(actual)}, not at {header[:80]}: read it again and"
+                " repeat the change."
+            )
+    return actual

@@ -1,0 +1,186 @@
+"""What a handler says about itself; OpenAPI is written from it (see api.schema)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from api.documents import NoFields, StrictSerializer
+
+H = TypeVar("H", bound=Callable[..., Any])
+Document = type[StrictSerializer]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one route: what it takes, what it answers, what it may refuse with.
+
+    `kind` is the last word of the operation's id. `headers` are those of its success, `problems` the
+    statuses of refusals beyond those that every route has. `pool`: it answers `Pool-Generation`.
+    """
+
+    kind: str
+    summary: str
+    answer: Document | None = None
+    request: Document | None = None
+    status: HTTPStatus = HTTPStatus.OK
+    headers: tuple[str, ...] = ()
+    problems: tuple[int, ...] = ()
+    if_match: str = ""
+    paged: bool = False
+    patched: bool = False
+    many: bool = False
+    claims: bool = False
+    media_types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def described(operation: Operation) -> Callable[[H], H]:
+    """Attach a description to a handler."""
+
+    def attach(handler: H) -> H:
+        handler.operation = operation  # type: ignore[attr-defined]
+        return handler
+
+    return attach
+
+
+def lists(answer: Document, summary: str, *, problems: tuple[int, ...] = ()) -> Callable[[H], H]:
+    """GET of a list: pages of `answer`, as JSON, CSV or NDJSON."""
+    return described(
+        Operation(
+            "list",
+            summary,
+            answer,
+            paged=True,
+            headers=("Link", "X-Next-Cursor"),
+            problems=problems,
+        )
+    )
+
+
+def shows(
+    answer: Document,
+    summary: str,
+    *,
+    headers: tuple[str, ...] = ("ETag",),
+    problems: tuple[int, ...] = (),
+) -> Callable[[H], H]:
+    """GET of one object."""
+    return described(Operation("show", summary, answer, headers=headers, problems=problems))
+
+
+def creates(
+    request: Document, answer: Document, summary: str, *, pool: bool = False, bulk: bool = False
+) -> Callable[[H], H]:
+    """POST that makes an object (201), or with `bulk` many."""
+    return described(
+        Operation(
+            "create",
+            summary,
+            answer,
+            request,
+            HTTPStatus.CREATED,
+            headers=("Location", "ETag", "Idempotency-Replayed", *_generation(pool)),
+            problems=(409, 411, 413, 415, 422),
+            many=bulk,
+            claims=True,
+        )
+    )
+
+
+def updates(
+    request: Document, answer: Document, summary: str, *, pool: bool = False
+) -> Callable[[H], H]:
+    """PATCH, a merge-patch of what was read at the version in If-Match."""
+    return described(
+        Operation(
+            "update",
+            summary,
+            answer,
+            request,
+            headers=("ETag", *_generation(pool)),
+            problems=(409, 411, 412, 413, 415, 422, 428),
+            if_match="required",
+            patched=True,
+        )
+    )
+
+
+def puts(request: Document, answer: Document, summary: str) -> Callable[[H], H]:
+    """PUT, which makes the object (201) or replaces the version in If-Match (200)."""
+    return described(
+        Operation(
+            "put",
+            summary,
+            answer,
+            request,
+            headers=("ETag", "Location", "Pool-Generation"),
+            problems=(409, 411, 412, 413, 415, 422, 428),
+            if_match="to replace",
+        )
+    )
+
+
+def retires(summary: str, *, pool: bool = False) -> Callable[[H], H]:
+    """DELETE, which keeps the history (204)."""
+    return described(
+        Operation(
+            "retire",
+            summary,
+            status=HTTPStatus.NO_CONTENT,
+            headers=_generation(pool),
+            problems=(409, 412, 428),
+            if_match="required",
+        )
+    )
+
+
+def acts(answer: Document, summary: str) -> Callable[[H], H]:
+    """POST of an action on an object, which it answers."""
+    return described(
+        Operation(
+            "act",
+            summary,
+            answer,
+            NoFields,
+            headers=("ETag", "Idempotency-Replayed", "Pool-Generation"),
+            problems=(409, 411, 412, 413, 415, 422),
+            if_match="optional",
+            claims=True,
+        )
+    )
+
+
+def accepts(request: Document, answer: Document, summary: str) -> Callable[[H], H]:
+    """POST of work that is done later (202)."""
+    return described(
+        Operation(
+            "request",
+            summary,
+            answer,
+            request,
+            HTTPStatus.ACCEPTED,
+            headers=("Location", "Retry-After", "Idempotency-Replayed", "Pool-Generation"),
+            problems=(409, 411, 413, 415, 422),
+            claims=True,
+        )
+    )
+
+
+def computes(
+    request: Document, answer: Document, summary: str, *, problems: tuple[int, ...]
+) -> Callable[[H], H]:
+    """POST that stores nothing and answers what it computed (200)."""
+    return described(
+        Operation(
+            "compute",
+            summary,
+            answer,
+            request,
+            problems=(411, 413, 415, 422, *problems),
+        )
+    )
+
+
+def _generation(pool: bool) -> tuple[str, ...]:
+    return ("Pool-Generation",) if pool else ()

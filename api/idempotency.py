@@ -1,0 +1,83 @@
+"""`Idempotency-Key`: a POST that is sent again gets the answer of the first time.
+
+The answer is stored in the transaction of its effect, so that neither exists without the other.
+A refused request raises, its transaction rolls back, and nothing is claimed.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+
+from django.http import HttpResponse
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Conflict, Unacceptable, Unreadable
+from allocator_service.core.locks import Lock, try_lock_in_transaction
+from allocator_service.core.models import IdempotencyClaim
+from api.auth import Caller
+from api.renderers import json_bytes
+
+TWIN_RETRY_SECONDS = 1
+STORED_HEADERS = ("Location", "ETag", "Pool-Generation", "Retry-After")
+
+_KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?", re.ASCII)
+
+
+def idempotency_key(header: str | None) -> str | None:
+    """The key of a request, None without one. Raises `Unreadable` for what is no key."""
+    if header is None:
+        return None
+    if not _KEY.fullmatch(header):
+        raise Unreadable(
+            "An Idempotency-Key has 1 to 255 printable ASCII characters.",
+            code="idempotency.syntax",
+        )
+    return header
+
+
+def served_once(
+    *, caller: Caller, path: str, key: str, body: bytes, serve: Callable[[], Response]
+) -> HttpResponse | Response:
+    """Serve a POST unless it was served before; call it in the transaction of the effect.
+
+    Raises `Conflict` while a twin is being served, `Unacceptable` when the key came with another
+    body before.
+    """
+    identity = {"holder": caller.key_id, "method": "POST", "path": path, "key": key}
+    if not try_lock_in_transaction(Lock.IDEMPOTENCY, "\n".join(map(str, identity.values()))):
+        raise Conflict(
+            "A request with this Idempotency-Key is being served: repeat it for its answer.",
+            code="idempotency.in_flight",
+            retry_after=TWIN_RETRY_SECONDS,
+        )
+    digest = hashlib.sha256(body).digest()
+    claim = IdempotencyClaim.objects.filter(**identity).first()
+    if claim is not None:
+        if bytes(claim.body_digest) != digest:
+            raise Unacceptable(
+                "This Idempotency-Key came with another body before: choose a new key.",
+                code="idempotency.reused",
+            )
+        return _replayed(claim)
+    response = serve()
+    IdempotencyClaim.objects.create(
+        **identity,
+        body_digest=digest,
+        status=response.status_code,
+        headers={
+            name: response.headers[name] for name in STORED_HEADERS if name in response.headers
+        },
+        body=json_bytes(response.data),
+        created_at=utc_now(),
+    )
+    return response
+
+
+def _replayed(claim: IdempotencyClaim) -> HttpResponse:
+    return HttpResponse(
+        bytes(claim.body),
+        status=claim.status,
+        content_type="application/json",
+        headers={**claim.headers, "Idempotency-Replayed": "true"},
+    )

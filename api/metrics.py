@@ -1,0 +1,98 @@
+"""What the web process measures and what the database tells, for Prometheus. No tenant is named.
+
+Requests are counted per process; with several web processes set PROMETHEUS_MULTIPROC_DIR, and the
+library adds them up.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from django.db.models import Count, F, Min
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import REGISTRY, Collector
+from prometheus_client.values import ValueClass
+
+from allocator_service.allocation.models import Heartbeat, Run, RunStatus
+from allocator_service.core.clock import utc_now
+from allocator_service.pools.models import RecomputeJob
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+REQUESTS = Counter("allocation_http_requests", "Requests answered.", ["method", "route", "status"])
+SECONDS = Histogram(
+    "allocation_http_request_seconds",
+    "Seconds to answer a request.",
+    ["route"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10, 60),
+)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class MetricsMiddleware:
+    """Counts and times every request by its route."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        started = time.perf_counter()
+        response = self.get_response(request)
+        match = request.resolver_match
+        route = match.route if match else "unknown"
+        method = str(request.method)
+        method = method if method in _METHODS else "other"
+        REQUESTS.labels(method, route, response.status_code).inc()
+        SECONDS.labels(route).observe(time.perf_counter() - started)
+        return response
+
+
+class DatabaseCollector(Collector):
+    """Asks the database at the time of the scrape: the same answer from every process."""
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        now = utc_now()
+        waiting = RecomputeJob.objects.filter(wanted__gt=F("settled"))
+        jobs = waiting.aggregate(count=Count("pk"), oldest=Min("run_after"))
+        yield GaugeMetricFamily(
+            "allocation_recompute_jobs_waiting",
+            "Pools whose changes are not yet in a decision.",
+            value=jobs["count"],
+        )
+        yield GaugeMetricFamily(
+            "allocation_recompute_overdue_seconds",
+            "How long the oldest of them has been due.",
+            value=_age(jobs["oldest"], now),
+        )
+        yield GaugeMetricFamily(
+            "allocation_runs_in_force",
+            "Pools with a decision in force.",
+            value=Run.objects.filter(status=RunStatus.SUCCEEDED, effective_until=None).count(),
+        )
+        beats = GaugeMetricFamily(
+            "allocation_heartbeat_age_seconds",
+            "Since a background process was last seen at work.",
+            labels=["process"],
+        )
+        for beat in Heartbeat.objects.all():
+            beats.add_metric([beat.process], _age(beat.seen_at, now))
+        yield beats
+
+
+def exposition() -> bytes:
+    """All metrics in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(DatabaseCollector())
+    own: CollectorRegistry = REGISTRY
+    if "MultiProcess" in ValueClass.__name__:
+        own = CollectorRegistry()
+        MultiProcessCollector(own)  # type: ignore[no-untyped-call]
+    return bytes(generate_latest(own) + generate_latest(registry))
+
+
+def _age(since: datetime | None, now: datetime) -> float:
+    return 0.0 if since is None else max(0.0, (now - since).total_seconds())

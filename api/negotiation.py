@@ -1,0 +1,37 @@
+"""Which format answers: `?format=` if given, otherwise `Accept`."""
+
+from collections.abc import Sequence
+
+from rest_framework import exceptions
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from api.errors import NotAcceptable
+
+
+class ContractNegotiation(DefaultContentNegotiation):
+    def select_renderer(
+        self,
+        request: Request,
+        renderers: Sequence[BaseRenderer],
+        format_suffix: str | None = None,
+    ) -> tuple[BaseRenderer, str]:
+        wanted = request.query_params.get("format")
+        if wanted is not None:
+            for renderer in renderers:
+                if renderer.format == wanted:
+                    return renderer, str(renderer.media_type)
+            raise _refusal(renderers)
+        try:
+            chosen: tuple[BaseRenderer, str] = super().select_renderer(
+                request, renderers, format_suffix
+            )
+        except exceptions.NotAcceptable as error:
+            raise _refusal(renderers) from error
+        return chosen
+
+
+def _refusal(renderers: Sequence[BaseRenderer]) -> NotAcceptable:
+    available = ", ".join(str(renderer.media_type) for renderer in renderers)
+    return NotAcceptable(f"This is available as {available}.")

@@ -1,0 +1,163 @@
+"""Operations: is the process alive, is the service ready, what does it measure."""
+
+import hmac
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.selectors import heartbeat_age_seconds
+from allocator_service.core.clock import utc_now
+from allocator_service.tenants.models import Scope
+from api.auth import authenticated_caller
+from api.describing import Operation, described, shows
+from api.documents import DocumentField, StrictSerializer
+from api.errors import Unauthenticated
+from api.fields import ChoiceField
+from api.metrics import CONTENT_TYPE, exposition
+from api.throttling import redis_client
+from api.views import ContractView
+
+PING_SECONDS = 0.2
+# Beat asks every 10 s, the relay tells every 2 s.
+WORKER_SILENCE_SECONDS = 35.0
+RELAY_SILENCE_SECONDS = 10.0
+
+OK, DEGRADED, FAILED = "ok", "degraded", "failed"
+
+
+class OpenView(ContractView):
+    """A route without a key."""
+
+    authentication_classes: ClassVar[list[Any]] = []
+    permission_classes: ClassVar[list[Any]] = []
+    throttle_classes: ClassVar[list[Any]] = []
+    scopes: ClassVar = {"GET": frozenset(Scope)}
+
+
+class StatusDocument(StrictSerializer):
+    status = ChoiceField(choices=[OK])
+
+
+class ChecksDocument(StrictSerializer):
+    database = ChoiceField(choices=[OK, FAILED])
+    migrations = ChoiceField(choices=[OK, FAILED])
+    broker = ChoiceField(choices=[OK, DEGRADED])
+    worker = ChoiceField(choices=[OK, DEGRADED])
+    relay = ChoiceField(choices=[OK, DEGRADED])
+
+
+class ReadinessDocument(StrictSerializer):
+    status = ChoiceField(choices=[OK, DEGRADED, FAILED])
+    checks = DocumentField(ChecksDocument)
+
+
+class HealthView(OpenView):
+    @shows(StatusDocument, "Is the process alive", headers=())
+    def get(self, request: Request) -> Response:
+        return Response({"status": OK})
+
+
+class ReadinessView(OpenView):
+    @shows(ReadinessDocument, "Is the service ready", headers=(), problems=(503,))
+    def get(self, request: Request) -> Response:
+        checks = readiness()
+        states = set(checks.values())
+        status = next((state for state in (FAILED, DEGRADED) if state in states), OK)
+        code = HTTPStatus.SERVICE_UNAVAILABLE if status == FAILED else HTTPStatus.OK
+        headers = {"Retry-After": "1"} if status == FAILED else None
+        return Response({"status": status, "checks": checks}, code, headers=headers)
+
+
+def readiness() -> dict[str, str]:
+    """The state of everything the service works with; only the first two can keep it from serving."""
+    database = _holds(_database_answers, otherwise=FAILED)
+    migrated = database == OK and _holds(_migrations_applied, otherwise=FAILED) == OK
+    return {
+        "database": database,
+        "migrations": OK if migrated else FAILED,
+        "broker": OK if _broker_answers() else DEGRADED,
+        "worker": _heartbeat("worker", WORKER_SILENCE_SECONDS) if migrated else DEGRADED,
+        "relay": _heartbeat("relay", RELAY_SILENCE_SECONDS) if migrated else DEGRADED,
+    }
+
+
+def _holds(check: Callable[[], bool], *, otherwise: str) -> str:
+    try:
+        return OK if check() else otherwise
+    except (DatabaseError, InterfaceError):
+        return otherwise
+
+
+def _database_answers() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return True
+
+
+class _Migrations:
+    """Migrations are applied once and never taken back: what was found applied stays so."""
+
+    applied = False
+
+
+def _migrations_applied() -> bool:
+    if not _Migrations.applied:
+        executor = MigrationExecutor(connection)
+        _Migrations.applied = not executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return _Migrations.applied
+
+
+def _broker_answers() -> bool:
+    try:
+        return bool(redis_client(settings.REDIS_CLIENT_URL, PING_SECONDS).ping())
+    except redis.RedisError:
+        return False
+
+
+def _heartbeat(process: str, silence: float) -> str:
+    def recent() -> bool:
+        age = heartbeat_age_seconds(process=process, now=utc_now())
+        return age is not None and age < silence
+
+    return _holds(recent, otherwise=DEGRADED)
+
+
+class MetricsView(OpenView):
+    """For an operator's key, or for the token of the settings."""
+
+    @described(
+        Operation(
+            "show",
+            "Metrics, for Prometheus",
+            media_types={"text/plain": {"schema": {"type": "string"}}},
+            problems=(401,),
+        )
+    )
+    def get(self, request: Request) -> HttpResponse:
+        if not (_has_token(request) or _is_operator(request)):
+            raise Unauthenticated(
+                "Metrics are read with an operator's key or the METRICS_TOKEN.", code="auth.metrics"
+            )
+        return HttpResponse(exposition(), content_type=CONTENT_TYPE)
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        return super().perform_content_negotiation(request, force=True)
+
+
+def _has_token(request: HttpRequest | Request) -> bool:
+    token = settings.ENVIRONMENT.metrics_token
+    sent = request.headers.get("Authorization", "").partition(" ")[2].strip()
+    return bool(token) and hmac.compare_digest(sent.encode(), token.encode())
+
+
+def _is_operator(request: Request) -> bool:
+    caller = authenticated_caller(request)
+    return caller is not None and caller.scope == Scope.OPERATOR

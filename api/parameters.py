@@ -1,0 +1,79 @@
+"""Query parameters: declared like a document's fields, read from text, anything else refused."""
+
+import re
+from typing import Any
+
+from django.http import QueryDict
+
+from allocator_service.core.errors import Unacceptable, Unreadable
+from api.documents import StrictSerializer, default_of, field_schema
+from api.fields import ChoiceField, IntegerField, Schema, TextField
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1_000
+FORMATS = ("json", "csv", "ndjson")
+
+# `format` is content negotiation's, on every route; see api.negotiation.
+_EVERYWHERE = {"format"}
+_LONE_SURROGATE_OR_NUL = re.compile(r"[\x00\ud800-\udfff]")
+
+
+class Parameters(StrictSerializer):
+    """The query parameters of a route; this one takes none."""
+
+    @classmethod
+    def read_query(cls, query: QueryDict) -> dict[str, Any]:
+        """The values of every parameter, defaults filled in.
+
+        Raises `Unreadable` for a parameter that is unknown, given twice or has a bad value.
+        """
+        fields = cls.strict_fields()
+        for name, texts in query.lists():
+            if name not in fields and name not in _EVERYWHERE:
+                known = ", ".join([*fields, *sorted(_EVERYWHERE)])
+                raise _refusal("unknown", name, f"is no parameter here; there are: {known}.")
+            if len(texts) != 1:
+                raise _refusal("twice", name, "is given more than once.")
+        return {
+            name: _read(field, name, query[name]) if name in query else default_of(field)
+            for name, field in fields.items()
+        }
+
+    @classmethod
+    def describe(cls) -> list[Schema]:
+        """The parameters as OpenAPI parameter objects."""
+        return [
+            {"name": name, "in": "query", "required": False, "schema": field_schema(field)}
+            for name, field in cls.strict_fields().items()
+        ]
+
+
+def _read(field: Any, name: str, text: str) -> Any:
+    if _LONE_SURROGATE_OR_NUL.search(text):
+        raise _refusal("value", name, "contains a character that no text has.")
+    try:
+        return field.read_text(text, "")
+    except Unacceptable as error:
+        raise _refusal("value", name, f"has a bad value. {error.detail}") from error
+
+
+def _refusal(kind: str, name: str, detail: str) -> Unreadable:
+    shown = _LONE_SURROGATE_OR_NUL.sub("\N{REPLACEMENT CHARACTER}", name[:80])
+    return Unreadable(f'"{shown}" {detail}', code=f"parameter.{kind}", extra={"parameter": shown})
+
+
+class PageParameters(Parameters):
+    """Of a list: how many rows, and after which."""
+
+    limit = IntegerField(
+        minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, help_text="Rows of a page."
+    )
+    cursor = TextField(
+        max_length=500, required=False, help_text="Where to go on: from the page before."
+    )
+
+
+class FormatParameter(Parameters):
+    """Of a list in OpenAPI; read by content negotiation."""
+
+    format = ChoiceField(choices=FORMATS, required=False, help_text="Instead of `Accept`.")

@@ -1,0 +1,281 @@
+"""OpenAPI 3.1, written from the views: their scopes, parameters, documents and descriptions."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
+
+from allocator_service.tenants.models import SLUG_PATTERN, Scope
+from api.describing import Document, Operation
+from api.documents import DocumentField, document_schema, field_schema
+from api.errors import PROBLEM_TYPE
+from api.fields import LabelsField, QuantitiesField, Schema
+from api.parameters import FormatParameter
+
+_SLUGS = ("pool", "tenant")
+_TEXT_HEADER: Schema = {"schema": {"type": "string"}}
+_HEADERS: Mapping[str, Schema] = {
+    "ETag": {"description": "The version, for If-Match.", **_TEXT_HEADER},
+    "Location": {"description": "Where the object is.", **_TEXT_HEADER},
+    "Link": {"description": 'The next page, rel="next".', **_TEXT_HEADER},
+    "X-Next-Cursor": {"description": "The cursor of the next page.", **_TEXT_HEADER},
+    "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}},
+    "Idempotency-Replayed": {
+        "description": "The answer is that of an earlier request.",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
+    "Pool-Generation": {
+        "description": "The number of the pool's last change. A decision is in force for it when its"
+        " `generation` is at least this.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+}
+_EVERY_ANSWER: Mapping[str, Schema] = {
+    "X-Request-Id": {"description": "The id of the request.", **_TEXT_HEADER}
+}
+_IF_MATCH = {
+    "required": "The ETag that the change is made for; 428 without.",
+    "to replace": "The ETag that is replaced; not for admitting.",
+    "optional": "The ETag that the action is made for.",
+}
+_PROBLEM: Schema = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "instance", "code", "errors", "request_id"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "detail": {"type": "string"},
+        "instance": {"type": "string"},
+        "code": {"type": "string", "description": "Stable; what programs decide by."},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["pointer", "code", "detail"],
+                "properties": {
+                    "pointer": {"type": "string", "description": "Into the body (RFC 6901)."},
+                    "code": {"type": "string"},
+                    "detail": {"type": "string"},
+                },
+            },
+        },
+        "request_id": {"type": "string"},
+    },
+}
+_CREATED: Schema = {
+    "type": "object",
+    "required": ["created", "first", "last"],
+    "properties": {
+        "created": {"type": "integer", "minimum": 1},
+        "first": {"type": "string", "format": "uuid"},
+        "last": {"type": "string", "format": "uuid"},
+    },
+    "additionalProperties": False,
+}
+
+
+class ContractSchema(AutoSchema):
+    """Writes an operation from what its handler says about itself; others are left out."""
+
+    def get_operation(
+        self,
+        path: str,
+        path_regex: str,
+        path_prefix: str,
+        method: str,
+        registry: ComponentRegistry,
+    ) -> dict[str, Any] | None:
+        handler = getattr(self.view, method.lower(), None)
+        operation: Operation | None = getattr(handler, "operation", None)
+        if operation is None:
+            return None
+        self.registry = registry
+        described: dict[str, Any] = {
+            "operationId": _operation_id(path, operation),
+            "summary": operation.summary,
+            "tags": [_segments(path)[-1] if len(_segments(path)) < 3 else _segments(path)[1]],
+            "parameters": self._parameters(path, method, operation),
+            "responses": self._responses(path, method, operation),
+        }
+        if operation.request is not None:
+            described["requestBody"] = self._request_body(method, operation, operation.request)
+        open_to_all = not self.view.permission_classes
+        described["security"] = [] if open_to_all else [{"key": []}]
+        return described
+
+    def _component(self, name: str, schema: Schema) -> Schema:
+        component = ResolvedComponent(
+            name=name, type=ResolvedComponent.SCHEMA, schema=schema, object=name
+        )
+        self.registry.register_on_missing(component)
+        reference: Schema = component.ref
+        return reference
+
+    def _document(self, document: Document) -> Schema:
+        return self._component(document.__name__, document_schema(document))
+
+    def _parameters(self, path: str, method: str, operation: Operation) -> list[Schema]:
+        parameters: list[Schema] = [
+            {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
+            for name in _path_parameters(path)
+        ]
+        if method == "GET":
+            parameters += self.view.parameters.describe()
+            if operation.paged:
+                parameters += FormatParameter.describe()
+        if operation.if_match:
+            parameters.append(
+                {
+                    "name": "If-Match",
+                    "in": "header",
+                    "required": operation.if_match == "required",
+                    "description": _IF_MATCH[operation.if_match],
+                    "schema": {"type": "string", "examples": ['"v1"', "*"]},
+                }
+            )
+        if operation.claims:
+            parameters.append(
+                {
+                    "name": "Idempotency-Key",
+                    "in": "header",
+                    "required": False,
+                    "description": "Sent again with the same body, the first answer comes back.",
+                    "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+                }
+            )
+        return parameters
+
+    def _request_body(self, method: str, operation: Operation, document: Document) -> Schema:
+        if operation.patched:
+            schema = self._component(f"{document.__name__}Patch", patch_schema(document))
+        else:
+            schema = self._document(document)
+        if operation.many:
+            schema = {"oneOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
+        content: dict[str, Schema] = {}
+        for parser in self.view.parsers_for(method):
+            text_rows = parser.media_type == "text/csv"
+            content[parser.media_type] = {"schema": {"type": "string"} if text_rows else schema}
+        required = bool(document_schema(document).get("required"))
+        return {"content": content, "required": required and not operation.patched}
+
+    def _responses(self, path: str, method: str, operation: Operation) -> dict[str, Schema]:
+        success: Schema = {
+            "description": operation.status.phrase,
+            "headers": {
+                name: _HEADERS[name] for name in operation.headers
+            } | dict(_EVERY_ANSWER),
+        }  # fmt: skip
+        content = self._content(operation)
+        if content:
+            success["content"] = content
+        responses = {str(int(operation.status)): success}
+        if operation.kind == "put":
+            responses["201"] = success | {"description": HTTPStatus.CREATED.phrase}
+        for status in sorted(self._problem_statuses(path, method, operation)):
+            responses[str(status)] = {"$ref": f"#/components/responses/Problem{status}"}
+        return responses
+
+    def _content(self, operation: Operation) -> dict[str, Schema]:
+        if operation.media_types:
+            return {name: dict(schema) for name, schema in operation.media_types.items()}
+        if operation.answer is None:
+            return {}
+        schema = self._document(operation.answer)
+        if operation.paged:
+            text: Schema = {"schema": {"type": "string"}}
+            page = self._component(f"{operation.answer.__name__}Page", _page_schema(schema))
+            return {
+                "application/json": {"schema": page},
+                "text/csv": text,
+                "application/x-ndjson": text,
+            }
+        if operation.many:
+            schema = {"oneOf": [schema, self._component("ManyCreated", _CREATED)]}
+        return {"application/json": {"schema": schema}}
+
+    def _problem_statuses(self, path: str, method: str, operation: Operation) -> set[int]:
+        if not self.view.permission_classes:
+            return set(operation.problems)
+        statuses = {400, 401, 406, 429, 503, *operation.problems}
+        if self.view.scopes[method] != frozenset(Scope):
+            statuses.add(403)
+        if _path_parameters(path):
+            statuses.add(404)
+        return statuses
+
+
+def describe_problems(
+    result: dict[str, Any],
+    generator: Any,  # noqa: ARG001
+    request: Any,  # noqa: ARG001
+    public: bool,  # noqa: ARG001
+) -> dict[str, Any]:
+    """drf-spectacular's hook: the key's scheme, and one response component for every problem."""
+    components = result.setdefault("components", {})
+    components.setdefault("schemas", {})["Problem"] = _PROBLEM
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    headers = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
+    components["responses"] = {}
+    for status in (400, 401, 403, 404, 406, 409, 410, 411, 412, 413, 415, 422, 428, 429, 503):
+        own = (
+            {headers[status]: _HEADERS.get(headers[status], _TEXT_HEADER)}
+            if status in headers
+            else {}
+        )
+        components["responses"][f"Problem{status}"] = {
+            "description": HTTPStatus(status).phrase,
+            "headers": {**own, **_EVERY_ANSWER},
+            "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+    return result
+
+
+def patch_schema(document: Document) -> Schema:
+    """The JSON Schema of a merge-patch: every member may be left out, and null removes it."""
+    properties: dict[str, Schema] = {}
+    for name, field in document.strict_fields().items():
+        if isinstance(field, DocumentField):
+            schema = patch_schema(field.document)
+        else:
+            schema = field_schema(field)
+            schema.pop("default", None)
+            if isinstance(field, LabelsField | QuantitiesField):
+                member = {"anyOf": [schema["additionalProperties"], {"type": "null"}]}
+                schema = {"type": "object", "additionalProperties": member}
+        properties[name] = {"anyOf": [schema, {"type": "null"}]}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _page_schema(row: Schema) -> Schema:
+    return {
+        "type": "object",
+        "required": ["results", "next"],
+        "properties": {
+            "results": {"type": "array", "items": row},
+            "next": {"type": ["string", "null"], "format": "uri"},
+        },
+        "additionalProperties": False,
+    }
+
+
+def _path_parameters(path: str) -> list[str]:
+    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
+
+
+def _segments(path: str) -> list[str]:
+    parts = path.removeprefix("/api/v1").strip("/").split("/")
+    return [part for part in parts if not part.startswith("{")]
+
+
+def _operation_id(path: str, operation: Operation) -> str:
+    return "_".join([*_segments(path), operation.kind]).replace("-", "_")
+
+
+def _path_schema(name: str) -> Schema:
+    if name in _SLUGS:
+        return {"type": "string", "pattern": SLUG_PATTERN}
+    return {"type": "string", "format": "uuid"}

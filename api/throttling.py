@@ -1,0 +1,132 @@
+"""Limits per key, kept in Redis: a rate with a burst, and how many evaluations run at once.
+
+Redis is an aid here, never a condition: while it does not answer nothing is limited, and after one
+failed attempt the process does not ask again for a few seconds.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import redis
+from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from allocator_service.core.ids import new_id
+from api.auth import Caller
+from api.errors import TooManyRequests
+
+if TYPE_CHECKING:  # views read the settings that name this module
+    from rest_framework.views import APIView
+
+TIMEOUT_SECONDS = 0.05
+PAUSE_SECONDS = 5.0
+EVALUATIONS_AT_ONCE = 8
+EVALUATION_LEASE_SECONDS = 60
+
+# Generic cell rate algorithm: `tat` is when the bucket will be empty again. Returns the seconds to
+# wait, 0 when the request may pass. The server's clock is used: every process sees the same.
+_RATE = """
+local interval = tonumber(ARGV[1])
+local allowance = interval * tonumber(ARGV[2])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+local tat = math.max(now, tonumber(redis.call('GET', KEYS[1]) or now)) + interval
+if tat - now > allowance then
+  return tostring(tat - now - allowance)
+end
+redis.call('SET', KEYS[1], string.format('%.6f', tat), 'PX', math.ceil((tat - now) * 1000) + 1000)
+return '0'
+"""
+
+_ENTER = """
+local time = redis.call('TIME')
+local now = tonumber(time[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
+redis.call('ZADD', KEYS[1], now + tonumber(ARGV[2]), ARGV[3])
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+return 1
+"""
+
+
+def redis_client(url: str, timeout_seconds: float) -> redis.Redis:
+    """A client that gives up after the timeout and does not try again by itself."""
+    return redis.Redis.from_url(
+        url,
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+class Limiter:
+    """Runs the scripts, or lets everything pass while Redis does not answer."""
+
+    def __init__(self, url: str) -> None:
+        self._client = redis_client(url, TIMEOUT_SECONDS)
+        self._paused_until = 0.0
+        self._lock = threading.Lock()
+
+    def wait_seconds(self, *, key: UUID, rate: float, burst: int) -> float:
+        """How long the holder of a key has to wait before its next request: 0 for not at all."""
+        answer = self._run(_RATE, f"throttle:{key}", [1 / rate, burst])
+        return 0.0 if answer is None else float(answer)
+
+    @contextmanager
+    def evaluation(self, *, key: UUID) -> Iterator[bool]:
+        """Hold one of the key's places for evaluations; yields whether there was one."""
+        name, ticket = f"evaluations:{key}", str(new_id())
+        arguments = [EVALUATIONS_AT_ONCE, EVALUATION_LEASE_SECONDS, ticket]
+        admitted = self._run(_ENTER, name, arguments) != 0
+        try:
+            yield admitted
+        finally:
+            if admitted:
+                self._run("return redis.call('ZREM', KEYS[1], ARGV[1])", name, [ticket])
+
+    def _run(self, script: str, name: str, arguments: Sequence[Any]) -> Any:
+        if time.monotonic() < self._paused_until:
+            return None
+        try:
+            return self._client.eval(script, 1, name, *arguments)
+        except redis.RedisError:
+            with self._lock:
+                self._paused_until = time.monotonic() + PAUSE_SECONDS
+            return None
+
+
+@cache
+def limiter() -> Limiter:
+    """The limiter of this process."""
+    return Limiter(settings.REDIS_CLIENT_URL)
+
+
+class KeyThrottle(BaseThrottle):
+    """The rate and burst of the settings, for each key on its own."""
+
+    _wait = 0.0
+
+    def allow_request(self, request: Request, view: "APIView") -> bool:
+        if not isinstance(request.user, Caller):
+            return True
+        environment = settings.ENVIRONMENT
+        self._wait = limiter().wait_seconds(
+            key=request.user.key_id,
+            rate=environment.throttle_rate,
+            burst=environment.throttle_burst,
+        )
+        if self._wait > 0:
+            raise TooManyRequests(
+                f"This key may make {environment.throttle_rate:g} requests a second.",
+                retry_after=math.ceil(self._wait),
+            )
+        return True

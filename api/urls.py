@@ -1,0 +1,19 @@
+"""The API's routes: operations at the root, the contract under /api/v1/."""
+
+from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+
+from api.operations import HealthView, MetricsView, ReadinessView
+
+urlpatterns = [
+    path("healthz", HealthView.as_view(), name="healthz"),
+    path("readyz", ReadinessView.as_view(), name="readyz"),
+    path("metrics", MetricsView.as_view(), name="metrics"),
+    path("api/v1/schema/", SpectacularAPIView.as_view(authentication_classes=[]), name="schema"),
+    path(
+        "api/v1/docs/",
+        SpectacularSwaggerView.as_view(url_name="schema", authentication_classes=[]),
+        name="docs",
+    ),
+    path("api/v1/", include("api.v1.urls")),
+]

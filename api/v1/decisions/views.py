@@ -1,0 +1,83 @@
+"""The decision in force in a pool, and its rows: what tenants ask for most."""
+
+from datetime import datetime
+from typing import ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.selectors import decision_at, run_get
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from api.auth import EVERY_SCOPE
+from api.describing import lists, shows
+from api.fields import uuid_or_none
+from api.pagination import bad_cursor, cursor_list
+from api.parameters import PageParameters
+from api.v1.decisions.serializers import DecisionDocument, DecisionParameters
+from api.v1.runs.rows import allocations_page, placements_page
+from api.v1.runs.serializers import (
+    AllocationDocument,
+    AllocationParameters,
+    PlacementDocument,
+    run_document,
+)
+from api.v1.runs.views import sees_whole
+from api.views import PoolView
+
+
+class DecisionView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    parameters = DecisionParameters
+
+    @shows(DecisionDocument, "Show the decision in force", headers=("Pool-Generation",))
+    def get(self, request: Request, pool: str) -> Response:
+        now = utc_now()
+        at: datetime = self.query["at"] or now
+        if at > now:
+            raise Missing("Nothing is planned for then.", code="decision.none")
+        generation = self.pool.generation
+        run = decision_at(pool=self.pool, at=at)
+        document = {
+            "pool": self.pool.slug,
+            "at": at,
+            "generation": run.generation,
+            "run": run_document(run, whole=sees_whole(self.pool, self.tenant)),
+            "slot": None,
+        }
+        return Response(document, headers={"Pool-Generation": str(generation)})
+
+
+class DecisionRowsView(PoolView):
+    """Rows of the decision in force. The first page chooses the run, its cursors stay with it."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    listed = True
+
+    def run(self) -> Run:
+        if self.query["cursor"] is None:
+            return decision_at(pool=self.pool, at=utc_now())
+        run_id = uuid_or_none(cursor_list(self.query["cursor"]).partition(":")[2])
+        if run_id is None:
+            raise bad_cursor()
+        run = run_get(run_id=run_id, tenant=self.tenant)
+        if run.pool_id != self.pool.pk:
+            raise bad_cursor()
+        return run
+
+
+class PoolAllocationsView(DecisionRowsView):
+    parameters = AllocationParameters
+
+    @lists(AllocationDocument, "List what every workload has; a tenant sees its own")
+    def get(self, request: Request, pool: str) -> Response:
+        return allocations_page(self, self.run())
+
+
+class PoolPlacementsView(DecisionRowsView):
+    parameters = PageParameters
+
+    @lists(PlacementDocument, "List where tasks run now; a tenant sees its own", problems=(410,))
+    def get(self, request: Request, pool: str) -> Response:
+        return placements_page(self, self.run())

@@ -1,0 +1,105 @@
+"""Evaluations as documents: for OpenAPI. The policies read them (`policies.documents`)."""
+
+from allocator_service.pools.models import RESOURCE_NAME_PATTERN
+from api.documents import DocumentField, ListField, StrictSerializer, document_schema
+from api.fields import (
+    BooleanField,
+    ChoiceField,
+    IntegerField,
+    LabelsField,
+    NumberField,
+    ObjectField,
+    QuantitiesField,
+    Schema,
+    SchemaField,
+    SelectorField,
+    TextField,
+    TextsField,
+)
+from api.v1.pools.serializers import PolicyFields, ResourceFields
+from api.v1.runs.serializers import (
+    MAX_ROWS,
+    AllocationDocument,
+    PlacementDocument,
+    SummaryDocument,
+)
+
+MAX_WHOLE = 2**53 - 1
+_RESOURCES: Schema = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "oneOf": [
+            {"type": "string", "pattern": RESOURCE_NAME_PATTERN},
+            document_schema(ResourceFields),
+        ]
+    },
+    "examples": [["cpu", "memory"]],
+}
+_PRICES: Schema = {
+    "type": "array",
+    "items": {"type": "array", "items": {"type": "number"}},
+    "description": "Per server class, per resource: in shares of the pool.",
+}
+_INDICES: Schema = {
+    "type": "array",
+    "items": {"type": "integer", "minimum": -1},
+    "description": "Per tenant the round in which its share was frozen; -1: it has nothing to run.",
+}
+
+
+class EvaluationServer(StrictSerializer):
+    name = TextField(max_length=253, required=False)
+    capacity = QuantitiesField()
+    count = IntegerField(minimum=1, maximum=10**6, default=1)
+    labels = LabelsField(default=dict)
+    contributed_by = TextField(max_length=253, required=False, allow_null=True)
+    draining = BooleanField(default=False, help_text="Contributed, but no capacity.")
+
+
+class EvaluationTenant(StrictSerializer):
+    name = TextField(max_length=253)
+    weight = NumberField(required=False)
+    best_effort = BooleanField(default=False)
+
+
+class EvaluationWorkload(StrictSerializer):
+    tenant = TextField(max_length=253)
+    name = TextField(max_length=253)
+    demand = QuantitiesField()
+    tasks = IntegerField(minimum=0, maximum=MAX_WHOLE, required=False, allow_null=True)
+    priority = IntegerField(minimum=-MAX_WHOLE, maximum=MAX_WHOLE, default=0)
+    server_selector = SelectorField(default=dict)
+
+
+class EvaluationRequest(StrictSerializer):
+    resources = SchemaField(schema=_RESOURCES)
+    servers = ListField(EvaluationServer, min_items=0, max_items=10**6, required=False)
+    tenants = ListField(EvaluationTenant, min_items=0, max_items=2_000, required=False)
+    workloads = ListField(EvaluationWorkload, min_items=0, max_items=5_000, required=False)
+    policy = DocumentField(PolicyFields)
+    weights = ChoiceField(choices=["explicit", "contribution"], default="explicit")
+    history = ObjectField(required=False, allow_null=True)
+    include = TextsField(
+        choices=["placements", "certificate", "properties", "schedule", "explanations"],
+        required=False,
+    )
+
+
+class RoundDocument(StrictSerializer):
+    stage = IntegerField(minimum=0, maximum=MAX_ROWS)
+    level = NumberField()
+    bound = NumberField()
+    prices = SchemaField(schema=_PRICES)
+
+
+class CertificateDocument(StrictSerializer):
+    rounds = ListField(RoundDocument, min_items=0, max_items=MAX_ROWS)
+    frozen_in = SchemaField(schema=_INDICES)
+
+
+class EvaluationDocument(StrictSerializer):
+    allocations = ListField(AllocationDocument, min_items=0, max_items=5_000)
+    summary = DocumentField(SummaryDocument)
+    placements = ListField(PlacementDocument, min_items=0, max_items=MAX_ROWS, required=False)
+    certificate = DocumentField(CertificateDocument, required=False, allow_null=True)

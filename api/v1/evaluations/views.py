@@ -1,0 +1,43 @@
+"""Evaluations: what a policy would decide, without storing anything."""
+
+from typing import ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.evaluations import evaluate
+from allocator_service.core.errors import Unacceptable, Unreadable
+from api.auth import EVERY_SCOPE
+from api.describing import computes
+from api.errors import TooManyRequests
+from api.throttling import EVALUATIONS_AT_ONCE, limiter
+from api.v1.evaluations.quantities import plain_document
+from api.v1.evaluations.serializers import EvaluationDocument, EvaluationRequest
+from api.views import ContractView
+
+RETRY_SECONDS = 1
+
+
+class EvaluationsView(ContractView):
+    scopes: ClassVar = {"POST": EVERY_SCOPE}
+    large = True
+
+    @computes(EvaluationRequest, EvaluationDocument, "Evaluate a policy on a problem", problems=())
+    def post(self, request: Request) -> Response:
+        document = self.document()
+        if not isinstance(document, dict):
+            raise Unacceptable("An evaluation is an object.", code="field.type", pointer="")
+        plain = plain_document(document)
+        with limiter().evaluation(key=self.caller.key_id) as admitted:
+            if not admitted:
+                raise TooManyRequests(
+                    f"This key has {EVALUATIONS_AT_ONCE} evaluations running.",
+                    code="evaluation.too_many",
+                    retry_after=RETRY_SECONDS,
+                )
+            try:
+                return Response(evaluate(plain))
+            except Unacceptable as error:
+                if error.code == "field.unknown":
+                    raise Unreadable(error.detail, code=error.code, errors=error.errors) from error
+                raise

@@ -1,0 +1,43 @@
+"""Members of a pool as documents."""
+
+from decimal import Decimal
+from typing import Any
+
+from allocator_service.core.quantities import LIMIT, json_number, parse_quantity
+from allocator_service.pools.models import MembershipTerms, Pool
+from api.documents import StrictSerializer
+from api.fields import BooleanField, IntegerField, NumberField, SlugField, TimestampField
+from api.v1.tenants.serializers import MAX_VERSION
+
+
+class MemberRequest(StrictSerializer):
+    weight = NumberField(default=Decimal(1))
+    best_effort = BooleanField(default=False)
+
+
+class MemberDocument(StrictSerializer):
+    pool = SlugField()
+    tenant = SlugField()
+    weight = NumberField()
+    best_effort = BooleanField()
+    weight_since = TimestampField()
+    admitted_at = TimestampField()
+    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+
+
+def member_document(terms: MembershipTerms, pool: Pool, name: str) -> dict[str, Any]:
+    """A member under the terms in force; `name` is how the caller may know it."""
+    return {
+        "pool": pool.slug,
+        "tenant": name,
+        "weight": json_number(terms.weight),
+        "best_effort": terms.best_effort,
+        "weight_since": terms.start,
+        "admitted_at": terms.membership.admitted_at,
+        "version": terms.membership.version,
+    }
+
+
+def member_weight(number: Decimal) -> Decimal:
+    """The weight as it is stored: rounded as quantities are; what is out of range as it came."""
+    return parse_quantity(number) if 0 < number < LIMIT else number

@@ -1,0 +1,97 @@
+"""Members: tenants admitted to a pool, each with the weight it has at present."""
+
+from http import HTTPStatus
+from typing import ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing, Stale
+from allocator_service.pools.models import MembershipTerms
+from allocator_service.pools.selectors import members_at
+from allocator_service.pools.services import member_put
+from api.auth import EVERY_SCOPE, OPERATOR
+from api.conditional import entity_tag, expected_version
+from api.describing import lists, puts, shows
+from api.fields import is_slug
+from api.pagination import by_slug
+from api.parameters import PageParameters
+from api.v1.members.serializers import (
+    MemberDocument,
+    MemberRequest,
+    member_document,
+    member_weight,
+)
+from api.v1.tenants.views import visible_tenant
+from api.views import PoolView, writes
+
+ORDERING = by_slug("members", "membership__tenant__slug")
+
+
+class MembersView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    parameters = PageParameters
+    listed = True
+
+    @lists(MemberDocument, "List the members of a pool; a tenant sees itself")
+    def get(self, request: Request, pool: str) -> Response:
+        members = members_at(pool=self.pool, now=utc_now(), tenant=self.tenant)
+        page = ORDERING.page(members, **self.query)
+        return self.listing(
+            page,
+            lambda terms: member_document(terms, self.pool, terms.membership.tenant.slug),
+            list(MemberDocument.strict_fields()),
+        )
+
+
+class MemberView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "PUT": OPERATOR}
+
+    @shows(MemberDocument, "Show a member")
+    def get(self, request: Request, pool: str, tenant: str) -> Response:
+        terms = self._terms(tenant)
+        if terms is None:
+            raise Missing("There is no such member.", code="member.not_found")
+        return self._shown(terms, HTTPStatus.OK)
+
+    @puts(MemberRequest, MemberDocument, "Admit a tenant, or change its weight")
+    @writes
+    def put(self, request: Request, pool: str, tenant: str) -> Response:
+        now = utc_now()
+        present = self._terms(tenant)
+        version = None
+        if present is not None:
+            version = expected_version(request, actual=present.membership.version)
+        elif "If-Match" in request.headers:
+            raise Stale("The tenant is no member yet: admit it without If-Match.")
+        admitted = visible_tenant(tenant, self.tenant)
+        fields = self.read(MemberRequest)
+        _, created = member_put(
+            pool=self.pool,
+            tenant=admitted,
+            weight=member_weight(fields["weight"]),
+            best_effort=fields["best_effort"],
+            version=version,
+            now=now,
+        )
+        terms = members_at(pool=self.pool, now=now, tenant=admitted).get()
+        self.pool.refresh_from_db(fields=["generation"])
+        response = self._shown(terms, HTTPStatus.CREATED if created else HTTPStatus.OK)
+        response["Pool-Generation"] = str(self.pool.generation)
+        if created:
+            response["Location"] = request.path
+        return response
+
+    def _terms(self, slug: str) -> MembershipTerms | None:
+        if not is_slug(slug):
+            return None
+        members = members_at(pool=self.pool, now=utc_now(), tenant=self.tenant)
+        return members.filter(membership__tenant__slug=slug).first()
+
+    def _shown(self, terms: MembershipTerms, status: HTTPStatus) -> Response:
+        return Response(
+            member_document(terms, self.pool, terms.membership.tenant.slug),
+            status=status,
+            headers={"ETag": entity_tag(terms.membership.version)},
+        )

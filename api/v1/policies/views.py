@@ -1,0 +1,25 @@
+"""The policies a pool may have, with what their options may be."""
+
+from typing import ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.policies import policy_documents
+from api.auth import EVERY_SCOPE
+from api.describing import lists
+from api.pagination import page_of_fixed
+from api.parameters import PageParameters
+from api.v1.policies.serializers import PolicyInfoDocument
+from api.views import ContractView
+
+
+class PoliciesView(ContractView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    parameters = PageParameters
+    listed = True
+
+    @lists(PolicyInfoDocument, "List the policies")
+    def get(self, request: Request) -> Response:
+        page = page_of_fixed("policies", policy_documents(), **self.query)
+        return self.listing(page, dict, list(PolicyInfoDocument.strict_fields()))

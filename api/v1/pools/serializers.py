@@ -1,0 +1,150 @@
+"""Pools as documents."""
+
+from typing import Any
+
+from allocator_service.allocation.policies import policy_choose
+from allocator_service.core.quantities import Resource
+from allocator_service.pools.models import (
+    RESOURCE_NAME_PATTERN,
+    Metering,
+    Pool,
+    WeightsMode,
+    WindowKind,
+)
+from allocator_service.pools.policy import Window
+from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.services import MAX_RESOURCES, PoolSettings
+from api.documents import DocumentField, ListField, StrictSerializer
+from api.fields import (
+    BooleanField,
+    ChoiceField,
+    DurationField,
+    IntegerField,
+    ObjectField,
+    PatternField,
+    SlugField,
+    TextField,
+    TimestampField,
+)
+from api.v1.tenants.serializers import MAX_VERSION
+
+DEFAULT_ANCHOR = "2026-01-05T00:00:00Z"
+MAX_GENERATION = 2**63 - 1
+
+
+class ResourceFields(StrictSerializer):
+    name = PatternField(pattern=RESOURCE_NAME_PATTERN, code="resource.syntax")
+    unit = TextField(max_length=20, blank=True, default="")
+
+
+class PolicyFields(StrictSerializer):
+    name = TextField(max_length=63)
+    mode = TextField(max_length=63, required=False, allow_null=True)
+    options = ObjectField(required=False)
+
+
+class WindowFields(StrictSerializer):
+    kind = ChoiceField(choices=WindowKind.values, default="tumbling")
+    length = DurationField(required=False, allow_null=True)
+    anchor = TimestampField(required=False)
+    half_life = DurationField(required=False, allow_null=True)
+
+
+class PoolRequest(StrictSerializer):
+    slug = SlugField()
+    name = TextField(max_length=200)
+    resources = ListField(ResourceFields, max_items=MAX_RESOURCES)
+    policy = DocumentField(PolicyFields)
+    window = DocumentField(WindowFields, required=False)
+    weights = ChoiceField(choices=WeightsMode.values, default="contribution")
+    decision_interval = DurationField(default="PT1M")
+    metering = ChoiceField(choices=Metering.values, default="allocation")
+    currency = PatternField(pattern="^[A-Z]{3}$", code="currency.syntax", default="EUR")
+    timezone = TextField(max_length=63, default="UTC")
+    transparent = BooleanField(default=False)
+
+
+class PolicyDocument(StrictSerializer):
+    name = TextField(max_length=63)
+    mode = TextField(max_length=63)
+    options = ObjectField()
+
+
+class WindowDocument(StrictSerializer):
+    kind = ChoiceField(choices=WindowKind.values)
+    length = DurationField(allow_null=True)
+    anchor = TimestampField()
+    half_life = DurationField(allow_null=True)
+
+
+class PoolDocument(StrictSerializer):
+    slug = SlugField()
+    name = TextField(max_length=200)
+    resources = ListField(ResourceFields, max_items=MAX_RESOURCES)
+    policy = DocumentField(PolicyDocument)
+    window = DocumentField(WindowDocument)
+    weights = ChoiceField(choices=WeightsMode.values)
+    decision_interval = DurationField()
+    metering = ChoiceField(choices=Metering.values)
+    currency = PatternField(pattern="^[A-Z]{3}$", code="currency.syntax")
+    timezone = TextField(max_length=63)
+    transparent = BooleanField()
+    generation = IntegerField(minimum=0, maximum=MAX_GENERATION)
+    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    created_at = TimestampField()
+
+
+def pool_document(pool: Pool) -> dict[str, Any]:
+    return {
+        **pool_fields(pool),
+        "generation": pool.generation,
+        "version": pool.version,
+        "created_at": pool.created_at,
+    }
+
+
+def pool_fields(pool: Pool) -> dict[str, Any]:
+    """What a merge-patch changes."""
+    return {
+        "slug": pool.slug,
+        "name": pool.name,
+        "resources": [
+            {"name": resource.name, "unit": resource.unit} for resource in resources_of(pool)
+        ],
+        "policy": {
+            "name": pool.policy_name,
+            "mode": pool.policy_mode,
+            "options": pool.policy_options,
+        },
+        "window": {
+            "kind": pool.window_kind,
+            "length": pool.window_length or None,
+            "anchor": pool.window_anchor.isoformat().replace("+00:00", "Z"),
+            "half_life": pool.window_half_life or None,
+        },
+        "weights": pool.weights,
+        "decision_interval": pool.decision_interval,
+        "metering": pool.metering,
+        "currency": pool.currency,
+        "timezone": pool.timezone,
+        "transparent": pool.transparent,
+    }
+
+
+def pool_settings(fields: dict[str, Any]) -> PoolSettings:
+    """The settings that a request's fields spell. Raises `Unacceptable` for the policy."""
+    policy = fields["policy"]
+    window = fields["window"] or WindowFields.read_document({})
+    anchor = window["anchor"] or TimestampField().read(DEFAULT_ANCHOR, "")
+    return PoolSettings(
+        name=fields["name"],
+        resources=[Resource(item["name"], item["unit"]) for item in fields["resources"]],
+        policy=policy_choose(policy["name"], policy["mode"], policy["options"]),
+        window=Window(window["kind"], anchor, window["length"] or "P7D", window["half_life"] or ""),
+        weights=fields["weights"],
+        decision_interval=fields["decision_interval"],
+        metering=fields["metering"],
+        currency=fields["currency"],
+        timezone=fields["timezone"],
+        transparent=fields["transparent"],
+    )

@@ -1,0 +1,94 @@
+"""Pools: opened and changed by operators, seen by their members."""
+
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import pools_for
+from allocator_service.pools.services import pool_create, pool_retire, pool_update
+from api.auth import EVERY_SCOPE, OPERATOR
+from api.conditional import entity_tag, expected_version
+from api.describing import creates, lists, retires, shows, updates
+from api.documents import merge_patch
+from api.immutable import refuse_changed
+from api.pagination import by_slug
+from api.parameters import PageParameters
+from api.v1.pools.serializers import (
+    PoolDocument,
+    PoolRequest,
+    pool_document,
+    pool_fields,
+    pool_settings,
+)
+from api.views import ContractView, PoolView, writes
+
+ORDERING = by_slug("pools")
+
+
+class PoolsView(ContractView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    parameters = PageParameters
+    listed = True
+
+    @lists(PoolDocument, "List pools")
+    def get(self, request: Request) -> Response:
+        page = ORDERING.page(pools_for(self.tenant), **self.query)
+        return self.listing(page, pool_document, list(PoolDocument.strict_fields()))
+
+    @creates(PoolRequest, PoolDocument, "Open a pool")
+    @writes
+    def post(self, request: Request) -> Response:
+        fields = self.read(PoolRequest)
+        pool = pool_create(slug=fields["slug"], settings=pool_settings(fields), now=utc_now())
+        response = _shown(pool, HTTPStatus.CREATED)
+        response["Location"] = f"{request.path}{pool.slug}/"
+        return response
+
+
+class OnePoolView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "PATCH": OPERATOR, "DELETE": OPERATOR}
+
+    @shows(PoolDocument, "Show a pool")
+    def get(self, request: Request, pool: str) -> Response:
+        return _shown(self.pool)
+
+    @updates(PoolRequest, PoolDocument, "Change a pool")
+    @writes
+    def patch(self, request: Request, pool: str) -> Response:
+        version = expected_version(request, actual=self.pool.version)
+        current, patch = pool_fields(self.pool), self.document()
+        fields = PoolRequest.read_document(merge_patch(_policy_left(current, patch), patch))
+        refuse_changed(current, fields, ["slug"])
+        changed = pool_update(
+            pool=self.pool, settings=pool_settings(fields), version=version, now=utc_now()
+        )
+        return _shown(changed)
+
+    @retires("Close a pool", pool=True)
+    @writes
+    def delete(self, request: Request, pool: str) -> Response:
+        version = expected_version(request, actual=self.pool.version)
+        pool_retire(pool=self.pool, version=version, now=utc_now())
+        return Response(
+            status=HTTPStatus.NO_CONTENT, headers={"Pool-Generation": str(self.pool.generation)}
+        )
+
+
+def _policy_left(current: dict[str, Any], patch: Any) -> dict[str, Any]:
+    """The fields before a patch: mode and options belong to the policy that had them."""
+    policy = patch.get("policy") if isinstance(patch, dict) else None
+    if not isinstance(policy, dict) or policy.get("name") in (None, current["policy"]["name"]):
+        return current
+    return {**current, "policy": {}}
+
+
+def _shown(pool: Pool, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(
+        pool_document(pool),
+        status=status,
+        headers={"ETag": entity_tag(pool.version), "Pool-Generation": str(pool.generation)},
+    )

@@ -1,0 +1,82 @@
+"""A run's input as a tenant sees it in a transparent pool: no text of another tenant is in it.
+
+Names and labels that are not the caller's or the pool's own are replaced by pseudonyms, everywhere
+the same ones, so that replaying the input gives the same decision.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+from api.pseudonyms import pseudonym, tenant_name
+
+
+def input_for(document: dict[str, Any], *, pool: Pool, caller: Tenant | None) -> dict[str, Any]:
+    """The input as the caller may see it; for operators and billing as it is."""
+    if caller is None:
+        return document
+    return _Veil(document, pool, caller).whole()
+
+
+class _Veil:
+    def __init__(self, document: dict[str, Any], pool: Pool, caller: Tenant) -> None:
+        self._document, self._pool, self._caller = document, pool, caller
+        self._known = set(self._known_labels())
+
+    def whole(self) -> dict[str, Any]:
+        return {
+            **self._document,
+            "servers": [self._server(server) for server in self._document["servers"]],
+            "tenants": [
+                {**tenant, "name": self._tenant(tenant["name"])}
+                for tenant in self._document["tenants"]
+            ],
+            "workloads": [self._workload(workload) for workload in self._document["workloads"]],
+        }
+
+    def _known_labels(self) -> Iterable[str]:
+        for server in self._document["servers"]:
+            if server["contributed_by"] in (None, self._caller.slug):
+                for label, value in server["labels"].items():
+                    yield from (label, value)
+        for workload in self._document["workloads"]:
+            if workload["tenant"] == self._caller.slug:
+                for label, values in workload["server_selector"].items():
+                    yield from (label, *([values] if isinstance(values, str) else values))
+
+    def _server(self, server: dict[str, Any]) -> dict[str, Any]:
+        owner = server["contributed_by"]
+        if owner in (None, self._caller.slug):
+            return server
+        return {
+            **server,
+            "name": pseudonym("server", f"{owner}:{server['name']}", pool=self._pool),
+            "labels": self._labels(server["labels"]),
+            "contributed_by": self._tenant(owner),
+        }
+
+    def _workload(self, workload: dict[str, Any]) -> dict[str, Any]:
+        owner = workload["tenant"]
+        if owner == self._caller.slug:
+            return workload
+        return {
+            **workload,
+            "tenant": self._tenant(owner),
+            "name": pseudonym("workload", f"{owner}:{workload['name']}", pool=self._pool),
+            "server_selector": self._labels(workload["server_selector"]),
+        }
+
+    def _tenant(self, slug: str) -> str:
+        return tenant_name(slug, pool=self._pool, caller=self._caller)
+
+    def _labels(self, labels: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            self._label(name): [self._label(item) for item in value]
+            if isinstance(value, list)
+            else self._label(value)
+            for name, value in labels.items()
+        }
+
+    def _label(self, text: str) -> str:
+        return text if text in self._known else pseudonym("label", text, pool=self._pool)

@@ -1,0 +1,271 @@
+"""Runs and what they decided as documents, with as much of them as the caller may see."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
+from typing import Any
+
+from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus, ServerClass
+from allocator_service.core.quantities import Resource, vector_to_document
+from allocator_service.tenants.models import Tenant
+from api.documents import DocumentField, ListField, StrictSerializer
+from api.fields import (
+    BooleanField,
+    ChoiceField,
+    IdField,
+    IntegerField,
+    LabelsField,
+    NumberField,
+    PatternField,
+    QuantitiesField,
+    SlugField,
+    TextField,
+    TimestampField,
+)
+from api.parameters import PageParameters
+from api.pseudonyms import pseudonym, tenant_name
+from api.v1.pools.serializers import MAX_GENERATION, PolicyDocument
+
+MAX_ROWS = 10**9
+
+
+class RunRequest(StrictSerializer):
+    reason = TextField(max_length=500, blank=True, default="")
+
+
+class ErrorDocument(StrictSerializer):
+    code = TextField(max_length=100)
+    detail = TextField(max_length=10_000)
+
+
+class SummaryDocument(StrictSerializer):
+    tenants = IntegerField(minimum=0, maximum=MAX_ROWS)
+    workloads = IntegerField(minimum=0, maximum=MAX_ROWS)
+    servers = IntegerField(minimum=0, maximum=MAX_ROWS)
+    server_classes = IntegerField(minimum=0, maximum=MAX_ROWS)
+    min_weighted_share = NumberField(allow_null=True)
+    mean_weighted_share = NumberField(allow_null=True)
+    jain_index = NumberField(allow_null=True)
+    utilization = QuantitiesField()
+    objective = NumberField(allow_null=True)
+    bound = NumberField(allow_null=True)
+    gap = NumberField(allow_null=True)
+
+
+class RunDocument(StrictSerializer):
+    id = IdField()
+    pool = SlugField()
+    status = ChoiceField(choices=RunStatus.values)
+    reason = TextField(max_length=500, blank=True, allow_null=True)
+    policy = DocumentField(PolicyDocument, allow_null=True)
+    generation = IntegerField(minimum=0, maximum=MAX_GENERATION, allow_null=True)
+    input_digest = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax", allow_null=True)
+    created_at = TimestampField()
+    started_at = TimestampField(allow_null=True)
+    finished_at = TimestampField(allow_null=True)
+    effective_from = TimestampField(allow_null=True)
+    effective_until = TimestampField(allow_null=True)
+    solve_seconds = NumberField(allow_null=True)
+    error = DocumentField(ErrorDocument, allow_null=True)
+    summary = DocumentField(SummaryDocument, allow_null=True)
+
+
+class WorkloadReference(StrictSerializer):
+    id = IdField(allow_null=True)
+    name = TextField(max_length=253)
+
+
+class AllocationDocument(StrictSerializer):
+    tenant = TextField(max_length=253)
+    workload = DocumentField(WorkloadReference)
+    tasks = NumberField()
+    resources = QuantitiesField()
+    dominant_resource = TextField(max_length=63, blank=True)
+    dominant_share = NumberField(help_text="The workload's.")
+    weighted_share = NumberField(allow_null=True, help_text="The tenant's.")
+    limited_by = TextField(max_length=80)
+
+
+class TenantAllocationDocument(StrictSerializer):
+    tenant = TextField(max_length=253)
+    workloads = IntegerField(minimum=1, maximum=MAX_ROWS)
+    tasks = NumberField()
+    resources = QuantitiesField()
+    dominant_share = NumberField(help_text="The tenant's.")
+    weighted_share = NumberField(allow_null=True)
+    level = NumberField(allow_null=True, help_text="At which the tenant's share was frozen.")
+
+
+class ServersDocument(StrictSerializer):
+    count = IntegerField(minimum=2, maximum=MAX_ROWS)
+    capacity = QuantitiesField()
+    labels = LabelsField()
+    first = TextField(max_length=263)
+    last = TextField(max_length=263)
+
+
+class PlacementDocument(StrictSerializer):
+    tenant = TextField(max_length=253)
+    workload = DocumentField(WorkloadReference)
+    tasks = NumberField(help_text="On each of the servers.")
+    resources = QuantitiesField(help_text="On each of the servers.")
+    server = TextField(max_length=263, required=False)
+    servers = DocumentField(
+        ServersDocument, required=False, help_text="A range of identical servers."
+    )
+
+
+class CheckDocument(StrictSerializer):
+    name = TextField(max_length=100)
+    holds = BooleanField()
+    detail = TextField(max_length=10_000, blank=True)
+
+
+class VerificationDocument(StrictSerializer):
+    valid = BooleanField()
+    checks = ListField(CheckDocument, min_items=0, max_items=1000)
+
+
+class AnyDocument(StrictSerializer):
+    """A document whose shape is the policy's."""
+
+
+class AllocationParameters(PageParameters):
+    by = ChoiceField(
+        choices=["workload", "tenant"], default="workload", help_text="tenant: sums per tenant."
+    )
+
+
+def run_document(run: Run, *, whole: bool) -> dict[str, Any]:
+    """The run; what tells of the whole pool is null unless the caller may see it."""
+    error = run.error
+    if error is not None and not whole:
+        error = {"code": error["code"], "detail": "The decision before stays in force."}
+    return {
+        "id": run.pk,
+        "pool": run.pool.slug,
+        "status": run.status,
+        "reason": run.reason if whole else None,
+        "policy": run.policy or None,
+        "generation": run.generation,
+        "input_digest": run.snapshot_id if whole else None,
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "effective_from": run.effective_from,
+        "effective_until": run.effective_until,
+        "solve_seconds": run.solve_seconds if whole else None,
+        "error": error,
+        "summary": run.summary if whole else None,
+    }
+
+
+class RowWriter:
+    """Writes the rows of one run for one caller."""
+
+    def __init__(self, run: Run, resources: Sequence[Resource], caller: Tenant | None) -> None:
+        self._run, self._resources, self._caller = run, resources, caller
+        self._whole_tasks = run.policy.get("mode") == "indivisible"
+
+    def allocation(self, row: Allocation) -> dict[str, Any]:
+        return {
+            "tenant": self._tenant(row.tenant.slug),
+            "workload": self._workload(row.tenant, row.workload_id, row.workload.name),
+            "tasks": self._tasks(row.tasks),
+            "resources": self._quantities(row.resources),
+            "dominant_resource": row.dominant_resource,
+            "dominant_share": row.dominant_share,
+            "weighted_share": row.weighted_share,
+            "limited_by": row.limited_by,
+        }
+
+    def sums(self, rows: Iterable[Allocation]) -> list[dict[str, Any]]:
+        """One row per tenant, in the order of the run's input."""
+        grouped: dict[str, list[Allocation]] = {}
+        for row in rows:
+            grouped.setdefault(row.tenant.slug, []).append(row)
+        return [
+            {
+                "tenant": self._tenant(slug),
+                "workloads": len(group),
+                "tasks": self._tasks(fsum(row.tasks for row in group)),
+                "resources": self._quantities(
+                    [fsum(column) for column in zip(*(row.resources for row in group), strict=True)]
+                ),
+                "dominant_share": group[0].tenant_share,
+                "weighted_share": group[0].weighted_share,
+                "level": group[0].level,
+            }
+            for slug, group in grouped.items()
+        ]
+
+    def placement(self, row: Placement, of_one_task: Sequence[float]) -> dict[str, Any]:
+        tenant = row.workload.tenant
+        document = {
+            "tenant": self._tenant(tenant.slug),
+            "workload": self._workload(tenant, row.workload_id, row.workload.name),
+            "tasks": self._tasks(row.tasks),
+            "resources": self._quantities([row.tasks * demand for demand in of_one_task]),
+        }
+        servers = row.server_class
+        if servers.count == 1:
+            return {**document, "server": self._server(servers, servers.first)}
+        return {
+            **document,
+            "servers": {
+                "count": servers.count,
+                "capacity": vector_to_document(servers.capacity, self._resources),
+                "labels": servers.labels if self._knows(servers) else {},
+                "first": self._server(servers, servers.first),
+                "last": self._server(servers, servers.last),
+            },
+        }
+
+    def _tasks(self, tasks: float) -> int | float:
+        return int(tasks) if self._whole_tasks else tasks
+
+    def _quantities(self, vector: Sequence[float]) -> dict[str, float]:
+        names = (resource.name for resource in self._resources)
+        return dict(zip(names, vector, strict=False))
+
+    def _tenant(self, slug: str) -> str:
+        return tenant_name(slug, pool=self._run.pool, caller=self._caller)
+
+    def _workload(self, tenant: Tenant, workload_id: Any, name: str) -> Mapping[str, Any]:
+        if self._caller is None or self._caller.pk == tenant.pk:
+            return {"id": workload_id, "name": name}
+        return {"id": None, "name": pseudonym("workload", str(workload_id), pool=self._run.pool)}
+
+    def _knows(self, servers: ServerClass) -> bool:
+        """Whether the caller may read the servers' names: all are its own, or all the pool's."""
+        if self._caller is None:
+            return True
+        return not servers.shared and servers.owner_id in (None, self._caller.pk)
+
+    def _server(self, servers: ServerClass, name: str) -> str:
+        if self._knows(servers):
+            return name
+        return pseudonym("server", f"{servers.owner_id}:{name}", pool=self._run.pool)
+
+
+def allocation_columns(resources: Sequence[Resource]) -> list[str]:
+    names = [resource.name for resource in resources]
+    return [
+        "tenant", "workload.id", "workload.name", "tasks", *(f"resources.{r}" for r in names),
+        "dominant_resource", "dominant_share", "weighted_share", "limited_by",
+    ]  # fmt: skip
+
+
+def tenant_allocation_columns(resources: Sequence[Resource]) -> list[str]:
+    names = [resource.name for resource in resources]
+    return [
+        "tenant", "workloads", "tasks", *(f"resources.{r}" for r in names),
+        "dominant_share", "weighted_share", "level",
+    ]  # fmt: skip
+
+
+def placement_columns(resources: Sequence[Resource]) -> list[str]:
+    names = [resource.name for resource in resources]
+    return [
+        "tenant", "workload.id", "workload.name", "tasks", *(f"resources.{r}" for r in names),
+        "server", "servers.count", "servers.labels", "servers.first", "servers.last",
+    ]  # fmt: skip

@@ -1,0 +1,21 @@
+from django.urls import path
+
+from api.v1.runs.views import (
+    AllocationsView,
+    CertificateView,
+    InputView,
+    PlacementsView,
+    RunsView,
+    RunView,
+    VerifyView,
+)
+
+urlpatterns = [
+    path("pools/<str:pool>/runs/", RunsView.as_view(), name="runs"),
+    path("runs/<str:run>/", RunView.as_view(), name="run"),
+    path("runs/<str:run>/allocations/", AllocationsView.as_view(), name="run-allocations"),
+    path("runs/<str:run>/placements/", PlacementsView.as_view(), name="run-placements"),
+    path("runs/<str:run>/certificate/", CertificateView.as_view(), name="run-certificate"),
+    path("runs/<str:run>/input/", InputView.as_view(), name="run-input"),
+    path("runs/<str:run>/verify/", VerifyView.as_view(), name="run-verify"),
+]

@@ -1,0 +1,114 @@
+"""Servers as documents."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from allocator_service.core.quantities import Resource, vector_to_document
+from allocator_service.pools.models import Pool, Server, ServerState
+from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
+from api.documents import StrictSerializer
+from api.fields import (
+    ChoiceField,
+    IdField,
+    IntegerField,
+    LabelsField,
+    QuantitiesField,
+    SlugField,
+    TextField,
+    TimestampField,
+)
+from api.parameters import PageParameters
+from api.v1.tenants.serializers import MAX_VERSION
+
+MAX_COUNT = 10**12  # how many one request may make is for the domain to say, as 413
+
+
+class ServerRequest(StrictSerializer):
+    name = TextField(max_length=240)
+    contributed_by = SlugField(
+        required=False, allow_null=True, help_text="null: the pool's own. A tenant's key: itself."
+    )
+    capacity = QuantitiesField()
+    labels = LabelsField(default=dict)
+    count = IntegerField(
+        minimum=1,
+        maximum=MAX_COUNT,
+        default=1,
+        help_text=f"Identical servers name-0001, ...: at most {MAX_SERVERS_PER_REQUEST} a request.",
+    )
+
+
+class ServerChange(StrictSerializer):
+    name = TextField(max_length=253)
+    contributed_by = SlugField(required=False, allow_null=True)
+    capacity = QuantitiesField()
+    labels = LabelsField(default=dict)
+
+
+class ServerDocument(StrictSerializer):
+    id = IdField()
+    pool = SlugField()
+    name = TextField(max_length=253)
+    contributed_by = SlugField(allow_null=True)
+    capacity = QuantitiesField()
+    labels = LabelsField()
+    state = ChoiceField(choices=ServerState.values)
+    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    created_at = TimestampField()
+    retired_at = TimestampField(allow_null=True)
+
+
+class ServerParameters(PageParameters):
+    state = ChoiceField(
+        choices=ServerState.values, required=False, help_text="All but retired ones if left out."
+    )
+    name = TextField(max_length=253, required=False)
+    contributed_by = SlugField(required=False)
+
+
+def server_document(server: Server, pool: Pool, resources: Sequence[Resource]) -> dict[str, Any]:
+    contributor = server.contributed_by
+    return {
+        "id": server.pk,
+        "pool": pool.slug,
+        "name": server.name,
+        "contributed_by": contributor.slug if contributor else None,
+        "capacity": vector_to_document(server.capacity, resources),
+        "labels": server.labels,
+        "state": server.state,
+        "version": server.version,
+        "created_at": server.created_at,
+        "retired_at": server.retired_at,
+    }
+
+
+def server_fields(server: Server, resources: Sequence[Resource]) -> dict[str, Any]:
+    """What a merge-patch changes, quantities exact."""
+    contributor = server.contributed_by
+    return {
+        "name": server.name,
+        "contributed_by": contributor.slug if contributor else None,
+        "capacity": {
+            resource.name: quantity
+            for resource, quantity in zip(resources, server.capacity, strict=False)
+        },
+        "labels": server.labels,
+    }
+
+
+def server_columns(resources: Sequence[Resource]) -> list[str]:
+    """The columns of a CSV of servers."""
+    return expanded(ServerDocument, "capacity", resources)
+
+
+def expanded(
+    document: type[StrictSerializer], vector: str, resources: Sequence[Resource]
+) -> list[str]:
+    """A document's fields as columns, one for each resource in the place of its vector."""
+    columns: list[str] = []
+    for name in document.strict_fields():
+        if name == vector:
+            columns.extend(f"{vector}.{resource.name}" for resource in resources)
+        else:
+            columns.append(name)
+    return columns

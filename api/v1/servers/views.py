@@ -1,0 +1,201 @@
+"""Servers: contributed by tenants or the pool's own, drained and retired by whoever brought them."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from http import HTTPStatus
+from typing import ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from allocator_service.core.quantities import vector_from
+from allocator_service.pools.models import Server
+from allocator_service.pools.selectors import resources_of, servers_for
+from allocator_service.pools.server_services import (
+    ServerDraft,
+    ServerSettings,
+    server_activate,
+    server_drain,
+    server_retire,
+    server_update,
+    servers_contribute,
+)
+from api.auth import EVERY_SCOPE, OPERATOR_AND_TENANT
+from api.bodies import is_csv, rows_named
+from api.bulk import Items, created_document, read_items, tenants_named
+from api.conditional import entity_tag, expected_version, optional_version
+from api.describing import acts, creates, lists, retires, shows, updates
+from api.documents import NoFields, merge_patch
+from api.fields import uuid_or_none
+from api.immutable import refuse_changed
+from api.pagination import by_id
+from api.v1.servers.serializers import (
+    ServerChange,
+    ServerDocument,
+    ServerParameters,
+    ServerRequest,
+    server_columns,
+    server_document,
+    server_fields,
+)
+from api.views import PoolView, writes
+
+ORDERING = by_id("servers")
+
+
+class ServersView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR_AND_TENANT}
+    parameters = ServerParameters
+    listed = bulk = large = True
+
+    @lists(ServerDocument, "List the servers of a pool; a tenant sees its own")
+    def get(self, request: Request, pool: str) -> Response:
+        servers = servers_for(pool=self.pool, tenant=self.tenant)
+        if self.query["state"] is None:
+            servers = servers.present()
+        page = ORDERING.page(
+            servers.filter(**self.filters(contributed_by="contributed_by__slug")),
+            cursor=self.query["cursor"],
+            limit=self.query["limit"],
+        )
+        resources = resources_of(self.pool)
+        return self.listing(
+            page,
+            lambda server: server_document(server, self.pool, resources),
+            server_columns(resources),
+        )
+
+    @creates(ServerRequest, ServerDocument, "Contribute servers", pool=True, bulk=True)
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        with rows_named() if is_csv(request) else nullcontext():
+            items = read_items(ServerRequest, self.document(), cells=is_csv(request))
+            created = servers_contribute(pool=self.pool, drafts=self._drafts(items), now=utc_now())
+        headers = {"Pool-Generation": str(created.generation)}
+        if not items.alone or len(created.ids) > 1:
+            return Response(created_document(created.ids), HTTPStatus.CREATED, headers=headers)
+        server = servers_for(pool=self.pool, tenant=None).get(pk=created.ids[0])
+        headers |= {"Location": f"{request.path}{server.pk}/", "ETag": entity_tag(server.version)}
+        document = server_document(server, self.pool, resources_of(self.pool))
+        return Response(document, HTTPStatus.CREATED, headers=headers)
+
+    def _drafts(self, items: Items) -> list[ServerDraft]:
+        resources = resources_of(self.pool)
+        contributors = tenants_named(items, "contributed_by", caller=self.tenant, required=False)
+        return [
+            ServerDraft(
+                name=fields["name"],
+                capacity=vector_from(
+                    fields["capacity"], resources, pointer=f"{items.pointer(index)}/capacity"
+                ),
+                contributed_by=contributor,
+                labels=fields["labels"],
+                count=fields["count"],
+                pointer=items.pointer(index),
+            )
+            for index, (fields, contributor) in enumerate(
+                zip(items.fields, contributors, strict=True)
+            )
+        ]
+
+
+class OneServerView(PoolView):
+    """A route of one server, which is absent for other tenants."""
+
+    def server(self, text: str) -> Server:
+        server_id = uuid_or_none(text)
+        server = (
+            servers_for(pool=self.pool, tenant=self.tenant).filter(pk=server_id).first()
+            if server_id
+            else None
+        )
+        if server is None:
+            raise Missing("There is no such server.", code="server.not_found")
+        return server
+
+    def shown(self, server: Server, *, generation: bool) -> Response:
+        headers = {"ETag": entity_tag(server.version)}
+        if generation:
+            headers["Pool-Generation"] = str(server.pool.generation)
+        document = server_document(server, self.pool, resources_of(self.pool))
+        return Response(document, headers=headers)
+
+
+class ServerView(OneServerView):
+    scopes: ClassVar = {
+        "GET": EVERY_SCOPE,
+        "PATCH": OPERATOR_AND_TENANT,
+        "DELETE": OPERATOR_AND_TENANT,
+    }
+
+    @shows(ServerDocument, "Show a server")
+    def get(self, request: Request, pool: str, server: str) -> Response:
+        return self.shown(self.server(server), generation=False)
+
+    @updates(ServerChange, ServerDocument, "Change a server", pool=True)
+    @writes
+    def patch(self, request: Request, pool: str, server: str) -> Response:
+        present = self.server(server)
+        version = expected_version(request, actual=present.version)
+        resources = resources_of(self.pool)
+        current = server_fields(present, resources)
+        fields = ServerChange.read_document(merge_patch(current, self.document()))
+        refuse_changed(current, fields, ["contributed_by"])
+        changed = server_update(
+            server=present,
+            settings=ServerSettings(
+                name=fields["name"],
+                capacity=vector_from(fields["capacity"], resources, pointer="/capacity"),
+                labels=fields["labels"],
+            ),
+            version=version,
+            now=utc_now(),
+        )
+        return self.shown(changed, generation=True)
+
+    @retires("Retire a server", pool=True)
+    @writes
+    def delete(self, request: Request, pool: str, server: str) -> Response:
+        present = self.server(server)
+        version = expected_version(request, actual=present.version)
+        retired = server_retire(server=present, version=version, now=utc_now())
+        return Response(
+            status=HTTPStatus.NO_CONTENT,
+            headers={"Pool-Generation": str(retired.pool.generation)},
+        )
+
+
+class ServerActionView(OneServerView):
+    """POST of an action on a server, with If-Match or without."""
+
+    scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
+
+    def act(self, request: Request, text: str, action: Callable[..., Server]) -> Response:
+        present = self.server(text)
+        version = optional_version(request, actual=present.version)
+        self.read(NoFields)
+        changed = action(server=present, version=version, now=utc_now())
+        return self.shown(changed, generation=True)
+
+
+class DrainView(ServerActionView):
+    @acts(ServerDocument, "Drain a server: no capacity from the next decision on")
+    @writes
+    def post(self, request: Request, pool: str, server: str) -> Response:
+        return self.act(request, server, server_drain)
+
+
+class ActivateView(ServerActionView):
+    @acts(ServerDocument, "Put a draining server back to work")
+    @writes
+    def post(self, request: Request, pool: str, server: str) -> Response:
+        return self.act(request, server, server_activate)
+
+
+class RetireView(ServerActionView):
+    @acts(ServerDocument, "Retire a server: its contribution ends now")
+    @writes
+    def post(self, request: Request, pool: str, server: str) -> Response:
+        return self.act(request, server, server_retire)

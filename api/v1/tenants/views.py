@@ -1,0 +1,89 @@
+"""Tenants: registered by operators, each seen by its own keys."""
+
+from http import HTTPStatus
+from typing import ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.selectors import tenant_get, tenants_for
+from allocator_service.tenants.services import tenant_create, tenant_retire, tenant_update
+from api.auth import EVERY_SCOPE, OPERATOR
+from api.conditional import entity_tag, expected_version
+from api.describing import creates, lists, retires, shows, updates
+from api.documents import merge_patch
+from api.fields import is_slug
+from api.immutable import refuse_changed
+from api.pagination import by_slug
+from api.parameters import PageParameters
+from api.v1.tenants.serializers import (
+    TenantDocument,
+    TenantRequest,
+    tenant_document,
+    tenant_fields,
+)
+from api.views import ContractView, writes
+
+ORDERING = by_slug("tenants")
+
+
+class TenantsView(ContractView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    parameters = PageParameters
+    listed = True
+
+    @lists(TenantDocument, "List tenants")
+    def get(self, request: Request) -> Response:
+        page = ORDERING.page(tenants_for(self.tenant), **self.query)
+        return self.listing(page, tenant_document, list(TenantDocument.strict_fields()))
+
+    @creates(TenantRequest, TenantDocument, "Register a tenant")
+    @writes
+    def post(self, request: Request) -> Response:
+        fields = self.read(TenantRequest)
+        tenant = tenant_create(**fields, now=utc_now())
+        response = _shown(tenant, HTTPStatus.CREATED)
+        response["Location"] = f"{request.path}{tenant.slug}/"
+        return response
+
+
+class TenantView(ContractView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "PATCH": OPERATOR, "DELETE": OPERATOR}
+
+    @shows(TenantDocument, "Show a tenant")
+    def get(self, request: Request, tenant: str) -> Response:
+        return _shown(visible_tenant(tenant, self.tenant))
+
+    @updates(TenantRequest, TenantDocument, "Rename a tenant")
+    @writes
+    def patch(self, request: Request, tenant: str) -> Response:
+        present = visible_tenant(tenant, self.tenant)
+        version = expected_version(request, actual=present.version)
+        current = tenant_fields(present)
+        fields = TenantRequest.read_document(merge_patch(current, self.document()))
+        refuse_changed(current, fields, ["slug"])
+        return _shown(tenant_update(tenant=present, name=fields["name"], version=version))
+
+    @retires("Retire a tenant and revoke its keys")
+    @writes
+    def delete(self, request: Request, tenant: str) -> Response:
+        present = visible_tenant(tenant, self.tenant)
+        version = expected_version(request, actual=present.version)
+        tenant_retire(tenant=present, version=version, now=utc_now())
+        return Response(status=HTTPStatus.NO_CONTENT)
+
+
+def visible_tenant(slug: str, tenant: Tenant | None) -> Tenant:
+    """The tenant of this slug, if the caller may see it. Raises `Missing`."""
+    if not is_slug(slug):
+        raise Missing("There is no such tenant.", code="tenant.not_found")
+    return tenant_get(slug=slug, within=tenants_for(tenant))
+
+
+def _shown(tenant: Tenant, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(
+        tenant_document(tenant), status=status, headers={"ETag": entity_tag(tenant.version)}
+    )

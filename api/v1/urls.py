@@ -1,0 +1,17 @@
+"""Version 1: additive change only."""
+
+from django.urls import include, path
+
+RESOURCES = (
+    "tenants",
+    "pools",
+    "members",
+    "servers",
+    "workloads",
+    "runs",
+    "decisions",
+    "evaluations",
+    "policies",
+)
+
+urlpatterns = [path("", include(f"api.v1.{resource}.urls")) for resource in RESOURCES]

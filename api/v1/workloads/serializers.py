@@ -1,0 +1,113 @@
+"""Workloads as documents."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from allocator_service.core.quantities import Resource, vector_to_document
+from allocator_service.pools.models import Pool
+from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload, WorkloadState
+from api.documents import ListField, StrictSerializer
+from api.fields import (
+    ChoiceField,
+    IdField,
+    IntegerField,
+    QuantitiesField,
+    SelectorField,
+    SlugField,
+    TextField,
+    TimestampField,
+)
+from api.parameters import PageParameters
+from api.v1.servers.serializers import expanded
+from api.v1.tenants.serializers import MAX_VERSION
+
+_TASKS = {"minimum": 0, "maximum": MAX_TASKS, "allow_null": True}
+_PRIORITY = {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY}
+
+
+class WorkloadRequest(StrictSerializer):
+    tenant = SlugField(required=False, help_text="May be left out by a tenant's key: itself.")
+    name = TextField(max_length=253)
+    demand = QuantitiesField()
+    tasks = IntegerField(
+        **_TASKS, required=False, help_text="How many can run at once; null is no limit."
+    )
+    priority = IntegerField(**_PRIORITY, default=0)
+    server_selector = SelectorField(default=dict)
+
+
+class WorkloadChange(WorkloadRequest):
+    state = ChoiceField(choices=WorkloadState.values)
+
+
+class ConditionDocument(StrictSerializer):
+    type = ChoiceField(choices=["unsatisfiable"])
+    reason = TextField(max_length=80)
+
+
+class WorkloadDocument(StrictSerializer):
+    id = IdField()
+    pool = SlugField()
+    tenant = SlugField()
+    name = TextField(max_length=253)
+    demand = QuantitiesField()
+    tasks = IntegerField(**_TASKS)
+    priority = IntegerField(**_PRIORITY)
+    server_selector = SelectorField()
+    state = ChoiceField(choices=WorkloadState.values)
+    conditions = ListField(ConditionDocument, min_items=0, max_items=1)
+    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    created_at = TimestampField()
+    withdrawn_at = TimestampField(allow_null=True)
+
+
+class WorkloadParameters(PageParameters):
+    state = ChoiceField(
+        choices=WorkloadState.values,
+        required=False,
+        help_text="All but withdrawn ones if left out.",
+    )
+    name = TextField(max_length=253, required=False)
+    tenant = SlugField(required=False)
+
+
+def workload_document(
+    workload: Workload, pool: Pool, resources: Sequence[Resource]
+) -> dict[str, Any]:
+    reason = workload.unsatisfiable
+    return {
+        "id": workload.pk,
+        "pool": pool.slug,
+        "tenant": workload.tenant.slug,
+        "name": workload.name,
+        "demand": vector_to_document(workload.demand, resources),
+        "tasks": workload.tasks,
+        "priority": workload.priority,
+        "server_selector": workload.server_selector,
+        "state": workload.state,
+        "conditions": [{"type": "unsatisfiable", "reason": reason}] if reason else [],
+        "version": workload.version,
+        "created_at": workload.created_at,
+        "withdrawn_at": workload.withdrawn_at,
+    }
+
+
+def workload_fields(workload: Workload, resources: Sequence[Resource]) -> dict[str, Any]:
+    """What a merge-patch changes, quantities exact."""
+    return {
+        "tenant": workload.tenant.slug,
+        "name": workload.name,
+        "demand": {
+            resource.name: quantity
+            for resource, quantity in zip(resources, workload.demand, strict=False)
+        },
+        "tasks": workload.tasks,
+        "priority": workload.priority,
+        "server_selector": workload.server_selector,
+        "state": workload.state,
+    }
+
+
+def workload_columns(resources: Sequence[Resource]) -> list[str]:
+    """The columns of a CSV of workloads."""
+    return expanded(WorkloadDocument, "demand", resources)

@@ -1,0 +1,164 @@
+"""Workloads: what tenants want to run, submitted by themselves or by operators for them."""
+
+from contextlib import nullcontext
+from http import HTTPStatus
+from typing import ClassVar, cast
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from allocator_service.core.quantities import vector_from
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload, WorkloadState
+from allocator_service.workloads.selectors import workloads_for
+from allocator_service.workloads.services import (
+    WorkloadDraft,
+    WorkloadSettings,
+    workload_update,
+    workload_withdraw,
+    workloads_submit,
+)
+from api.auth import EVERY_SCOPE, OPERATOR_AND_TENANT
+from api.bodies import is_csv, rows_named
+from api.bulk import Items, created_document, read_items, tenants_named
+from api.conditional import entity_tag, expected_version
+from api.describing import creates, lists, retires, shows, updates
+from api.documents import merge_patch
+from api.fields import uuid_or_none
+from api.immutable import refuse_changed
+from api.pagination import by_id
+from api.v1.workloads.serializers import (
+    WorkloadChange,
+    WorkloadDocument,
+    WorkloadParameters,
+    WorkloadRequest,
+    workload_columns,
+    workload_document,
+    workload_fields,
+)
+from api.views import PoolView, writes
+
+ORDERING = by_id("workloads")
+
+
+class WorkloadsView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR_AND_TENANT}
+    parameters = WorkloadParameters
+    listed = bulk = large = True
+
+    @lists(WorkloadDocument, "List the workloads of a pool; a tenant sees its own")
+    def get(self, request: Request, pool: str) -> Response:
+        workloads = workloads_for(pool=self.pool, tenant=self.tenant)
+        if self.query["state"] is None:
+            workloads = workloads.exclude(state=WorkloadState.WITHDRAWN)
+        page = ORDERING.page(
+            workloads.filter(**self.filters(tenant="tenant__slug")),
+            cursor=self.query["cursor"],
+            limit=self.query["limit"],
+        )
+        resources = resources_of(self.pool)
+        return self.listing(
+            page,
+            lambda workload: workload_document(workload, self.pool, resources),
+            workload_columns(resources),
+        )
+
+    @creates(WorkloadRequest, WorkloadDocument, "Submit workloads", pool=True, bulk=True)
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        with rows_named() if is_csv(request) else nullcontext():
+            items = read_items(WorkloadRequest, self.document(), cells=is_csv(request))
+            submitted = workloads_submit(pool=self.pool, drafts=self._drafts(items), now=utc_now())
+        headers = {"Pool-Generation": str(submitted.generation)}
+        if not items.alone:
+            return Response(created_document(submitted.ids), HTTPStatus.CREATED, headers=headers)
+        workload = workloads_for(pool=self.pool, tenant=None).get(pk=submitted.ids[0])
+        headers |= {
+            "Location": f"{request.path}{workload.pk}/",
+            "ETag": entity_tag(workload.version),
+        }
+        document = workload_document(workload, self.pool, resources_of(self.pool))
+        return Response(document, HTTPStatus.CREATED, headers=headers)
+
+    def _drafts(self, items: Items) -> list[WorkloadDraft]:
+        resources = resources_of(self.pool)
+        tenants = tenants_named(items, "tenant", caller=self.tenant, required=True)
+        return [
+            WorkloadDraft(
+                tenant=cast("Tenant", tenant),
+                name=fields["name"],
+                demand=vector_from(
+                    fields["demand"], resources, pointer=f"{items.pointer(index)}/demand"
+                ),
+                tasks=fields["tasks"],
+                priority=fields["priority"],
+                server_selector=fields["server_selector"],
+                pointer=items.pointer(index),
+            )
+            for index, (fields, tenant) in enumerate(zip(items.fields, tenants, strict=True))
+        ]
+
+
+class WorkloadView(PoolView):
+    scopes: ClassVar = {
+        "GET": EVERY_SCOPE,
+        "PATCH": OPERATOR_AND_TENANT,
+        "DELETE": OPERATOR_AND_TENANT,
+    }
+
+    @shows(WorkloadDocument, "Show a workload")
+    def get(self, request: Request, pool: str, workload: str) -> Response:
+        return self._shown(self._workload(workload), generation=False)
+
+    @updates(WorkloadChange, WorkloadDocument, "Change a workload", pool=True)
+    @writes
+    def patch(self, request: Request, pool: str, workload: str) -> Response:
+        present = self._workload(workload)
+        version = expected_version(request, actual=present.version)
+        resources = resources_of(self.pool)
+        current = workload_fields(present, resources)
+        fields = WorkloadChange.read_document(merge_patch(current, self.document()))
+        refuse_changed(current, fields, ["tenant"])
+        changed = workload_update(
+            workload=present,
+            settings=WorkloadSettings(
+                name=fields["name"],
+                demand=vector_from(fields["demand"], resources, pointer="/demand"),
+                tasks=fields["tasks"],
+                priority=fields["priority"],
+                server_selector=fields["server_selector"],
+                state=fields["state"],
+            ),
+            version=version,
+            now=utc_now(),
+        )
+        return self._shown(changed, generation=True)
+
+    @retires("Withdraw a workload", pool=True)
+    @writes
+    def delete(self, request: Request, pool: str, workload: str) -> Response:
+        present = self._workload(workload)
+        version = expected_version(request, actual=present.version)
+        withdrawn = workload_withdraw(workload=present, version=version, now=utc_now())
+        return Response(
+            status=HTTPStatus.NO_CONTENT,
+            headers={"Pool-Generation": str(withdrawn.pool.generation)},
+        )
+
+    def _workload(self, text: str) -> Workload:
+        workload_id = uuid_or_none(text)
+        workloads = workloads_for(pool=self.pool, tenant=self.tenant)
+        workload = workloads.filter(pk=workload_id).first() if workload_id else None
+        if workload is None:
+            raise Missing("There is no such workload.", code="workload.not_found")
+        return workload
+
+    def _shown(self, workload: Workload, *, generation: bool) -> Response:
+        headers = {"ETag": entity_tag(workload.version)}
+        if generation:
+            headers["Pool-Generation"] = str(workload.pool.generation)
+        document = workload_document(workload, self.pool, resources_of(self.pool))
+        return Response(document, headers=headers)

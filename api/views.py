@@ -1,0 +1,185 @@
+"""The base of every route: who calls, which parameters and body, and how the answer is written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, wraps
+from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar, cast
+
+from django.db import transaction
+from django.http import HttpResponse
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from allocator_service.core.errors import Missing
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import pool_get
+from allocator_service.tenants.models import Scope, Tenant
+from api.auth import Caller
+from api.bodies import body_of, parsed_body
+from api.documents import StrictSerializer
+from api.fields import is_slug
+from api.idempotency import idempotency_key, served_once
+from api.pagination import Page
+from api.parameters import PageParameters, Parameters
+from api.parsers import CSVRowsParser, MergePatchParser, StrictJSONParser
+from api.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer
+
+P = ParamSpec("P")
+V = TypeVar("V", bound="ContractView")
+
+
+class ContractView(APIView):
+    """A route of the contract. Subclasses name, per method, the scopes that have it.
+
+    `parameters` are the query parameters of GET; `listed`: GET answers pages, also as CSV and
+    NDJSON; `bulk`: POST takes many objects at once, also as CSV; `large`: its body may be 32 MiB.
+    """
+
+    scopes: ClassVar[Mapping[str, frozenset[Scope]]]
+    parameters: ClassVar[type[Parameters]] = Parameters
+    listed: ClassVar[bool] = False
+    bulk: ClassVar[bool] = False
+    large: ClassVar[bool] = False
+    http_method_names = ["get", "post", "put", "patch", "delete", "head"]
+
+    query: Mapping[str, Any]
+    columns: Sequence[str] = ()
+    format_kwarg = None
+
+    @classmethod
+    def as_view(cls, **initkwargs: Any) -> Any:
+        view = super().as_view(**initkwargs)
+        # A redirect to the path with its slash would turn a POST into a GET.
+        view.should_append_slash = False  # type: ignore[attr-defined]
+        return view
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Key and scope first, so that nothing else of a request is judged without them."""
+        self.perform_authentication(request)
+        self.check_permissions(request)
+        self.check_throttles(request)
+        if str(request.method) not in self.allowed_methods:
+            return
+        chosen = self.perform_content_negotiation(request)
+        request.accepted_renderer, request.accepted_media_type = chosen
+        known = self.parameters if request.method in ("GET", "HEAD") else Parameters
+        self.query = known.read_query(request.query_params)
+
+    def raise_uncaught_exception(self, exc: Exception) -> NoReturn:
+        raise exc
+
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        return {"Vary": "Accept, Authorization", "Cache-Control": "no-store"}
+
+    @property
+    def caller(self) -> Caller:
+        return cast("Caller", self.request.user)
+
+    @property
+    def tenant(self) -> Tenant | None:
+        """The tenant that limits what the caller sees; None sees all."""
+        return self.caller.tenant
+
+    @cached_property
+    def body(self) -> bytes:
+        return body_of(self.request, large=self.large and self.request.method == "POST")
+
+    def document(self) -> Any:
+        """The value in the body. An empty one is `{}`."""
+        parsers = [parser() for parser in self.parsers_for(str(self.request.method))]
+        return parsed_body(self.request, self.body, parsers)
+
+    def read(self, document: type[StrictSerializer]) -> dict[str, Any]:
+        """The fields in the body."""
+        return document.read_document(self.document())
+
+    @classmethod
+    def parsers_for(cls, method: str) -> list[type[BaseParser]]:
+        if method == "PATCH":
+            return [StrictJSONParser, MergePatchParser]
+        if method == "POST" and cls.bulk:
+            return [StrictJSONParser, CSVRowsParser]
+        return [StrictJSONParser]
+
+    def get_renderers(self) -> list[BaseRenderer]:
+        return [renderer() for renderer in self.renderers_for(str(self.request.method))]
+
+    @classmethod
+    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
+        if cls.listed and method in ("GET", "HEAD"):
+            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer]
+        return [OrjsonRenderer]
+
+    def get_renderer_context(self) -> dict[str, Any]:
+        return {**super().get_renderer_context(), "columns": self.columns}
+
+    def filters(self, **columns: str) -> dict[str, Any]:
+        """The filters in the query, by column; `columns` names those that the parameter does not."""
+        return {
+            columns.get(name, name): value
+            for name, value in self.query.items()
+            if value is not None and name not in PageParameters.strict_fields()
+        }
+
+    def listing(
+        self, page: Page, document: Callable[[Any], Mapping[str, Any]], columns: Sequence[str]
+    ) -> Response:
+        """The answer to a list: `columns` are those of its CSV."""
+        self.columns = columns
+        following = self._url_after(page.next_cursor)
+        response = Response({"results": [document(row) for row in page.rows], "next": following})
+        if following is not None:
+            response["Link"] = f'<{following}>; rel="next"'
+            response["X-Next-Cursor"] = str(page.next_cursor)
+        return response
+
+    def _url_after(self, cursor: str | None) -> str | None:
+        if cursor is None:
+            return None
+        query = self.request.query_params.copy()
+        query["cursor"] = cursor
+        return self.request.build_absolute_uri(f"{self.request.path}?{query.urlencode()}")
+
+
+class PoolView(ContractView):
+    """A route below a pool, which is absent for whoever may not see it."""
+
+    @cached_property
+    def pool(self) -> Pool:
+        return visible_pool(self.kwargs["pool"], self.tenant)
+
+
+def visible_pool(slug: str, tenant: Tenant | None) -> Pool:
+    """The open pool of this slug, if the caller may see it. Raises `Missing`."""
+    if not is_slug(slug):
+        raise Missing("There is no such pool.", code="pool.not_found")
+    return pool_get(slug=slug, tenant=tenant)
+
+
+def writes(
+    handler: Callable[Concatenate[V, Request, P], Response],
+) -> Callable[Concatenate[V, Request, P], Response | HttpResponse]:
+    """Serve a change in one transaction, together with the claim of its `Idempotency-Key`."""
+
+    @wraps(handler)
+    def served(
+        self: V, request: Request, *args: P.args, **kwargs: P.kwargs
+    ) -> Response | HttpResponse:
+        key = None
+        if request.method == "POST":
+            key = idempotency_key(request.headers.get("Idempotency-Key"))
+        with transaction.atomic():
+            if key is None:
+                return handler(self, request, *args, **kwargs)
+            return served_once(
+                caller=self.caller,
+                path=request.path,
+                key=key,
+                body=self.body,
+                serve=lambda: handler(self, request, *args, **kwargs),
+            )
+
+    return served

@@ -1,0 +1,56 @@
+"""Callers of the API and a small world: two tenants in one pool, each with a server and a workload."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests import factories
+from tests.factories import Client
+
+
+@pytest.fixture(autouse=True)
+def _no_throttle(settings: Any) -> None:
+    """Tests ask faster than clients may; those of the throttle set their own rate."""
+    settings.ENVIRONMENT = dataclasses.replace(
+        settings.ENVIRONMENT, throttle_rate=1e6, throttle_burst=10**6
+    )
+
+
+@pytest.fixture
+def operator(db: None) -> Client:
+    return factories.client("operator")
+
+
+@pytest.fixture
+def billing(db: None) -> Client:
+    return factories.client("billing")
+
+
+@pytest.fixture
+def anonymous() -> Client:
+    return Client(None)
+
+
+@pytest.fixture
+def world(db: None) -> SimpleNamespace:
+    """DRFH Fig. 2 as two tenants see it: `ada` and `bob` in `lab`, `eve` in a pool of her own."""
+    ada, bob, eve = (factories.tenant(slug) for slug in ("ada", "bob", "eve"))
+    lab, other = factories.pool("lab"), factories.pool("other")
+    return SimpleNamespace(
+        ada=ada,
+        bob=bob,
+        eve=eve,
+        lab=lab,
+        other=other,
+        as_ada=factories.client("tenant", ada),
+        as_bob=factories.client("tenant", bob),
+        as_eve=factories.client("tenant", eve),
+        ada_server=factories.server(lab, "high-memory", 2, 12, ada),
+        bob_server=factories.server(lab, "high-cpu", 12, 2, bob),
+        ada_workload=factories.workload(lab, "analysis", 0.2, 1, ada),
+        bob_workload=factories.workload(lab, "simulation", 1, 0.2, bob),
+        eve_server=factories.server(other, "alone", 4, 4, eve),
+        eve_workload=factories.workload(other, "work", 1, 1, eve),
+    )

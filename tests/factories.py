@@ -1,0 +1,133 @@
+"""What tests of the API start from: keys, and pools filled through the services."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import count
+from typing import Any
+
+from rest_framework.test import APIClient
+
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.policies import policy_choose
+from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.core.clock import utc_now
+from allocator_service.core.quantities import Resource
+from allocator_service.pools.models import Pool
+from allocator_service.pools.policy import Window
+from allocator_service.pools.server_services import ServerDraft, servers_contribute
+from allocator_service.pools.services import PoolSettings, pool_create
+from allocator_service.tenants.models import Scope, Tenant
+from allocator_service.tenants.services import api_key_create, tenant_create
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from api.renderers import json_bytes
+
+ANCHOR = datetime(2026, 1, 5, tzinfo=UTC)
+_numbers = count(1)
+
+
+@dataclass
+class Client:
+    """A caller of the API: its key is on every request, answers are DRF's."""
+
+    key: str | None
+
+    def __post_init__(self) -> None:
+        self._client = APIClient(raise_request_exception=False)
+        if self.key is not None:
+            self._client.credentials(HTTP_AUTHORIZATION=f"Bearer {self.key}")
+
+    def get(self, path: str, **headers: str) -> Any:
+        return self._client.get(path, headers=_named(headers))
+
+    def delete(self, path: str, **headers: str) -> Any:
+        return self._client.delete(path, headers=_named(headers))
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self.send("POST", path, body, **headers)
+
+    def put(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self.send("PUT", path, body, **headers)
+
+    def patch(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self.send("PATCH", path, body, **headers)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        **headers: str,
+    ) -> Any:
+        """A request; a body that is no bytes is written as JSON. `If_Match` is the header If-Match."""
+        data = body if isinstance(body, bytes) else b"" if body is None else json_bytes(body)
+        return self._client.generic(
+            method, path, data, content_type=content_type, headers=_named(headers)
+        )
+
+
+def _named(headers: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def client(scope: str = Scope.OPERATOR, tenant: Tenant | None = None) -> Client:
+    """A caller with a new key of the scope."""
+    now = utc_now()
+    issued = api_key_create(
+        scope=scope,
+        name=f"test-{next(_numbers)}",
+        tenant=tenant,
+        expires_at=now + timedelta(days=1),
+        now=now,
+    )
+    return Client(issued.text)
+
+
+def tenant(slug: str) -> Tenant:
+    return tenant_create(slug=slug, name=slug.title(), now=utc_now())
+
+
+def pool(slug: str = "lab", **changes: Any) -> Pool:
+    """A pool of cpu and memory under exact DRFH."""
+    options = {"policy": "drfh", **changes}
+    settings = {
+        "name": slug.title(),
+        "resources": [Resource("cpu", "core"), Resource("memory", "GiB")],
+        "window": Window("tumbling", ANCHOR),
+        "weights": "explicit",
+        "decision_interval": "PT1M",
+        "metering": "allocation",
+        "currency": "EUR",
+        "timezone": "UTC",
+        "transparent": False,
+        **options,
+        "policy": policy_choose(options["policy"], None, None),
+    }
+    return pool_create(slug=slug, settings=PoolSettings(**settings), now=utc_now())
+
+
+def server(pool: Pool, name: str, cpu: float, memory: float, by: Tenant | None, **more: Any) -> Any:
+    """A server of the pool, contributed by a tenant or the pool's own."""
+    draft = ServerDraft(name, vector(cpu, memory), by, **more)
+    created = servers_contribute(pool=pool, drafts=[draft], now=utc_now())
+    return pool.servers.get(pk=created.ids[0])
+
+
+def workload(pool: Pool, name: str, cpu: float, memory: float, of: Tenant, **more: Any) -> Any:
+    """A workload of a tenant in the pool."""
+    draft = WorkloadDraft(of, name, vector(cpu, memory), **more)
+    submitted = workloads_submit(pool=pool, drafts=[draft], now=utc_now())
+    return pool.workloads.get(pk=submitted.ids[0])
+
+
+def vector(*amounts: float) -> list[Decimal]:
+    return [Decimal(str(amount)) for amount in amounts]
+
+
+def decision(pool: Pool) -> Run:
+    """The pool's decision, computed here as a worker would."""
+    run = recompute_pool(pool_id=pool.pk, clock=utc_now)
+    assert run is not None
+    assert run.status == "succeeded"
+    return run
