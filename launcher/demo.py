@@ -52,7 +52,7 @@ def _show(python: Path, folder: DataFolder, began: float, *, stay: bool) -> bool
         key = _new_key(python, servers)
         _wait_until_up(service, folder.logs)
         say(f"The service is up at {service.url}")
-        decision = run_main_job(Client(service.url, key))
+        decision = run_main_job(Client(service.url, key), check_service=service.check)
         print(report.table(decision))
         PICTURE.write_text(report.picture(decision))
         print(f"\nPicture: {PICTURE}\nTime: {time.monotonic() - began:.1f} s", flush=True)

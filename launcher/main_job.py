@@ -1,6 +1,7 @@
 """The main job as a user does it over HTTP: servers and demands in, a verified decision out."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,14 +29,15 @@ class Decision:
     seconds: float
 
 
-def run_main_job(client: Client) -> Decision:
+def run_main_job(client: Client, *, check_service: Callable[[], None]) -> Decision:
     """Contribute, ask, wait for the decision, read it back and have it verified.
 
+    `check_service` is called while waiting and raises when waiting has no sense.
     Raises `StepFailed` when a request is refused or no decision comes.
     """
     generation = _submit(client)
     submitted = time.monotonic()
-    run = _await_decision(client, generation)
+    run = _await_decision(client, generation, check_service)
     seconds = time.monotonic() - submitted
     say(f"The decision is in force {seconds:.2f} s after the last change; verifying it ...")
     path = f"{_ROOT}/runs/{run['id']}"
@@ -61,7 +63,9 @@ def _submit(client: Client) -> int:
     return int(answer.headers["Pool-Generation"])
 
 
-def _await_decision(client: Client, generation: int) -> dict[str, Any]:
+def _await_decision(
+    client: Client, generation: int, check_service: Callable[[], None]
+) -> dict[str, Any]:
     """The run of the first decision that knows the change `generation`."""
     deadline = time.monotonic() + _DECISION_SECONDS
     while time.monotonic() < deadline:
@@ -69,6 +73,7 @@ def _await_decision(client: Client, generation: int) -> dict[str, Any]:
         if answer.status == 200 and answer.body["generation"] >= generation:
             run: dict[str, Any] = answer.body["run"]
             return run
+        check_service()
         time.sleep(0.02)
     runs = client.get(f"{_POOL}/runs/").body["results"]
     raise StepFailed(
