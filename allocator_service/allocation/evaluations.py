@@ -1,4 +1,7 @@
-"""What-if without storing anything: the same engine, in a child process that can be killed."""
+"""What-if without storing anything: the same engine, in a child process that can be killed.
+
+What runs in the child lives in `policies`: a child knows neither Django nor the database.
+"""
 
 import multiprocessing
 import resource
@@ -11,8 +14,9 @@ from pebble import ProcessExpired, ProcessPool
 
 from allocator_service.allocation.policies import domain_error
 from allocator_service.core.errors import TooLarge, Unavailable
-from policies import allocation_to_document, problem_from_document, solve, warm
+from policies import warm
 from policies.errors import PolicyError
+from policies.evaluation import evaluate_document
 
 MAX_TENANTS = 2_000
 MAX_WORKLOADS = 5_000
@@ -30,7 +34,9 @@ def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
     `Unavailable` with `evaluation.timeout` after ten seconds.
     """
     _refuse_oversized(document)
-    future = _children().schedule(_evaluate_in_child, args=[document], timeout=SECONDS)
+    future = _children().schedule(
+        evaluate_document, args=[document], kwargs={"time_limit": SECONDS}, timeout=SECONDS
+    )
     try:
         answer: dict[str, Any] = future.result(timeout=4 * SECONDS)
     except FutureTimeout as error:
@@ -61,26 +67,14 @@ def evaluation_children_start() -> None:
 @cache
 def _children() -> ProcessPool:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["policies"])
+    context.set_forkserver_preload(["policies.evaluation"])
     return ProcessPool(
-        max_workers=CHILDREN, max_tasks=1_000, initializer=_limit_memory, context=context
+        max_workers=CHILDREN,
+        max_tasks=1_000,
+        initializer=resource.setrlimit,
+        initargs=[resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES)],
+        context=context,
     )
-
-
-def _limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-
-
-def _evaluate_in_child(document: Mapping[str, Any]) -> dict[str, Any]:
-    parsed = problem_from_document(document)
-    allocation = solve(
-        parsed.problem,
-        parsed.policy,
-        mode=parsed.mode,
-        options=parsed.options,
-        time_limit=SECONDS,
-    )
-    return allocation_to_document(allocation, include=parsed.include)
 
 
 def _refuse_oversized(document: Mapping[str, Any]) -> None:

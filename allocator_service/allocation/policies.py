@@ -1,7 +1,6 @@
 """The policies as the service offers them: choosing one for a pool, listing them all."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import policies
@@ -36,9 +35,25 @@ def policy_documents() -> list[dict[str, Any]]:
 
 
 def _document(info: policies.PolicyInfo) -> dict[str, Any]:
-    document = asdict(info) | {"modes": list(info.modes), "options": info.options_schema}
-    del document["options_schema"]
-    return document
+    return {
+        "name": info.name,
+        "description": info.description,
+        "modes": list(info.modes),
+        "options": _plain(info.options_schema),
+        "long_term": info.long_term,
+        "places": info.places,
+        "complexity": info.complexity,
+        "source": info.source,
+    }
+
+
+def _plain(schema: Any) -> Any:
+    """A JSON Schema of read-only mappings as dictionaries and lists."""
+    if isinstance(schema, Mapping):
+        return {key: _plain(value) for key, value in schema.items()}
+    if isinstance(schema, list | tuple):
+        return [_plain(item) for item in schema]
+    return schema
 
 
 def domain_error(error: PolicyError) -> DomainError:

@@ -12,7 +12,6 @@ BASE_DIR = Path(__file__).resolve().parents[2]
 
 ROOT_URLCONF = "allocator_service.urls"
 WSGI_APPLICATION = "allocator_service.wsgi.application"
-ASGI_APPLICATION = "allocator_service.asgi.application"
 
 INSTALLED_APPS = [
     "django.contrib.admin",
