@@ -67,6 +67,6 @@ def _error_for(request: HttpRequest, status: int) -> DomainError:
         return MethodUnknown(f'Method "{request.method}" not allowed.')
     if status < HTTPStatus.INTERNAL_SERVER_ERROR:
         error = Unreadable("The request is malformed.")
-        error.status = status
+        error.status = HTTPStatus(status)
         return error
     return _Unexpected("The request could not be served; its request_id is in our logs.")

@@ -1,6 +1,6 @@
 """Which format answers: `?format=` if given, otherwise `Accept`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from rest_framework import exceptions
 from rest_framework.negotiation import DefaultContentNegotiation
@@ -14,7 +14,7 @@ class ContractNegotiation(DefaultContentNegotiation):
     def select_renderer(
         self,
         request: Request,
-        renderers: Sequence[BaseRenderer],
+        renderers: Iterable[BaseRenderer],
         format_suffix: str | None = None,
     ) -> tuple[BaseRenderer, str]:
         wanted = request.query_params.get("format")
@@ -32,6 +32,6 @@ class ContractNegotiation(DefaultContentNegotiation):
         return chosen
 
 
-def _refusal(renderers: Sequence[BaseRenderer]) -> NotAcceptable:
+def _refusal(renderers: Iterable[BaseRenderer]) -> NotAcceptable:
     available = ", ".join(str(renderer.media_type) for renderer in renderers)
     return NotAcceptable(f"This is available as {available}.")

@@ -36,9 +36,9 @@ OK, DEGRADED, FAILED = "ok", "degraded", "failed"
 class OpenView(ContractView):
     """A route without a key."""
 
-    authentication_classes: ClassVar[list[Any]] = []
-    permission_classes: ClassVar[list[Any]] = []
-    throttle_classes: ClassVar[list[Any]] = []
+    authentication_classes = []
+    permission_classes = []
+    throttle_classes = []
     scopes: ClassVar = {"GET": frozenset(Scope)}
 
 

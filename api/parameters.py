@@ -35,7 +35,7 @@ class Parameters(StrictSerializer):
             if len(texts) != 1:
                 raise _refusal("twice", name, "is given more than once.")
         return {
-            name: _read(field, name, query[name]) if name in query else default_of(field)
+            name: _read(field, name, str(query[name])) if name in query else default_of(field)
             for name, field in fields.items()
         }
 

@@ -52,7 +52,7 @@ class CSVRowsParser(BaseParser):
         stream: IO[Any],
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> Any:
         return csv_rows(stream.read())
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
@@ -13,6 +13,9 @@ from api.documents import DocumentField, document_schema, field_schema
 from api.errors import PROBLEM_TYPE
 from api.fields import LabelsField, QuantitiesField, Schema
 from api.parameters import FormatParameter
+
+if TYPE_CHECKING:  # views read the settings that name this module
+    from api.views import ContractView
 
 _SLUGS = ("pool", "tenant")
 _TEXT_HEADER: Schema = {"schema": {"type": "string"}}
@@ -80,6 +83,8 @@ _CREATED: Schema = {
 class ContractSchema(AutoSchema):
     """Writes an operation from what its handler says about itself; others are left out."""
 
+    view: "ContractView"  # type: ignore[override]
+
     def get_operation(
         self,
         path: str,
@@ -107,7 +112,7 @@ class ContractSchema(AutoSchema):
         return described
 
     def _component(self, name: str, schema: Schema) -> Schema:
-        component = ResolvedComponent(
+        component = ResolvedComponent(  # type: ignore[no-untyped-call]
             name=name, type=ResolvedComponent.SCHEMA, schema=schema, object=name
         )
         self.registry.register_on_missing(component)

@@ -182,4 +182,4 @@ def writes(
                 serve=lambda: handler(self, request, *args, **kwargs),
             )
 
-    return served
+    return cast("Callable[Concatenate[V, Request, P], Response | HttpResponse]", served)

@@ -5,8 +5,10 @@ from typing import Any
 
 from allocator_service.core.quantities import LIMIT, json_number, parse_quantity
 from allocator_service.pools.models import MembershipTerms, Pool
+from allocator_service.tenants.models import Tenant
 from api.documents import StrictSerializer
 from api.fields import BooleanField, IntegerField, NumberField, SlugField, TimestampField
+from api.pseudonyms import tenant_name
 from api.v1.tenants.serializers import MAX_VERSION
 
 
@@ -25,11 +27,11 @@ class MemberDocument(StrictSerializer):
     version = IntegerField(minimum=1, maximum=MAX_VERSION)
 
 
-def member_document(terms: MembershipTerms, pool: Pool, name: str) -> dict[str, Any]:
-    """A member under the terms in force; `name` is how the caller may know it."""
+def member_document(terms: MembershipTerms, *, pool: Pool, caller: Tenant | None) -> dict[str, Any]:
+    """A member under the terms in force, by the name that the caller may know it by."""
     return {
         "pool": pool.slug,
-        "tenant": name,
+        "tenant": tenant_name(terms.membership.tenant.slug, pool=pool, caller=caller),
         "weight": json_number(terms.weight),
         "best_effort": terms.best_effort,
         "weight_since": terms.start,

@@ -17,6 +17,7 @@ from api.describing import lists, puts, shows
 from api.fields import is_slug
 from api.pagination import by_slug
 from api.parameters import PageParameters
+from api.v1.members.roster import roster
 from api.v1.members.serializers import (
     MemberDocument,
     MemberRequest,
@@ -36,11 +37,15 @@ class MembersView(PoolView):
 
     @lists(MemberDocument, "List the members of a pool; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:
-        members = members_at(pool=self.pool, now=utc_now(), tenant=self.tenant)
-        page = ORDERING.page(members, **self.query)
+        now = utc_now()
+        if self.tenant is not None and self.pool.transparent:
+            page = roster_page(pool=self.pool, caller=self.tenant, now=now, **self.query)
+        else:
+            members = members_at(pool=self.pool, now=now, tenant=self.tenant)
+            page = ORDERING.page(members, **self.query)
         return self.listing(
             page,
-            lambda terms: member_document(terms, self.pool, terms.membership.tenant.slug),
+            lambda terms: member_document(terms, pool=self.pool, caller=self.tenant),
             list(MemberDocument.strict_fields()),
         )
 
@@ -86,12 +91,15 @@ class MemberView(PoolView):
     def _terms(self, slug: str) -> MembershipTerms | None:
         if not is_slug(slug):
             return None
-        members = members_at(pool=self.pool, now=utc_now(), tenant=self.tenant)
+        now = utc_now()
+        if self.tenant is not None and self.pool.transparent:
+            return roster(pool=self.pool, caller=self.tenant, now=now).get(slug)
+        members = members_at(pool=self.pool, now=now, tenant=self.tenant)
         return members.filter(membership__tenant__slug=slug).first()
 
     def _shown(self, terms: MembershipTerms, status: HTTPStatus) -> Response:
         return Response(
-            member_document(terms, self.pool, terms.membership.tenant.slug),
+            member_document(terms, pool=self.pool, caller=self.tenant),
             status=status,
             headers={"ETag": entity_tag(terms.membership.version)},
         )

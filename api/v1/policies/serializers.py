@@ -10,6 +10,6 @@ class PolicyInfoDocument(StrictSerializer):
     modes = TextsField()
     options = ObjectField(help_text="The JSON Schema of the policy's options.")
     complexity = TextField(max_length=1000)
-    source = TextField(max_length=1000)
+    source = TextField(max_length=1000)  # type: ignore[assignment]
     long_term = BooleanField(help_text="It remembers, through the pool's window.")
     places = BooleanField(help_text="It decides on servers, and so honours selectors.")

@@ -60,8 +60,9 @@ class RunsView(PoolView):
     @accepts(RunRequest, RunDocument, "Ask for a new decision")
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        pool_asked = self.pool
         fields = self.read(RunRequest)
-        run = run_request(pool=self.pool, reason=fields["reason"], now=utc_now())
+        run = run_request(pool=pool_asked, reason=fields["reason"], now=utc_now())
         return Response(
             run_document(run, whole=True),
             HTTPStatus.ACCEPTED,

@@ -1,6 +1,6 @@
 """Servers: contributed by tenants or the pool's own, drained and retired by whoever brought them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import ClassVar
@@ -10,8 +10,8 @@ from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
-from allocator_service.core.quantities import vector_from
-from allocator_service.pools.models import Server
+from allocator_service.core.quantities import Resource, vector_from
+from allocator_service.pools.models import Server, ServerState
 from allocator_service.pools.selectors import resources_of, servers_for
 from allocator_service.pools.server_services import (
     ServerDraft,
@@ -54,7 +54,7 @@ class ServersView(PoolView):
     def get(self, request: Request, pool: str) -> Response:
         servers = servers_for(pool=self.pool, tenant=self.tenant)
         if self.query["state"] is None:
-            servers = servers.present()
+            servers = servers.exclude(state=ServerState.RETIRED)
         page = ORDERING.page(
             servers.filter(**self.filters(contributed_by="contributed_by__slug")),
             cursor=self.query["cursor"],
@@ -70,19 +70,21 @@ class ServersView(PoolView):
     @creates(ServerRequest, ServerDocument, "Contribute servers", pool=True, bulk=True)
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        resources = resources_of(self.pool)
         with rows_named() if is_csv(request) else nullcontext():
             items = read_items(ServerRequest, self.document(), cells=is_csv(request))
-            created = servers_contribute(pool=self.pool, drafts=self._drafts(items), now=utc_now())
+            created = servers_contribute(
+                pool=self.pool, drafts=self._drafts(items, resources), now=utc_now()
+            )
         headers = {"Pool-Generation": str(created.generation)}
         if not items.alone or len(created.ids) > 1:
             return Response(created_document(created.ids), HTTPStatus.CREATED, headers=headers)
         server = servers_for(pool=self.pool, tenant=None).get(pk=created.ids[0])
         headers |= {"Location": f"{request.path}{server.pk}/", "ETag": entity_tag(server.version)}
-        document = server_document(server, self.pool, resources_of(self.pool))
+        document = server_document(server, self.pool, resources)
         return Response(document, HTTPStatus.CREATED, headers=headers)
 
-    def _drafts(self, items: Items) -> list[ServerDraft]:
-        resources = resources_of(self.pool)
+    def _drafts(self, items: Items, resources: Sequence[Resource]) -> list[ServerDraft]:
         contributors = tenants_named(items, "contributed_by", caller=self.tenant, required=False)
         return [
             ServerDraft(

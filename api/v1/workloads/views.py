@@ -1,5 +1,6 @@
 """Workloads: what tenants want to run, submitted by themselves or by operators for them."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import ClassVar, cast
@@ -9,7 +10,7 @@ from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
-from allocator_service.core.quantities import vector_from
+from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
@@ -69,9 +70,12 @@ class WorkloadsView(PoolView):
     @creates(WorkloadRequest, WorkloadDocument, "Submit workloads", pool=True, bulk=True)
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        resources = resources_of(self.pool)
         with rows_named() if is_csv(request) else nullcontext():
             items = read_items(WorkloadRequest, self.document(), cells=is_csv(request))
-            submitted = workloads_submit(pool=self.pool, drafts=self._drafts(items), now=utc_now())
+            submitted = workloads_submit(
+                pool=self.pool, drafts=self._drafts(items, resources), now=utc_now()
+            )
         headers = {"Pool-Generation": str(submitted.generation)}
         if not items.alone:
             return Response(created_document(submitted.ids), HTTPStatus.CREATED, headers=headers)
@@ -80,11 +84,10 @@ class WorkloadsView(PoolView):
             "Location": f"{request.path}{workload.pk}/",
             "ETag": entity_tag(workload.version),
         }
-        document = workload_document(workload, self.pool, resources_of(self.pool))
+        document = workload_document(workload, self.pool, resources)
         return Response(document, HTTPStatus.CREATED, headers=headers)
 
-    def _drafts(self, items: Items) -> list[WorkloadDraft]:
-        resources = resources_of(self.pool)
+    def _drafts(self, items: Items, resources: Sequence[Resource]) -> list[WorkloadDraft]:
         tenants = tenants_named(items, "tenant", caller=self.tenant, required=True)
         return [
             WorkloadDraft(

@@ -1,0 +1,114 @@
+"""Every route and method, by who asks: a route that is missing here fails."""
+
+import pytest
+from django.urls import get_resolver
+
+from allocator_service.tenants.models import Scope
+from api.views import ContractView
+
+OPERATOR, TENANT, BILLING = "operator", "tenant", "billing"
+ALL = {OPERATOR, TENANT, BILLING}
+BOTH = {OPERATOR, TENANT}
+ONE = {OPERATOR}
+OPEN = {"/healthz", "/readyz", "/metrics", "/api/v1/schema/", "/api/v1/docs/"}
+
+MATRIX = {
+    "/api/v1/tenants/": {"GET": ALL, "POST": ONE},
+    "/api/v1/tenants/<str:tenant>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
+    "/api/v1/pools/": {"GET": ALL, "POST": ONE},
+    "/api/v1/pools/<str:pool>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
+    "/api/v1/pools/<str:pool>/members/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/members/<str:tenant>/": {"GET": ALL, "PUT": ONE},
+    "/api/v1/pools/<str:pool>/servers/": {"GET": ALL, "POST": BOTH},
+    "/api/v1/pools/<str:pool>/servers/<str:server>/": {"GET": ALL, "PATCH": BOTH, "DELETE": BOTH},
+    "/api/v1/pools/<str:pool>/servers/<str:server>/drain/": {"POST": BOTH},
+    "/api/v1/pools/<str:pool>/servers/<str:server>/activate/": {"POST": BOTH},
+    "/api/v1/pools/<str:pool>/servers/<str:server>/retire/": {"POST": BOTH},
+    "/api/v1/pools/<str:pool>/workloads/": {"GET": ALL, "POST": BOTH},
+    "/api/v1/pools/<str:pool>/workloads/<str:workload>/": {
+        "GET": ALL,
+        "PATCH": BOTH,
+        "DELETE": BOTH,
+    },
+    "/api/v1/pools/<str:pool>/runs/": {"GET": ALL, "POST": ONE},
+    "/api/v1/pools/<str:pool>/decision/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/allocations/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/placements/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/allocations/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/placements/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/certificate/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/input/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/verify/": {"POST": ALL},
+    "/api/v1/policies/": {"GET": ALL},
+    "/api/v1/evaluations/": {"POST": ALL},
+}
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in sorted(ALL)]
+
+
+def routes(patterns=None, prefix="/"):
+    for pattern in patterns or get_resolver().url_patterns:
+        path = prefix + str(pattern.pattern)
+        if hasattr(pattern, "url_patterns"):
+            yield from routes(pattern.url_patterns, path)
+        else:
+            yield path, pattern.callback
+
+
+def contract_routes():
+    return {path: view for path, view in routes() if not path.startswith("/admin/")}
+
+
+def test_every_route_is_in_the_matrix():
+    assert contract_routes().keys() == MATRIX.keys() | OPEN
+
+
+@pytest.mark.parametrize("route", MATRIX)
+def test_every_method_of_a_route_names_its_scopes(route):
+    view = contract_routes()[route].cls
+    assert issubclass(view, ContractView)
+    named = {method: {str(scope) for scope in scopes} for method, scopes in view.scopes.items()}
+    assert named == MATRIX[route]
+    assert set(view().allowed_methods) - {"HEAD"} == MATRIX[route].keys()
+
+
+@pytest.fixture
+def clients(world, operator, billing):
+    return {OPERATOR: operator, BILLING: billing, TENANT: world.as_ada}
+
+
+def path_of(route):
+    values = {"pool": "nowhere", "tenant": "nobody"}
+    for name in ("pool", "tenant", "server", "workload", "run"):
+        unknown = values.get(name, "00000000-0000-7000-8000-000000000000")
+        route = route.replace(f"<str:{name}>", unknown)
+    return route
+
+
+def test_who_may_what(clients, anonymous):
+    """403 exactly where the scope lacks the route, 405 where the route lacks the method."""
+    wrong = []
+    for route, method, scope in CASES:
+        status = clients[scope].send(method, path_of(route)).status_code
+        if method not in MATRIX[route]:
+            expected = {405}
+        elif scope not in MATRIX[route][method]:
+            expected = {403}
+        else:
+            expected = {200, 400, 404, 422}
+        if status not in expected:
+            wrong.append((route, method, scope, status))
+        if anonymous.send(method, path_of(route)).status_code != 401:
+            wrong.append((route, method, "anonymous"))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", sorted(OPEN - {"/metrics"}))
+def test_open_routes_need_no_key_and_ignore_a_bad_one(path, anonymous, db):
+    assert anonymous.get(path).status_code == 200
+    assert anonymous.get(path, Authorization="Bearer nonsense").status_code == 200
+
+
+def test_scopes_are_those_of_keys():
+    assert set(Scope.values) == ALL
