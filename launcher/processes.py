@@ -102,14 +102,18 @@ def wait_until_ready(
 def stop(
     process: Process, *, first: signal.Signals = signal.SIGTERM, patience_seconds: float = 30.0
 ) -> int:
-    """Stop a process: `first`, then after `patience_seconds` SIGKILL to its whole group.
+    """Stop a process: the signal `first`, then `finish` it. Returns its exit code."""
+    process.send_signal(first)
+    return finish(process, patience_seconds)
 
-    Returns its exit code. What the process leaves behind in its group is killed too.
+
+def finish(process: Process, patience_seconds: float) -> int:
+    """Wait for a process that is ending, `patience_seconds` at most, and return its exit code.
+
+    What is left of its group then, and itself if it did not end, is killed.
     """
-    if process.poll() is None:
-        process.send_signal(first)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(patience_seconds)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(patience_seconds)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     return process.wait()

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WEB_OPTIONS = ("--worker-class", "gthread", "--threads", "4", "--graceful-timeout", "30")
-WORKER_OPTIONS = ("--concurrency", "2", "--prefetch-multiplier", "1", "--loglevel", "INFO")
+WORKER_OPTIONS = (
+    *("--concurrency", "2", "--prefetch-multiplier", "1", "--loglevel", "INFO"),
+    *("--without-gossip", "--without-mingle"),  # workers do not need to know of each other
+)
 DEFAULT_WEB_WORKERS = "2"
 
 
@@ -25,7 +28,7 @@ class Component:
 
 
 def components(*, listener: int, data: Path) -> tuple[Component, ...]:
-    """The components in the order in which they start (and stop).
+    """The components in the order in which they start; the worker, which stops last, is the last.
 
     `listener` is the descriptor of a listening socket: it outlives the web process, so that
     callers wait instead of being refused while that starts again. `data` takes beat's schedule.

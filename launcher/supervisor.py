@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -105,16 +106,21 @@ class Supervisor:
         time.sleep(_RESTART_SECONDS)
 
     def _stop(self) -> None:
-        """Stop in order: no new requests, then nobody who publishes, then the work in hand."""
+        """Stop in order: no new requests and messages, then the worker with the work in hand."""
         self._listener.close()
+        running = [each for each in self._components if each.name in self._running]
         with suppress(KeyboardInterrupt):
-            for component in self._components:
-                process = self._running.get(component.name)
-                if process is not None:
-                    processes.stop(process, patience_seconds=component.patience_seconds)
+            self._stop_together(running[:-1])
+            self._stop_together(running[-1:])
         for process in self._running.values():  # a second Ctrl-C ends the waiting
             processes.stop(process, first=signal.SIGKILL)
         self._output.drain()
+
+    def _stop_together(self, some: Sequence[Component]) -> None:
+        for component in some:
+            self._running[component.name].terminate()
+        for component in some:
+            processes.finish(self._running[component.name], component.patience_seconds)
 
 
 def listen(port: int) -> socket.socket:
