@@ -6,7 +6,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "allocator_service.settings.loca
 os.environ.setdefault("ALLOCATOR_PROCESS", "worker")
 
 from celery import Celery
-from celery.signals import setup_logging, worker_process_init
+from celery.signals import setup_logging, worker_process_init, worker_ready
 
 app = Celery("allocator_service")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -24,3 +24,9 @@ def _load_compiled_kernels(**_: object) -> None:
     from policies import warm
 
     warm()
+
+
+@worker_ready.connect
+def _show_that_a_worker_works(**_: object) -> None:
+    """Do not wait for beat's first tick until the service calls itself ready."""
+    app.send_task("allocation.heartbeat", expires=30, retry=False)

@@ -74,6 +74,11 @@ class ServiceAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """What the form offers for this object, then what can only be read."""
+        offered = self.form(instance=obj).fields
+        return list(dict.fromkeys([*offered, *self.get_readonly_fields(request, obj)]))
+
     def apply_to_each(self, request: HttpRequest, objects: QuerySet[Any], service: Any) -> None:
         """Call a service on each selected object; tell which it refused."""
         done = 0

@@ -46,7 +46,7 @@ class ServerForm(ServiceForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not self.adding:
-            del self.fields["count"]
+            self.fields.pop("count", None)
             self.initial["capacity"] = quantities_text(
                 self.instance.capacity, resources_of(self.instance.pool)
             )

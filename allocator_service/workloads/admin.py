@@ -44,7 +44,7 @@ class WorkloadForm(ServiceForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.adding:
-            del self.fields["state"]
+            self.fields.pop("state", None)
         else:
             self.initial["demand"] = quantities_text(
                 self.instance.demand, resources_of(self.instance.pool)

@@ -1,0 +1,45 @@
+"""Every page of the admin opens, and history offers neither adding nor changing."""
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.urls import reverse
+
+from allocator_service.allocation.models import Allocation, Placement, Run
+from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.core.models import Event
+from tests.integration.conftest import NOON
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HISTORY = {Run, Allocation, Placement, Event}
+
+
+@pytest.fixture
+def pages(client, fig2):
+    client.force_login(get_user_model().objects.create_superuser("operator"))
+    recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    return client
+
+
+@pytest.mark.parametrize("model", sorted(admin.site._registry, key=str), ids=str)
+def test_its_pages_open(pages, model):
+    route = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+    assert pages.get(reverse(f"{route}_changelist")).status_code == 200
+    assert pages.get(reverse(f"{route}_add")).status_code == (403 if model in HISTORY else 200)
+    for row in model._default_manager.all()[:1]:
+        page = pages.get(reverse(f"{route}_change", args=[row.pk]))
+        assert page.status_code == 200
+        deleting = pages.post(reverse(f"{route}_delete", args=[row.pk]), {"post": "yes"})
+        if model._meta.app_label != "auth":
+            assert deleting.status_code == 403
+            assert b'name="_save"' not in page.content or model not in HISTORY
+
+
+@pytest.mark.parametrize("model", sorted(HISTORY, key=str), ids=str)
+def test_history_is_read_only_for_superusers_too(pages, model):
+    row = model._default_manager.first()
+    before = model._default_manager.values().first()
+    url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_change", args=[row.pk])
+    assert pages.post(url, {"status": "failed", "tasks": 7, "kind": "x"}).status_code == 403
+    assert model._default_manager.values().first() == before

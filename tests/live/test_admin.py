@@ -1,0 +1,135 @@
+"""Operators run a pool from the admin, in a real browser; the service decides what they save."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from launcher.client import Client
+
+CHROMIUM = Path("/usr/bin/chromium")
+PASSWORD = "correct horse battery staple"
+
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM.exists(),
+    reason="needs Chromium at /usr/bin/chromium: apt-get install chromium libatomic1",
+)
+
+
+@pytest.fixture(scope="module")
+def page(service) -> Iterator[Page]:
+    """A browser that has logged in as a superuser."""
+    subprocess.run(
+        [sys.executable, "manage.py", "createsuperuser", "--noinput", "--username", "operator",
+         "--email", "operator@example.org"],
+        env={**service.environment, "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
+             "ALLOCATOR_PROCESS": "manage"},
+        check=True,
+    )  # fmt: skip
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM),
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking",
+                  "--disable-component-update", "--disable-sync"],
+        )  # fmt: skip
+        page = browser.new_page(viewport={"width": 1300, "height": 900}, base_url=service.url)
+        page.set_default_timeout(10_000)
+        page.goto("/admin/")
+        page.fill("#id_username", "operator")
+        page.fill("#id_password", PASSWORD)
+        page.click("input[type=submit]")
+        expect(page.locator("#site-name")).to_have_text("Allocation service")
+        yield page
+        browser.close()
+
+
+def filled(page: Page, path: str, **fields: str) -> None:
+    page.goto(path)
+    for name, value in fields.items():
+        page.fill(f"#id_{name}", value)
+
+
+def saved(page: Page) -> None:
+    page.click("input[name=_save]")
+    expect(page.locator(".messagelist .success")).to_contain_text("was added successfully")
+
+
+def chosen(page: Page, field: str, text: str) -> None:
+    """Choose in an autocomplete field as a person does: open, type, take the first answer."""
+    page.click(f".field-{field} .select2-selection")
+    page.fill(".select2-search__field", text)
+    page.click(f".select2-results__option:has-text('{text}')")
+
+
+def test_an_operator_opens_a_pool_contributes_servers_and_sees_a_decision(page, service, decided):
+    filled(page, "/admin/tenants/tenant/add/", slug="chemistry", name="Chemistry")
+    saved(page)
+    filled(page, "/admin/pools/pool/add/", slug="bench", name="Bench", window_length="a week",
+           window_anchor_0="2026-01-05", window_anchor_1="00:00:00")  # fmt: skip
+    page.select_option("#id_policy_name", "drfh")
+    page.click("input[name=_save]")
+    expect(page.locator(".errorlist")).to_contain_text("A duration is written as in ISO 8601")
+    page.fill("#id_window_length", "P7D")
+    saved(page)
+
+    filled(page, "/admin/pools/server/add/", name="node", capacity="cpu=4 memory=16Gi gpu=1")
+    chosen(page, "pool", "bench")
+    chosen(page, "contributed_by", "chemistry")
+    page.click("input[name=_save]")
+    expect(page.locator(".errorlist")).to_contain_text("The pool has no resource")
+    page.fill("#id_capacity", "cpu=4 memory=16Gi")
+    page.fill("#id_count", "3")
+    saved(page)
+
+    filled(page, "/admin/workloads/workload/add/", name="titration", demand="cpu=1 memory=1Gi")
+    chosen(page, "pool", "bench")
+    chosen(page, "tenant", "chemistry")
+    saved(page)
+
+    assert decided("bench", 3)["run"]["summary"]["servers"] == 3
+    page.goto("/admin/allocation/allocation/?q=titration")
+    expect(page.locator("#result_list tbody tr").first).to_contain_text("12.0")
+
+
+def test_actions_drain_servers_and_the_next_decision_follows(page, operator, decided):
+    page.goto("/admin/pools/server/?q=node-0001")
+    page.check("input.action-select")
+    page.select_option("select[name=action]", "drain")
+    page.click("button[name=index]")
+    expect(page.locator(".messagelist .success")).to_contain_text("1 done.")
+    decision = decided("bench", 4)
+    assert decision["run"]["summary"]["utilization"]["cpu"] == pytest.approx(1)
+    rows = operator.get("/api/v1/pools/bench/allocations/").body["results"]
+    assert [row["tasks"] for row in rows] == pytest.approx([8])
+
+
+def test_decisions_cannot_be_changed_or_deleted_by_anybody(page):
+    page.goto("/admin/allocation/run/")
+    page.click("#result_list tbody th a >> nth=0")
+    expect(page.locator("input[name=_save]")).to_have_count(0)
+    expect(page.locator(".deletelink")).to_have_count(0)
+    expect(page.locator("#content")).to_contain_text("View run")
+
+
+def test_a_new_key_is_shown_once_and_works(page, service):
+    page.goto("/admin/tenants/apikey/add/")
+    page.fill("#id_name", "from-the-admin")
+    page.select_option("#id_scope", "billing")
+    page.click("input[name=_save]")
+    text = page.locator(".messagelist .warning").inner_text().rpartition(": ")[2].strip()
+    assert Client(service.url, text).request("GET", "/api/v1/pools/").status == 200
+    page.goto("/admin/tenants/apikey/")
+    assert text not in page.content()
+
+
+def test_what_the_admin_changed_is_in_the_database_as_the_services_write_it(service):
+    with psycopg.connect(service.environment["DATABASE_URL"]) as connection:
+        rows = connection.execute(
+            "SELECT pool.generation, job.wanted FROM pool JOIN pool_recompute_job job"
+            " ON job.pool_id = pool.id WHERE pool.slug = 'bench'"
+        ).fetchall()
+    assert rows == [(4, 4)]
