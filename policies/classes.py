@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from policies.problem import BoolArray, FloatArray, IntArray, Problem
 
@@ -25,12 +24,14 @@ class ServerClasses:
         first_row: (K,) a row of each class.
         servers: (K,) how many servers the class has.
         capacity_share: (K, m) of the whole class, as a share ``ĉ`` of the pool.
+        allowed: (n, K) on which classes each workload may run.
     """
 
     class_of_row: IntArray
     first_row: IntArray
     servers: IntArray
     capacity_share: FloatArray
+    allowed: BoolArray
 
     @property
     def count(self) -> int:
@@ -62,13 +63,7 @@ def server_classes(problem: Problem) -> ServerClasses:
     servers = np.bincount(label, weights=problem.server_count[offering], minlength=count)
     share = np.zeros((count, problem.m))
     np.add.at(share, label, problem.row_capacity[offering])
-    positive = np.where(problem.totals > 0, problem.totals, 1.0)
-    return ServerClasses(
-        class_of_row=class_of_row,
-        first_row=first_row,
-        servers=servers.astype(np.int64),
-        capacity_share=share / positive,
-    )
+    return _classes(problem, class_of_row, first_row, servers.astype(np.int64), share)
 
 
 def each_row_alone(problem: Problem) -> ServerClasses:
@@ -76,27 +71,8 @@ def each_row_alone(problem: Problem) -> ServerClasses:
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
     class_of_row = np.full(problem.k, -1, dtype=np.int64)
     class_of_row[offering] = np.arange(len(offering))
-    positive = np.where(problem.totals > 0, problem.totals, 1.0)
-    return ServerClasses(
-        class_of_row=class_of_row,
-        first_row=offering,
-        servers=problem.server_count[offering],
-        capacity_share=problem.row_capacity[offering] / positive,
-    )
-
-
-def eligible_classes(problem: Problem, classes: ServerClasses) -> BoolArray:
-    """(n, K) may the workload run on servers of the class?
-
-    A server without a resource that the workload demands cannot run any part of a task.
-    """
-    present = classes.capacity_share > 0
-    lacking = (problem.demand > 0).astype(np.float64) @ (~present).astype(np.float64).T
-    allowed: npt.NDArray[np.bool_] = lacking == 0
-    if problem.has_selectors:
-        matches = problem.selector_matches[:, classes.first_row]
-        allowed &= matches[problem.selector_group]
-    return allowed
+    servers, capacity = problem.server_count[offering], problem.row_capacity[offering]
+    return _classes(problem, class_of_row, offering, servers, capacity)
 
 
 def one_class(problem: Problem) -> ServerClasses:
@@ -105,12 +81,9 @@ def one_class(problem: Problem) -> ServerClasses:
     class_of_row = np.full(problem.k, -1, dtype=np.int64)
     class_of_row[offering] = 0
     count = min(len(offering), 1)
-    return ServerClasses(
-        class_of_row=class_of_row,
-        first_row=offering[:count],
-        servers=np.full(count, problem.server_count[offering].sum(), dtype=np.int64),
-        capacity_share=np.broadcast_to((problem.totals > 0) * 1.0, (count, problem.m)).copy(),
-    )
+    servers = np.full(count, problem.server_count[offering].sum(), dtype=np.int64)
+    capacity = np.tile(problem.totals, (count, 1))
+    return _classes(problem, class_of_row, offering[:count], servers, capacity)
 
 
 def classes_of_decision(problem: Problem, policy: str, mode: str) -> ServerClasses:
@@ -124,3 +97,29 @@ def classes_of_decision(problem: Problem, policy: str, mode: str) -> ServerClass
     if (policy, mode) == ("drf", "divisible"):
         return one_class(problem)
     return each_row_alone(problem)
+
+
+def _classes(
+    problem: Problem,
+    class_of_row: IntArray,
+    first_row: IntArray,
+    servers: IntArray,
+    capacity: FloatArray,
+) -> ServerClasses:
+    share = np.ascontiguousarray(capacity / np.where(problem.totals > 0, problem.totals, 1.0))
+    return ServerClasses(
+        class_of_row, first_row, servers, share, _allowed(problem, share, first_row)
+    )
+
+
+def _allowed(problem: Problem, share: FloatArray, first_row: IntArray) -> BoolArray:
+    """A class is allowed by the selector and has every resource that the workload demands.
+
+    A server without one of them cannot run any part of a task.
+    """
+    allowed = np.ones((problem.n, len(share)), dtype=np.bool_)
+    for r in np.flatnonzero((share <= 0).any(axis=0)):
+        allowed &= (problem.demand[:, r, None] <= 0) | (share[:, r] > 0)
+    if problem.has_selectors:
+        allowed &= problem.selector_matches[:, first_row][problem.selector_group]
+    return allowed

@@ -10,7 +10,7 @@ import numpy as np
 
 from policies.allocation import Allocation
 from policies.certificates import Certificate, level_scale
-from policies.classes import ServerClasses, eligible_classes
+from policies.classes import ServerClasses
 from policies.errors import ProblemTooLargeError
 from policies.leximin import Leximin, leximin
 from policies.leximin_problem import LeximinProblem
@@ -55,7 +55,7 @@ def normalise(problem: Problem, classes: ServerClasses) -> Normalised:
             f"{problem.n} workloads on {classes.count} server classes are "
             f"{problem.n * classes.count} variables; at most {LARGEST_PROGRAM} are solved",
         )
-    allowed = eligible_classes(problem, classes)
+    allowed = classes.allowed
     reasons = unserved_reasons(problem, allowed)
     runnable = np.flatnonzero(np.equal(reasons, None))
     order = np.lexsort(
@@ -119,8 +119,7 @@ def divisible_allocation(
     """
     form = normalise(problem, classes)
     answer = leximin(form.leximin, deadline)
-    x = _feasible(form.leximin, answer.x)
-    workload, server_class, share = _placements(problem, form, x)
+    workload, server_class, share = _placements(problem, form, answer.x)
     placed = share / problem.dominant_share_per_task[workload]
     tasks = np.bincount(workload, weights=placed, minlength=problem.n)
     certificate = _certificate_of_problem(problem, form, answer)
@@ -144,14 +143,6 @@ def divisible_allocation(
         certificate=certificate,
         statistics={"programs": answer.programs, "rounds": len(certificate.rounds)},
     )
-
-
-def _feasible(problem: LeximinProblem, x: FloatArray) -> FloatArray:
-    """Shrink the answer until no class is overfilled, not even by rounding."""
-    used = x.T @ problem.demand
-    size = np.where(problem.capacity_share > 0, problem.capacity_share, np.inf)
-    overfilled = float((used / size).max(initial=0.0))
-    return x / overfilled if overfilled > 1 else x
 
 
 def _placements(

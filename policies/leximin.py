@@ -26,6 +26,7 @@ from policies.interior_point import NoConvergenceError, maximise_level
 from policies.leximin_problem import LeximinProblem, LevelSolution, level_program
 from policies.merit_order import MeritOrder, unit_costs
 from policies.problem import BoolArray, FloatArray
+from policies.purification import few_placements
 from policies.simplex import SimplexLevels
 
 Maximise = Callable[[FloatArray, FloatArray], LevelSolution]
@@ -62,11 +63,36 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
         SolveTimeoutError: ``deadline`` (``time.monotonic`` seconds) passed.
         SolveFailedError: a round could not be certified.
     """
-    return _Rounds(problem, deadline).run()
+    if problem.allowed.size > SMALL:
+        answer = _Rounds(problem, deadline, interior=True).run()
+        if _certified(problem, answer):
+            return answer
+    return _Rounds(problem, deadline, interior=False).run()
+
+
+def _certified(problem: LeximinProblem, answer: Leximin) -> bool:
+    """Do the shares that ``x`` realises, rounding included, keep what the rounds proved?"""
+    realised = np.bincount(problem.owner, weights=answer.x.sum(axis=1), minlength=problem.t)
+    if (np.abs(realised - answer.share) > SOLVER_TOLERANCE * answer.share).any():
+        return False
+    frozen_in = answer.certificate.frozen_in
+    for number, item in enumerate(answer.certificate.rounds[1:], start=1):
+        proof = prove_round(
+            problem,
+            item.prices,
+            level=item.level,
+            share=np.where(frozen_in < number, realised, 0.0),
+            rising=(problem.stage == item.stage) & (frozen_in >= number),
+            tolerance=SOLVER_TOLERANCE,
+        )
+        mine = (frozen_in == number) & (problem.cap > item.level * problem.weight * (1 + 1e-9))
+        if not proof.stuck[mine].all():
+            return False
+    return True
 
 
 class _Rounds:
-    def __init__(self, problem: LeximinProblem, deadline: float | None) -> None:
+    def __init__(self, problem: LeximinProblem, deadline: float | None, *, interior: bool) -> None:
         self.problem = problem
         self.deadline = deadline
         self.share = np.zeros(problem.t)
@@ -76,6 +102,9 @@ class _Rounds:
         self.x = np.zeros((problem.n, problem.K))
         self.programs = 0
         self.simplex: SimplexLevels | None = None
+        self.engines: list[Maximise] = [self._by_simplex]
+        if interior:
+            self.engines.insert(0, self._by_interior_point)
 
     def run(self) -> Leximin:
         for stage in (0, 1):
@@ -85,7 +114,7 @@ class _Rounds:
         return Leximin(
             self.share,
             self.level,
-            self.x,
+            _feasible(self.problem, few_placements(self.problem, self.x)),
             Certificate(tuple(self.rounds), self.frozen_in),
             self.programs,
         )
@@ -93,7 +122,7 @@ class _Rounds:
     def _round(self, stage: int, rising: BoolArray) -> BoolArray:
         """Solve one round by the first engine whose prices prove it; who is frozen."""
         problem = self.problem
-        for maximise in self._engines():
+        for maximise in self.engines:
             try:
                 level, solution = self._highest_level(rising, maximise)
             except NoConvergenceError:
@@ -123,12 +152,6 @@ class _Rounds:
             "solve.failed",
             f"round {len(self.rounds)}: level {level} is not proven, its bound is {proof.bound}",
         )
-
-    def _engines(self) -> list[Maximise]:
-        """Interior points while there is an interior and it pays, and always the simplex."""
-        if self.problem.allowed.size <= SMALL:
-            return [self._by_simplex]
-        return [self._by_interior_point, self._by_simplex]
 
     def _highest_level(
         self, rising: BoolArray, maximise: Maximise
@@ -192,3 +215,11 @@ class _Rounds:
         if self.simplex is None:
             self.simplex = SimplexLevels(self.problem, self.deadline)
         return self.simplex.raise_level(rise, keep)
+
+
+def _feasible(problem: LeximinProblem, x: FloatArray) -> FloatArray:
+    """Shrink the answer until no class is overfilled, not even by rounding."""
+    used = x.T @ problem.demand
+    size = np.where(problem.capacity_share > 0, problem.capacity_share, np.inf)
+    overfilled = float((used / size).max(initial=0.0))
+    return x / overfilled if overfilled > 1 else x

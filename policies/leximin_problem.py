@@ -76,6 +76,8 @@ class LeximinProblem:
         Same set of (resources demanded, classes allowed) over their workloads; a tenant
         with a limit among several workloads is a group of its own.
         """
+        if self.n == self.t and (self.demand > 0).all() and self.allowed.all():
+            return np.zeros(self.t, dtype=np.int64)
         kind = np.concatenate([self.demand > 0, self.allowed], axis=1)
         _, kind_of = np.unique(np.packbits(kind, axis=1), axis=0, return_inverse=True)
         if self.n == self.t:

@@ -98,13 +98,16 @@ class MeritOrder:
         w = weight[self.owner[mine]]
         slope = self.cost[mine] * w
         start, end = self.start[mine] / w, self.end[mine] / w
+        if budget < 0:
+            return 0.0
+        if not np.isfinite(end).any() and not start.any():
+            total = float(slope.sum())
+            return budget / total if total > 0 else np.inf
         finite = np.isfinite(end)
         at = np.r_[start, end[finite]]
         change = np.r_[slope, -slope[finite]]
         order = np.argsort(at, kind="stable")
         at, change = at[order], change[order]
-        if not len(at) or budget < 0:
-            return 0.0 if budget < 0 else np.inf
         steepness = np.maximum(np.cumsum(change), 0.0)
         value = np.r_[0.0, np.cumsum(steepness[:-1] * np.diff(at))]
         i = int(np.searchsorted(value, budget, side="right")) - 1

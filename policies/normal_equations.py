@@ -35,6 +35,10 @@ class TenantsFirst:
         self.theta = np.zeros((n, program.K))
         self.total = np.zeros(n)
         self._weighted = np.zeros((n, size))
+        self._inverse, self._kept = np.zeros(n), np.ones(n)
+        r, q = np.tril_indices(program.m)
+        self._resource_pairs = r, q
+        self._products = (program.demand[:, r] * program.demand[:, q])[:, :, None]
         alone = np.bincount(program.row, minlength=program.rows)[program.row] == 1
         self._single = np.flatnonzero(alone)
         self._several = np.flatnonzero(~alone)
@@ -70,17 +74,17 @@ class TenantsFirst:
         K, m = program.K, program.m  # noqa: N806
         every = len(mine) == program.n
         theta = self.theta if every else self.theta[mine]
-        demand = program.demand if every else program.demand[mine]
         part = theta / (self.total if every else self.total[mine])[:, None]
-        matrix = np.zeros((m, K, m, K))
+        r, q = self._resource_pairs
+        weighted = theta[:, None, :] * (self._products if every else self._products[mine])
+        links = (part.T @ weighted.reshape(len(mine), len(r) * K)).reshape(K, len(r), K)
+        matrix = np.empty((m, K, m, K))
         classes = np.arange(K)
-        for r in range(m):
-            for q in range(r + 1):
-                links = part.T @ (theta * (demand[:, r] * demand[:, q])[:, None])
-                links[classes, classes] = 0.0
-                laplacian = np.diag(links.sum(axis=1)) - links
-                matrix[r, :, q, :] = laplacian
-                matrix[q, :, r, :] = laplacian.T
+        links[classes, :, classes] = 0.0
+        laplacian = -links
+        laplacian[classes, :, classes] = links.sum(axis=2)
+        matrix[r, :, q, :] = laplacian.transpose(1, 0, 2)
+        matrix[q, :, r, :] = laplacian.transpose(1, 0, 2)
         return matrix.reshape(m * K, m * K)
 
     def _add_rows_of_several(self, matrix: FloatArray) -> None:
@@ -102,8 +106,6 @@ class TenantsFirst:
 
     def _limits(self, room: FloatArray) -> None:
         """Eliminate limit rows: they are diagonal within their tenant."""
-        self._inverse = np.zeros(self.program.n)
-        self._kept = np.ones(self.program.n)
         mine = self.limited
         self._inverse[mine] = 1.0 / (self.total[mine] + room[mine])
         self._kept[mine] = room[mine] * self._inverse[mine]
@@ -157,7 +159,10 @@ class ServersFirst:
         columns = np.ascontiguousarray(q.reshape(n, m, K).transpose(2, 1, 0))
         self._blocks = columns @ program.demand
         self._blocks[:, np.arange(m), np.arange(m)] += slack.T
-        self._solved = np.linalg.solve(self._blocks, columns)
+        try:
+            self._solved = np.linalg.solve(self._blocks, columns)
+        except np.linalg.LinAlgError as error:
+            raise Singular from error
         flat = columns.reshape(K * m, n)
         inner = np.diag(total) - flat.T @ self._solved.reshape(K * m, n)
         matrix = self._members @ inner @ self._members.T

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.classes import each_row_alone, eligible_classes
+from policies.classes import each_row_alone
 from policies.problem import FloatArray, Problem
 from policies.reasons import TASK_LIMIT, limited_by_resource, unserved_reasons
 from policies.rounding import whole_part, whole_tasks
@@ -46,7 +46,7 @@ def solve_indivisible(
     del deadline
     classes = each_row_alone(problem)
     allowed = np.zeros((problem.n, problem.k), dtype=np.bool_)
-    allowed[:, classes.first_row] = eligible_classes(problem, classes)
+    allowed[:, classes.first_row] = classes.allowed
     reasons = unserved_reasons(problem, allowed)
     order = np.lexsort((np.arange(problem.n), -problem.priority, problem.workload_tenant))
     placed: list[tuple[int, int, float]] = []

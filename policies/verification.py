@@ -9,7 +9,7 @@ import numpy as np
 
 from policies.allocation import Allocation
 from policies.certificates import LEVEL_TOLERANCE, Certificate, level_scale, prove_round
-from policies.classes import ServerClasses, classes_of_decision, eligible_classes
+from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
 from policies.problem import BoolArray, FloatArray, Problem
 from policies.reasons import TASK_LIMIT, unserved_reasons
@@ -81,7 +81,7 @@ def check_feasible(problem: Problem, allocation: Allocation) -> Iterator[Check]:
     )
     if len(allocation.placement_tasks):
         yield from _check_placements(problem, allocation, classes)
-    allowed = eligible_classes(problem, classes)
+    allowed = classes.allowed
     unserved = ~np.equal(unserved_reasons(problem, allowed), None)
     yield _check(
         "unservable",
@@ -143,7 +143,7 @@ def _check_placements(
         "a workload's placements add up to its tasks",
         problem.workload_names,
     )
-    allowed = eligible_classes(problem, classes)
+    allowed = classes.allowed
     yield _check(
         "eligibility",
         ~allowed[workload, server_class] * 1.0,

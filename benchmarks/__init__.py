@@ -1,0 +1,1 @@
+"""Side-by-side measurements: each prints sizes, both sides and the ratio."""

@@ -1,0 +1,44 @@
+"""Run every benchmark: ``python -m benchmarks [--quick] [--json FILE] [name ...]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import exact_drfh, leximin
+from benchmarks.measurement import Row, print_table
+from policies import warm
+
+BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
+    "exact-drfh": exact_drfh.measure,
+    "leximin": leximin.measure,
+}
+
+
+def main() -> int:
+    """Measure, print one table, write JSON if asked; exit 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="*", choices=[*BENCHMARKS, []], help="which; all if none")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repetitions")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
+    arguments = parser.parse_args()
+    warm()
+    rows: list[Row] = []
+    for name in arguments.name or BENCHMARKS:
+        rows += BENCHMARKS[name](quick=arguments.quick)
+    print_table(rows)
+    if arguments.json:
+        result = {
+            "machine": {"processor": platform.processor(), "python": platform.python_version()},
+            "quick": arguments.quick,
+            "rows": [row.to_document() for row in rows],
+        }
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    return 0 if all(row.met for row in rows) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,89 @@
+"""Timing two sides of a comparison, and printing what came out."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison, with answers compared before anything was timed.
+
+    Attributes:
+        name: what was measured; sizes: of the instance.
+        ours_seconds: best time of ours; peer: the other side, peer_seconds: its best time.
+        agreement: largest relative difference between the two answers.
+        goal: least ratio (peer / ours) asked for, or None where there is only a record.
+        notes: certified gap, capacity violation, iterations, ...
+    """
+
+    name: str
+    sizes: str
+    ours_seconds: float
+    peer: str
+    peer_seconds: float
+    agreement: float
+    goal: float | None
+    notes: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster ours is."""
+        return self.peer_seconds / self.ours_seconds
+
+    @property
+    def met(self) -> bool:
+        """Is the goal reached?"""
+        return self.goal is None or self.ratio >= self.goal
+
+    def to_document(self) -> dict[str, Any]:
+        """For the JSON result."""
+        return asdict(self) | {"ratio": self.ratio, "met": self.met}
+
+
+def best_seconds(
+    prepare: Callable[[], Any], run: Callable[[Any], Any], *, repeat: int
+) -> tuple[float, Any]:
+    """Least time of ``run`` on a fresh ``prepare()`` each time, and the last result."""
+    best, result = float("inf"), None
+    for _ in range(repeat):
+        argument = prepare()
+        gc.collect()
+        gc.disable()
+        try:
+            begin = time.perf_counter()
+            result = run(argument)
+            best = min(best, time.perf_counter() - begin)
+        finally:
+            gc.enable()
+    return best, result
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """One line per row, aligned."""
+    head = ("what", "sizes", "ours", "peer", "its time", "ratio", "goal", "agree", "")
+    lines = [head] + [
+        (
+            row.name,
+            row.sizes,
+            _duration(row.ours_seconds),
+            row.peer,
+            _duration(row.peer_seconds),
+            f"{row.ratio:.1f}x",
+            "-" if row.goal is None else f"{row.goal:g}x {'met' if row.met else 'MISSED'}",
+            f"{row.agreement:.0e}",
+            row.notes,
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    for line in lines:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -1,0 +1,117 @@
+"""The other side: the same programs written for a modelling language and a plain solver."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+from policies.classes import server_classes
+from policies.divisible import normalise
+from policies.leximin_problem import LeximinProblem
+from policies.problem import Problem
+
+
+def shares_form(problem: Problem) -> LeximinProblem:
+    """Merged classes and normalised demands: both sides start from these."""
+    return normalise(problem, server_classes(problem)).leximin
+
+
+def cvxpy_program(form: LeximinProblem) -> cp.Problem:
+    """One level of exact DRFH, vectorised: maximise g with sum_c x = g w."""
+    x = cp.Variable((form.n, form.K), nonneg=True)
+    level = cp.Variable()
+    capacity = x.T @ form.demand <= form.capacity_share
+    fairness = cp.sum(x, axis=1) == level * form.weight
+    return cp.Problem(cp.Maximize(level), [capacity, fairness])
+
+
+def cvxpy_level(program: cp.Problem, solver: str) -> float:
+    """Solve with the back end's defaults."""
+    return float(program.solve(solver=solver))
+
+
+def highs_level(form: LeximinProblem) -> float:
+    """The same program for SciPy's HiGHS, assembled sparsely by hand."""
+    cap = np.full(form.t, np.inf)
+    return _Rounds(form).maximise(np.ones(form.t, dtype=bool), np.zeros(form.t), cap)[0]
+
+
+def paper_rounds(form: LeximinProblem) -> tuple[np.ndarray, int]:
+    """(t,) shares by §5.1 of the paper, one cold program per round, and how many.
+
+    Raise all active tenants until one has all its tasks; freeze it; again. Positive
+    demands: the last round, in which nobody is satisfied, is the end.
+    """
+    share = np.zeros(form.t)
+    active = np.ones(form.t, dtype=bool)
+    rounds = _Rounds(form)
+    programs = 0
+    while active.any():
+        level, _ = rounds.maximise(active, share, form.cap)
+        programs += 1
+        reached = np.minimum(level * form.weight, form.cap)
+        full = active & (form.cap <= level * form.weight * (1 + 1e-9))
+        share[active] = reached[active]
+        if not full.any():
+            break
+        active &= ~full
+    return share, programs
+
+
+def rounds_with_duals(form: LeximinProblem) -> tuple[np.ndarray, int]:
+    """(t,) shares by rounds that freeze whom the duals show to be stuck, and how many."""
+    share = np.zeros(form.t)
+    active = np.ones(form.t, dtype=bool)
+    rounds = _Rounds(form)
+    programs = 0
+    while active.any():
+        level, tenant_price = rounds.maximise(active, share, form.cap)
+        programs += 1
+        reached = np.minimum(level * form.weight, form.cap)
+        stuck = active & ((tenant_price > 1e-9) | (form.cap <= reached * (1 + 1e-9)))
+        share[stuck] = reached[stuck]
+        active &= ~stuck
+    return share, programs
+
+
+class _Rounds:
+    """Capacity rows, tenant rows and the level as one sparse matrix, built once."""
+
+    def __init__(self, form: LeximinProblem) -> None:
+        self.form = form
+        n, K, m = form.n, form.K, form.m  # noqa: N806
+        pairs = np.argwhere(form.allowed)
+        j, c = pairs[:, 0], pairs[:, 1]
+        self.size = len(pairs)
+        column = np.arange(self.size)
+        use = sp.csr_matrix(
+            (
+                form.demand[j].ravel(),
+                ((c[:, None] * m + np.arange(m)).ravel(), np.repeat(column, m)),
+            ),
+            shape=(K * m, self.size + 1),
+        )
+        self.use = use
+        self.of_tenant = sp.csr_matrix((np.ones(self.size), (j, column)), shape=(n, self.size))
+
+    def maximise(self, active, share, cap):
+        """Highest common level of the active, capped by nothing; level and tenant duals."""
+        form = self.form
+        gain = np.where(active, form.weight, 0.0)
+        rows = sp.hstack([self.of_tenant, sp.csr_matrix(-gain[:, None])]).tocsr()
+        fixed = np.where(active, 0.0, share)
+        top = float((cap / form.weight)[active].min())
+        result = linprog(
+            np.r_[np.zeros(self.size), -1.0],
+            A_ub=self.use,
+            b_ub=form.capacity_share.ravel(),
+            A_eq=rows,
+            b_eq=fixed,
+            bounds=[(0, None)] * self.size + [(0, top if np.isfinite(top) else None)],
+            method="highs",
+        )
+        if result.status != 0:
+            raise RuntimeError(result.message)
+        return float(result.x[-1]), np.abs(result.eqlin.marginals) * form.weight
