@@ -1,5 +1,6 @@
 """The relay: from job rows in PostgreSQL to messages in Redis, and again for messages that got lost.
 
+It seals events too, so that sealing goes on while Redis is down.
 It claims what is due, commits, then publishes. Losing a message costs time, never work; two relays
 are harmless. While Redis is down the rows wait.
 """
@@ -17,6 +18,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from allocator_service.allocation.services import heartbeat_record
 from allocator_service.allocation.tasks import recompute
 from allocator_service.celery import app
+from allocator_service.core.outbox import events_seal
 from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1
@@ -72,6 +74,7 @@ class Relay:
         if monotonic >= self._heartbeat_due:
             heartbeat_record(process="relay", now=now)
             self._heartbeat_due = monotonic + HEARTBEAT_SECONDS
+        events_seal()
         self._publish(jobs_due(now=now, again=False))
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS

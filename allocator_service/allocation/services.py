@@ -14,8 +14,8 @@ from allocator_service.allocation.models import (
     Snapshot,
 )
 from allocator_service.core.ids import new_id
-from allocator_service.core.models import Event, IdempotencyClaim
-from allocator_service.core.outbox import request_id
+from allocator_service.core.models import IdempotencyClaim
+from allocator_service.core.outbox import events_prune, request_id
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool
 from allocator_service.pools.recompute import decision_wanted
@@ -68,6 +68,6 @@ def retention_apply(*, now: datetime) -> int:
             .exclude(runs__in=Run.objects.filter(pruned_at=None))
             .update(document=None)
         )
-    Event.objects.filter(occurred_at__lt=now - EVENT_RETENTION).delete()
+    events_prune(before=now - EVENT_RETENTION)
     IdempotencyClaim.objects.filter(created_at__lt=now - IDEMPOTENCY_RETENTION).delete()
     return len(old)

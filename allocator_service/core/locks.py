@@ -18,7 +18,7 @@ class Lock(IntEnum):
     IDEMPOTENCY = 1
     API_KEY_NAME = 2
     RECOMPUTE = 3
-    RELAY = 4
+    EVENT_SEAL = 4
 
 
 def _key(namespace: Lock, name: str) -> int:

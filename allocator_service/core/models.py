@@ -28,6 +28,32 @@ class Event(models.Model):
         return f"{self.kind} {self.occurred_at:%Y-%m-%d %H:%M:%S}"
 
 
+class PendingEvent(models.Model):
+    """Names an event that is to be sealed; written in the event's own transaction."""
+
+    event = models.OneToOneField(Event, models.CASCADE, primary_key=True, related_name="+")
+
+    class Meta:
+        db_table = "core_event_pending"
+
+    def __str__(self) -> str:
+        return str(self.event_id)
+
+
+class EventSeal(models.Model):
+    """The place of a committed event in the one order that feeds follow: gapless, never changed."""
+
+    sequence = models.BigIntegerField(primary_key=True)
+    event = models.OneToOneField(Event, models.CASCADE, related_name="seal")
+
+    class Meta:
+        db_table = "core_event_seal"
+        ordering = ["sequence"]
+
+    def __str__(self) -> str:
+        return f"{self.sequence}: {self.event_id}"
+
+
 class IdempotencyClaim(models.Model):
     """The stored answer to a POST with an `Idempotency-Key`, written in the effect's transaction."""
 

@@ -1,11 +1,21 @@
-"""Writing events: in the transaction of what they tell, never before and never after."""
+"""Events: written in the transaction of what they tell, then sealed into one order to be read in.
 
+A reader that pages by time or by id misses what commits late. Readers here page by seal, which is
+given to committed events only, without gaps, by one process at a time.
+"""
+
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
+from django.db import connection, transaction
+from django.db.models import Max, Q
 from structlog.contextvars import get_contextvars
 
-from allocator_service.core.models import Event
+from allocator_service.core.errors import Gone
+from allocator_service.core.locks import Lock, try_lock_in_transaction
+from allocator_service.core.models import Event, EventSeal, PendingEvent
 
 
 def event_record(
@@ -17,7 +27,7 @@ def event_record(
     tenant: str | None = None,
 ) -> Event:
     """Store an event. The request that caused it is taken from the logging context."""
-    return Event.objects.create(
+    event = Event.objects.create(
         kind=kind,
         pool=pool,
         tenant=tenant,
@@ -25,6 +35,64 @@ def event_record(
         occurred_at=now,
         request_id=request_id(),
     )
+    PendingEvent.objects.create(event=event)
+    return event
+
+
+_SEAL = """
+WITH taken AS (
+    DELETE FROM core_event_pending
+    WHERE event_id IN (SELECT event_id FROM core_event_pending ORDER BY event_id LIMIT %s)
+    RETURNING event_id)
+INSERT INTO core_event_seal (sequence, event_id)
+SELECT (SELECT COALESCE(max(sequence), 0) FROM core_event_seal)
+       + row_number() OVER (ORDER BY event_id), event_id
+FROM taken
+"""
+SEALED_AT_ONCE = 10_000
+
+
+@transaction.atomic
+def events_seal() -> int:
+    """Number the committed events that have no number yet; returns how many got one.
+
+    An event of a transaction that is still open is not visible here and gets a later number when it
+    is, so whoever has read up to a number has missed nothing before it. One sealer works at a time.
+    """
+    if not try_lock_in_transaction(Lock.EVENT_SEAL, "events"):
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(_SEAL, [SEALED_AT_ONCE])
+        return int(cursor.rowcount)
+
+
+def events_prune(*, before: datetime) -> None:
+    """Drop sealed events of before an instant; the last seal stays, because numbers go on from it."""
+    last = EventSeal.objects.aggregate(last=Max("sequence"))["last"]
+    Event.objects.filter(occurred_at__lt=before, seal__sequence__lt=last or 0).delete()
+
+
+def events_after(
+    cursor: UUID | None, *, tenant: str | None, pools: Sequence[str], limit: int
+) -> list[Event]:
+    """The sealed events that follow the event `cursor` in their order, or the oldest ones.
+
+    `tenant` limits them to what a tenant key may see: its own events, and those of `pools` (the
+    pools it is a member of) that concern no tenant in particular. A cursor is an event's id: it says
+    nothing about how many events others had. Raises `Gone` once the event is no longer kept.
+    """
+    events = Event.objects.filter(seal__isnull=False).order_by("seal__sequence")
+    if tenant is not None:
+        events = events.filter(Q(tenant=tenant) | Q(tenant=None, pool__in=pools))
+    if cursor is not None:
+        position = EventSeal.objects.filter(event=cursor).values_list("sequence", flat=True).first()
+        if position is None:
+            raise Gone(
+                "The cursor's event is no longer kept: start again without `after`.",
+                code="cursor.expired",
+            )
+        events = events.filter(seal__sequence__gt=position)
+    return list(events[:limit])
 
 
 def request_id() -> str:
