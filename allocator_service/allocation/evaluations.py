@@ -7,6 +7,7 @@ import multiprocessing
 import resource
 from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from typing import Any
 
@@ -46,6 +47,13 @@ def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
             " for a simulation of a pool.",
             code="evaluation.timeout",
             retry_after=30,
+        ) from error
+    except BrokenProcessPool as error:
+        _children.cache_clear()
+        raise Unavailable(
+            "The processes that evaluate have died and are started again.",
+            code="evaluation.restarting",
+            retry_after=5,
         ) from error
     except (ProcessExpired, MemoryError) as error:
         raise Unavailable(

@@ -223,6 +223,56 @@ class Certificate(models.Model):
         return f"certificate of {self.run_id}"
 
 
+class SimulationStatus(models.TextChoices):
+    PENDING = "pending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class Simulation(models.Model):
+    """What a pool's decision would be after some changes, computed by a worker, deciding nothing.
+
+    The row is the job, as a `RecomputeJob` is. `tenant` is that of the tenant key which asked; it
+    limits what the simulation may change and what of its result is shown.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="simulations")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="simulations")
+    changes = models.JSONField()
+    status = models.CharField(
+        max_length=9, choices=SimulationStatus.choices, default=SimulationStatus.PENDING
+    )
+    attempts = models.PositiveSmallIntegerField(default=0)
+    published_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    generation = models.PositiveBigIntegerField(null=True)
+    result = models.JSONField(null=True)
+    error = models.JSONField(null=True)
+
+    class Meta:
+        db_table = "simulation"
+        ordering = ["-id"]
+        indexes = [
+            models.Index(
+                fields=["published_at"], condition=Q(status="pending"), name="simulation_due"
+            ),
+            models.Index(fields=["pool", "-id"], name="simulation_by_pool"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status="pending")
+                | Q(status="succeeded", result__isnull=False)
+                | Q(status="failed", error__isnull=False),
+                name="simulation_finished_has_outcome",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool} {self.status} {self.id}"
+
+
 class Heartbeat(models.Model):
     """When a background process was last seen at work: one row each for worker and relay."""
 

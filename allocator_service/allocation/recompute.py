@@ -5,9 +5,10 @@ lock is released; a worker that lost its claim publishes nothing, because its to
 job's; the third death in a row on the same problem is a failure that says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
@@ -63,7 +64,7 @@ def recompute_pool(*, pool_id: int, clock: Clock) -> Run | None:
             state = pool_state(pool_id)
             _keep_input(claim, state, clock())
             started = clock()
-            allocation = _solve(state)
+            allocation = document_solve(state.document)
             seconds = (clock() - started).total_seconds()
         except DomainError as error:
             return _fail(claim, error, clock())
@@ -109,9 +110,13 @@ def _keep_input(claim: Claim, state: PoolState, now: datetime) -> None:
         )
 
 
-def _solve(state: PoolState) -> Allocation:
+def document_solve(document: Mapping[str, Any]) -> Allocation:
+    """Solve the problem of an evaluation document by the policy that it names.
+
+    Raises `DomainError` with the policy's reason, or `run.internal` for one that breaks.
+    """
     try:
-        parsed = problem_from_document(state.document)
+        parsed = problem_from_document(document)
         return solve(
             parsed.problem,
             parsed.policy,
@@ -122,7 +127,7 @@ def _solve(state: PoolState) -> Allocation:
     except PolicyError as error:
         raise domain_error(error) from error
     except (ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
-        log.exception("solve_failed", generation=state.generation)
+        log.exception("solve_failed", policy=document["policy"])
         raise DomainError(
             f"The policy failed ({type(error).__name__}); operators find the cause in the worker's log.",
             code="run.internal",

@@ -6,17 +6,19 @@ are harmless. While Redis is down the rows wait.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import psycopg
 import redis
 import structlog
+from celery import Task
 from django.db import InterfaceError, OperationalError, connection
 from kombu.exceptions import OperationalError as BrokerError
 
 from allocator_service.allocation.services import heartbeat_record
-from allocator_service.allocation.tasks import recompute
+from allocator_service.allocation.simulations import simulations_due
+from allocator_service.allocation.tasks import recompute, simulate
 from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
 from allocator_service.pools.recompute import CHANNEL, jobs_due
@@ -75,18 +77,19 @@ class Relay:
             heartbeat_record(process="relay", now=now)
             self._heartbeat_due = monotonic + HEARTBEAT_SECONDS
         events_seal()
-        self._publish(jobs_due(now=now, again=False))
+        self._publish(recompute, jobs_due(now=now, again=False))
+        self._publish(simulate, [str(id_) for id_ in simulations_due(now=now)])
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
             if _queued() < MAX_QUEUED:
-                self._publish(jobs_due(now=now, again=True))
+                self._publish(recompute, jobs_due(now=now, again=True))
 
-    def _publish(self, pool_ids: list[int]) -> None:
-        for pool_id in pool_ids:
+    def _publish(self, task: Task, jobs: Sequence[int | str]) -> None:
+        for job in jobs:
             try:
-                recompute.apply_async(args=[pool_id], retry=False)
+                task.apply_async(args=[job], retry=False)
             except _BROKER_ERRORS as error:
-                log.warning("relay_cannot_publish", pool_id=pool_id, error=str(error))
+                log.warning("relay_cannot_publish", task=task.name, job=job, error=str(error))
 
 
 def _queued() -> float:

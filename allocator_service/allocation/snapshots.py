@@ -74,7 +74,7 @@ def _read(pool: Pool) -> PoolState:
             {
                 "tenant": slug,
                 "name": name,
-                "demand": _quantities(demand, resources),
+                "demand": document_quantities(demand, resources),
                 "tasks": tasks,
                 "priority": priority,
                 "server_selector": selector,
@@ -107,7 +107,7 @@ def _servers(groups: Sequence[ServerGroup], resources: Sequence[Resource]) -> li
         names.add(name)
         server: dict[str, Any] = {
             "name": name,
-            "capacity": _quantities(group.capacity, resources),
+            "capacity": document_quantities(group.capacity, resources),
             "count": group.count,
             "labels": group.labels,
             "contributed_by": group.contributed_by,
@@ -118,7 +118,8 @@ def _servers(groups: Sequence[ServerGroup], resources: Sequence[Resource]) -> li
     return servers
 
 
-def _quantities(vector: Sequence[Decimal], resources: Sequence[Resource]) -> dict[str, Any]:
+def document_quantities(vector: Sequence[Decimal], resources: Sequence[Resource]) -> dict[str, Any]:
+    """A vector as an evaluation document writes it: by resource name, zeros left out."""
     return {
         resource.name: _number(quantity)
         for resource, quantity in zip(resources, vector, strict=False)

@@ -1,9 +1,12 @@
 """Celery tasks: each makes one service call with the time of the clock."""
 
+from uuid import UUID
+
 from celery import shared_task
 
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.allocation.services import heartbeat_record, retention_apply
+from allocator_service.allocation.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 
 
@@ -11,6 +14,12 @@ from allocator_service.core.clock import utc_now
 def recompute(pool_id: int) -> None:
     """Compute the pool's next decision if one is wanted."""
     recompute_pool(pool_id=pool_id, clock=utc_now)
+
+
+@shared_task(name="allocation.simulate")
+def simulate(simulation_id: str) -> None:
+    """Compute a simulation that waits."""
+    simulation_run(simulation_id=UUID(simulation_id), clock=utc_now)
 
 
 @shared_task(name="allocation.heartbeat")

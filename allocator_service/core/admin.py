@@ -74,7 +74,7 @@ class ServiceAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         """What the form offers for this object, then what can only be read."""
         offered = self.form(instance=obj).fields
         return list(dict.fromkeys([*offered, *self.get_readonly_fields(request, obj)]))

@@ -1,0 +1,212 @@
+"""What-if changes on top of a pool's live state: each edits the state's evaluation document.
+
+The shape, all parts optional::
+
+    {"policy": {"name", "mode", "options"}, "weights": "explicit" | "contribution",
+     "members": [{"tenant", "weight", "best_effort"}],
+     "servers": {"add": [{"name", "capacity", "count", "labels", "contributed_by"}],
+                 "drain": [id], "retire": [id]},
+     "workloads": {"submit": [{"tenant", "name", "demand", "tasks", "priority", "server_selector"}],
+                   "change": [{"id", "demand", "tasks", "priority", "server_selector"}],
+                   "withdraw": [id]}}
+
+Quantities are as everywhere in the interface. Errors carry JSON pointers into `changes`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from allocator_service.allocation.policies import policy_choose
+from allocator_service.allocation.snapshots import PoolState, document_quantities
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import Resource, vector_from
+from allocator_service.pools.models import Pool, Server, ServerState
+
+_WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A changed document, and the ids of its workloads in its order: None for submitted ones."""
+
+    document: Mapping[str, Any]
+    workload_ids: Sequence[UUID | None]
+
+
+def with_changes(
+    state: PoolState, changes: Mapping[str, Any], *, pool: Pool, resources: Sequence[Resource]
+) -> WhatIf:
+    """The state's document with the changes made; the given state stays as it is.
+
+    Raises `Unacceptable`
+    for what names something that is not in the pool, or values that the pool would refuse.
+    """
+    editor = _Editor(state, pool, resources)
+    for part, edit in editor.parts().items():
+        if part in changes:
+            edit(changes[part])
+    return editor.what_if()
+
+
+class _Editor:
+    def __init__(self, state: PoolState, pool: Pool, resources: Sequence[Resource]) -> None:
+        self._state = state
+        self._pool = pool
+        self._resources = resources
+        self._document = dict(state.document)
+        self._servers = [dict(server) for server in state.document["servers"]]
+        self._tenants = {tenant["name"]: dict(tenant) for tenant in state.document["tenants"]}
+        self._workloads: list[tuple[UUID | None, dict[str, Any]]] = [
+            (id_, dict(workload))
+            for id_, workload in zip(state.workload_ids, state.document["workloads"], strict=True)
+        ]
+
+    def parts(self) -> dict[str, Callable[[Any], None]]:
+        return {
+            "policy": self._policy,
+            "weights": self._weights,
+            "members": self._members,
+            "servers": self._change_servers,
+            "workloads": self._change_workloads,
+        }
+
+    def what_if(self) -> WhatIf:
+        self._document["servers"] = [server for server in self._servers if server["count"] > 0]
+        self._document["tenants"] = list(self._tenants.values())
+        self._document["workloads"] = [workload for _, workload in self._workloads]
+        return WhatIf(self._document, [id_ for id_, _ in self._workloads])
+
+    def _policy(self, policy: Mapping[str, Any]) -> None:
+        try:
+            choice = policy_choose(policy["name"], policy.get("mode"), policy.get("options"))
+        except Unacceptable as error:
+            raise Unacceptable(error.detail, code=error.code, pointer="/policy") from error
+        self._document["policy"] = {
+            "name": choice.name,
+            "mode": choice.mode,
+            "options": choice.options,
+        }
+
+    def _weights(self, weights: str) -> None:
+        self._document["weights"] = weights
+
+    def _members(self, members: Sequence[Mapping[str, Any]]) -> None:
+        for position, member in enumerate(members):
+            tenant = self._tenant(member["tenant"], f"/members/{position}/tenant")
+            tenant.update({key: member[key] for key in ("weight", "best_effort") if key in member})
+
+    def _tenant(self, slug: str, pointer: str) -> dict[str, Any]:
+        if slug not in self._tenants:
+            raise Unacceptable(
+                f'The pool has no member "{slug}".', code="tenant.unknown", pointer=pointer
+            )
+        return self._tenants[slug]
+
+    def _change_servers(self, servers: Mapping[str, Any]) -> None:
+        for position, server in enumerate(servers.get("add", [])):
+            where = f"/servers/add/{position}"
+            if server.get("contributed_by") is not None:
+                self._tenant(server["contributed_by"], f"{where}/contributed_by")
+            self._servers.append(
+                {
+                    "name": f"{server['name']} (added {position + 1})",
+                    "capacity": self._quantities(server["capacity"], f"{where}/capacity"),
+                    "count": server.get("count", 1),
+                    "labels": server.get("labels", {}),
+                    "contributed_by": server.get("contributed_by"),
+                }
+            )
+        for action in ("drain", "retire"):
+            for position, id_ in enumerate(servers.get(action, [])):
+                self._take_server(id_, action, f"/servers/{action}/{position}")
+
+    def _take_server(self, id_: UUID, action: str, pointer: str) -> None:
+        server = (
+            Server.objects.filter(pool=self._pool, pk=id_)
+            .exclude(state=ServerState.RETIRED)
+            .select_related("contributed_by")
+            .first()
+        )
+        if server is None:
+            raise Unacceptable(
+                "The pool has no such server.", code="server.unknown", pointer=pointer
+            )
+        group = self._group_of(server)
+        group["count"] -= 1
+        if action == "drain":
+            self._servers.append(
+                {**group, "name": f"{server.name} (draining)", "count": 1, "draining": True}
+            )
+
+    def _group_of(self, server: Server) -> dict[str, Any]:
+        owner = server.contributed_by.slug if server.contributed_by else None
+        capacity = document_quantities(server.capacity, self._resources)
+        draining = server.state == ServerState.DRAINING
+        for group in self._servers:
+            if (
+                group["contributed_by"] == owner
+                and group["capacity"] == capacity
+                and group["labels"] == server.labels
+                and group.get("draining", False) == draining
+                and group["count"] > 0
+            ):
+                return group
+        raise Unacceptable(
+            f"The server {server.name} changed while the simulation ran: ask again.",
+            code="server.unknown",
+        )
+
+    def _change_workloads(self, workloads: Mapping[str, Any]) -> None:
+        for position, change in enumerate(workloads.get("change", [])):
+            where = f"/workloads/change/{position}"
+            workload = self._workload(change["id"], f"{where}/id")[1]
+            if "demand" in change:
+                workload["demand"] = self._demand(change["demand"], f"{where}/demand")
+            workload.update({key: change[key] for key in _WORKLOAD_FIELDS if key in change})
+        for position, id_ in enumerate(workloads.get("withdraw", [])):
+            self._workloads.remove(self._workload(id_, f"/workloads/withdraw/{position}"))
+        taken = {(workload["tenant"], workload["name"]) for _, workload in self._workloads}
+        for position, submitted in enumerate(workloads.get("submit", [])):
+            where = f"/workloads/submit/{position}"
+            self._tenant(submitted["tenant"], f"{where}/tenant")
+            if (submitted["tenant"], submitted["name"]) in taken:
+                raise Unacceptable(
+                    "The tenant has a workload of this name.",
+                    code="workload.exists",
+                    pointer=f"{where}/name",
+                )
+            taken.add((submitted["tenant"], submitted["name"]))
+            workload = {
+                "tenant": submitted["tenant"],
+                "name": submitted["name"],
+                "demand": self._demand(submitted["demand"], f"{where}/demand"),
+                "tasks": submitted.get("tasks"),
+                "priority": submitted.get("priority", 0),
+                "server_selector": submitted.get("server_selector", {}),
+            }
+            self._workloads.append((None, workload))
+
+    def _workload(self, id_: UUID, pointer: str) -> tuple[UUID | None, dict[str, Any]]:
+        for workload in self._workloads:
+            if workload[0] is not None and str(workload[0]) == str(id_):
+                return workload
+        raise Unacceptable(
+            "The pool has no such active workload.", code="workload.unknown", pointer=pointer
+        )
+
+    def _demand(self, value: Any, pointer: str) -> dict[str, Any]:
+        demand = self._quantities(value, pointer)
+        if not demand:
+            raise Unacceptable(
+                "A task demands something: at least one resource above 0.",
+                code="demand.zero",
+                pointer=pointer,
+            )
+        return demand
+
+    def _quantities(self, value: Any, pointer: str) -> dict[str, Any]:
+        vector: list[Decimal] = vector_from(value, self._resources, pointer=pointer)
+        return document_quantities(vector, self._resources)

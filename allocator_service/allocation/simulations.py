@@ -1,0 +1,220 @@
+"""Simulations: a pool's decision as it would be after some changes. They decide and tell nothing.
+
+A simulation reads the live state, as a run does, and solves it twice: as it is and as it would be.
+It writes its own row and nothing else: no run, no decision, no event, no ledger row.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from django.db import transaction
+from django.db.models import Q
+
+from allocator_service.allocation.changes import WhatIf, with_changes
+from allocator_service.allocation.models import Simulation, SimulationStatus
+from allocator_service.allocation.recompute import document_solve
+from allocator_service.allocation.snapshots import PoolState, pool_state
+from allocator_service.core.errors import Conflict, DomainError, Missing, Unacceptable
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from policies import Allocation, summary_document
+
+MAX_ATTEMPTS = 3
+MAX_PENDING_PER_CALLER = 20
+REPUBLISH_AFTER = timedelta(seconds=10)
+TENANT_PARTS = {"workloads"}
+
+
+@transaction.atomic
+def simulation_request(
+    *, pool: Pool, tenant: Tenant | None, changes: Mapping[str, Any], now: datetime
+) -> Simulation:
+    """Ask for a simulation. A tenant may change its own workloads only.
+
+    Raises `Unacceptable` for other changes by a tenant, `Conflict` with 20 of the caller waiting.
+    """
+    if tenant is not None:
+        _refuse_foreign(changes, tenant, pool)
+    waiting = Simulation.objects.filter(
+        pool=pool, tenant=tenant, status=SimulationStatus.PENDING
+    ).count()
+    if waiting >= MAX_PENDING_PER_CALLER:
+        raise Conflict(
+            f"{waiting} simulations of yours are waiting: read those first.",
+            code="simulation.too_many",
+            retry_after=5,
+        )
+    return Simulation.objects.create(
+        pool=pool, tenant=tenant, changes=dict(changes), created_at=now
+    )
+
+
+def _refuse_foreign(changes: Mapping[str, Any], tenant: Tenant, pool: Pool) -> None:
+    for part in changes.keys() - TENANT_PARTS:
+        raise Unacceptable(
+            "A tenant simulates changes of its own workloads.",
+            code="simulation.scope",
+            pointer=f"/{part}",
+        )
+    workloads = changes.get("workloads", {})
+    for position, submitted in enumerate(workloads.get("submit", [])):
+        if submitted["tenant"] != tenant.slug:
+            raise Unacceptable(
+                f'The pool has no member "{submitted["tenant"]}".',
+                code="tenant.unknown",
+                pointer=f"/workloads/submit/{position}/tenant",
+            )
+    named = {
+        f"/workloads/change/{position}/id": change["id"]
+        for position, change in enumerate(workloads.get("change", []))
+    } | {
+        f"/workloads/withdraw/{position}": id_
+        for position, id_ in enumerate(workloads.get("withdraw", []))
+    }
+    own = {
+        str(pk)
+        for pk in tenant.workloads.filter(pool=pool, pk__in=named.values()).values_list(
+            "pk", flat=True
+        )
+    }
+    for pointer, id_ in named.items():
+        if str(id_) not in own:
+            raise Unacceptable(
+                "The pool has no such active workload.", code="workload.unknown", pointer=pointer
+            )
+
+
+def simulation_get(*, simulation_id: UUID, tenant: Tenant | None) -> Simulation:
+    """The simulation of this id; a tenant key sees those it asked for. Raises `Missing`."""
+    simulations = Simulation.objects.filter(pk=simulation_id).select_related("pool")
+    if tenant is not None:
+        simulations = simulations.filter(tenant=tenant, pool__memberships__tenant=tenant)
+    simulation = simulations.first()
+    if simulation is None:
+        raise Missing("There is no such simulation.", code="simulation.not_found")
+    return simulation
+
+
+@transaction.atomic
+def simulations_due(*, now: datetime, limit: int = 20) -> list[UUID]:
+    """Claim the publication of simulations that wait, again after ten seconds without a result."""
+    due = list(
+        Simulation.objects.select_for_update(skip_locked=True)
+        .filter(status=SimulationStatus.PENDING)
+        .filter(Q(published_at=None) | Q(published_at__lt=now - REPUBLISH_AFTER))
+        .order_by("pk")
+        .values_list("pk", flat=True)[:limit]
+    )
+    if due:
+        Simulation.objects.filter(pk__in=due).update(published_at=now)
+    return due
+
+
+def simulation_run(*, simulation_id: UUID, clock: Callable[[], datetime]) -> None:
+    """Compute a waiting simulation; one that killed its worker three times fails and says so."""
+    simulation = _claim(simulation_id)
+    if simulation is None:
+        return
+    try:
+        simulation.generation, simulation.result = _simulate(simulation)
+        simulation.status = SimulationStatus.SUCCEEDED
+    except DomainError as error:
+        simulation.status = SimulationStatus.FAILED
+        simulation.error = {
+            "code": error.code,
+            "detail": error.detail,
+            "errors": [asdict(item) for item in error.errors],
+        }
+    simulation.finished_at = clock()
+    simulation.save(update_fields=["status", "generation", "result", "error", "finished_at"])
+
+
+def _simulate(simulation: Simulation) -> tuple[int, dict[str, Any]]:
+    """The generation that the simulation starts from, and what it found."""
+    if simulation.attempts > MAX_ATTEMPTS:
+        raise DomainError(
+            f"The worker died {MAX_ATTEMPTS} times while it computed this simulation.",
+            code="run.worker_lost",
+        )
+    live = pool_state(simulation.pool_id)
+    changed = with_changes(
+        live, simulation.changes, pool=simulation.pool, resources=resources_of(simulation.pool)
+    )
+    before, after = document_solve(live.document), document_solve(changed.document)
+    return live.generation, _comparison(live, before, changed, after)
+
+
+@transaction.atomic
+def _claim(simulation_id: UUID) -> Simulation | None:
+    simulation = (
+        Simulation.objects.select_for_update(of=("self",), skip_locked=True)
+        .select_related("pool")
+        .filter(pk=simulation_id, status=SimulationStatus.PENDING)
+        .first()
+    )
+    if simulation is not None:
+        simulation.attempts += 1
+        simulation.save(update_fields=["attempts"])
+    return simulation
+
+
+def _comparison(
+    live: PoolState, before: Allocation, changed: WhatIf, after: Allocation
+) -> dict[str, Any]:
+    """Before and after, per tenant and per workload, and for the pool as a whole."""
+    shares = {"before": _tenant_shares(before), "after": _tenant_shares(after)}
+    rows = {
+        "before": _workload_rows(live.workload_ids, live.document, before),
+        "after": _workload_rows(changed.workload_ids, changed.document, after),
+    }
+    tenants = list(dict.fromkeys([*before.problem.tenants, *after.problem.tenants]))
+    workloads = list(dict.fromkeys([*rows["before"], *rows["after"]]))
+    return {
+        "tenants": [
+            {"tenant": name, **{side: shares[side].get(name) for side in ("before", "after")}}
+            for name in tenants
+        ],
+        "workloads": [
+            {
+                "tenant": tenant,
+                "workload": name,
+                **{side: rows[side].get((tenant, name)) for side in ("before", "after")},
+            }
+            for tenant, name in workloads
+        ],
+        "summary": {"before": _summary(before), "after": _summary(after)},
+    }
+
+
+def _tenant_shares(allocation: Allocation) -> dict[str, dict[str, float | None]]:
+    weighted = allocation.weighted_share
+    return {
+        name: {
+            "share": float(allocation.tenant_share[i]),
+            "weighted_share": None if np.isnan(weighted[i]) else float(weighted[i]),
+        }
+        for i, name in enumerate(allocation.problem.tenants)
+    }
+
+
+def _workload_rows(
+    ids: Sequence[UUID | None], document: Mapping[str, Any], allocation: Allocation
+) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (workload["tenant"], workload["name"]): {
+            "id": None if id_ is None else str(id_),
+            "tasks": float(allocation.tasks[position]),
+            "limited_by": allocation.limited_by[position],
+        }
+        for position, (id_, workload) in enumerate(zip(ids, document["workloads"], strict=True))
+    }
+
+
+def _summary(allocation: Allocation) -> dict[str, Any]:
+    summary = summary_document(allocation)
+    return {key: summary[key] for key in ("min_weighted_share", "jain_index", "utilization")}
