@@ -33,7 +33,7 @@ def components(*, listener: int, data: Path) -> tuple[Component, ...]:
     `listener` is the descriptor of a listening socket: it outlives the web process, so that
     callers wait instead of being refused while that starts again. `data` takes beat's schedule.
     """
-    celery = ("-m", "celery", "--app", "allocator_service")
+    celery = ("-m", "celery", "--quiet", "--app", "allocator_service")
     return (
         Component(
             "web",

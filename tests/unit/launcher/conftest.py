@@ -116,6 +116,9 @@ class Copy:
         for process in self._started:
             process.kill()
             process.communicate()
+        for record in self.folder.rglob("sockets"):
+            if record.is_file():
+                shutil.rmtree(record.read_text(), ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
