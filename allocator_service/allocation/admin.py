@@ -4,10 +4,16 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import mark_safe
 
 from allocator_service.allocation.models import Allocation, Placement, Run
+from allocator_service.allocation.overview import pool_overview
 from allocator_service.allocation.policies import policy_choose, policy_documents
 from allocator_service.allocation.services import run_request
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
@@ -94,12 +100,42 @@ class PoolForm(ServiceForm):
 @admin.register(Pool)
 class PoolAdmin(ServiceAdmin):
     form = PoolForm
-    list_display = ["slug", "name", "policy_name", "weights", "generation", "retired_at"]
+    list_display = [
+        "slug", "name", "policy_name", "weights", "generation", "retired_at", "pictures",
+    ]  # fmt: skip
     search_fields = ["slug", "name"]
     actions = ["recompute", "retire"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["slug", "generation", "created_at", "retired_at"] if obj else []
+
+    def get_urls(self) -> list[URLPattern]:
+        overview = path(
+            "<int:pk>/overview/",
+            self.admin_site.admin_view(self.overview),
+            name="pools_pool_overview",
+        )
+        return [overview, *super().get_urls()]
+
+    def overview(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """The decision in force and the runs before it, as pictures."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        pool = get_object_or_404(Pool.objects.prefetch_related("resource_types"), pk=pk)
+        shown = pool_overview(pool)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Pool {pool.name}",
+            "overview": shown,
+            "charts": [mark_safe(chart) for chart in shown.charts],  # noqa: S308 - escaped by core.charts
+        }
+        return render(request, "admin/pools/pool/overview.html", context)
+
+    @admin.display(description="overview")
+    def pictures(self, pool: Pool) -> str:
+        return format_html(
+            '<a href="{}">pictures</a>', reverse("admin:pools_pool_overview", args=[pool.pk])
+        )
 
     @admin.action(description="Recompute the decision now")
     def recompute(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:

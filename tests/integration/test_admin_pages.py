@@ -1,5 +1,7 @@
 """Every page of the admin opens, and history offers neither adding nor changing."""
 
+from datetime import timedelta
+
 import pytest
 from django.contrib import admin
 from django.contrib.auth import get_user_model
@@ -43,3 +45,19 @@ def test_history_is_read_only_for_superusers_too(pages, model):
     url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_change", args=[row.pk])
     assert pages.post(url, {"status": "failed", "tasks": 7, "kind": "x"}).status_code == 403
     assert model._default_manager.values().first() == before
+
+
+def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_is(pages, fig2):
+    page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
+    assert page.count("<svg") == 6  # two resources by tenant and by class, two histories
+    for words in ("contributed, entitled and allocated", "used and free", "high-memory", "u2"):
+        assert words in page
+    Run.objects.create(
+        pool=fig2,
+        status="failed",
+        error={"code": "run.internal", "detail": "It broke."},
+        created_at=NOON,
+        finished_at=NOON + timedelta(hours=1),
+    )
+    page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
+    assert "It broke. (run.internal)" in page

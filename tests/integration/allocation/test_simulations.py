@@ -64,7 +64,9 @@ def test_submitting_what_was_simulated_gives_what_was_simulated(fig2, tenant):
         pool=fig2, drafts=[WorkloadDraft(tenant("u1"), "more", vector("0.5", 1), 3)], now=NOON
     )
     run = recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
-    assert tasks(simulation, "after") == dict(run.allocations.values_list("workload__name", "tasks"))
+    assert tasks(simulation, "after") == dict(
+        run.allocations.values_list("workload__name", "tasks")
+    )
     assert tasks(simulation, "before")["more"] is None
 
 
@@ -83,7 +85,11 @@ def test_every_part_of_a_pool_can_be_changed(fig2):
     assert tasks(withdrawn, "after")["analysis"] is None
     added = simulated(
         fig2,
-        {"servers": {"add": [{"name": "x", "count": 2, "capacity": {"cpu": 12, "memory": "12Gi"}}]}},
+        {
+            "servers": {
+                "add": [{"name": "x", "count": 2, "capacity": {"cpu": 12, "memory": "12Gi"}}]
+            }
+        },
     )
     assert tasks(added, "after")["simulation"] > 20
     other = simulated(fig2, {"policy": {"name": "static"}})

@@ -1,0 +1,160 @@
+"""What an operator looks at first: a pool's decision in force and its recent runs, as pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from django.db.models import Count, F, Sum
+
+from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
+from allocator_service.allocation.selectors import failed_since, input_of
+from allocator_service.core.charts import BarRow, bar_chart, history_chart
+from allocator_service.core.errors import Gone
+from allocator_service.core.quantities import Resource
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from policies import Problem, problem_from_document
+
+TENANTS_SHOWN = 25
+RUNS_SHOWN = 100
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A pool at a glance: `charts` are SVG documents; `failure` is why no newer decision is."""
+
+    pool: Pool
+    run: Run | None
+    failure: Run | None
+    unsatisfiable: Sequence[tuple[str, int]]
+    charts: Sequence[str]
+
+
+def pool_overview(pool: Pool) -> Overview:
+    """Per tenant: contributed, entitled, allocated; per server class: used, free; runs over time."""
+    resources = resources_of(pool)
+    run = (
+        Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None)
+        .select_related("snapshot")
+        .first()
+    )
+    charts: list[str] = []
+    if run is not None:
+        charts += _tenant_charts(run, resources)
+        charts += _server_charts(run, resources)
+    charts += _history_charts(pool)
+    unsatisfiable = (
+        pool.workloads.filter(state="active")
+        .exclude(unsatisfiable="")
+        .values_list("unsatisfiable")
+        .annotate(count=Count("pk"))
+        .order_by("unsatisfiable")
+    )
+    return Overview(pool, run, failed_since(pool=pool, run=run), list(unsatisfiable), charts)
+
+
+def _tenant_charts(run: Run, resources: Sequence[Resource]) -> list[str]:
+    try:
+        problem = problem_from_document(input_of(run)).problem
+    except Gone:
+        return []
+    contributed, entitled = _contributed(problem), _entitled(problem)
+    allocated = _allocated(run, problem)
+    order = np.argsort(-(allocated / np.maximum(problem.totals, 1e-300)).max(axis=1), kind="stable")
+    shown = order[:TENANTS_SHOWN]
+    which = "per tenant" if len(shown) == len(order) else f"by the {len(shown)} that got most"
+    charts = []
+    for r, resource in enumerate(resources):
+        rows = [
+            BarRow(problem.tenants[i], [contributed[i, r], entitled[i, r], allocated[i, r]])
+            for i in shown
+        ]
+        charts.append(
+            bar_chart(
+                title=f"{resource.name}: contributed, entitled and allocated {which}",
+                unit=resource.unit or "units",
+                series=["contributed", "entitled", "allocated"],
+                rows=rows,
+            )
+        )
+    return charts
+
+
+def _contributed(problem: Problem) -> np.ndarray:
+    amounts = np.zeros((problem.t, problem.m))
+    owned = problem.contributed_by >= 0
+    capacity = problem.capacity * problem.server_count[:, None]
+    np.add.at(amounts, problem.contributed_by[owned], capacity[owned])
+    return amounts
+
+
+def _entitled(problem: Problem) -> np.ndarray:
+    """`C[r] · w_i / Σ w`, nothing for tenants that share what is left."""
+    weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
+    return np.outer(weight / max(weight.sum(), 1e-300), problem.totals)
+
+
+def _allocated(run: Run, problem: Problem) -> np.ndarray:
+    index = {name: i for i, name in enumerate(problem.tenants)}
+    amounts = np.zeros((problem.t, problem.m))
+    rows = Allocation.objects.filter(run=run).values_list("tenant__slug", "resources")
+    for tenant, resources in rows:
+        amounts[index[tenant]] += resources
+    return amounts
+
+
+def _server_charts(run: Run, resources: Sequence[Resource]) -> list[str]:
+    classes = list(ServerClass.objects.filter(run=run).order_by("position")[:TENANTS_SHOWN])
+    used = {server_class.pk: np.zeros(len(resources)) for server_class in classes}
+    placed = (
+        run.placements.filter(server_class__in=classes)
+        .values("server_class", demand=F("workload__demand"))
+        .annotate(tasks=Sum("tasks"))
+    )
+    for row in placed:
+        demand = np.zeros(len(resources))
+        demand[: len(row["demand"])] = [float(amount) for amount in row["demand"]]
+        used[row["server_class"]] += row["tasks"] * demand
+    charts = []
+    for r, resource in enumerate(resources):
+        rows = []
+        for server_class in classes:
+            capacity = float(server_class.capacity[r]) if r < len(server_class.capacity) else 0.0
+            taken = min(float(used[server_class.pk][r]), capacity)
+            rows.append(
+                BarRow(
+                    f"{server_class.count} × {server_class.first}",
+                    [taken * server_class.count, (capacity - taken) * server_class.count],
+                )
+            )
+        charts.append(
+            bar_chart(
+                title=f"{resource.name}: used and free per class of identical servers",
+                unit=resource.unit or "units",
+                series=["used", "free"],
+                rows=rows,
+                stacked=True,
+            )
+        )
+    return charts
+
+
+def _history_charts(pool: Pool) -> list[str]:
+    runs = list(
+        Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
+        .order_by("-pk")
+        .values_list("finished_at", "solve_seconds", "summary")[:RUNS_SHOWN]
+    )[::-1]
+    return [
+        history_chart(
+            title=f"Seconds in the solver, last {len(runs)} runs",
+            unit="s",
+            points=[(at, seconds) for at, seconds, _ in runs],
+        ),
+        history_chart(
+            title="Least weighted share of the tenants",
+            unit="share",
+            points=[(at, summary.get("min_weighted_share")) for at, _, summary in runs],
+            colour=2,
+        ),
+    ]
