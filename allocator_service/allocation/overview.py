@@ -140,11 +140,13 @@ def _server_charts(run: Run, resources: Sequence[Resource]) -> list[str]:
 
 
 def _history_charts(pool: Pool) -> list[str]:
-    runs = list(
-        Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
+    runs = [
+        (at, seconds, (summary or {}).get("min_weighted_share"))
+        for at, seconds, summary in Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
         .order_by("-pk")
         .values_list("finished_at", "solve_seconds", "summary")[:RUNS_SHOWN]
-    )[::-1]
+        if at is not None
+    ][::-1]
     return [
         history_chart(
             title=f"Seconds in the solver, last {len(runs)} runs",
@@ -154,7 +156,7 @@ def _history_charts(pool: Pool) -> list[str]:
         history_chart(
             title="Least weighted share of the tenants",
             unit="share",
-            points=[(at, summary.get("min_weighted_share")) for at, _, summary in runs],
+            points=[(at, share) for at, _, share in runs],
             colour=2,
         ),
     ]
