@@ -16,7 +16,8 @@ class Operation:
     """One method of one route: what it takes, what it answers, what it may refuse with.
 
     `kind` is the last word of the operation's id. `headers` are those of its success, `problems` the
-    statuses of refusals beyond those that every route has. `pool`: it answers `Pool-Generation`.
+    statuses of refusals beyond those that every route has. `other_answers` are documents
+    that are no problems under another status, `other_rows` those of a list asked for otherwise.
     """
 
     kind: str
@@ -32,6 +33,8 @@ class Operation:
     many: bool = False
     claims: bool = False
     media_types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    other_answers: Mapping[HTTPStatus, Document] = field(default_factory=dict)
+    other_rows: Document | None = None
 
 
 def described(operation: Operation) -> Callable[[H], H]:
@@ -44,7 +47,13 @@ def described(operation: Operation) -> Callable[[H], H]:
     return attach
 
 
-def lists(answer: Document, summary: str, *, problems: tuple[int, ...] = ()) -> Callable[[H], H]:
+def lists(
+    answer: Document,
+    summary: str,
+    *,
+    problems: tuple[int, ...] = (),
+    other_rows: Document | None = None,
+) -> Callable[[H], H]:
     """GET of a list: pages of `answer`, as JSON, CSV or NDJSON."""
     return described(
         Operation(
@@ -54,6 +63,7 @@ def lists(answer: Document, summary: str, *, problems: tuple[int, ...] = ()) -> 
             paged=True,
             headers=("Link", "X-Next-Cursor"),
             problems=problems,
+            other_rows=other_rows,
         )
     )
 

@@ -66,7 +66,14 @@ class HealthView(OpenView):
 
 
 class ReadinessView(OpenView):
-    @shows(ReadinessDocument, "Is the service ready", headers=(), problems=(503,))
+    @described(
+        Operation(
+            "show",
+            "Is the service ready",
+            ReadinessDocument,
+            other_answers={HTTPStatus.SERVICE_UNAVAILABLE: ReadinessDocument},
+        )
+    )
     def get(self, request: Request) -> Response:
         checks = readiness()
         states = set(checks.values())

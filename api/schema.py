@@ -180,6 +180,12 @@ class ContractSchema(AutoSchema):
         responses = {str(int(operation.status)): success}
         if operation.kind == "put":
             responses["201"] = success | {"description": HTTPStatus.CREATED.phrase}
+        for status, document in operation.other_answers.items():
+            responses[str(int(status))] = {
+                "description": status.phrase,
+                "headers": {"Retry-After": _HEADERS["Retry-After"], **_EVERY_ANSWER},
+                "content": {"application/json": {"schema": self._document(document)}},
+            }
         for status in sorted(self._problem_statuses(path, method, operation)):
             responses[str(status)] = {"$ref": f"#/components/responses/Problem{status}"}
         return responses
@@ -191,6 +197,8 @@ class ContractSchema(AutoSchema):
             return {}
         schema = self._document(operation.answer)
         if operation.paged:
+            if operation.other_rows is not None:
+                schema = {"anyOf": [schema, self._document(operation.other_rows)]}
             text: Schema = {"schema": {"type": "string"}}
             page = self._component(f"{operation.answer.__name__}Page", _page_schema(schema))
             return {

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
+from json import dumps
 from typing import Any
 
 from rest_framework.test import APIClient
@@ -20,7 +21,6 @@ from allocator_service.pools.services import PoolSettings, pool_create
 from allocator_service.tenants.models import Scope, Tenant
 from allocator_service.tenants.services import api_key_create, tenant_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
-from api.renderers import json_bytes
 
 ANCHOR = datetime(2026, 1, 5, tzinfo=UTC)
 _numbers = count(1)
@@ -61,7 +61,7 @@ class Client:
         **headers: str,
     ) -> Any:
         """A request; a body that is no bytes is written as JSON. `If_Match` is the header If-Match."""
-        data = body if isinstance(body, bytes) else b"" if body is None else json_bytes(body)
+        data = body if isinstance(body, bytes) else b"" if body is None else dumps(body).encode()
         return self._client.generic(
             method, path, data, content_type=content_type, headers=_named(headers)
         )

@@ -21,6 +21,7 @@ from api.v1.runs.serializers import (
     AllocationDocument,
     AllocationParameters,
     PlacementDocument,
+    TenantAllocationDocument,
     run_document,
 )
 from api.v1.runs.views import sees_whole
@@ -70,7 +71,11 @@ class DecisionRowsView(PoolView):
 class PoolAllocationsView(DecisionRowsView):
     parameters = AllocationParameters
 
-    @lists(AllocationDocument, "List what every workload has; a tenant sees its own")
+    @lists(
+        AllocationDocument,
+        "List what every workload has; a tenant sees its own",
+        other_rows=TenantAllocationDocument,
+    )
     def get(self, request: Request, pool: str) -> Response:
         return allocations_page(self, self.run())
 

@@ -17,7 +17,7 @@ from api.describing import lists, puts, shows
 from api.fields import is_slug
 from api.pagination import by_slug
 from api.parameters import PageParameters
-from api.v1.members.roster import roster
+from api.v1.members.roster import roster, roster_page
 from api.v1.members.serializers import (
     MemberDocument,
     MemberRequest,
@@ -64,16 +64,17 @@ class MemberView(PoolView):
     @writes
     def put(self, request: Request, pool: str, tenant: str) -> Response:
         now = utc_now()
+        pool_of = self.pool
+        admitted = visible_tenant(tenant, self.tenant)
         present = self._terms(tenant)
         version = None
         if present is not None:
             version = expected_version(request, actual=present.membership.version)
         elif "If-Match" in request.headers:
             raise Stale("The tenant is no member yet: admit it without If-Match.")
-        admitted = visible_tenant(tenant, self.tenant)
         fields = self.read(MemberRequest)
         _, created = member_put(
-            pool=self.pool,
+            pool=pool_of,
             tenant=admitted,
             weight=member_weight(fields["weight"]),
             best_effort=fields["best_effort"],

@@ -30,6 +30,7 @@ from api.v1.runs.serializers import (
     PlacementDocument,
     RunDocument,
     RunRequest,
+    TenantAllocationDocument,
     VerificationDocument,
     run_document,
 )
@@ -104,7 +105,11 @@ class AllocationsView(OneRunView):
     parameters = AllocationParameters
     listed = True
 
-    @lists(AllocationDocument, "List what every workload got; a tenant sees its own")
+    @lists(
+        AllocationDocument,
+        "List what every workload got; a tenant sees its own",
+        other_rows=TenantAllocationDocument,
+    )
     def get(self, request: Request, run: str) -> Response:
         return allocations_page(self, self.run(run))
 

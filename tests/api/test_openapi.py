@@ -1,0 +1,101 @@
+"""The OpenAPI document: committed as it is served, complete, and kept by the service under fuzzing."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import schemathesis
+import yaml
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.config import SchemathesisConfig
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from allocator_service.wsgi import application
+from tests import factories
+from tests.api.v1.test_scopes import MATRIX
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.yaml"
+# Texts without control characters, cursors that a list gave out, names that exist: what makes a
+# value acceptable is more than JSON Schema can say, so that valid documents may be refused.
+BEYOND_SCHEMA = [positive_data_acceptance]
+
+# Preconditions and limits refuse as well.
+REFUSALS = [400, 401, 403, 404, 405, 406, 409, 412, 413, 415, 422, 428, 429]
+CONFIG = SchemathesisConfig.from_dict(
+    {"checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}}}
+)
+
+schema = schemathesis.openapi.from_path(DOCUMENT, config=CONFIG)
+schema.app = application
+
+
+def test_the_committed_document_is_the_one_that_is_served(anonymous, db):
+    served = anonymous.get("/api/v1/schema/").content.decode()
+    assert served == DOCUMENT.read_text(), (
+        "docs/openapi.yaml is out of date: ./dev manage spectacular --file docs/openapi.yaml"
+    )
+
+
+def test_every_route_and_method_is_described():
+    described = {
+        (path, method.upper())
+        for path, operations in yaml.safe_load(DOCUMENT.read_text())["paths"].items()
+        for method in operations
+    }
+    routes = {
+        (route.replace("<str:", "{").replace(">", "}"), method)
+        for route, methods in MATRIX.items()
+        for method in methods
+    }
+    operations = {(path, "GET") for path in ("/healthz", "/readyz", "/metrics")}
+    assert described == routes | operations
+
+
+def test_operations_have_names_of_their_own():
+    paths = yaml.safe_load(DOCUMENT.read_text())["paths"].values()
+    names = [operation["operationId"] for path in paths for operation in path.values()]
+    assert len(names) == len(set(names)) == sum(len(path) for path in paths)
+
+
+@pytest.fixture
+def decided(world, operator):
+    """Real names for every parameter of a path, so that the fuzz gets beyond 404."""
+    request_started.disconnect(close_old_connections)
+    request_finished.disconnect(close_old_connections)
+    run = factories.decision(world.lab)
+    yield SimpleNamespace(
+        key=operator.key,
+        names={
+            "pool": "lab",
+            "tenant": "ada",
+            "server": str(world.ada_server.pk),
+            "workload": str(world.ada_workload.pk),
+            "run": str(run.pk),
+        },
+    )
+    request_started.connect(close_old_connections)
+    request_finished.connect(close_old_connections)
+
+
+@pytest.mark.django_db(transaction=True)
+@schema.parametrize()
+@settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_whatever_is_sent_the_answer_is_one_that_the_document_describes(case, decided):
+    if case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE:
+        for name in case.path_parameters or {}:
+            case.path_parameters[name] = decided.names[name]
+        if "If-Match" in (case.headers or {}):
+            case.headers["If-Match"] = "*"
+    case.call_and_validate(
+        headers={"Authorization": f"Bearer {decided.key}"}, excluded_checks=BEYOND_SCHEMA
+    )

@@ -1,0 +1,118 @@
+"""Health, readiness, metrics, schema and docs."""
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError
+
+from allocator_service.allocation.services import heartbeat_record
+from allocator_service.core.clock import utc_now
+from api import operations
+from tests import factories
+from tests.api.v1.test_conventions import code
+
+READY = {"database": "ok", "migrations": "ok", "broker": "ok", "worker": "ok", "relay": "ok"}
+
+
+@pytest.fixture
+def beating(db):
+    for process in ("worker", "relay"):
+        heartbeat_record(process=process, now=utc_now())
+
+
+def test_a_living_process_is_healthy_whatever_the_database_does(anonymous):
+    assert anonymous.get("/healthz").json() == {"status": "ok"}
+
+
+def test_all_at_work_is_ready(beating, anonymous):
+    response = anonymous.get("/readyz")
+    assert (response.status_code, response.json()) == (200, {"status": "ok", "checks": READY})
+
+
+@pytest.mark.parametrize("process", ["worker", "relay"])
+@pytest.mark.parametrize("silence", [None, 60])
+def test_a_silent_process_degrades_and_does_not_stop_the_service(
+    process, silence, beating, anonymous
+):
+    from allocator_service.allocation.models import Heartbeat
+
+    beats = Heartbeat.objects.filter(pk=process)
+    if silence is None:
+        beats.delete()
+    else:
+        beats.update(seen_at=utc_now() - timedelta(seconds=silence))
+    response = anonymous.get("/readyz")
+    expected = {"status": "degraded", "checks": {**READY, process: "degraded"}}
+    assert (response.status_code, response.json()) == (200, expected)
+
+
+def test_a_broker_that_is_away_degrades(beating, anonymous, settings):
+    settings.REDIS_CLIENT_URL = "redis://127.0.0.1:1/0"
+    response = anonymous.get("/readyz")
+    expected = {"status": "degraded", "checks": {**READY, "broker": "degraded"}}
+    assert (response.status_code, response.json()) == (200, expected)
+
+
+def test_without_a_database_the_service_is_not_ready(beating, anonymous, monkeypatch):
+    def away():
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(operations, "_database_answers", away)
+    response = anonymous.get("/readyz")
+    assert response.status_code == 503
+    assert response["Retry-After"] == "1"
+    assert response.json()["status"] == "failed"
+    assert response.json()["checks"]["database"] == "failed"
+    assert anonymous.get("/healthz").status_code == 200
+
+
+def test_missing_migrations_keep_the_service_from_being_ready(beating, anonymous, monkeypatch):
+    monkeypatch.setattr(operations._Migrations, "applied", False)
+    monkeypatch.setattr(operations.MigrationExecutor, "migration_plan", lambda *_: ["pools.0002"])
+    response = anonymous.get("/readyz")
+    assert (response.status_code, response.json()["checks"]["migrations"]) == (503, "failed")
+
+
+def test_metrics_are_for_operators_and_the_token(world, operator, billing, anonymous, settings):
+    for client in (world.as_ada, billing, anonymous):
+        response = client.get("/metrics")
+        assert code(response) == (401, "auth.metrics")
+        assert response["WWW-Authenticate"] == "Bearer"
+    assert anonymous.get("/metrics", Authorization="Bearer ").status_code == 401
+    assert operator.get("/metrics").status_code == 200
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, metrics_token="t0ken")
+    assert anonymous.get("/metrics", Authorization="Bearer t0ken").status_code == 200
+    assert anonymous.get("/metrics", Authorization="Bearer t0kenx").status_code == 401
+
+
+def test_metrics_count_requests_by_route_and_name_no_tenant(world, operator):
+    world.as_ada.get("/api/v1/pools/lab/")
+    text = operator.get("/metrics", Accept="application/openmetrics-text").content.decode()
+    line = (
+        'allocation_http_requests_total{method="GET",route="api/v1/pools/<str:pool>/",status="200"}'
+    )
+    assert line in text
+    assert "allocation_recompute_jobs_waiting 2.0" in text
+    ours = "".join(row for row in text.splitlines() if row.startswith("allocation_"))
+    for name in ("ada", "bob", "eve", "analysis", "high-memory"):
+        assert name not in ours
+
+
+@pytest.mark.django_db(transaction=True)
+def test_metrics_tell_of_decisions_and_heartbeats(world, operator):
+    factories.decision(world.lab)
+    heartbeat_record(process="relay", now=utc_now())
+    text = operator.get("/metrics").content.decode()
+    assert "allocation_recompute_jobs_waiting 1.0" in text
+    assert "allocation_runs_in_force 1.0" in text
+    assert 'allocation_heartbeat_age_seconds{process="relay"} 0.' in text
+
+
+def test_the_schema_and_its_page_are_open(anonymous, db):
+    schema = anonymous.get("/api/v1/schema/?format=json")
+    assert schema.json()["openapi"].startswith("3.1")
+    page = anonymous.get("/api/v1/docs/")
+    assert page.status_code == 200
+    assert b"swagger-ui" in page.content
+    assert b"https://" not in page.content

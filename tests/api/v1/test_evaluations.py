@@ -1,0 +1,216 @@
+"""Evaluations: the same engine without storing anything, whatever is sent."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+
+from allocator_service.core.errors import Unavailable
+from allocator_service.core.models import Event
+from allocator_service.pools.models import Pool
+from api.throttling import EVALUATIONS_AT_ONCE, limiter
+from tests.api.v1.test_conventions import code
+
+EVALUATIONS = "/api/v1/evaluations/"
+FIG2 = {
+    "resources": ["cpu", "memory"],
+    "servers": [
+        {"name": "s1", "capacity": {"cpu": 2, "memory": 12}},
+        {"name": "s2", "capacity": {"cpu": 12, "memory": 2}},
+    ],
+    "tenants": [{"name": "u1"}, {"name": "u2"}],
+    "workloads": [
+        {"tenant": "u1", "name": "a", "demand": {"cpu": 0.2, "memory": 1}},
+        {"tenant": "u2", "name": "b", "demand": {"cpu": 1, "memory": 0.2}},
+    ],
+    "policy": {"name": "drfh"},
+}
+
+
+def changed(path, value):
+    """FIG2 with the member at a pointer replaced."""
+    import copy
+
+    document = copy.deepcopy(FIG2)
+    *parents, last = [int(part) if part.isdigit() else part for part in path.strip("/").split("/")]
+    target = document
+    for part in parents:
+        target = target[part]
+    target[last] = value
+    return document
+
+
+def test_the_papers_figure_is_answered_and_nothing_is_stored(operator):
+    response = operator.post(EVALUATIONS, {**FIG2, "include": ["placements", "certificate"]})
+    assert response.status_code == 200
+    document = response.json()
+    assert [row["tasks"] for row in document["allocations"]] == pytest.approx([10, 10], rel=1e-12)
+    assert document["allocations"][0]["workload"] == {"id": None, "name": "a"}
+    assert document["summary"]["min_weighted_share"] == pytest.approx(5 / 7, rel=1e-12)
+    assert {row["server"] for row in document["placements"]} == {"s1", "s2"}
+    assert document["certificate"]["rounds"]
+    assert not Pool.objects.exists()
+    assert not Event.objects.exists()
+
+
+def test_every_scope_may_ask(world, billing):
+    for client in (world.as_ada, billing):
+        assert client.post(EVALUATIONS, FIG2).status_code == 200
+
+
+def test_kubernetes_quantities_and_units_are_converted_exactly(operator):
+    document = {
+        "resources": [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}],
+        "servers": [{"capacity": {"cpu": "4000m", "memory": "8192Mi"}}],
+        "tenants": [{"name": "u"}],
+        "workloads": [{"tenant": "u", "name": "w", "demand": {"cpu": "500m", "memory": "1Gi"}}],
+        "policy": {"name": "drfh"},
+        "include": ["placements"],
+    }
+    answer = operator.post(EVALUATIONS, document).json()
+    assert answer["allocations"][0]["tasks"] == pytest.approx(8, rel=1e-12)
+    assert answer["placements"][0]["server"] == "server-0001"
+
+
+@pytest.mark.parametrize("missing", ["servers", "tenants", "workloads"])
+def test_what_the_contract_does_not_require_may_be_left_out(missing, operator):
+    document = {name: value for name, value in FIG2.items() if name != missing}
+    if missing == "tenants":
+        document["workloads"] = []
+    response = operator.post(EVALUATIONS, document)
+    assert response.status_code == 200, response.content
+    assert all(row["tasks"] == 0 for row in response.json()["allocations"])
+
+
+BAD = [
+    ("/policy/name", "no-such-policy", 422, "policy.unknown"),
+    ("/policy/mode", "quantum", 422, "policy.mode"),
+    ("/policy/options", {"x": 1}, 422, "policy.options"),
+    ("/policy", {}, 422, "field.missing"),
+    ("/resources", [], 422, "capacity.unknown_resource"),
+    ("/resources", ["CPU"], 422, "resource.name"),
+    ("/resources", "cpu", 422, "field.type"),
+    ("/colour", "red", 400, "field.unknown"),
+    ("/workloads/0/colour", "red", 400, "field.unknown"),
+    ("/workloads/0/tenant", "nobody", 422, "tenant.unknown"),
+    ("/workloads/0/demand", {}, 422, "demand.zero"),
+    ("/workloads/0/demand/cpu", -1, 422, "quantity.negative"),
+    ("/workloads/0/demand/cpu", 1e12, 422, "quantity.too_large"),
+    ("/workloads/0/demand/cpu", "x", 422, "quantity.syntax"),
+    ("/workloads/0/demand/cpu", "1_000", 422, "quantity.syntax"),
+    ("/workloads/0/demand/cpu", None, 422, "quantity.type"),
+    ("/workloads/0/demand/gpu", 1, 422, "demand.unknown_resource"),
+    ("/workloads/0/tasks", 1.5, 422, "field.type"),
+    ("/workloads/0/tasks", -1, 422, "tasks.not_whole"),
+    ("/workloads/0/tasks", 10**30, 422, "number.too_large"),
+    ("/workloads/0", [], 422, "field.type"),
+    ("/workloads/1", FIG2["workloads"][0], 422, "workload.duplicate"),
+    ("/workloads", {}, 422, "field.type"),
+    ("/tenants/0/weight", 0, 422, "weight.not_positive"),
+    ("/tenants/0/weight", -1, 422, "weight.not_positive"),
+    ("/tenants/0/weight", True, 422, "field.type"),
+    ("/tenants", [{"name": "u1"}, {"name": "u2"}, {"name": "u1"}], 422, "tenant.duplicate"),
+    ("/servers/0/count", 0, 422, "server.count"),
+    ("/servers/0/count", 2**20, 413, "evaluation.too_large"),
+    ("/servers/0/count", "2", 422, "field.type"),
+    ("/servers/0/contributed_by", "nobody", 422, "tenant.unknown"),
+    ("/servers/0/labels", {"a": 1}, 422, "field.type"),
+    ("/include", ["everything"], 422, "include.unknown"),
+    ("/weights", "equal", 422, "weights.unknown"),
+]
+
+
+@pytest.mark.parametrize(("pointer", "value", "status", "expected"), BAD)
+def test_a_bad_problem_is_refused_with_its_pointer(pointer, value, status, expected, operator):
+    response = operator.post(EVALUATIONS, changed(pointer, value))
+    assert code(response) == (status, expected)
+    told = response.json()["errors"][0]["pointer"]
+    assert told.startswith(pointer) or pointer.startswith(told) or pointer == "/resources"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"[]", (422, "field.type")),
+        (b"{}", (422, "field.missing")),
+        (
+            b'{"resources": ["cpu"], "policy": {"name": "drfh"}, "servers": NaN}',
+            (400, "json.number"),
+        ),
+        (b'{"resources": ["cpu", "cpu"], "policy": {"name": "drfh"}}', (422, "resource.duplicate")),
+    ],
+)
+def test_what_is_no_problem_at_all_is_refused(body, expected, operator):
+    assert code(operator.post(EVALUATIONS, body)) == expected
+
+
+def test_many_bad_quantities_are_named_at_once(operator):
+    document = changed("/workloads/0/demand", {"cpu": "x", "memory": -1})
+    response = operator.post(EVALUATIONS, document)
+    pointers = [error["pointer"] for error in response.json()["errors"]]
+    assert pointers == ["/workloads/0/demand/cpu", "/workloads/0/demand/memory"]
+
+
+@pytest.mark.parametrize(
+    ("field", "count"), [("tenants", 2_001), ("workloads", 5_001), ("servers", 1_001)]
+)
+def test_an_oversized_problem_is_refused_at_once(field, count, operator):
+    make = {
+        "tenants": lambda n: {"name": f"t{n}"},
+        "workloads": lambda n: {"tenant": "u1", "name": f"w{n}", "demand": {"cpu": 1}},
+        "servers": lambda n: {"name": f"s{n}", "capacity": {"cpu": n + 1}},
+    }[field]
+    document = {**FIG2, field: [make(number) for number in range(count)]}
+    started = time.monotonic()
+    response = operator.post(EVALUATIONS, document)
+    elapsed = time.monotonic() - started
+    assert code(response) == (413, "evaluation.too_large")
+    assert response.json()["errors"][0]["pointer"] == f"/{field}"
+    assert elapsed < 0.5
+
+
+def test_demands_far_beyond_a_server_are_answered(operator):
+    document = changed("/workloads/0/demand", {"cpu": 2e9, "memory": 1e9})
+    response = operator.post(EVALUATIONS, document)
+    assert response.status_code in (200, 422)
+    if response.status_code == 200:
+        assert all(row["tasks"] >= 0 for row in response.json()["allocations"])
+
+
+def test_a_timeout_is_503_with_retry_after(operator, monkeypatch):
+    def slow(document):
+        raise Unavailable("too long", code="evaluation.timeout", retry_after=30)
+
+    monkeypatch.setattr("api.v1.evaluations.views.evaluate", slow)
+    response = operator.post(EVALUATIONS, FIG2)
+    assert code(response) == (503, "evaluation.timeout")
+    assert response["Retry-After"] == "30"
+
+
+def test_of_many_at_once_a_key_has_eight_places():
+    key = uuid4()
+    held = [limiter().evaluation(key=key) for _ in range(EVALUATIONS_AT_ONCE + 1)]
+    assert [place.__enter__() for place in held] == [True] * EVALUATIONS_AT_ONCE + [False]
+    for place in held:
+        place.__exit__(None, None, None)
+    with limiter().evaluation(key=key) as admitted:
+        assert admitted
+
+
+def test_without_a_place_it_is_429(operator, monkeypatch):
+    from contextlib import nullcontext
+
+    full = lambda *_, **__: nullcontext(False)  # noqa: E731
+    monkeypatch.setattr("api.throttling.Limiter.evaluation", full)
+    response = operator.post(EVALUATIONS, FIG2)
+    assert code(response) == (429, "evaluation.too_many")
+    assert response["Retry-After"] == "1"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_several_at_once_are_all_answered(operator):
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: operator.post(EVALUATIONS, FIG2), range(4)))
+    assert {response.status_code for response in answers} == {200}
+    assert len({response.content for response in answers}) == 1
