@@ -111,13 +111,19 @@ def fresh(name: str) -> DataFolder:
 def data_home(account: Account) -> Path:
     """`.data` in the project, or a folder that the servers' account can reach where it cannot.
 
-    `ALLOCATOR_STATE_DIR` names another one.
+    `ALLOCATOR_STATE_DIR` names another one; `StepFailed` when that one cannot be reached.
     """
     chosen = os.environ.get("ALLOCATOR_STATE_DIR")
     home = Path(chosen).resolve() if chosen else PROJECT / ".data"
     make_passable(home)
     if account.may_enter(home):
         return home
+    if chosen:
+        raise StepFailed(
+            f"use the folder {home} for data",
+            f"the account {account.name}, which runs the database for root, cannot reach it: "
+            "choose another ALLOCATOR_STATE_DIR, or let others pass through its parents",
+        )
     # Root's own folders are closed to the account that PostgreSQL runs as, and stay closed.
     digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
     return Path("/var/lib/allocator-service") / digest

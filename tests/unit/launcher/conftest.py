@@ -139,6 +139,16 @@ def copies() -> Iterator[Any]:
         copy.end()
 
 
+@pytest.fixture
+def state_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for the launcher's data that every account can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="launcher-", dir="/tmp"))
+    folder.chmod(0o755)
+    monkeypatch.setenv("ALLOCATOR_STATE_DIR", str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
 @pytest.fixture(params=["root", "a normal user"])
 def copy(request: pytest.FixtureRequest, copies: Any) -> Copy:
     """A copy of the launcher, once for root and once for a normal user."""

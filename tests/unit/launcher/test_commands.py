@@ -70,8 +70,8 @@ def test_a_port_that_is_no_port_is_refused(port, monkeypatch):
         serve._port()
 
 
-def test_a_second_serve_on_the_same_data_is_told_where_the_first_one_is(tmp_path, monkeypatch):
-    monkeypatch.setenv("ALLOCATOR_STATE_DIR", str(tmp_path))
+@pytest.mark.usefixtures("state_home")
+def test_a_second_serve_on_the_same_data_is_told_where_the_first_one_is():
     first = serve._take_folder()
     first.publish({"url": "http://127.0.0.1:8000"})
     with pytest.raises(StepFailed) as failure:
@@ -81,8 +81,8 @@ def test_a_second_serve_on_the_same_data_is_told_where_the_first_one_is(tmp_path
     serve._take_folder().release()
 
 
-def test_serve_waits_for_a_command_that_runs_the_servers_for_itself(tmp_path, monkeypatch):
-    monkeypatch.setenv("ALLOCATOR_STATE_DIR", str(tmp_path))
+@pytest.mark.usefixtures("state_home")
+def test_serve_waits_for_a_command_that_runs_the_servers_for_itself(monkeypatch):
     monkeypatch.setattr(serve, "_PATIENCE_SECONDS", 0.3)
     command = serve._take_folder()
     command.publish({"DATABASE_URL": "postgresql://a@b/c"})

@@ -126,6 +126,16 @@ def test_root_in_a_closed_folder_keeps_it_closed_and_its_data_elsewhere(copies):
     held.data.parent.parent.rmdir()
 
 
+def test_a_chosen_folder_that_the_servers_account_cannot_reach_is_refused(copies):
+    copy = copies("root")
+    closed = copy.folder / "closed"
+    closed.mkdir(mode=0o700)
+    copy.environment["ALLOCATOR_STATE_DIR"] = f"{closed}/data"
+    process = copy.run("from launcher import folders; folders.persistent('test')")
+    _, errors = process.communicate()
+    assert f"This step failed: use the folder {closed}/data for data" in errors
+
+
 def test_the_application_role_uses_the_owners_tables_and_owns_nothing(copies):
     held = copies().hold()
     assert "permission denied" in held.query("create table mine ()")
