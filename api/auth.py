@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
+from structlog.contextvars import bind_contextvars
 
 from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
@@ -58,6 +59,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             raise Unauthenticated("The key was revoked.", code="auth.revoked")
         if key.expires_at <= utc_now():
             raise Unauthenticated("The key has expired.", code="auth.expired")
+        bind_contextvars(actor=f"key {key}")
         return Caller(key.pk, Scope(key.scope), key.tenant), key
 
     def authenticate_header(self, request: Request) -> str:

@@ -20,7 +20,10 @@ _KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
 
 
 class RequestIdMiddleware:
-    """Accepts or makes `X-Request-Id`, echoes it, and puts it into every log line and event."""
+    """Accepts or makes `X-Request-Id`, echoes it, and puts it into every log line and event.
+
+    What is bound for the request, the caller too, is unbound when it has been served.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -28,7 +31,7 @@ class RequestIdMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         offered = request.headers.get("X-Request-Id", "")
         request_id = offered if _REQUEST_ID.fullmatch(offered) else str(new_id())
-        with bound_contextvars(request_id=request_id):
+        with bound_contextvars(request_id=request_id, actor="anonymous", reason=""):
             response = self.get_response(request)
         response["X-Request-Id"] = request_id
         return response

@@ -4,6 +4,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models
 from django.db.models import QuerySet
@@ -11,7 +12,7 @@ from django.http import HttpRequest
 
 from allocator_service.core.constraints import domain_error_for
 from allocator_service.core.errors import DomainError
-from allocator_service.core.models import Event
+from allocator_service.core.models import AuditEntry, Event
 from allocator_service.core.quantities import Resource, decimal_text, vector_from
 
 
@@ -23,6 +24,7 @@ class ServiceForm(forms.ModelForm):
     """
 
     performed: models.Model
+    reason = forms.CharField(required=False, help_text="Why; it is kept in the audit.")
 
     def perform(self, cleaned: dict[str, Any]) -> models.Model:
         """Make the service call and return the object it wrote."""
@@ -34,6 +36,7 @@ class ServiceForm(forms.ModelForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
+        cleaned.pop("reason", None)  # the audit has it from the request
         if not self.errors:
             try:
                 self.performed = self.perform(cleaned)
@@ -62,8 +65,16 @@ def _constraint_detail(error: IntegrityError) -> str:
     return refused.detail
 
 
+class ReasonForm(ActionForm):
+    """What is asked for with every action."""
+
+    reason = forms.CharField(required=False)
+
+
 class ServiceAdmin(admin.ModelAdmin):
     """A model that is written through services only and never deleted."""
+
+    action_form = ReasonForm
 
     show_full_result_count = False
     list_per_page = 50
@@ -135,6 +146,13 @@ def quantities_text(vector: list[Any], resources: list[Resource]) -> str:
 def quantities_vector(quantities: dict[str, str], resources: list[Resource]) -> list[Any]:
     """The vector that `QuantitiesField` has read, by the pool's resources."""
     return vector_from(quantities, resources, pointer="")
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin):
+    list_display = ["at", "actor", "action", "object_name", "pool", "reason"]
+    list_filter = ["action"]
+    search_fields = ["object_name", "actor", "request_id"]
 
 
 @admin.register(Event)

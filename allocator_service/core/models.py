@@ -1,5 +1,6 @@
 """What every app shares: the durable outbox and the claims of idempotent requests."""
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 
 from allocator_service.core.ids import new_id
@@ -52,6 +53,35 @@ class EventSeal(models.Model):
 
     def __str__(self) -> str:
         return f"{self.sequence}: {self.event_id}"
+
+
+class AuditEntry(models.Model):
+    """One change: who made it, to what, from what to what, and why. Written once, never changed."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    at = models.DateTimeField()
+    actor = models.CharField(max_length=200)
+    reason = models.TextField(blank=True, default="")
+    action = models.CharField(max_length=40)
+    object_type = models.CharField(max_length=40)
+    object_id = models.CharField(max_length=40)
+    object_name = models.CharField(max_length=300)
+    pool = models.SlugField(max_length=63, null=True)  # noqa: DJ001 - null is "of no pool"
+    before = models.JSONField(null=True, encoder=DjangoJSONEncoder)
+    after = models.JSONField(encoder=DjangoJSONEncoder)
+    request_id = models.TextField(blank=True, default="")
+
+    class Meta:
+        db_table = "core_audit_entry"
+        verbose_name_plural = "audit entries"
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["object_type", "object_id", "-id"], name="audit_by_object"),
+            models.Index(fields=["pool", "-id"], name="audit_by_pool"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} of {self.object_name} by {self.actor}"
 
 
 class IdempotencyClaim(models.Model):

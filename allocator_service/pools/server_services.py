@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
 from psycopg.types.json import Jsonb
 
+from allocator_service.core.audit import audit_record, told
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, FieldError, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
@@ -93,7 +95,22 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
         ["server_id", "tenant_id", "start"],
         ((id_, _tenant_pk(draft), now) for id_, (draft, _) in zip(ids, named, strict=True)),
     )
-    return Created(ids, pool_changed(pool, now=now))
+    generation = pool_changed(pool, now=now)
+    audit_record(
+        action="server.contribute",
+        instance=pool,
+        before=told(pool),
+        now=now,
+        pool=pool.slug,
+        extra={
+            "servers": total,
+            "first": {"id": ids[0], "name": named[0][1]},
+            "last": {"id": ids[-1], "name": named[-1][1]},
+        }
+        if ids
+        else {"servers": 0},
+    )
+    return Created(ids, generation)
 
 
 def _tenant_pk(draft: ServerDraft) -> int | None:
@@ -140,6 +157,7 @@ def server_update(
     """Change a present server that is still at `version`."""
     server = _locked(server)
     check_version(server.version, version)
+    before = told(server)
     _refuse_retired(server)
     if not any(settings.capacity):
         raise Unacceptable(
@@ -150,7 +168,7 @@ def server_update(
     server.name = settings.name
     server.capacity = list(settings.capacity)
     server.labels = settings.labels
-    return _saved(server, ["name", "capacity", "labels"], now)
+    return _saved("server.update", server, before, ["name", "capacity", "labels"], now)
 
 
 @transaction.atomic
@@ -158,11 +176,12 @@ def server_drain(*, server: Server, version: int | None = None, now: datetime) -
     """Take a server out of the capacity at the next decision; it counts as contributed still."""
     server = _locked(server)
     check_version(server.version, version)
+    before = told(server)
     _refuse_retired(server)
     if server.state == ServerState.DRAINING:
         return server
     server.state = ServerState.DRAINING
-    return _saved(server, ["state"], now)
+    return _saved("server.drain", server, before, ["state"], now)
 
 
 @transaction.atomic
@@ -170,11 +189,12 @@ def server_activate(*, server: Server, version: int | None = None, now: datetime
     """Put a draining server back to work."""
     server = _locked(server)
     check_version(server.version, version)
+    before = told(server)
     _refuse_retired(server)
     if server.state == ServerState.ACTIVE:
         return server
     server.state = ServerState.ACTIVE
-    return _saved(server, ["state"], now)
+    return _saved("server.activate", server, before, ["state"], now)
 
 
 @transaction.atomic
@@ -182,12 +202,13 @@ def server_retire(*, server: Server, version: int | None = None, now: datetime) 
     """End a server's contribution now; its past intervals stay. Retiring twice changes nothing."""
     server = _locked(server)
     check_version(server.version, version)
+    before = told(server)
     if server.state == ServerState.RETIRED:
         return server
     server.state = ServerState.RETIRED
     server.retired_at = now
     server.contributions.filter(end=None).update(end=now)
-    return _saved(server, ["state", "retired_at"], now)
+    return _saved("server.retire", server, before, ["state", "retired_at"], now)
 
 
 def _locked(server: Server) -> Server:
@@ -202,8 +223,11 @@ def _refuse_retired(server: Server) -> None:
         raise Conflict(f"The server {server.name} is retired.", code="server.retired")
 
 
-def _saved(server: Server, fields: list[str], now: datetime) -> Server:
+def _saved(
+    action: str, server: Server, before: dict[str, Any], fields: list[str], now: datetime
+) -> Server:
     server.version += 1
     server.save(update_fields=[*fields, "version"])
     pool_changed(server.pool, now=now)
+    audit_record(action=action, instance=server, before=before, now=now, pool=server.pool.slug)
     return server

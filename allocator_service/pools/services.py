@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from django.db import transaction
 
+from allocator_service.core.audit import audit_record, told
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.quantities import Resource
@@ -81,6 +83,7 @@ def pool_create(*, slug: str, settings: PoolSettings, now: datetime) -> Pool:
         for position, resource in enumerate(settings.resources)
     )
     pool_changed(pool, now=now)
+    audit_record(action="pool.create", instance=pool, now=now, pool=slug, extra=_counted(settings))
     return pool
 
 
@@ -97,10 +100,19 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     _extend_resources(pool, settings.resources)
     if not settings.policy.places:
         _refuse_selectors(pool, settings.policy)
+    before = told(pool)
     _apply(pool, settings)
     pool.version += 1
     pool.save()
     pool_changed(pool, now=now)
+    audit_record(
+        action="pool.update",
+        instance=pool,
+        before=before,
+        now=now,
+        pool=pool.slug,
+        extra=_counted(settings),
+    )
     return pool
 
 
@@ -111,9 +123,15 @@ def pool_retire(*, pool: Pool, version: int | None, now: datetime) -> None:
     check_version(pool.version, version)
     if Server.objects.filter(pool=pool).present().exists():
         raise Conflict("Servers are in the pool: retire them first.", code="in_use")
+    before = told(pool)
     pool.retired_at = now
     pool.version += 1
     pool.save(update_fields=["retired_at", "version"])
+    audit_record(action="pool.retire", instance=pool, before=before, now=now, pool=pool.slug)
+
+
+def _counted(settings: PoolSettings) -> dict[str, Any]:
+    return {"resources": [f"{resource.name} {resource.unit}" for resource in settings.resources]}
 
 
 def _apply(pool: Pool, settings: PoolSettings) -> None:
@@ -206,16 +224,30 @@ def member_put(
             pool=pool, tenants=[tenant], weight=weight, best_effort=best_effort, now=now
         )
         pool_changed(pool, now=now)
+        terms = {"weight": weight, "best_effort": best_effort}
+        audit_record(
+            action="member.admit", instance=membership, now=now, pool=pool.slug, extra=terms
+        )
         return membership, True
     if version is None:
         raise PreconditionRequired(
             f'Changing a member needs If-Match with its ETag ("v{membership.version}").'
         )
     check_version(membership.version, version)
-    _change_terms(membership, weight, best_effort, now)
+    present = membership.terms.get(end=None)
+    before = {**told(membership), "weight": present.weight, "best_effort": present.best_effort}
+    _change_terms(present, weight, best_effort, now)
     membership.version += 1
     membership.save(update_fields=["version"])
     pool_changed(pool, now=now)
+    audit_record(
+        action="member.update",
+        instance=membership,
+        before=before,
+        now=now,
+        pool=pool.slug,
+        extra={"weight": weight, "best_effort": best_effort},
+    )
     return membership, False
 
 
@@ -244,9 +276,8 @@ def members_admit(
 
 
 def _change_terms(
-    membership: Membership, weight: Decimal, best_effort: bool, now: datetime
+    present: MembershipTerms, weight: Decimal, best_effort: bool, now: datetime
 ) -> None:
-    present = membership.terms.get(end=None)
     if (present.weight, present.best_effort) == (weight, best_effort):
         return
     if present.start >= now:
@@ -256,5 +287,5 @@ def _change_terms(
     present.end = now
     present.save(update_fields=["end"])
     MembershipTerms.objects.create(
-        membership=membership, weight=weight, best_effort=best_effort, start=now
+        membership=present.membership, weight=weight, best_effort=best_effort, start=now
     )

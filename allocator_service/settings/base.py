@@ -43,6 +43,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allocator_service.core.middleware.AdminActorMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 

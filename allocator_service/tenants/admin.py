@@ -33,7 +33,9 @@ class TenantForm(ServiceForm):
     def perform(self, cleaned: dict[str, Any]) -> Tenant:
         if self.adding:
             return tenant_create(slug=cleaned["slug"], name=cleaned["name"], now=utc_now())
-        return tenant_update(tenant=self.instance, name=cleaned["name"], version=None)
+        return tenant_update(
+            tenant=self.instance, name=cleaned["name"], version=None, now=utc_now()
+        )
 
 
 @admin.register(Tenant)

@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Q
 
+from allocator_service.core.audit import audit_record, told
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.versions import check_version
@@ -20,17 +21,21 @@ LIVE_KEYS_PER_NAME = 2
 @transaction.atomic
 def tenant_create(*, slug: str, name: str, now: datetime) -> Tenant:
     """Register a tenant. A slug in use, also by a retired tenant, is a conflict."""
-    return Tenant.objects.create(slug=slug, name=name, created_at=now)
+    tenant = Tenant.objects.create(slug=slug, name=name, created_at=now)
+    audit_record(action="tenant.create", instance=tenant, now=now)
+    return tenant
 
 
 @transaction.atomic
-def tenant_update(*, tenant: Tenant, name: str, version: int | None) -> Tenant:
+def tenant_update(*, tenant: Tenant, name: str, version: int | None, now: datetime) -> Tenant:
     """Rename a tenant that is still at `version`."""
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     check_version(tenant.version, version)
+    before = told(tenant)
     tenant.name = name
     tenant.version += 1
     tenant.save(update_fields=["name", "version"])
+    audit_record(action="tenant.update", instance=tenant, before=before, now=now)
     return tenant
 
 
@@ -49,10 +54,18 @@ def tenant_retire(*, tenant: Tenant, version: int | None, now: datetime) -> None
         raise Conflict(
             "The tenant has servers or workloads: retire and withdraw them first.", code="in_use"
         )
-    tenant.keys.filter(revoked_at=None).update(revoked_at=now)
+    before = told(tenant)
+    revoked = tenant.keys.filter(revoked_at=None).update(revoked_at=now)
     tenant.retired_at = now
     tenant.version += 1
     tenant.save(update_fields=["retired_at", "version"])
+    audit_record(
+        action="tenant.retire",
+        instance=tenant,
+        before=before,
+        now=now,
+        extra={"keys_revoked": revoked},
+    )
 
 
 @dataclass(frozen=True)
@@ -110,11 +123,18 @@ def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedK
 @transaction.atomic
 def api_key_revoke(*, identifier: str, now: datetime) -> int:
     """Revoke the live keys that have this name or this prefix; returns how many."""
-    return (
+    keys = list(
         ApiKey.objects.live_at(now)
+        .select_for_update(no_key=True)
         .filter(Q(name=identifier) | Q(prefix=identifier))
-        .update(revoked_at=now)
+        .order_by("pk")
     )
+    for key in keys:
+        before = told(key)
+        key.revoked_at = now
+        key.save(update_fields=["revoked_at"])
+        audit_record(action="api_key.revoke", instance=key, before=before, now=now)
+    return len(keys)
 
 
 def api_key_digest(text: str) -> bytes:
@@ -135,4 +155,5 @@ def _issue(
         created_at=now,
         expires_at=expires_at,
     )
+    audit_record(action="api_key.create", instance=key, now=now)
     return IssuedKey(key, text)

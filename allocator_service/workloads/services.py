@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 from psycopg.types.json import Jsonb
 
+from allocator_service.core.audit import audit_record, told
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, FieldError, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
@@ -83,7 +85,22 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
             for id_, draft in zip(ids, drafts, strict=True)
         ),
     )  # fmt: skip
-    return Submitted(ids, pool_changed(pool, now=now))
+    generation = pool_changed(pool, now=now)
+    audit_record(
+        action="workload.submit",
+        instance=pool,
+        before=told(pool),
+        now=now,
+        pool=pool.slug,
+        extra={
+            "workloads": len(ids),
+            "first": {"id": ids[0], "name": drafts[0].name},
+            "last": {"id": ids[-1], "name": drafts[-1].name},
+        }
+        if ids
+        else {"workloads": 0},
+    )
+    return Submitted(ids, generation)
 
 
 def _refuse_empty_demand(demand: Sequence[Decimal], pointer: str) -> None:
@@ -152,6 +169,7 @@ def workload_update(
         raise Conflict(f"The workload {workload.name} is withdrawn.", code="workload.withdrawn")
     _refuse_empty_demand(settings.demand, "")
     _refuse_selector(workload.pool, settings.server_selector, "")
+    before = told(workload)
     workload.name = settings.name
     workload.demand = list(settings.demand)
     workload.tasks = settings.tasks
@@ -166,6 +184,7 @@ def workload_update(
     workload.version += 1
     workload.save()
     pool_changed(workload.pool, now=now)
+    _audit("workload.update", workload, before, now)
     return workload
 
 
@@ -176,12 +195,18 @@ def workload_withdraw(*, workload: Workload, version: int | None = None, now: da
     check_version(workload.version, version)
     if workload.state == WorkloadState.WITHDRAWN:
         return workload
+    before = told(workload)
     workload.state = WorkloadState.WITHDRAWN
     workload.withdrawn_at = now
     workload.version += 1
     workload.save(update_fields=["state", "withdrawn_at", "version"])
     pool_changed(workload.pool, now=now)
+    _audit("workload.withdraw", workload, before, now)
     return workload
+
+
+def _audit(action: str, workload: Workload, before: dict[str, Any], now: datetime) -> None:
+    audit_record(action=action, instance=workload, before=before, now=now, pool=workload.pool.slug)
 
 
 def _locked(workload: Workload) -> Workload:

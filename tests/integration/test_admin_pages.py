@@ -9,12 +9,12 @@ from django.urls import reverse
 
 from allocator_service.allocation.models import Allocation, Placement, Run
 from allocator_service.allocation.recompute import recompute_pool
-from allocator_service.core.models import Event
+from allocator_service.core.models import AuditEntry, Event
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-HISTORY = {Run, Allocation, Placement, Event}
+HISTORY = {Run, Allocation, Placement, Event, AuditEntry}
 
 
 @pytest.fixture

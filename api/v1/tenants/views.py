@@ -65,7 +65,9 @@ class TenantView(ContractView):
         current = tenant_fields(present)
         fields = TenantRequest.read_document(merge_patch(current, self.document()))
         refuse_changed(current, fields, ["slug"])
-        return _shown(tenant_update(tenant=present, name=fields["name"], version=version))
+        return _shown(
+            tenant_update(tenant=present, name=fields["name"], version=version, now=utc_now())
+        )
 
     @retires("Retire a tenant and revoke its keys")
     @writes

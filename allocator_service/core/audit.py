@@ -1,0 +1,70 @@
+"""Who changed what, from what to what, when and why: one row per change, in its transaction.
+
+Services record; interfaces say who acts (`acting_as`) for the time of a request or command. A bulk
+change is one row that says how many objects it made and which.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from django.db import models
+from structlog.contextvars import bound_contextvars, get_contextvars
+
+from allocator_service.core.models import AuditEntry
+from allocator_service.core.outbox import request_id
+
+_UNTOLD = {"id", "version", "created_at", "generation"}
+UNKNOWN_ACTOR = "the service itself"
+
+
+@contextmanager
+def acting_as(actor: str, *, reason: str = "") -> Iterator[None]:
+    """Name who makes the changes in the block, and why."""
+    with bound_contextvars(actor=actor, reason=reason):
+        yield
+
+
+def told(instance: models.Model) -> dict[str, Any]:
+    """What the audit tells of an object: its stored fields, no bytes and no bookkeeping."""
+    return {
+        field.attname: getattr(instance, field.attname)
+        for field in instance._meta.concrete_fields
+        if field.name not in _UNTOLD and not isinstance(field, models.BinaryField)
+    }
+
+
+def audit_record(
+    *,
+    action: str,
+    instance: models.Model,
+    now: datetime,
+    before: Mapping[str, Any] | None = None,
+    pool: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Store that `action` was done to `instance`, which is as it is now.
+
+    `before` is what `told` said before the change, None for what has just been made; only what
+    differs is stored. `extra` is told as well, for changes of many objects.
+    """
+    after = {**told(instance), **(extra or {})}
+    if before is not None:
+        changed = [key for key in after if before.get(key) != after[key]]
+        before = {key: before.get(key) for key in changed}
+        after = {key: after[key] for key in changed}
+    context = get_contextvars()
+    AuditEntry.objects.create(
+        at=now,
+        actor=context.get("actor", UNKNOWN_ACTOR),
+        reason=context.get("reason", ""),
+        action=action,
+        object_type=str(instance._meta.model_name),
+        object_id=str(instance.pk),
+        object_name=str(instance)[:300],
+        pool=pool,
+        before=before,
+        after=after,
+        request_id=request_id(),
+    )
