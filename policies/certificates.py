@@ -28,10 +28,11 @@ from policies.problem import BoolArray, FloatArray, IntArray
 # Relative distance between a level and its proven bound that counts as optimal, and the
 # part of 1 / sum of weights below which a level's own size no longer scales it.
 LEVEL_TOLERANCE = 1e-9
-# The solver asks more of itself than the verifier does, so that the last scaling of an
-# answer to feasibility never costs it its proof.
+# The solver asks more of itself than the verifier does, so that rounding or another order of
+# summation never costs an answer its proof.
 SOLVER_TOLERANCE = LEVEL_TOLERANCE / 2
-SMALLEST_LEVEL_SCALE = 1e-3
+SOLVER_NOISE = 2e-15
+SMALLEST_LEVEL_SCALE = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +127,7 @@ def prove_round(
     level: float,
     share: FloatArray,
     rising: BoolArray,
-    tolerance: float,
+    strict: bool,
 ) -> RoundProof:
     """What prices prove about a round.
 
@@ -136,7 +137,7 @@ def prove_round(
         level: weighted level reached by all rising tenants that are not satisfied.
         share: (t,) shares of the tenants frozen earlier; 0 for the rest.
         rising: (t,) tenants of this round.
-        tolerance: relative lift that still counts as stuck.
+        strict: the solver's own tolerance, which leaves room for rounding.
     """
     order = MeritOrder.of(
         problem.owner,
@@ -154,7 +155,10 @@ def prove_round(
     pays = np.where(rising & (problem.cap > reached), order.marginal(reached), 0.0)
     group = problem.interchangeable
     together = np.bincount(group, weights=pays * problem.weight)[group]
-    allowed_lift = tolerance * level_scale(problem, rising, level)
+    allowed_lift = LEVEL_TOLERANCE * level_scale(problem, rising, level)
+    if strict:
+        allowed_lift *= SOLVER_TOLERANCE / LEVEL_TOLERANCE
+        gap = max(gap, 0.0) + SOLVER_NOISE * float((problem.capacity_share * prices).sum())
     stuck = rising & (problem.cap > reached) & (together > 0)
     stuck &= np.maximum(gap, 0.0) <= allowed_lift * together
     return RoundProof(bound, stuck, order)

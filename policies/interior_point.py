@@ -25,7 +25,7 @@ import numpy as np
 from policies import kernels
 from policies.errors import SolveTimeoutError
 from policies.leximin_problem import LevelProgram, LevelSolution
-from policies.normal_equations import ServersFirst, Singular, TenantsFirst
+from policies.normal_equations import ServersFirst, SingularError, TenantsFirst
 from policies.problem import FloatArray
 
 MOST_STEPS = 100
@@ -96,13 +96,15 @@ class _Mehrotra:
     def __init__(self, program: LevelProgram) -> None:
         self.program = program
         self.limited = np.flatnonzero(np.isfinite(program.limit))
-        # Everything per class and resource is (m, K) in here: inner loops run along classes.
+        # In here prices are (m, K), variables (K, n) and demands (m, n), as the kernels have them.
         self.size = np.ascontiguousarray(np.where(program.capacity > 0, program.capacity, 1.0).T)
         few_rows = program.rows + len(self.limited) < self.size.size
         self.equations: TenantsFirst | ServersFirst = (ServersFirst if few_rows else TenantsFirst)(
             program, self.limited
         )
+        self.allowed = np.ascontiguousarray(program.allowed.T.astype(np.float64))
         self.count = int(program.allowed.sum()) + self.size.size + len(self.limited)
+        self.demand = self.equations.demand
         self._start()
 
     def _start(self) -> None:
@@ -111,35 +113,39 @@ class _Mehrotra:
         siblings = np.diff(program.first)[program.row]
         wanted = (program.keep + program.rise)[program.row] / siblings
         attraction = self.size.min(axis=0)
-        for _ in range(3):
-            x = program.allowed * attraction
-            x *= (wanted / x.sum(axis=1))[:, None]
-            self.used = program.demand.T @ x
-            fullest = (self.used / self.size).max(axis=0)
+        for _ in range(2):
+            spread = self.allowed * (wanted / (attraction @ self.allowed))
+            used = (self.demand @ spread.T) * attraction
+            fullest = (used / self.size).max(axis=0)
             attraction = attraction / np.maximum(fullest, 1e-12)
-        self.tau = FIRST_FILL / float(fullest.max())
-        self.x = np.ascontiguousarray(x * self.tau)
-        self.used *= self.tau
-        self.placed = self.x.sum(axis=1)
+        spread = self.allowed * (wanted / (attraction @ self.allowed))
+        used = (self.demand @ spread.T) * attraction
+        self.tau = FIRST_FILL / float((used / self.size).max())
+        self.x = spread * (attraction * self.tau)[:, None]
+        self.used = used * self.tau
+        self.placed = wanted * self.tau
         self.s = self.size - self.used
         self.u = np.ones(program.n)
         limit = program.limit[mine]
         self.u[mine] = np.maximum(limit - self.placed[mine], 0.1 * limit)
         # Prices that are centred for the slacks; tenant prices just below every offer.
+        # The duals are feasible from the start and stay so: every step solves their rows.
         price = 1.0 / self.s
-        cost = program.demand @ price
-        cost[~program.allowed] = np.inf
-        y = np.full(program.rows, np.inf)
-        np.minimum.at(y, program.row, FIRST_TENANT_PRICE * cost.min(axis=1))
-        norm = float((program.rise * y).sum())
+        outside = self.allowed == 0
+        cost = price.T @ self.demand
+        cost[outside] = np.inf
+        y = FIRST_TENANT_PRICE * np.minimum.reduceat(cost.min(axis=0), program.first[:-1])
+        norm = float(program.rise @ y)
         self.p, self.y = price / norm, y / norm
         self.h = np.zeros(program.n)
         self.h[mine] = float((self.s * self.p).mean()) / self.u[mine]
-        z = cost / norm - self.y[program.row][:, None] + self.h[:, None]
-        self.z = np.ascontiguousarray(np.where(program.allowed, z, 1.0))
-        self.allowed = program.allowed.astype(np.float64)
-        self.target, self.residual = np.zeros_like(self.x), np.zeros_like(self.x)
-        self.push = np.zeros_like(self.x)
+        cost /= norm
+        cost += self.h - self.y[program.row]
+        cost[outside] = 1.0
+        self.z = cost
+        self.push = np.empty_like(self.x)
+        self.by_class, self.by_workload = np.empty_like(self.p), np.empty(program.n)
+        self.complementarity = float((self.x * self.z).sum())
         self._residuals()
 
     def solve(self, deadline: float | None) -> LevelSolution:
@@ -157,7 +163,7 @@ class _Mehrotra:
                 break
             try:
                 moved = self._step()
-            except Singular:
+            except SingularError:
                 break
             if not moved:
                 break
@@ -199,16 +205,29 @@ class _Mehrotra:
         program, mine = self.program, self.limited
         room = np.zeros(program.n)
         room[mine] = self.u[mine] / self.h[mine]
-        self.equations.factor(self.x, self.z, self.s / self.p, room, self.target)
+        self.equations.factor(self.x, self.z, self.s / self.p, room)
+        # The predictor aims at complementarity 0: it pushes every entry by itself.
+        np.negative(self.x, out=self.push)
+        np.negative(self.used, out=self.by_class)
+        np.negative(self.placed, out=self.by_workload)
         self.slack_target = -self.s * self.p
         self.limit_target = -self.u[mine] * self.h[mine]
+        mu = (self.complementarity - self.slack_target.sum() - self.limit_target.sum()) / self.count
         step = self._direction(_Direction.empty(self))
-        mu = self._complementarity(step, 0.0, 0.0) / self.count
         primal, dual = min(1.0, step.primal), min(1.0, step.dual)
-        predicted = self._complementarity(step, primal, dual) / self.count
+        predicted = self._predicted_complementarity(step, primal, dual) / self.count
         centre = mu * (predicted / mu) ** 3
         kernels.second_order(
-            self.allowed, self.x, self.z, step.dx, step.dz, centre, self.target
+            self.allowed,
+            self.demand,
+            self.x,
+            self.z,
+            step.dx,
+            step.dz,
+            centre,
+            self.push,
+            self.by_class,
+            self.by_workload,
         )
         self.slack_target += centre - step.ds * step.dp
         self.limit_target += centre - step.du * step.dh[mine]
@@ -230,7 +249,19 @@ class _Mehrotra:
         primal, dual = min(1.0, step.primal + 0.3), min(1.0, step.dual + 0.3)
         low, high = 0.1 * centre, 10.0 * centre
         kernels.recentre(
-            self.allowed, self.x, self.z, step.dx, step.dz, primal, dual, low, high, self.target
+            self.allowed,
+            self.demand,
+            self.x,
+            self.z,
+            step.dx,
+            step.dz,
+            primal,
+            dual,
+            low,
+            high,
+            self.push,
+            self.by_class,
+            self.by_workload,
         )
         slack = (self.s + primal * step.ds) * (self.p + dual * step.dp)
         self.slack_target += np.maximum(np.clip(slack, low, high) - slack, -high)
@@ -241,8 +272,8 @@ class _Mehrotra:
         return better if gained > min(1.0, step.primal) + min(1.0, step.dual) + 0.03 else None
 
     def _advance(self, step: _Direction, primal: float, dual: float) -> None:
-        kernels.advance(
-            self.program.demand,
+        self.complementarity = kernels.advance(
+            self.demand,
             self.x,
             self.z,
             step.dx,
@@ -263,44 +294,25 @@ class _Mehrotra:
     def _direction(self, step: _Direction) -> _Direction:
         """Solve for the current targets, into ``step``."""
         program, equations, mine = self.program, self.equations, self.limited
-        by_class, by_workload = np.empty_like(self.p), np.empty(program.n)
-        kernels.pull(
-            self.allowed,
-            program.demand,
-            program.row,
-            self.z,
-            self.p,
-            self.y,
-            self.h,
-            equations.theta,
-            self.target,
-            self.residual,
-            self.push,
-            by_class,
-            by_workload,
-        )
         slack_pull = self.slack_target / self.p
         limit_pull = self.limit_target / self.h[mine]
-        e = by_workload - self.limit_rest
+        e = self.by_workload - self.limit_rest
         e[mine] += limit_pull
         step.dp, step.dy, step.dh, step.dtau = equations.solve(
-            by_class + slack_pull - self.class_rest,
-            self.row_rest - self._by_row(by_workload),
+            self.by_class + slack_pull - self.class_rest,
+            self.row_rest - self._by_row(self.by_workload),
             e,
             1.0 - float(program.rise @ self.y),
         )
         primal, dual = kernels.direction(
             self.allowed,
-            program.demand,
-            program.row,
+            self.demand,
             self.x,
             self.z,
             equations.theta,
-            self.residual,
             self.push,
             step.dp,
-            step.dy,
-            step.dh,
+            step.dh - step.dy[program.row],
             step.dx,
             step.dz,
         )
@@ -310,7 +322,7 @@ class _Mehrotra:
         step.dual = min(1 / dual, _longest(self.p, step.dp), _longest(self.h[mine], step.dh[mine]))
         return step
 
-    def _complementarity(self, step: _Direction, primal: float, dual: float) -> float:
+    def _predicted_complementarity(self, step: _Direction, primal: float, dual: float) -> float:
         mine = self.limited
         total: float = kernels.products(self.x, self.z, step.dx, step.dz, primal, dual)
         total += float(((self.s + primal * step.ds) * (self.p + dual * step.dp)).sum())
@@ -320,7 +332,7 @@ class _Mehrotra:
         return total
 
     def _solution(self, steps: int) -> LevelSolution:
-        x = np.where(self.program.allowed, self.x, 0.0)
+        x = np.ascontiguousarray(self.x.T)
         return LevelSolution(x=x, prices=self.p.T.copy(), tau=self.tau, steps=steps)
 
 

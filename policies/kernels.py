@@ -1,8 +1,8 @@
-"""Compiled inner loops of the interior-point method: one pass over (workload, class) each.
+"""Compiled inner loops of the interior-point method: one pass over (class, workload) each.
 
-Arrays are C-contiguous float64. ``allowed`` is an (n, K) mask; outside it ``x``, ``theta``
-and ``target`` are 0, ``z`` is 1, and no step is taken. Prices come as (m, K), so that inner
-loops run along classes. ``row[j]`` is the tenant row of workload ``j``, ascending.
+Everything per variable is (K, n), demands are (m, n) and prices (m, K), C-contiguous, so
+that the innermost loops run over workloads and vectorise. ``allowed`` is a mask of 0 and 1;
+outside it ``x`` and ``theta`` are 0, ``z`` is 1, and no step is taken.
 """
 
 from __future__ import annotations
@@ -21,81 +21,63 @@ def _kernel(function: Compiled) -> Compiled:
 
 
 @_kernel
-def scaling(demand, x, z, theta, target, weighted, total):  # type: ignore[no-untyped-def]
-    """theta = x / z, and its sums; the predictor's target -x z.
-
-    Writes theta (n, K), target (n, K), weighted (n, m * K) = theta d, total (n,).
-    """
-    n, classes = theta.shape
-    m = demand.shape[1]
-    for j in range(n):
-        row_sum = 0.0
-        for c in range(classes):
-            theta[j, c] = x[j, c] / z[j, c]
-            target[j, c] = -x[j, c] * z[j, c]
-            row_sum += theta[j, c]
-        for r in range(m):
-            for c in range(classes):
-                weighted[j, r * classes + c] = theta[j, c] * demand[j, r]
-        total[j] = row_sum
+def scaling(demand, x, z, theta, weighted, total):  # type: ignore[no-untyped-def]
+    """Write theta (K, n) = x / z, weighted (m, K, n) = theta d, total (n,) = sums of theta."""
+    classes, n = theta.shape
+    total[:] = 0.0
+    for c in range(classes):
+        for j in range(n):
+            theta[c, j] = x[c, j] / z[c, j]
+            total[j] += theta[c, j]
+        for r in range(demand.shape[0]):
+            for j in range(n):
+                weighted[r, c, j] = theta[c, j] * demand[r, j]
 
 
 @_kernel
-def pull(allowed, demand, row, z, p, y, h, theta, target, residual, push, by_class, by_workload):  # type: ignore[no-untyped-def]
-    """What complementarity targets and dual residuals ask of x before the duals move.
+def links(theta, products, part, out):  # type: ignore[no-untyped-def]
+    """Write out (pairs, K, K), symmetric, zero diagonal: sums of theta_b theta_c products.
 
-    Writes residual (n, K), the dual residual; push (n, K) = target / z - theta residual;
-    and push's sums by_class (m, K), weighted by demand, and by_workload (n,).
+    products (pairs, n) are d[r] d[q] / S, 0 for workloads that do not count; part (n,) is
+    scratch.
     """
-    n, classes = theta.shape
-    m = demand.shape[1]
-    by_class[:] = 0.0
-    for j in range(n):
-        offset = h[j] - y[row[j]]
+    classes, n = theta.shape
+    for pair in range(products.shape[0]):
         for c in range(classes):
-            residual[j, c] = offset - z[j, c]
-        for r in range(m):
-            d = demand[j, r]
-            for c in range(classes):
-                residual[j, c] += d * p[r, c]
-        row_sum = 0.0
-        for c in range(classes):
-            residual[j, c] *= allowed[j, c]
-            push[j, c] = target[j, c] / z[j, c] - theta[j, c] * residual[j, c]
-            row_sum += push[j, c]
-        for r in range(m):
-            d = demand[j, r]
-            for c in range(classes):
-                by_class[r, c] += push[j, c] * d
-        by_workload[j] = row_sum
+            out[pair, c, c] = 0.0
+            for j in range(n):
+                part[j] = theta[c, j] * products[pair, j]
+            for b in range(c):
+                total = 0.0
+                for j in range(n):
+                    total += part[j] * theta[b, j]
+                out[pair, c, b] = total
+                out[pair, b, c] = total
 
 
 @_kernel
-def direction(allowed, demand, row, x, z, theta, residual, push, dp, dy, dh, dx, dz):  # type: ignore[no-untyped-def]
-    """Steps dx and dz of x and z that belong to the given steps of the duals.
+def direction(allowed, demand, x, z, theta, push, dp, offset, dx, dz):  # type: ignore[no-untyped-def]
+    """Steps dx and dz of x and z for given steps of the duals; offset (n,) is dh - dy.
 
     Returns the largest of -dx / x and of -dz / z: 1 over the longest steps.
     """
-    n, classes = theta.shape
-    m = demand.shape[1]
+    classes, n = theta.shape
     primal, dual = 1e-300, 1e-300
-    for j in range(n):
-        offset = dh[j] - dy[row[j]]
-        for c in range(classes):
-            dz[j, c] = offset
-        for r in range(m):
-            d = demand[j, r]
-            for c in range(classes):
-                dz[j, c] += d * dp[r, c]
-        for c in range(classes):
-            dz[j, c] *= allowed[j, c]
-            dx[j, c] = push[j, c] - theta[j, c] * dz[j, c]
-            dz[j, c] += residual[j, c]
-        for c in range(classes):
-            if -dx[j, c] > primal * x[j, c]:
-                primal = -dx[j, c] / x[j, c]
-            if -dz[j, c] > dual * z[j, c]:
-                dual = -dz[j, c] / z[j, c]
+    for c in range(classes):
+        for j in range(n):
+            dz[c, j] = offset[j]
+        for r in range(demand.shape[0]):
+            price = dp[r, c]
+            for j in range(n):
+                dz[c, j] += demand[r, j] * price
+        for j in range(n):
+            dz[c, j] *= allowed[c, j]
+            dx[c, j] = push[c, j] - theta[c, j] * dz[c, j]
+        for j in range(n):
+            if -dx[c, j] > primal * x[c, j]:
+                primal = -dx[c, j] / x[c, j]
+            if -dz[c, j] > dual * z[c, j]:
+                dual = -dz[c, j] / z[c, j]
     return primal, dual
 
 
@@ -103,48 +85,72 @@ def direction(allowed, demand, row, x, z, theta, residual, push, dp, dy, dh, dx,
 def products(x, z, dx, dz, primal, dual):  # type: ignore[no-untyped-def]
     """Sum of (x + primal dx)(z + dual dz)."""
     total = 0.0
-    n, classes = x.shape
-    for j in range(n):
-        for c in range(classes):
-            total += (x[j, c] + primal * dx[j, c]) * (z[j, c] + dual * dz[j, c])
+    classes, n = x.shape
+    for c in range(classes):
+        for j in range(n):
+            total += (x[c, j] + primal * dx[c, j]) * (z[c, j] + dual * dz[c, j])
     return total
 
 
 @_kernel
-def second_order(allowed, x, z, dx, dz, centre, target):  # type: ignore[no-untyped-def]
-    """Mehrotra's corrector target: centre - x z - dx dz."""
-    n, classes = x.shape
-    for j in range(n):
-        for c in range(classes):
-            target[j, c] = (centre - dx[j, c] * dz[j, c]) * allowed[j, c] - x[j, c] * z[j, c]
+def second_order(allowed, demand, x, z, dx, dz, centre, push, by_class, by_workload):  # type: ignore[no-untyped-def]
+    """Mehrotra's corrector: push (K, n) = (centre - x z - dx dz) / z.
+
+    Also writes push's sums by_class (m, K), weighted by demand, and by_workload (n,).
+    """
+    classes, n = x.shape
+    by_workload[:] = 0.0
+    for c in range(classes):
+        for j in range(n):
+            wanted = (centre - dx[c, j] * dz[c, j]) * allowed[c, j]
+            push[c, j] = wanted / z[c, j] - x[c, j]
+            by_workload[j] += push[c, j]
+        for r in range(demand.shape[0]):
+            total = 0.0
+            for j in range(n):
+                total += push[c, j] * demand[r, j]
+            by_class[r, c] = total
 
 
 @_kernel
-def recentre(allowed, x, z, dx, dz, primal, dual, low, high, target):  # type: ignore[no-untyped-def]
-    """Gondzio's corrector: pull products that a longer step would leave outside [low, high]."""
-    n, classes = x.shape
-    for j in range(n):
-        for c in range(classes):
-            product = (x[j, c] + primal * dx[j, c]) * (z[j, c] + dual * dz[j, c])
+def recentre(allowed, demand, x, z, dx, dz, primal, dual, low, high, push, by_class, by_workload):  # type: ignore[no-untyped-def]
+    """Gondzio's corrector: pull products that a longer step would leave outside [low, high].
+
+    Adds to push (K, n); writes its sums by_class (m, K) and by_workload (n,).
+    """
+    classes, n = x.shape
+    by_workload[:] = 0.0
+    for c in range(classes):
+        for j in range(n):
+            product = (x[c, j] + primal * dx[c, j]) * (z[c, j] + dual * dz[c, j])
             change = max(min(max(product, low), high) - product, -high)
-            target[j, c] += change * allowed[j, c]
+            push[c, j] += change * allowed[c, j] / z[c, j]
+            by_workload[j] += push[c, j]
+        for r in range(demand.shape[0]):
+            total = 0.0
+            for j in range(n):
+                total += push[c, j] * demand[r, j]
+            by_class[r, c] = total
 
 
 @_kernel
 def advance(demand, x, z, dx, dz, primal, dual, used, by_workload):  # type: ignore[no-untyped-def]
-    """Move x and z; write used (m, K) = sum of x d, and by_workload (n,) = sums of x."""
-    n, classes = x.shape
-    m = demand.shape[1]
-    used[:] = 0.0
-    for j in range(n):
-        row_sum = 0.0
-        for c in range(classes):
-            x[j, c] += primal * dx[j, c]
-            z[j, c] += dual * dz[j, c]
-            row_sum += x[j, c]
-        for r in range(m):
-            d = demand[j, r]
-            for c in range(classes):
-                used[r, c] += x[j, c] * d
-        by_workload[j] = row_sum
+    """Move x and z; write used (m, K) = sum of x d, and by_workload (n,) = sums of x.
 
+    Returns the sum of x z.
+    """
+    classes, n = x.shape
+    by_workload[:] = 0.0
+    complementarity = 0.0
+    for c in range(classes):
+        for j in range(n):
+            x[c, j] += primal * dx[c, j]
+            z[c, j] += dual * dz[c, j]
+            by_workload[j] += x[c, j]
+            complementarity += x[c, j] * z[c, j]
+        for r in range(demand.shape[0]):
+            total = 0.0
+            for j in range(n):
+                total += x[c, j] * demand[r, j]
+            used[r, c] = total
+    return complementarity

@@ -29,6 +29,8 @@ from policies.problem import BoolArray, FloatArray
 from policies.purification import few_placements
 from policies.simplex import SimplexLevels
 
+# Rounding may overfill a class by this much, relative.
+OVERFILL = 5e-13
 Maximise = Callable[[FloatArray, FloatArray], LevelSolution]
 
 # A level below its trial by less than this is the trial: Newton's method has arrived.
@@ -63,32 +65,28 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
         SolveTimeoutError: ``deadline`` (``time.monotonic`` seconds) passed.
         SolveFailedError: a round could not be certified.
     """
+    if problem.t == 0:
+        nothing = np.zeros(0)
+        return Leximin(
+            nothing,
+            nothing,
+            np.zeros((0, problem.K)),
+            Certificate((), np.zeros(0, dtype=np.int64)),
+            programs=0,
+        )
     if problem.allowed.size > SMALL:
         answer = _Rounds(problem, deadline, interior=True).run()
-        if _certified(problem, answer):
+        if _realised(problem, answer):
             return answer
-    return _Rounds(problem, deadline, interior=False).run()
+    answer = _Rounds(problem, deadline, interior=False).run()
+    if not _realised(problem, answer):
+        raise SolveFailedError("solve.failed", "the proven levels could not be realised")
+    return answer
 
 
-def _certified(problem: LeximinProblem, answer: Leximin) -> bool:
-    """Do the shares that ``x`` realises, rounding included, keep what the rounds proved?"""
-    realised = np.bincount(problem.owner, weights=answer.x.sum(axis=1), minlength=problem.t)
-    if (np.abs(realised - answer.share) > SOLVER_TOLERANCE * answer.share).any():
-        return False
-    frozen_in = answer.certificate.frozen_in
-    for number, item in enumerate(answer.certificate.rounds[1:], start=1):
-        proof = prove_round(
-            problem,
-            item.prices,
-            level=item.level,
-            share=np.where(frozen_in < number, realised, 0.0),
-            rising=(problem.stage == item.stage) & (frozen_in >= number),
-            tolerance=SOLVER_TOLERANCE,
-        )
-        mine = (frozen_in == number) & (problem.cap > item.level * problem.weight * (1 + 1e-9))
-        if not proof.stuck[mine].all():
-            return False
-    return True
+def _realised(problem: LeximinProblem, answer: Leximin) -> bool:
+    """Does ``x`` give everybody the proven share, after it was made feasible?"""
+    return not (np.abs(problem.tenant_sums(answer.x) - answer.share) > SOLVER_TOLERANCE * answer.share).any()
 
 
 class _Rounds:
@@ -111,10 +109,11 @@ class _Rounds:
             rising = self.problem.stage == stage
             while rising.any():
                 rising &= ~self._round(stage, rising)
+        x = few_placements(self.problem, self.x)
         return Leximin(
             self.share,
             self.level,
-            _feasible(self.problem, few_placements(self.problem, self.x)),
+            _exact(self.problem, x, self.share),
             Certificate(tuple(self.rounds), self.frozen_in),
             self.programs,
         )
@@ -134,8 +133,9 @@ class _Rounds:
                 level=level,
                 share=self.share,
                 rising=rising,
-                tolerance=SOLVER_TOLERANCE,
+                strict=True,
             )
+            level = min(level, proof.bound)
             reached = level * problem.weight
             satisfied = rising & (problem.cap <= reached * (1 + SOLVER_TOLERANCE))
             frozen = satisfied | proof.stuck
@@ -159,21 +159,20 @@ class _Rounds:
         """The level of this round and the linear program that shows it."""
         problem = self.problem
         trial, pool_prices = self._level_at_pool_prices(rising)
-        if trial <= ARRIVED * level_scale(problem, rising, trial):
+        if trial <= ARRIVED * level_scale(problem, rising, 0.0):
             return 0.0, LevelSolution(x=self.x, prices=pool_prices, tau=0.0, steps=0)
         for _ in range(MOST_NEWTON_STEPS):
             rise = np.where(rising, np.minimum(problem.cap, trial * problem.weight), 0.0)
             solution = maximise(rise, np.where(rising, 0.0, self.share))
             self.programs += 1
-            if solution.tau >= 1 - ARRIVED:
+            capped = (rising & (problem.cap <= trial * problem.weight * (1 + ARRIVED))).any()
+            if capped and solution.tau >= 1 - ARRIVED:
                 return trial, self._held_back(solution, rising)
             bound = self._bound(solution.prices, rising)
-            if bound <= ARRIVED * level_scale(problem, rising, bound):
+            if bound <= ARRIVED * level_scale(problem, rising, 0.0):
                 return 0.0, solution
-            reached = trial * solution.tau
-            nobody_capped = not (rising & (problem.cap < trial * problem.weight)).any()
-            if nobody_capped or not bound < trial * (1 - ARRIVED):
-                return reached, solution
+            if not capped or bound >= trial * (1 - ARRIVED):
+                return trial * solution.tau, solution
             trial = bound
         raise SolveFailedError("solve.failed", "the level of a round did not settle")
 
@@ -187,6 +186,9 @@ class _Rounds:
         """Least bound from pricing one resource, or all, the same on every server."""
         problem = self.problem
         level = float((problem.cap / problem.weight)[rising].max())
+        if not self.rounds and np.isinf(problem.cap[rising]).all():
+            # Nobody is capped and nobody frozen: only the proportions of a trial matter.
+            return 1.0 / float(problem.weight[rising].sum()), problem.capacity_share
         best = np.zeros_like(problem.capacity_share)
         for priced in (*np.eye(problem.m), np.ones(problem.m)):
             prices = np.tile(priced, (problem.K, 1))
@@ -217,9 +219,18 @@ class _Rounds:
         return self.simplex.raise_level(rise, keep)
 
 
-def _feasible(problem: LeximinProblem, x: FloatArray) -> FloatArray:
-    """Shrink the answer until no class is overfilled, not even by rounding."""
+def _exact(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatArray:
+    """Give every tenant its share to the last digit, within limits and capacities."""
+    x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
+    reached = x.sum(axis=1)
+    x = _scaled(x, np.minimum(reached, problem.limit), reached)
     used = x.T @ problem.demand
     size = np.where(problem.capacity_share > 0, problem.capacity_share, np.inf)
     overfilled = float((used / size).max(initial=0.0))
-    return x / overfilled if overfilled > 1 else x
+    return x if overfilled <= 1 + OVERFILL else x / overfilled
+
+
+def _scaled(x: FloatArray, wanted: FloatArray, reached: FloatArray) -> FloatArray:
+    """Scale each row of ``x`` by wanted / reached (n,)."""
+    factor = np.divide(wanted, reached, out=np.ones(len(reached)), where=reached > 0)
+    return x * factor[:, None]

@@ -62,6 +62,10 @@ class LeximinProblem:
         """(t,) share at which all of the tenant's tasks are placed; inf: never."""
         return np.bincount(self.owner, weights=self.limit, minlength=self.t)
 
+    def tenant_sums(self, x: FloatArray) -> FloatArray:
+        """(t,) share of each tenant in ``x`` (n, K)."""
+        return np.bincount(self.owner, weights=x.sum(axis=1), minlength=self.t)
+
     @cached_property
     def needs_limit_row(self) -> BoolArray:
         """(n,) limited workloads of tenants with several: one alone is limited by its share."""
@@ -133,6 +137,16 @@ class LevelProgram:
         return len(self.keep)
 
 
+def is_complete(problem: LeximinProblem, share: FloatArray) -> BoolArray:
+    """(t,) does ``share`` (t,) place all of a tenant's tasks?
+
+    Its workloads then have no choice, and their shares rise and stay each by itself; their
+    limits would bound the level although capacity does not.
+    """
+    complete: BoolArray = share >= problem.cap * (1 - 1e-12)
+    return complete
+
+
 def level_program(
     problem: LeximinProblem, rise: FloatArray, keep: FloatArray
 ) -> tuple[LevelProgram, IntArray]:
@@ -144,7 +158,7 @@ def level_program(
     share = keep + rise
     j = np.flatnonzero(share[problem.owner] > 0)
     owner = problem.owner[j]
-    complete = share[owner] >= problem.cap[owner] * (1 - 1e-12)
+    complete = is_complete(problem, share)[owner]
     begins = np.r_[True, owner[1:] != owner[:-1]] | complete
     row = np.cumsum(begins) - 1
     of_row = owner[begins]

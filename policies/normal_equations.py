@@ -1,7 +1,7 @@
 """Two ways to eliminate: tenants first or servers first, whichever leaves less.
 
-Both solve, for the steps of prices ``dp`` (m, K), tenant prices ``dy`` (rows), limit prices
-``dh`` (n, 0 where unlimited) and the level ``dtau``,
+Both solve, for the steps of prices ``dp`` (m, K), tenant prices ``dy`` (rows,), limit prices
+``dh`` (n,), 0 where unlimited, and the level ``dtau``,
 
     class rows:   sum_j theta d (d . dp - dy + dh) + slack dp = a
     tenant rows:  sum_v theta (dy - d . dp - dh) - rise dtau   = b
@@ -20,43 +20,53 @@ from policies import kernels
 from policies.leximin_problem import LevelProgram
 from policies.problem import FloatArray, IntArray
 
+Steps = tuple[FloatArray, FloatArray, FloatArray, float]
 
-class Singular(ArithmeticError):  # noqa: N818 - names what was found, as SciPy's LinAlgError does
+
+class SingularError(ArithmeticError):
     """The reduced system is not positive definite any more."""
 
 
-class TenantsFirst:
-    """Dense system of classes × resources + 1 unknowns; for many tenants, few classes."""
+class _Elimination:
+    """What both eliminations keep per point: theta, its sums, and theta d."""
 
     def __init__(self, program: LevelProgram, limited: IntArray) -> None:
         self.program = program
         self.limited = limited
-        n, size = program.n, program.capacity.size
-        self.theta = np.zeros((n, program.K))
+        n, K, m = program.n, program.K, program.m  # noqa: N806
+        self.demand = np.ascontiguousarray(program.demand.T)
+        self.theta = np.zeros((K, n))
         self.total = np.zeros(n)
-        self._weighted = np.zeros((n, size))
+        self.weighted = np.zeros((m, K, n))
+
+    def _take_in(self, x: FloatArray, z: FloatArray) -> None:
+        kernels.scaling(self.demand, x, z, self.theta, self.weighted, self.total)
+
+
+class TenantsFirst(_Elimination):
+    """Dense system of classes × resources + 1 unknowns; for many tenants, few classes."""
+
+    def __init__(self, program: LevelProgram, limited: IntArray) -> None:
+        super().__init__(program, limited)
+        n = program.n
+        alone = np.bincount(program.row, minlength=program.rows)[program.row] == 1
+        self._several = np.flatnonzero(~alone)
         self._inverse, self._kept = np.zeros(n), np.ones(n)
         r, q = np.tril_indices(program.m)
         self._resource_pairs = r, q
-        self._products = (program.demand[:, r] * program.demand[:, q])[:, :, None]
-        alone = np.bincount(program.row, minlength=program.rows)[program.row] == 1
-        self._single = np.flatnonzero(alone)
-        self._several = np.flatnonzero(~alone)
+        self._pair_products = self.demand[r] * self.demand[q] * alone
+        self._scratch = np.empty(n)
 
-    def factor(
-        self, x: FloatArray, z: FloatArray, slack: FloatArray, room: FloatArray, target: FloatArray
-    ) -> None:
-        """Take in the current point; slack (m, K), room (n,); writes target (n, K) = -x z."""
+    def factor(self, x: FloatArray, z: FloatArray, slack: FloatArray, room: FloatArray) -> None:
+        """Take in the current point; slack (m, K), room (n,) where limited."""
         program = self.program
-        q, total = self._weighted, self.total
-        kernels.scaling(program.demand, x, z, self.theta, target, q, total)
+        self._take_in(x, z)
         matrix = self._single_rows()
         matrix[np.diag_indices(len(matrix))] += slack.ravel()
-        self._limits(room)
-        self._q, self._diagonal = q, total
+        self._q, self._diagonal = self.weighted.reshape(len(matrix), -1), self.total
         if len(self._several):
-            self._add_rows_of_several(matrix)
-        self._border = self._q.T @ (program.rise / self._diagonal)
+            self._add_rows_of_several(room, matrix)
+        self._border = self._q @ (program.rise / self._diagonal)
         self._factor = _factored(matrix)
         self._solved_border, _ = lapack.dpotrs(self._factor, self._border, lower=1)
         self._corner = float((program.rise**2 / self._diagonal).sum()) + float(
@@ -70,113 +80,95 @@ class TenantsFirst:
         pair of resources. Its diagonal is summed from the other classes, because
         subtracting would cancel all digits once one class has nearly all of S.
         """
-        program, mine = self.program, self._single
-        K, m = program.K, program.m  # noqa: N806
-        every = len(mine) == program.n
-        theta = self.theta if every else self.theta[mine]
-        part = theta / (self.total if every else self.total[mine])[:, None]
+        K, m = self.program.K, self.program.m  # noqa: N806
         r, q = self._resource_pairs
-        weighted = theta[:, None, :] * (self._products if every else self._products[mine])
-        links = (part.T @ weighted.reshape(len(mine), len(r) * K)).reshape(K, len(r), K)
-        matrix = np.empty((m, K, m, K))
-        classes = np.arange(K)
-        links[classes, :, classes] = 0.0
+        links = np.empty((len(r), K, K))
+        kernels.links(self.theta, self._pair_products / self.total, self._scratch, links)
         laplacian = -links
-        laplacian[classes, :, classes] = links.sum(axis=2)
-        matrix[r, :, q, :] = laplacian.transpose(1, 0, 2)
-        matrix[q, :, r, :] = laplacian.transpose(1, 0, 2)
+        laplacian[:, np.arange(K), np.arange(K)] = links.sum(axis=2)
+        matrix = np.empty((m, K, m, K))
+        matrix[r, :, q, :] = laplacian
+        matrix[q, :, r, :] = laplacian
         return matrix.reshape(m * K, m * K)
 
-    def _add_rows_of_several(self, matrix: FloatArray) -> None:
-        """Rows of several workloads: their Gram matrices less the row's own direction."""
-        program, kept, mine = self.program, self._kept, self._several
-        q = self._weighted
-        self._q = np.add.reduceat(q * kept[:, None], program.first[:-1], axis=0)
-        self._diagonal = np.add.reduceat(self.total * kept, program.first[:-1])
+    def _add_rows_of_several(self, room: FloatArray, matrix: FloatArray) -> None:
+        """Rows of several workloads: their Gram matrices less the row's own direction.
+
+        Limit rows are diagonal within their tenant and go first.
+        """
+        program, limited, mine = self.program, self.limited, self._several
+        self._inverse[limited] = 1.0 / (self.total[limited] + room[limited])
+        self._kept[limited] = room[limited] * self._inverse[limited]
+        q, begins = self._q, program.first[:-1]
+        self._q = np.add.reduceat(q * self._kept, begins, axis=1)
+        self._diagonal = np.add.reduceat(self.total * self._kept, begins)
         K, m = program.K, program.m  # noqa: N806
-        gram = q[mine].reshape(-1, m, K).transpose(2, 1, 0) @ program.demand[mine]
-        blocks = matrix.reshape(m, K, m, K)
-        blocks[:, np.arange(K), :, np.arange(K)] += gram
-        limited = self.limited
-        outer = [q[limited] * np.sqrt(self._inverse[limited])[:, None]]
+        gram = self.weighted[:, :, mine].transpose(1, 0, 2) @ program.demand[mine]
+        matrix.reshape(m, K, m, K)[:, np.arange(K), :, np.arange(K)] += gram
         rows = np.unique(program.row[mine])
-        outer.append(self._q[rows] / np.sqrt(self._diagonal[rows])[:, None])
-        stacked = np.concatenate(outer)
-        matrix -= stacked.T @ stacked
+        outer = np.concatenate(
+            [
+                q[:, limited] * np.sqrt(self._inverse[limited]),
+                self._q[:, rows] / np.sqrt(self._diagonal[rows]),
+            ],
+            axis=1,
+        )
+        matrix -= outer @ outer.T
 
-    def _limits(self, room: FloatArray) -> None:
-        """Eliminate limit rows: they are diagonal within their tenant."""
-        mine = self.limited
-        self._inverse[mine] = 1.0 / (self.total[mine] + room[mine])
-        self._kept[mine] = room[mine] * self._inverse[mine]
-
-    def solve(
-        self, a: FloatArray, b: FloatArray, e: FloatArray, f: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    def solve(self, a: FloatArray, b: FloatArray, e: FloatArray, f: float) -> Steps:
         """Steps (dp, dy, dh, dtau) for right-hand sides a (m, K), b (rows,), e (n,), f."""
         program = self.program
-        right, rows = a.ravel().copy(), b
+        right, rows = a.ravel(), b
+        flat = self.weighted.reshape(len(right), -1)
         if len(self.limited):
-            right -= self._weighted.T @ (self._inverse * e)
+            right = right - flat @ (self._inverse * e)
             shifted = self._inverse * self.total * e
             rows = b + np.bincount(program.row, weights=shifted, minlength=program.rows)
         by_diagonal = rows / self._diagonal
-        right += self._q.T @ by_diagonal
+        right = right + self._q @ by_diagonal
         solved, _ = lapack.dpotrs(self._factor, right, lower=1)
         rest = f - float(program.rise @ by_diagonal) - float(self._border @ solved)
         dtau = rest / self._corner
         dp = solved + self._solved_border * dtau
-        dy = by_diagonal + (self._q @ dp + program.rise * dtau) / self._diagonal
+        dy = by_diagonal + (dp @ self._q + program.rise * dtau) / self._diagonal
         dh = np.zeros(program.n)
         if len(self.limited):
-            dh = self._inverse * (e - self._weighted @ dp + self.total * dy[program.row])
+            dh = self._inverse * (e - dp @ flat + self.total * dy[program.row])
         return dp.reshape(program.m, program.K), dy, dh, dtau
 
 
-class ServersFirst:
+class ServersFirst(_Elimination):
     """Dense system of tenant rows + limit rows + 1 unknowns; for many classes, few tenants."""
 
     def __init__(self, program: LevelProgram, limited: IntArray) -> None:
-        self.program = program
-        self.limited = limited
-        n = program.n
-        self.theta = np.zeros((n, program.K))
-        self.total = np.zeros(n)
-        self._weighted = np.zeros((n, program.capacity.size))
+        super().__init__(program, limited)
         # Rows of the reduced system as combinations of workloads: tenants, then limits.
-        self._members = np.zeros((program.rows + len(limited), n))
-        self._members[program.row, np.arange(n)] = 1.0
+        self._members = np.zeros((program.rows + len(limited), program.n))
+        self._members[program.row, np.arange(program.n)] = 1.0
         self._members[program.rows + np.arange(len(limited)), limited] = -1.0
 
-    def factor(
-        self, x: FloatArray, z: FloatArray, slack: FloatArray, room: FloatArray, target: FloatArray
-    ) -> None:
-        """Take in the current point; slack (m, K), room (n,); writes target (n, K) = -x z."""
+    def factor(self, x: FloatArray, z: FloatArray, slack: FloatArray, room: FloatArray) -> None:
+        """Take in the current point; slack (m, K), room (n,) where limited."""
         program = self.program
-        q, total = self._weighted, self.total
-        kernels.scaling(program.demand, x, z, self.theta, target, q, total)
-        K, m, n = program.K, program.m, program.n  # noqa: N806
-        columns = np.ascontiguousarray(q.reshape(n, m, K).transpose(2, 1, 0))
-        self._blocks = columns @ program.demand
+        self._take_in(x, z)
+        m, n, rows = program.m, program.n, program.rows
+        self._columns = np.ascontiguousarray(self.weighted.transpose(1, 0, 2))
+        self._blocks = self._columns @ program.demand
         self._blocks[:, np.arange(m), np.arange(m)] += slack.T
         try:
-            self._solved = np.linalg.solve(self._blocks, columns)
+            self._solved = np.linalg.solve(self._blocks, self._columns)
         except np.linalg.LinAlgError as error:
-            raise Singular from error
-        flat = columns.reshape(K * m, n)
-        inner = np.diag(total) - flat.T @ self._solved.reshape(K * m, n)
+            raise SingularError from error
+        inner = np.diag(self.total) - self._columns.reshape(-1, n).T @ self._solved.reshape(-1, n)
         matrix = self._members @ inner @ self._members.T
-        rows = program.rows
-        limit = np.arange(len(self.limited)) + rows
+        limit = rows + np.arange(len(self.limited))
         matrix[limit, limit] += room[self.limited]
-        self._factor, self._columns = _factored(matrix), columns
+        self._factor = _factored(matrix)
         self._border = np.r_[program.rise, np.zeros(len(limit))]
         self._solved_border, _ = lapack.dpotrs(self._factor, self._border, lower=1)
         self._corner = float(self._border @ self._solved_border)
 
-    def solve(
-        self, a: FloatArray, b: FloatArray, e: FloatArray, f: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    def solve(self, a: FloatArray, b: FloatArray, e: FloatArray, f: float) -> Steps:
         """Steps (dp, dy, dh, dtau) for right-hand sides a (m, K), b (rows,), e (n,), f."""
         program = self.program
         n, rows = program.n, program.rows
@@ -186,8 +178,7 @@ class ServersFirst:
         solved, _ = lapack.dpotrs(self._factor, right, lower=1)
         dtau = (f - float(self._border @ solved)) / self._corner
         both = solved + self._solved_border * dtau
-        dy = both[:rows]
-        dh = np.zeros(n)
+        dy, dh = both[:rows], np.zeros(n)
         dh[self.limited] = both[rows:]
         dp = by_block + self._solved @ (dy[program.row] - dh)
         return np.ascontiguousarray(dp.T), dy, dh, dtau
@@ -201,5 +192,6 @@ def _factored(matrix: FloatArray) -> FloatArray:
         matrix[diagonal] = size * (1 + relative)
         factor, status = lapack.dpotrf(matrix, lower=1)
         if status == 0:
-            return factor
-    raise Singular
+            lower: FloatArray = factor
+            return lower
+    raise SingularError

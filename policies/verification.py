@@ -194,7 +194,7 @@ def _check_certificate(
         "every tenant's level is its share over its weight",
         names,
     )
-    yield from _check_rounds(form, certificate, share, frozen_in, names)
+    yield from _check_rounds(form, certificate, expected, frozen_in, names)
     agree = limits(problem, form, certificate, allocation.tasks)
     yield _check(
         "limited_by",
@@ -249,7 +249,10 @@ def _check_rounds(
     frozen_in: np.ndarray[tuple[int], np.dtype[np.int64]],
     names: list[str],
 ) -> Iterator[Check]:
-    """Every round's bound, and of every tenant that it is stuck or has all its tasks."""
+    """Every round's bound, and of every tenant that it is stuck or has all its tasks.
+
+    The proofs are about the stated levels; that tenants have them is checked before.
+    """
     lexi = form.leximin
     unproven = np.zeros(len(certificate.rounds))
     misstated = np.zeros(len(certificate.rounds))
@@ -262,10 +265,10 @@ def _check_rounds(
             level=item.level,
             share=np.where(frozen_in < number, share, 0.0),
             rising=rising,
-            tolerance=LEVEL_TOLERANCE,
+            strict=False,
         )
         scale = level_scale(lexi, rising, item.level)
-        unproven[number] = (proof.bound - item.level) / scale
+        unproven[number] = abs(proof.bound - item.level) / scale
         misstated[number] = abs(proof.bound - item.bound) / scale
         satisfied = lexi.cap <= item.level * lexi.weight * (1 + LEVEL_TOLERANCE)
         mine = frozen_in == number
