@@ -15,9 +15,7 @@ from rest_framework import serializers
 
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable
-from allocator_service.core.quantities import pointer_token
 from allocator_service.tenants.models import SLUG_PATTERN
-from api.parsers import json_document
 
 if TYPE_CHECKING:
     _Field = serializers.Field[Any, Any, Any, Any]
@@ -264,131 +262,6 @@ class DurationField(StrictField):
             r"(T(?=.)(\d{1,7}H)?(\d{1,9}M)?(\d{1,10}S)?)?$",
             "examples": ["P7D"],
         }
-
-
-class ObjectField(StrictField):
-    """Any object; what it may hold is for the domain to say."""
-
-    type_name = "an object"
-
-    def read(self, value: Any, pointer: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self.wrong_type(pointer)
-        return value
-
-    def read_text(self, text: str, pointer: str) -> dict[str, Any]:
-        return self.read(_json_cell(text), pointer)
-
-    def describe(self) -> Schema:
-        return {"type": "object", "additionalProperties": True}
-
-
-class TextsField(StrictField):
-    """An array of texts, of certain ones if `choices` are given."""
-
-    type_name = "an array of texts"
-
-    def __init__(self, *, choices: Sequence[str] = (), **options: Any) -> None:
-        super().__init__(**options)
-        self.choices = list(choices)
-
-    def describe(self) -> Schema:
-        items: Schema = {"type": "string"}
-        return {"type": "array", "items": items | ({"enum": self.choices} if self.choices else {})}
-
-
-class SchemaField(StrictField):
-    """A part of a document that is only described here; what reads it is elsewhere."""
-
-    def __init__(self, *, schema: Schema, **options: Any) -> None:
-        super().__init__(**options)
-        self.schema = schema
-
-    def describe(self) -> Schema:
-        return dict(self.schema)
-
-
-class QuantitiesField(ObjectField):
-    """Quantities keyed by the pool's resources, read once the pool is known."""
-
-    type_name = "an object of quantities keyed by resource"
-
-    def describe(self) -> Schema:
-        return {
-            "type": "object",
-            "additionalProperties": {
-                "oneOf": [{"type": "number", "minimum": 0}, {"type": "string", "maxLength": 50}]
-            },
-            "examples": [{"cpu": 2, "memory": "4Gi"}],
-        }
-
-
-class LabelsField(StrictField):
-    """Labels of a server: texts keyed by texts."""
-
-    type_name = "an object of texts"
-    MAX_LABELS = 64
-    MAX_LENGTH = 253
-
-    def read(self, value: Any, pointer: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self.wrong_type(pointer)
-        if len(value) > self.MAX_LABELS:
-            raise Unacceptable(
-                f"There are at most {self.MAX_LABELS} labels.", code="labels.count", pointer=pointer
-            )
-        return {
-            _LABEL.read(name, f"{pointer}/{pointer_token(name)}"): self.read_value(
-                item, f"{pointer}/{pointer_token(name)}"
-            )
-            for name, item in value.items()
-        }
-
-    def read_text(self, text: str, pointer: str) -> dict[str, Any]:
-        return self.read(_json_cell(text), pointer)
-
-    def read_value(self, value: Any, pointer: str) -> Any:
-        return _LABEL_VALUE.read(value, pointer)
-
-    def describe(self) -> Schema:
-        return {
-            "type": "object",
-            "additionalProperties": {"type": "string", "maxLength": self.MAX_LENGTH},
-            "propertyNames": {"minLength": 1, "maxLength": self.MAX_LENGTH},
-            "maxProperties": self.MAX_LABELS,
-        }
-
-
-class SelectorField(LabelsField):
-    """For each label the value, or the values, one of which a server must have."""
-
-    type_name = 'an object such as {"zone": "a"} or {"zone": ["a", "b"]}'
-    MAX_VALUES = 100
-
-    def read_value(self, value: Any, pointer: str) -> Any:
-        if not isinstance(value, list):
-            return super().read_value(value, pointer)
-        if not 1 <= len(value) <= self.MAX_VALUES:
-            raise Unacceptable(
-                f"A selector names 1 to {self.MAX_VALUES} values of a label.",
-                code="selector.count",
-                pointer=pointer,
-            )
-        return [_LABEL_VALUE.read(item, f"{pointer}/{index}") for index, item in enumerate(value)]
-
-    def describe(self) -> Schema:
-        text = {"type": "string", "maxLength": self.MAX_LENGTH}
-        several = {"type": "array", "items": text, "minItems": 1, "maxItems": self.MAX_VALUES}
-        return super().describe() | {"additionalProperties": {"oneOf": [text, several]}}
-
-
-_LABEL = TextField(max_length=LabelsField.MAX_LENGTH)
-_LABEL_VALUE = TextField(max_length=LabelsField.MAX_LENGTH, blank=True)
-
-
-def _json_cell(text: str) -> Any:
-    """An object written as JSON in one cell of a CSV, as lists of this service write labels."""
-    return json_document(text.encode()) if text.startswith("{") else text
 
 
 def is_slug(text: str) -> bool:

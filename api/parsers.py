@@ -122,7 +122,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > MAX_INTEGER_DIGITS:
+    if len(digits.removeprefix("-")) > MAX_INTEGER_DIGITS:
         raise Unreadable(f"An integer has at most {MAX_INTEGER_DIGITS} digits.", code="json.number")
     return int(digits)
 

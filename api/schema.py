@@ -11,8 +11,9 @@ from allocator_service.tenants.models import SLUG_PATTERN, Scope
 from api.describing import Document, Operation
 from api.documents import DocumentField, document_schema, field_schema
 from api.errors import PROBLEM_TYPE
-from api.fields import LabelsField, QuantitiesField, Schema
+from api.fields import Schema
 from api.parameters import FormatParameter
+from api.structures import LabelsField, QuantitiesField
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from api.views import ContractView
@@ -180,9 +181,9 @@ class ContractSchema(AutoSchema):
         responses = {str(int(operation.status)): success}
         if operation.kind == "put":
             responses["201"] = success | {"description": HTTPStatus.CREATED.phrase}
-        for status, document in operation.other_answers.items():
-            responses[str(int(status))] = {
-                "description": status.phrase,
+        for other, document in operation.other_answers.items():
+            responses[str(int(other))] = {
+                "description": other.phrase,
                 "headers": {"Retry-After": _HEADERS["Retry-After"], **_EVERY_ANSWER},
                 "content": {"application/json": {"schema": self._document(document)}},
             }

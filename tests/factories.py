@@ -62,9 +62,8 @@ class Client:
     ) -> Any:
         """A request; a body that is no bytes is written as JSON. `If_Match` is the header If-Match."""
         data = body if isinstance(body, bytes) else b"" if body is None else dumps(body).encode()
-        return self._client.generic(
-            method, path, data, content_type=content_type, headers=_named(headers)
-        )
+        call: Any = self._client.generic
+        return call(method, path, data, content_type=content_type, headers=_named(headers))
 
 
 def _named(headers: dict[str, str]) -> dict[str, str]:

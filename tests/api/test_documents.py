@@ -1,7 +1,9 @@
 """Fields and documents read values as they are."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -12,13 +14,13 @@ from api.fields import (
     ChoiceField,
     DurationField,
     IntegerField,
-    LabelsField,
     NumberField,
-    SelectorField,
     SlugField,
+    StrictField,
     TextField,
     TimestampField,
 )
+from api.structures import LabelsField, SelectorField
 
 
 class Inner(StrictSerializer):
@@ -29,15 +31,15 @@ class Outer(StrictSerializer):
     name = TextField(max_length=5)
     flag = BooleanField(default=False)
     inner = DocumentField(Inner, required=False)
-    many = ListField(Inner, max_items=2, required=False)
+    sizes = ListField(Inner, max_items=2, required=False)
     note = TextField(max_length=5, required=False, allow_null=True)
 
 
-def read(field, value):
+def read(field: StrictField, value: Any) -> Any:
     return field.read(value, "/x")
 
 
-def refusal(action):
+def refusal(action: Callable[[], object]) -> DomainError:
     with pytest.raises(DomainError) as refused:
         action()
     return refused.value
@@ -169,21 +171,21 @@ def test_a_document_has_its_defaults():
         "name": "a",
         "flag": False,
         "inner": None,
-        "many": None,
+        "sizes": None,
         "note": None,
     }
 
 
 def test_every_finding_is_named_at_once():
     error = refusal(
-        lambda: Outer.read_document({"flag": 1, "inner": {"size": 0}, "many": [{"size": 1}, {}]})
+        lambda: Outer.read_document({"flag": 1, "inner": {"size": 0}, "sizes": [{"size": 1}, {}]})
     )
     assert (error.status, error.code) == (422, "field.required")
     assert [(item.pointer, item.code) for item in error.errors] == [
         ("/name", "field.required"),
         ("/flag", "field.type"),
         ("/inner/size", "field.range"),
-        ("/many/1/size", "field.required"),
+        ("/sizes/1/size", "field.required"),
     ]
 
 

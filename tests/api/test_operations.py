@@ -5,7 +5,9 @@ from datetime import timedelta
 
 import pytest
 from django.db import OperationalError
+from django.db.migrations.executor import MigrationExecutor
 
+from allocator_service.allocation.models import Heartbeat
 from allocator_service.allocation.services import heartbeat_record
 from allocator_service.core.clock import utc_now
 from api import operations
@@ -35,8 +37,6 @@ def test_all_at_work_is_ready(beating, anonymous):
 def test_a_silent_process_degrades_and_does_not_stop_the_service(
     process, silence, beating, anonymous
 ):
-    from allocator_service.allocation.models import Heartbeat
-
     beats = Heartbeat.objects.filter(pk=process)
     if silence is None:
         beats.delete()
@@ -69,7 +69,7 @@ def test_without_a_database_the_service_is_not_ready(beating, anonymous, monkeyp
 
 def test_missing_migrations_keep_the_service_from_being_ready(beating, anonymous, monkeypatch):
     monkeypatch.setattr(operations._Migrations, "applied", False)
-    monkeypatch.setattr(operations.MigrationExecutor, "migration_plan", lambda *_: ["pools.0002"])
+    monkeypatch.setattr(MigrationExecutor, "migration_plan", lambda *_: ["pools.0002"])
     response = anonymous.get("/readyz")
     assert (response.status_code, response.json()["checks"]["migrations"]) == (503, "failed")
 

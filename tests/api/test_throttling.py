@@ -1,11 +1,13 @@
 """The limits of a key, and that Redis is never a condition for an answer."""
 
 import dataclasses
+import socket
 import time
 from uuid import uuid4
 
 import pytest
 
+from allocator_service.tenants.models import Tenant
 from api import throttling
 from api.throttling import Limiter, limiter
 from tests import factories
@@ -31,8 +33,6 @@ def test_after_its_burst_a_key_waits_and_others_do_not(slow, operator):
 def test_a_refused_request_changes_nothing_and_is_not_counted(slow, operator):
     for number in range(6):
         operator.post("/api/v1/tenants/", {"slug": f"t{number}", "name": "T"})
-    from allocator_service.tenants.models import Tenant
-
     assert Tenant.objects.count() == 3
     assert int(operator.get("/api/v1/pools/")["Retry-After"]) <= 100
 
@@ -65,8 +65,6 @@ def test_without_redis_everything_passes_and_costs_nothing(url, operator, monkey
 
 
 def test_a_frozen_redis_costs_one_timeout(monkeypatch):
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         port = frozen.getsockname()[1]
         away = Limiter(f"redis://127.0.0.1:{port}/0")
@@ -75,10 +73,9 @@ def test_a_frozen_redis_costs_one_timeout(monkeypatch):
         assert time.perf_counter() - started < 0.5
 
 
-def test_redis_is_asked_again_after_a_pause(monkeypatch):
+def test_redis_is_asked_again_after_a_pause(monkeypatch, settings):
     monkeypatch.setattr(throttling, "PAUSE_SECONDS", 0.05)
-    url = throttling.settings.REDIS_CLIENT_URL
-    back = Limiter(url)
+    back = Limiter(settings.REDIS_CLIENT_URL)
     working = back._client
     back._client = throttling.redis_client("redis://127.0.0.1:1/0", 0.05)
     key = uuid4()

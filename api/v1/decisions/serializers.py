@@ -1,8 +1,9 @@
 """Decisions as documents."""
 
 from api.documents import DocumentField, StrictSerializer
-from api.fields import IntegerField, ObjectField, SlugField, TimestampField
+from api.fields import IntegerField, SlugField, TimestampField
 from api.parameters import Parameters
+from api.structures import ObjectField
 from api.v1.pools.serializers import MAX_GENERATION
 from api.v1.runs.serializers import RunDocument
 

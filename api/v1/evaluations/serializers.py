@@ -2,18 +2,13 @@
 
 from allocator_service.pools.models import RESOURCE_NAME_PATTERN
 from api.documents import DocumentField, ListField, StrictSerializer, document_schema
-from api.fields import (
-    BooleanField,
-    ChoiceField,
-    IntegerField,
+from api.fields import BooleanField, ChoiceField, IntegerField, NumberField, Schema, TextField
+from api.structures import (
     LabelsField,
-    NumberField,
     ObjectField,
     QuantitiesField,
-    Schema,
     SchemaField,
     SelectorField,
-    TextField,
     TextsField,
 )
 from api.v1.pools.serializers import PolicyFields, ResourceFields

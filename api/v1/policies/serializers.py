@@ -1,7 +1,8 @@
 """Policies as documents."""
 
 from api.documents import StrictSerializer
-from api.fields import BooleanField, ObjectField, TextField, TextsField
+from api.fields import BooleanField, TextField
+from api.structures import ObjectField, TextsField
 
 
 class PolicyInfoDocument(StrictSerializer):

@@ -20,12 +20,12 @@ from api.fields import (
     ChoiceField,
     DurationField,
     IntegerField,
-    ObjectField,
     PatternField,
     SlugField,
     TextField,
     TimestampField,
 )
+from api.structures import ObjectField
 from api.v1.tenants.serializers import MAX_VERSION
 
 DEFAULT_ANCHOR = "2026-01-05T00:00:00Z"

@@ -13,16 +13,15 @@ from api.fields import (
     ChoiceField,
     IdField,
     IntegerField,
-    LabelsField,
     NumberField,
     PatternField,
-    QuantitiesField,
     SlugField,
     TextField,
     TimestampField,
 )
 from api.parameters import PageParameters
 from api.pseudonyms import pseudonym, tenant_name
+from api.structures import LabelsField, QuantitiesField
 from api.v1.pools.serializers import MAX_GENERATION, PolicyDocument
 
 MAX_ROWS = 10**9

@@ -7,17 +7,9 @@ from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.pools.models import Pool, Server, ServerState
 from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
 from api.documents import StrictSerializer
-from api.fields import (
-    ChoiceField,
-    IdField,
-    IntegerField,
-    LabelsField,
-    QuantitiesField,
-    SlugField,
-    TextField,
-    TimestampField,
-)
+from api.fields import ChoiceField, IdField, IntegerField, SlugField, TextField, TimestampField
 from api.parameters import PageParameters
+from api.structures import LabelsField, QuantitiesField
 from api.v1.tenants.serializers import MAX_VERSION
 
 MAX_COUNT = 10**12  # how many one request may make is for the domain to say, as 413

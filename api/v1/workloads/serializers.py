@@ -7,17 +7,9 @@ from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.pools.models import Pool
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload, WorkloadState
 from api.documents import ListField, StrictSerializer
-from api.fields import (
-    ChoiceField,
-    IdField,
-    IntegerField,
-    QuantitiesField,
-    SelectorField,
-    SlugField,
-    TextField,
-    TimestampField,
-)
+from api.fields import ChoiceField, IdField, IntegerField, SlugField, TextField, TimestampField
 from api.parameters import PageParameters
+from api.structures import QuantitiesField, SelectorField
 from api.v1.servers.serializers import expanded
 from api.v1.tenants.serializers import MAX_VERSION
 

@@ -2,8 +2,10 @@
 
 from datetime import timedelta
 from io import BytesIO
+from typing import Any
 
 import pytest
+from django.db import OperationalError, connection
 
 from allocator_service.core.clock import utc_now
 from allocator_service.pools.models import Pool
@@ -19,7 +21,8 @@ POOL = {
 }
 
 
-def code(response):
+def code(response: Any) -> tuple[int, str]:
+    """Status and code of an answer that is a problem, whole and consistent."""
     assert response["Content-Type"] == "application/problem+json", response.content
     document = response.json()
     assert document["status"] == response.status_code
@@ -164,7 +167,7 @@ def test_a_wrong_content_length_is_400(operator):
 
 
 def test_chunks_are_read_when_the_server_has_taken_them_apart(operator):
-    chunked = {"CONTENT_LENGTH": "", "HTTP_TRANSFER_ENCODING": "chunked"}
+    chunked: dict[str, Any] = {"CONTENT_LENGTH": "", "HTTP_TRANSFER_ENCODING": "chunked"}
     arguments = ["POST", "/api/v1/pools/", POOL_BYTES, "application/json"]
     refused = operator._client.generic(*arguments, **chunked)
     assert code(refused) == (411, "request.length_required")
@@ -251,8 +254,6 @@ def test_an_unexpected_exception_is_a_problem_without_a_trace(operator, monkeypa
 
 
 def test_a_database_that_does_not_answer_is_503_with_retry_after(operator, monkeypatch):
-    from django.db import OperationalError
-
     def broken(tenant):
         raise OperationalError("couldn't get a connection after 3.00 sec")
 
@@ -263,8 +264,6 @@ def test_a_database_that_does_not_answer_is_503_with_retry_after(operator, monke
 
 
 def test_a_statement_that_takes_too_long_is_503(operator, monkeypatch):
-    from django.db import connection
-
     def slow(tenant):
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL statement_timeout = '20ms'")

@@ -1,7 +1,11 @@
 """Evaluations: the same engine without storing anything, whatever is sent."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from copy import deepcopy
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,7 +17,7 @@ from api.throttling import EVALUATIONS_AT_ONCE, limiter
 from tests.api.v1.test_conventions import code
 
 EVALUATIONS = "/api/v1/evaluations/"
-FIG2 = {
+FIG2: dict[str, Any] = {
     "resources": ["cpu", "memory"],
     "servers": [
         {"name": "s1", "capacity": {"cpu": 2, "memory": 12}},
@@ -28,13 +32,11 @@ FIG2 = {
 }
 
 
-def changed(path, value):
+def changed(path: str, value: object) -> Any:
     """FIG2 with the member at a pointer replaced."""
-    import copy
-
-    document = copy.deepcopy(FIG2)
+    document: Any = deepcopy(FIG2)
     *parents, last = [int(part) if part.isdigit() else part for part in path.strip("/").split("/")]
-    target = document
+    target: Any = document
     for part in parents:
         target = target[part]
     target[last] = value
@@ -156,12 +158,12 @@ def test_many_bad_quantities_are_named_at_once(operator):
     ("field", "count"), [("tenants", 2_001), ("workloads", 5_001), ("servers", 1_001)]
 )
 def test_an_oversized_problem_is_refused_at_once(field, count, operator):
-    make = {
+    rows: dict[str, Callable[[int], dict[str, Any]]] = {
         "tenants": lambda n: {"name": f"t{n}"},
         "workloads": lambda n: {"tenant": "u1", "name": f"w{n}", "demand": {"cpu": 1}},
         "servers": lambda n: {"name": f"s{n}", "capacity": {"cpu": n + 1}},
-    }[field]
-    document = {**FIG2, field: [make(number) for number in range(count)]}
+    }
+    document = {**FIG2, field: [rows[field](number) for number in range(count)]}
     started = time.monotonic()
     response = operator.post(EVALUATIONS, document)
     elapsed = time.monotonic() - started
@@ -199,8 +201,6 @@ def test_of_many_at_once_a_key_has_eight_places():
 
 
 def test_without_a_place_it_is_429(operator, monkeypatch):
-    from contextlib import nullcontext
-
     full = lambda *_, **__: nullcontext(False)  # noqa: E731
     monkeypatch.setattr("api.throttling.Limiter.evaluation", full)
     response = operator.post(EVALUATIONS, FIG2)

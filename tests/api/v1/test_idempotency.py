@@ -1,7 +1,9 @@
 """An Idempotency-Key: one effect, one answer, whoever asks how often and at once."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -92,10 +94,10 @@ def test_keys_are_ignored_where_nothing_is_written(world, operator):
     assert not IdempotencyClaim.objects.exists()
 
 
-def at_once(count, action):
+def at_once(count: int, action: Callable[[int], Any]) -> list[Any]:
     barrier = Barrier(count)
 
-    def run(number):
+    def run(number: int) -> Any:
         barrier.wait()
         try:
             return action(number)

@@ -2,15 +2,19 @@
 
 import re
 import uuid
+from typing import Any
 
 import pytest
 
 from tests import factories
+from tests.factories import Client
 
 UNKNOWN = "01a1fa35-2b84-7418-8537-e4019453fdf6"
 
 
-def answer(client, method, path, body=None, **headers):
+def answer(
+    client: Client, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[int, dict[str, str], str]:
     """Status, headers and body of an answer with what names the request taken out."""
     response = client.send(method, path, body, **headers)
     text = response.content.decode().replace(path, "PATH")
@@ -143,7 +147,7 @@ def test_a_transparent_input_replays_to_the_same_shares():
 
 @pytest.mark.django_db(transaction=True)
 def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided):
-    def seen():
+    def seen() -> list[bytes]:
         parts = ("", "members/", "servers/", "workloads/", "runs/", "allocations/", "placements/")
         return [decided.as_ada.get(f"/api/v1/pools/lab/{part}").content for part in parts] + [
             decided.as_ada.get("/api/v1/pools/").content,
@@ -159,7 +163,7 @@ def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided):
 
 
 def test_a_tenant_sees_its_own_rows_only(world):
-    def slugs(path, field):
+    def slugs(path: str, field: str) -> list[str]:
         return [row[field] for row in world.as_ada.get(path).json()["results"]]
 
     assert slugs("/api/v1/tenants/", "slug") == ["ada"]

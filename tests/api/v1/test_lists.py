@@ -3,22 +3,24 @@
 import base64
 import csv
 import json
-import re
+from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from allocator_service.core.clock import utc_now
+from allocator_service.pools.models import Pool
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
+from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests import factories
-from tests.factories import vector
+from tests.factories import Client, vector
 
 SERVERS = "/api/v1/pools/lab/servers/"
 
 
-def fill(pool, count, tenant, start=0):
+def fill(pool: Pool, count: int, tenant: Tenant, start: int = 0) -> list[str]:
     names = [f"n{number:03d}" for number in range(start, start + count)]
     servers_contribute(
         pool=pool, drafts=[ServerDraft(n, vector(1, 1), tenant) for n in names], now=utc_now()
@@ -34,7 +36,7 @@ def lab(db):
     return factories.pool("lab")
 
 
-def walk(client, path):
+def walk(client: Client, path: str) -> list[list[Any]]:
     """Every page of a list, following `next` as it is."""
     pages = []
     while path:
@@ -106,7 +108,7 @@ LISTS = [
 
 @pytest.mark.parametrize("path", LISTS)
 def test_a_hundred_rows_take_as_many_queries_as_one(path, lab, operator):
-    def queries():
+    def queries() -> tuple[int, int]:
         with CaptureQueriesContext(connection) as captured:
             response = operator.get(f"/api/v1/{path}")
         return len(captured), len(response.json()["results"])
@@ -144,7 +146,7 @@ def test_other_formats_are_paged_by_headers(wanted, lab, operator):
     fill(lab, 5, factories.tenant("ada"))
     response = operator.get(f"{SERVERS}?format={wanted}&limit=3")
     cursor = response["X-Next-Cursor"]
-    (url,) = re.fullmatch(r'<(.*)>; rel="next"', response["Link"]).groups()
+    url = response["Link"].removeprefix("<").removesuffix('>; rel="next"')
     assert f"format={wanted}" in url
     assert operator.get(url).content == operator.get(
         f"{SERVERS}?format={wanted}&limit=3&cursor={cursor}"

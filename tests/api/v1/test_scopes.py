@@ -1,5 +1,8 @@
 """Every route and method, by who asks: a route that is missing here fails."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from django.urls import get_resolver
 
@@ -47,7 +50,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in sorted(ALL)]
 
 
-def routes(patterns=None, prefix="/"):
+def routes(patterns: Any = None, prefix: str = "/") -> Iterator[tuple[str, Any]]:
     for pattern in patterns or get_resolver().url_patterns:
         path = prefix + str(pattern.pattern)
         if hasattr(pattern, "url_patterns"):
@@ -56,7 +59,7 @@ def routes(patterns=None, prefix="/"):
             yield path, pattern.callback
 
 
-def contract_routes():
+def contract_routes() -> dict[str, Any]:
     return {path: view for path, view in routes() if not path.startswith("/admin/")}
 
 
@@ -78,7 +81,7 @@ def clients(world, operator, billing):
     return {OPERATOR: operator, BILLING: billing, TENANT: world.as_ada}
 
 
-def path_of(route):
+def path_of(route: str) -> str:
     values = {"pool": "nowhere", "tenant": "nobody"}
     for name in ("pool", "tenant", "server", "workload", "run"):
         unknown = values.get(name, "00000000-0000-7000-8000-000000000000")
@@ -88,7 +91,7 @@ def path_of(route):
 
 def test_who_may_what(clients, anonymous):
     """403 exactly where the scope lacks the route, 405 where the route lacks the method."""
-    wrong = []
+    wrong: list[tuple[object, ...]] = []
     for route, method, scope in CASES:
         status = clients[scope].send(method, path_of(route)).status_code
         if method not in MATRIX[route]:

@@ -1,5 +1,6 @@
 """Servers: one, many, CSV, draining and retiring."""
 
+import csv
 import time
 
 import pytest
@@ -199,8 +200,6 @@ def test_what_a_list_writes_as_csv_a_batch_reads(lab, operator):
     )
     exported = operator.get(f"{SERVERS}?format=csv").content.decode().splitlines()
     kept = ["name", "capacity.cpu", "capacity.memory", "labels"]
-    import csv
-
     rows = list(csv.DictReader(exported))
     text = ",".join(kept) + "\n"
     for row in rows:
@@ -287,7 +286,7 @@ def test_a_deleted_server_is_retired_and_its_name_free_again(world):
 
 
 def test_filters_narrow_the_list(world, operator):
-    def names(query):
+    def names(query: str) -> list[str]:
         return [row["name"] for row in operator.get(f"{SERVERS}?{query}").json()["results"]]
 
     assert names("contributed_by=bob") == ["high-cpu"]
