@@ -84,6 +84,8 @@ COMMANDS = {
     "manage": Command("manage COMMAND ...", "a management command on serve's data", manage),
     "test": Command("test [PYTEST ARGUMENTS]", "the tests, on real servers", _test),
     "check": Command("check", "lint, types, imports, migrations, OpenAPI, settings", _alone(check)),
-    "bench": Command("bench [NAME ...]", "the benchmarks, side by side with others", bench),
+    "bench": Command(
+        "bench [--quick] [NAME ...]", "the benchmarks, side by side with others", bench
+    ),
     "lock": Command("lock", "resolve the dependencies of pyproject.toml again", _alone(lock)),
 }

@@ -6,7 +6,7 @@ It runs in a data folder of its own, on a free port, and leaves only the picture
 import time
 from pathlib import Path
 
-from launcher import django, folders, report
+from launcher import commands, folders, report
 from launcher.client import Answer, Client
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
@@ -47,7 +47,7 @@ def _show(python: Path, folder: DataFolder, began: float, *, stay: bool) -> bool
         Supervisor(python, folder, servers, 0, LogFiles(folder.logs)) as service,
     ):
         say("PostgreSQL and Redis are up; making the tables ...")
-        django.migrate(python, servers)
+        commands.migrate(python, servers)
         service.start()
         key = _new_key(python, servers)
         _wait_until_up(service, folder.logs)
@@ -64,7 +64,7 @@ def _show(python: Path, folder: DataFolder, began: float, *, stay: bool) -> bool
 
 def _new_key(python: Path, servers: Servers) -> str:
     """An operator's key, made the way an operator makes one."""
-    return django.run_step(
+    return commands.run_step(
         "make an API key",
         [python, "manage.py", "apikey", "create", "--scope", "operator", "--name", "demo"],
         servers.environ(ALLOCATOR_PROCESS="manage"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher import django, folders
+from launcher import commands, folders
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import DataFolder, InUse
@@ -23,7 +23,7 @@ def manage(arguments: Sequence[str]) -> int:
     python = VirtualEnvironment().ensure("local")
     interrupt_on_signals()
     with _environment(python, arguments[:1]) as environment:
-        return django.run_in_foreground([python, "manage.py", *arguments], environment)
+        return commands.run_in_foreground([python, "manage.py", *arguments], environment)
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def _host(folder: DataFolder, python: Path, command: Sequence[str]) -> Iterator[
         with Servers(folder) as servers:
             if servers.are_new and list(command) != ["migrate"]:
                 say("A new database: making its tables.")
-                django.migrate(python, servers)
+                commands.migrate(python, servers)
             folder.publish(servers.environment)
             yield servers.environ(ALLOCATOR_PROCESS="manage")
             with (folder.path / "guests").open("a") as guests:

@@ -3,7 +3,7 @@
 import os
 import time
 
-from launcher import django, folders
+from launcher import commands, folders
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import DataFolder, InUse
@@ -26,7 +26,7 @@ def serve() -> int:
             Servers(folder) as servers,
             Supervisor(python, folder, servers, _port(), Terminal()) as service,
         ):
-            django.migrate(python, servers)
+            commands.migrate(python, servers)
             service.start()
             folder.publish(servers.environment | {"url": service.url})
             _welcome(service.url, folder)

@@ -38,11 +38,6 @@ def test_arguments_that_mean_nothing_are_refused(arguments):
     assert f"mean nothing here: {arguments[1]}" in done.stderr
 
 
-def test_an_unknown_benchmark_is_refused(capsys):
-    assert cli.main(["bench", "no-such-benchmark"]) == 2
-    assert "No benchmark is called no-such-benchmark" in capsys.readouterr().err
-
-
 def test_a_failed_step_is_told_with_its_log_and_what_to_do(tmp_path, monkeypatch, capsys):
     log = tmp_path / "install.log"
     log.write_text("\n".join(f"line {number}" for number in range(40)))

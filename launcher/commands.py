@@ -1,4 +1,4 @@
-"""Runs management commands of the service."""
+"""Commands that run beside the service: management commands, benchmarks."""
 
 import os
 import signal
