@@ -96,22 +96,21 @@ def _wait_until_up(service: Supervisor, logs: Path) -> None:
 
 
 def _invitation(url: str, key: str, logs: Path) -> str:
-    pool = f"{url}/api/v1/pools/google-mix"
     return f"""
 The service goes on at {url} until Ctrl-C (its logs: {logs}). To go on with it:
 
-  export KEY={key}
-  # what is in force now, and who got what
-  curl -s -H "Authorization: Bearer $KEY" {pool}/decision/
-  curl -s -H "Authorization: Bearer $KEY" '{pool}/allocations/?format=csv'
-  # a thirteenth group arrives; the next decision follows by itself
-  curl -s -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\
-    -d '{{"slug": "newcomer", "name": "Newcomer"}}' {url}/api/v1/tenants/
-  curl -s -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\
-    -d '{{"name": "rack", "contributed_by": "newcomer", "count": 200,
-         "capacity": {{"cpu": "0.50", "memory": "0.50"}}}}' {pool}/servers/
-  curl -s -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\
-    -d '{{"tenant": "newcomer", "name": "work", "demand": {{"cpu": 0.05, "memory": 0.02}}}}' \\
-    {pool}/workloads/
-  # the interface's description
-  {url}/api/v1/docs/"""
+  KEY={key}
+  URL={url}/api/v1
+  api() {{ curl -sS -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' "$@"; echo; }}
+
+  api $URL/pools/google-mix/decision/                  # what is in force now
+  api "$URL/pools/google-mix/allocations/?format=csv"  # who got what
+  # a thirteenth group brings servers and wants to run tasks; the next decision follows by itself
+  api $URL/tenants/ -d '{{"slug": "newcomer", "name": "Newcomer"}}'
+  api $URL/pools/google-mix/servers/ -d '{{"name": "rack", "contributed_by": "newcomer",
+    "count": 200, "capacity": {{"cpu": "0.50", "memory": "0.50"}}}}'
+  api $URL/pools/google-mix/workloads/ -d '{{"tenant": "newcomer", "name": "analysis",
+    "demand": {{"cpu": 0.05, "memory": 0.02}}}}'
+  api "$URL/pools/google-mix/allocations/?tenant=newcomer"
+
+The interface describes itself at {url}/api/v1/docs/"""
