@@ -5,15 +5,10 @@ solver. Nothing in here reads the clock's date, the network or global random sta
 """
 
 from policies.allocation import Allocation
+from policies.answers import allocation_to_document, summary_document
 from policies.certificates import Certificate, certificate_from_document, certificate_to_document
 from policies.classes import classes_of_decision
-from policies.documents import (
-    ParsedProblem,
-    allocation_to_document,
-    problem_from_document,
-    problem_to_document,
-    summary_document,
-)
+from policies.documents import ParsedProblem, problem_from_document, problem_to_document
 from policies.errors import (
     PolicyError,
     PolicyModeError,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.classes import ServerClasses, classes_of_decision
-from policies.problem import FloatArray, IntArray, Problem
+from policies.problem import Problem
 
 if TYPE_CHECKING:
     from policies.certificates import Certificate
@@ -92,7 +93,7 @@ class Allocation:
             classes=classes,
             placement_workload=pairs // (classes.count + 1),
             placement_class=pairs % (classes.count + 1),
-            placement_tasks=np.bincount(inverse, weights=placement_tasks, minlength=len(pairs)),
+            placement_tasks=grouped_sum(placement_tasks, inverse, len(pairs)),
             level=np.asarray(level, dtype=np.float64),
             limited_by=tuple(limited_by),
             objective=objective,
@@ -114,9 +115,7 @@ class Allocation:
     @cached_property
     def tenant_share(self) -> FloatArray:
         """(t,) ``G_i``, the sum over the tenant's workloads of their dominant shares."""
-        return np.bincount(
-            self.problem.workload_tenant, weights=self.dominant_share, minlength=self.problem.t
-        )
+        return grouped_sum(self.dominant_share, self.problem.workload_tenant, self.problem.t)
 
     @cached_property
     def weighted_share(self) -> FloatArray:

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.errors import ProblemError
 from policies.leximin_problem import LeximinProblem
 from policies.merit_order import MeritOrder, unit_costs
-from policies.problem import BoolArray, FloatArray, IntArray
 
 # Relative distance between a level and its proven bound that counts as optimal, and the
 # part of 1 / sum of weights below which a level's own size no longer scales it.
@@ -71,8 +71,8 @@ def certificate_to_document(certificate: Certificate) -> dict[str, Any]:
         "rounds": [
             {
                 "stage": item.stage,
-                "level": item.level,
-                "bound": item.bound,
+                "level": float(item.level),
+                "bound": float(item.bound),
                 "prices": item.prices.tolist(),
             }
             for item in certificate.rounds
@@ -154,7 +154,7 @@ def prove_round(
     gap = budget - float(order.cost_of(reached).sum())
     pays = np.where(rising & (problem.cap > reached), order.marginal(reached), 0.0)
     group = problem.interchangeable
-    together = np.bincount(group, weights=pays * problem.weight)[group]
+    together = grouped_sum(pays * problem.weight, group, problem.t)[group]
     allowed_lift = LEVEL_TOLERANCE * level_scale(problem, rising, level)
     if strict:
         allowed_lift *= SOLVER_TOLERANCE / LEVEL_TOLERANCE

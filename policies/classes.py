@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.problem import BoolArray, FloatArray, IntArray, Problem
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

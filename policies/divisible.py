@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from policies.allocation import Allocation
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
 from policies.certificates import Certificate, level_scale
 from policies.classes import ServerClasses
 from policies.errors import ProblemTooLargeError
 from policies.leximin import Leximin, leximin
 from policies.leximin_problem import LeximinProblem
 from policies.merit_order import unit_costs
-from policies.problem import BoolArray, FloatArray, IntArray, Problem
+from policies.problem import Problem
 from policies.reasons import LEVEL, TASK_LIMIT, limited_by_resource, unserved_reasons
 
 LARGEST_PROGRAM = 40_000_000
@@ -37,7 +38,7 @@ class Normalised:
     tenants: IntArray
     workloads: IntArray
     merged: IntArray
-    reasons: np.ndarray[Any, np.dtype[np.object_]]
+    reasons: TextArray
 
 
 def normalise(problem: Problem, classes: ServerClasses) -> Normalised:
@@ -57,10 +58,8 @@ def normalise(problem: Problem, classes: ServerClasses) -> Normalised:
         )
     allowed = classes.allowed
     reasons = unserved_reasons(problem, allowed)
-    runnable = np.flatnonzero(np.equal(reasons, None))
-    order = np.lexsort(
-        (runnable, -problem.priority[runnable], problem.workload_tenant[runnable])
-    )
+    runnable = np.flatnonzero(reasons == "")
+    order = np.lexsort((runnable, -problem.priority[runnable], problem.workload_tenant[runnable]))
     workloads = runnable[order]
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
     merged, first = _alike(problem, allowed, workloads, owner)
@@ -70,7 +69,7 @@ def normalise(problem: Problem, classes: ServerClasses) -> Normalised:
         leximin=LeximinProblem(
             demand=np.ascontiguousarray(problem.normalised_demand[chosen]),
             allowed=np.ascontiguousarray(allowed[chosen]),
-            limit=np.bincount(merged, weights=limit, minlength=len(chosen)),
+            limit=grouped_sum(limit, merged, len(chosen)),
             owner=owner[first].astype(np.int64),
             weight=problem.effective_weight[tenants],
             stage=problem.second_stage[tenants].astype(np.int64),
@@ -91,7 +90,7 @@ def _alike(
         identity = np.arange(len(workloads))
         return identity, identity
     index: dict[tuple[int, bytes, bytes], int] = {}
-    first = []
+    first: list[int] = []
     merged = np.empty(len(workloads), dtype=np.int64)
     for position, j in enumerate(workloads.tolist()):
         key = (
@@ -121,7 +120,7 @@ def divisible_allocation(
     answer = leximin(form.leximin, deadline)
     workload, server_class, share = _placements(problem, form, answer.x)
     placed = share / problem.dominant_share_per_task[workload]
-    tasks = np.bincount(workload, weights=placed, minlength=problem.n)
+    tasks = grouped_sum(placed, workload, problem.n)
     certificate = _certificate_of_problem(problem, form, answer)
     frozen_in = answer.certificate.frozen_in
     objective, bound, gap = quality(form.leximin, answer.certificate, frozen_in)

@@ -1,4 +1,4 @@
-"""The JSON shape of an evaluation: a document to a problem, an allocation to a document."""
+"""The JSON shape of an evaluation: a document to a problem, and back."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from policies.allocation import Allocation
-from policies.certificates import certificate_to_document
-from policies.classes import server_classes
 from policies.errors import ProblemError
 from policies.problem import Problem, WeightsMode
 
@@ -116,109 +113,11 @@ def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
     return document
 
 
-def allocation_to_document(
-    allocation: Allocation, include: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Write an allocation as an evaluation answers it.
-
-    Args:
-        allocation: what ``solve`` returned.
-        include: ``placements`` and ``certificate`` add those parts.
-
-    Returns:
-        ``allocations`` (one per workload, in order), ``summary`` and what was included;
-        numbers that do not exist (no bound, no weight) are None.
-    """
-    document: dict[str, Any] = {
-        "allocations": [_allocation_row(allocation, j) for j in range(allocation.problem.n)],
-        "summary": summary_document(allocation),
-    }
-    if "placements" in include:
-        document["placements"] = _placement_rows(allocation)
-    if "certificate" in include:
-        certificate = allocation.certificate
-        document["certificate"] = None if certificate is None else certificate_to_document(certificate)
-    return document
-
-
-def summary_document(allocation: Allocation) -> dict[str, Any]:
-    """The numbers about the whole pool: sizes, fairness, utilisation, optimality."""
-    problem = allocation.problem
-    shares = allocation.weighted_share[~np.isnan(allocation.weighted_share)]
-    positive = problem.totals > 0
-    used = np.divide(
-        allocation.used, problem.totals, out=np.zeros(problem.m), where=positive
-    )
-    squares = float((shares**2).sum())
-    return {
-        "tenants": problem.t,
-        "workloads": problem.n,
-        "servers": int(problem.server_count.sum()),
-        "server_classes": server_classes(problem).count,
-        "min_weighted_share": float(shares.min()) if len(shares) else None,
-        "mean_weighted_share": float(shares.mean()) if len(shares) else None,
-        "jain_index": float(shares.sum()) ** 2 / (len(shares) * squares) if squares else None,
-        "utilization": _quantities(problem.resources, used),
-        "objective": _number_or_none(allocation.objective),
-        "bound": _number_or_none(allocation.bound),
-        "gap": _number_or_none(allocation.gap),
-    }
-
-
-def _allocation_row(allocation: Allocation, j: int) -> dict[str, Any]:
-    problem = allocation.problem
-    tenant = int(problem.workload_tenant[j])
-    tasks = float(allocation.tasks[j])
-    return {
-        "tenant": problem.tenants[tenant],
-        "workload": {"id": None, "name": problem.workload_names[j]},
-        "tasks": int(tasks) if allocation.mode == "indivisible" else tasks,
-        "resources": _quantities(problem.resources, tasks * problem.demand[j]),
-        "dominant_resource": problem.resources[int(allocation.dominant_resource[j])],
-        "dominant_share": float(allocation.dominant_share[j]),
-        "weighted_share": _number_or_none(float(allocation.weighted_share[tenant])),
-        "limited_by": allocation.limited_by[j],
-    }
-
-
-def _placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
-    problem = allocation.problem
-    rows = []
-    for j, row, tasks in zip(
-        *(column.tolist() for column in allocation.placements_by_row()), strict=True
-    ):
-        count, name = int(problem.server_count[row]), problem.server_names[row]
-        per_server = tasks / count
-        item: dict[str, Any] = {
-            "tenant": problem.tenants[int(problem.workload_tenant[j])],
-            "workload": {"id": None, "name": problem.workload_names[j]},
-            "tasks": per_server,
-            "resources": _quantities(problem.resources, per_server * problem.demand[j]),
-        }
-        if count == 1:
-            item["server"] = name
-        else:
-            width = max(4, len(str(count)))
-            item["servers"] = {
-                "count": count,
-                "capacity": _quantities(problem.resources, problem.capacity[row]),
-                "labels": dict(problem.server_labels[row]),
-                "first": f"{name}-{1:0{width}d}",
-                "last": f"{name}-{count:0{width}d}",
-            }
-        rows.append(item)
-    return rows
-
-
-def _number_or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def _server_document(problem: Problem, row: int) -> dict[str, Any]:
     owner = int(problem.contributed_by[row])
     return {
         "name": problem.server_names[row],
-        "capacity": _quantities(problem.resources, problem.capacity[row]),
+        "capacity": quantities(problem.resources, problem.capacity[row]),
         "count": int(problem.server_count[row]),
         "labels": dict(problem.server_labels[row]),
         "contributed_by": problem.tenants[owner] if owner >= 0 else None,
@@ -230,14 +129,15 @@ def _workload_document(problem: Problem, j: int) -> dict[str, Any]:
     return {
         "tenant": problem.tenants[problem.workload_tenant[j]],
         "name": problem.workload_names[j],
-        "demand": _quantities(problem.resources, problem.demand[j]),
+        "demand": quantities(problem.resources, problem.demand[j]),
         "tasks": int(problem.tasks[j]) if math.isfinite(problem.tasks[j]) else None,
         "priority": int(problem.priority[j]),
         "server_selector": {label: list(v) for label, v in problem.selectors[j].items()},
     }
 
 
-def _quantities(resources: Sequence[str], amounts: Any) -> dict[str, float]:
+def quantities(resources: Sequence[str], amounts: Any) -> dict[str, float]:
+    """An object keyed by resource names."""
     return dict(zip(resources, np.asarray(amounts).tolist(), strict=True))
 
 

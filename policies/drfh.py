@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from policies.allocation import Allocation
 from policies.classes import server_classes
 from policies.divisible import divisible_allocation

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from policies.documents import allocation_to_document, problem_from_document
+from policies.answers import allocation_to_document
+from policies.documents import problem_from_document
 from policies.registry import solve
 
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies import kernels
+from policies.arrays import FloatArray, grouped_sum
 from policies.errors import SolveTimeoutError
 from policies.leximin_problem import LevelProgram, LevelSolution
 from policies.normal_equations import ServersFirst, SingularError, TenantsFirst
-from policies.problem import FloatArray
 
 MOST_STEPS = 100
 MOST_STEPS_WITHOUT_GAIN = 25
@@ -149,7 +149,6 @@ class _Mehrotra:
         self._residuals()
 
     def solve(self, deadline: float | None) -> LevelSolution:
-        program = self.program
         best_gap, since_best = np.inf, 0
         for step in range(MOST_STEPS):
             if deadline is not None and time.monotonic() > deadline:
@@ -198,7 +197,7 @@ class _Mehrotra:
         program = self.program
         if program.n == program.rows:
             return values
-        return np.bincount(program.row, weights=values, minlength=program.rows)
+        return grouped_sum(values, program.row, program.rows)
 
     def _step(self) -> bool:
         """One predictor and its correctors; False when the point hardly moves any more."""
@@ -245,7 +244,7 @@ class _Mehrotra:
 
     def _recentred(self, step: _Direction, centre: float) -> _Direction | None:
         """Gondzio's centrality corrector (Comput. Optim. Appl. 6, 1996), if it pays."""
-        program, mine = self.program, self.limited
+        mine = self.limited
         primal, dual = min(1.0, step.primal + 0.3), min(1.0, step.dual + 0.3)
         low, high = 0.1 * centre, 10.0 * centre
         kernels.recentre(

@@ -7,20 +7,10 @@ outside it ``x`` and ``theta`` are 0, ``z`` is 1, and no step is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-from numba import njit
-
-Compiled = TypeVar("Compiled", bound=Callable[..., Any])
+from policies.compiled import compiled
 
 
-def _kernel(function: Compiled) -> Compiled:
-    compiled: Compiled = njit(cache=True, fastmath={"reassoc", "contract", "nsz"})(function)
-    return compiled
-
-
-@_kernel
+@compiled
 def scaling(demand, x, z, theta, weighted, total):  # type: ignore[no-untyped-def]
     """Write theta (K, n) = x / z, weighted (m, K, n) = theta d, total (n,) = sums of theta."""
     classes, n = theta.shape
@@ -34,7 +24,7 @@ def scaling(demand, x, z, theta, weighted, total):  # type: ignore[no-untyped-de
                 weighted[r, c, j] = theta[c, j] * demand[r, j]
 
 
-@_kernel
+@compiled
 def links(theta, products, part, out):  # type: ignore[no-untyped-def]
     """Write out (pairs, K, K), symmetric, zero diagonal: sums of theta_b theta_c products.
 
@@ -55,7 +45,7 @@ def links(theta, products, part, out):  # type: ignore[no-untyped-def]
                 out[pair, b, c] = total
 
 
-@_kernel
+@compiled
 def direction(allowed, demand, x, z, theta, push, dp, offset, dx, dz):  # type: ignore[no-untyped-def]
     """Steps dx and dz of x and z for given steps of the duals; offset (n,) is dh - dy.
 
@@ -81,7 +71,7 @@ def direction(allowed, demand, x, z, theta, push, dp, offset, dx, dz):  # type: 
     return primal, dual
 
 
-@_kernel
+@compiled
 def products(x, z, dx, dz, primal, dual):  # type: ignore[no-untyped-def]
     """Sum of (x + primal dx)(z + dual dz)."""
     total = 0.0
@@ -92,7 +82,7 @@ def products(x, z, dx, dz, primal, dual):  # type: ignore[no-untyped-def]
     return total
 
 
-@_kernel
+@compiled
 def second_order(allowed, demand, x, z, dx, dz, centre, push, by_class, by_workload):  # type: ignore[no-untyped-def]
     """Mehrotra's corrector: push (K, n) = (centre - x z - dx dz) / z.
 
@@ -112,7 +102,7 @@ def second_order(allowed, demand, x, z, dx, dz, centre, push, by_class, by_workl
             by_class[r, c] = total
 
 
-@_kernel
+@compiled
 def recentre(allowed, demand, x, z, dx, dz, primal, dual, low, high, push, by_class, by_workload):  # type: ignore[no-untyped-def]
     """Gondzio's corrector: pull products that a longer step would leave outside [low, high].
 
@@ -133,7 +123,7 @@ def recentre(allowed, demand, x, z, dx, dz, primal, dual, low, high, push, by_cl
             by_class[r, c] = total
 
 
-@_kernel
+@compiled
 def advance(demand, x, z, dx, dz, primal, dual, used, by_workload):  # type: ignore[no-untyped-def]
     """Move x and z; write used (m, K) = sum of x d, and by_workload (n,) = sums of x.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from policies.arrays import BoolArray, FloatArray
 from policies.certificates import (
     SOLVER_TOLERANCE,
     Certificate,
@@ -23,9 +24,8 @@ from policies.certificates import (
 )
 from policies.errors import SolveFailedError
 from policies.interior_point import NoConvergenceError, maximise_level
-from policies.leximin_problem import LeximinProblem, LevelSolution, level_program
+from policies.leximin_problem import LevelSolution, LeximinProblem, level_program
 from policies.merit_order import MeritOrder, unit_costs
-from policies.problem import BoolArray, FloatArray
 from policies.purification import few_placements
 from policies.simplex import SimplexLevels
 
@@ -74,7 +74,7 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
             Certificate((), np.zeros(0, dtype=np.int64)),
             programs=0,
         )
-    if problem.allowed.size > SMALL:
+    if problem.allowed.size > SMALL and not problem.progressive_filling:
         answer = _Rounds(problem, deadline, interior=True).run()
         if _realised(problem, answer):
             return answer
@@ -86,7 +86,9 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
 
 def _realised(problem: LeximinProblem, answer: Leximin) -> bool:
     """Does ``x`` give everybody the proven share, after it was made feasible?"""
-    return not (np.abs(problem.tenant_sums(answer.x) - answer.share) > SOLVER_TOLERANCE * answer.share).any()
+    return not (
+        np.abs(problem.tenant_sums(answer.x) - answer.share) > SOLVER_TOLERANCE * answer.share
+    ).any()
 
 
 class _Rounds:
@@ -153,12 +155,13 @@ class _Rounds:
             f"round {len(self.rounds)}: level {level} is not proven, its bound is {proof.bound}",
         )
 
-    def _highest_level(
-        self, rising: BoolArray, maximise: Maximise
-    ) -> tuple[float, LevelSolution]:
+    def _highest_level(self, rising: BoolArray, maximise: Maximise) -> tuple[float, LevelSolution]:
         """The level of this round and the linear program that shows it."""
         problem = self.problem
         trial, pool_prices = self._level_at_pool_prices(rising)
+        if problem.progressive_filling:
+            share = np.where(rising, np.minimum(problem.cap, trial * problem.weight), self.share)
+            return trial, LevelSolution(x=share[:, None], prices=pool_prices, tau=1.0, steps=0)
         if trial <= ARRIVED * level_scale(problem, rising, 0.0):
             return 0.0, LevelSolution(x=self.x, prices=pool_prices, tau=0.0, steps=0)
         for _ in range(MOST_NEWTON_STEPS):
@@ -186,7 +189,8 @@ class _Rounds:
         """Least bound from pricing one resource, or all, the same on every server."""
         problem = self.problem
         level = float((problem.cap / problem.weight)[rising].max())
-        if not self.rounds and np.isinf(problem.cap[rising]).all():
+        unbounded = not self.rounds and bool(np.isinf(problem.cap[rising]).all())
+        if unbounded and not problem.progressive_filling:
             # Nobody is capped and nobody frozen: only the proportions of a trial matter.
             return 1.0 / float(problem.weight[rising].sum()), problem.capacity_share
         best = np.zeros_like(problem.capacity_share)

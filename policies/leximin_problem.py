@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.problem import BoolArray, FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,12 +45,12 @@ class LeximinProblem:
     @property
     def m(self) -> int:
         """Number of resources."""
-        return self.capacity_share.shape[1]
+        return int(self.capacity_share.shape[1])
 
     @property
     def K(self) -> int:  # noqa: N802 - the number of classes, as in the performance notes
         """Number of server classes."""
-        return self.capacity_share.shape[0]
+        return int(self.capacity_share.shape[0])
 
     @cached_property
     def first(self) -> IntArray:
@@ -60,11 +60,16 @@ class LeximinProblem:
     @cached_property
     def cap(self) -> FloatArray:
         """(t,) share at which all of the tenant's tasks are placed; inf: never."""
-        return np.bincount(self.owner, weights=self.limit, minlength=self.t)
+        return grouped_sum(self.limit, self.owner, self.t)
+
+    @property
+    def progressive_filling(self) -> bool:
+        """One pool and one workload per tenant: a resource that fills gives the exact prices."""
+        return self.K == 1 and self.n == self.t
 
     def tenant_sums(self, x: FloatArray) -> FloatArray:
         """(t,) share of each tenant in ``x`` (n, K)."""
-        return np.bincount(self.owner, weights=x.sum(axis=1), minlength=self.t)
+        return grouped_sum(x.sum(axis=1), self.owner, self.t)
 
     @cached_property
     def needs_limit_row(self) -> BoolArray:
@@ -124,12 +129,12 @@ class LevelProgram:
     @property
     def m(self) -> int:
         """Number of resources."""
-        return self.capacity.shape[1]
+        return int(self.capacity.shape[1])
 
     @property
     def K(self) -> int:  # noqa: N802 - see LeximinProblem.K
         """Number of server classes."""
-        return self.capacity.shape[0]
+        return int(self.capacity.shape[0])
 
     @property
     def rows(self) -> int:
@@ -162,9 +167,9 @@ def level_program(
     begins = np.r_[True, owner[1:] != owner[:-1]] | complete
     row = np.cumsum(begins) - 1
     of_row = owner[begins]
-    part = np.where(
-        complete, problem.limit[j] / np.where(complete, problem.cap[owner], 1.0), 1.0
-    )[begins]
+    part = np.where(complete, problem.limit[j] / np.where(complete, problem.cap[owner], 1.0), 1.0)[
+        begins
+    ]
     alone = np.bincount(row)[row] == 1
     program = LevelProgram(
         demand=problem.demand[j],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.problem import BoolArray, FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 
 
 def unit_costs(demand: FloatArray, allowed: BoolArray, prices: FloatArray) -> FloatArray:
@@ -76,7 +76,7 @@ class MeritOrder:
         part[part == self.start] = 0.0
         inside = part > 0
         part[inside] = (part - self.start)[inside] * self.cost[inside]
-        return np.bincount(self.owner, weights=part, minlength=self.tenants)
+        return grouped_sum(part, self.owner, self.tenants)
 
     def marginal(self, share: FloatArray) -> FloatArray:
         """(t,) ``pi_i``: price of a little more share; inf where all tasks are placed."""

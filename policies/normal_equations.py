@@ -17,8 +17,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from policies import kernels
+from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.leximin_problem import LevelProgram
-from policies.problem import FloatArray, IntArray
 
 Steps = tuple[FloatArray, FloatArray, FloatArray, float]
 
@@ -123,7 +123,7 @@ class TenantsFirst(_Elimination):
         if len(self.limited):
             right = right - flat @ (self._inverse * e)
             shifted = self._inverse * self.total * e
-            rows = b + np.bincount(program.row, weights=shifted, minlength=program.rows)
+            rows = b + grouped_sum(shifted, program.row, program.rows)
         by_diagonal = rows / self._diagonal
         right = right + self._q @ by_diagonal
         solved, _ = lapack.dpotrs(self._factor, right, lower=1)

@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.validation import check_problem
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 WeightsMode = Literal["explicit", "contribution"]
 Selector = Mapping[str, tuple[str, ...]]
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 # A demand outside this range of the pool's total is left out rather than trusted to
 # floating point (its workload gets 0 tasks and the reason ``out_of_range``).
@@ -188,22 +185,22 @@ class Problem:
     def row_capacity(self) -> FloatArray:
         """(k, m) capacity that the whole row offers; 0 where it is contributed only."""
         offered = self.server_count * ~self.contributed_only
-        return _read_only(self.capacity * offered[:, None])
+        return read_only(self.capacity * offered[:, None])
 
     @cached_property
     def totals(self) -> FloatArray:
         """(m,) ``C[r]``, the capacity of the pool."""
-        return _read_only(self.row_capacity.sum(axis=0))
+        return read_only(self.row_capacity.sum(axis=0))
 
     @cached_property
     def demand_share(self) -> FloatArray:
         """(n, m) ``D[j, r] / C[r]``; 0 where the pool has none of the resource."""
-        return _read_only(_shares(self.demand, self.totals))
+        return read_only(_shares(self.demand, self.totals))
 
     @cached_property
     def dominant_share_per_task(self) -> FloatArray:
         """(n,) ``s[j]``, the global dominant share of one task (policies §1)."""
-        return _read_only(self.demand_share.max(axis=1, initial=0.0))
+        return read_only(self.demand_share.max(axis=1, initial=0.0))
 
     @cached_property
     def share_limit(self) -> FloatArray:
@@ -212,20 +209,20 @@ class Problem:
         np.multiply(
             self.tasks, self.dominant_share_per_task, out=limit, where=np.isfinite(self.tasks)
         )
-        return _read_only(limit)
+        return read_only(limit)
 
     @cached_property
     def dominant_resource(self) -> IntArray:
         """(n,) the first resource that attains ``s[j]`` (by raw demand where ``s`` is 0)."""
         per_share = self.demand_share.argmax(axis=1)
         per_demand = self.demand.argmax(axis=1)
-        return _read_only(np.where(self.dominant_share_per_task > 0, per_share, per_demand))
+        return read_only(np.where(self.dominant_share_per_task > 0, per_share, per_demand))
 
     @cached_property
     def normalised_demand(self) -> FloatArray:
         """(n, m) ``d[j, r]``, so that the largest entry of a row is 1."""
         share = self.dominant_share_per_task
-        return _read_only(self.demand_share / np.where(share > 0, share, 1.0)[:, None])
+        return read_only(self.demand_share / np.where(share > 0, share, 1.0)[:, None])
 
     @cached_property
     def contributed_share(self) -> FloatArray:
@@ -237,7 +234,7 @@ class Problem:
             self.contributed_by[owned],
             (self.capacity * self.server_count[:, None])[owned],
         )
-        return _read_only(_shares(contributed, self.totals).max(axis=1, initial=0.0))
+        return read_only(_shares(contributed, self.totals).max(axis=1, initial=0.0))
 
     @cached_property
     def derived_weight(self) -> FloatArray:
@@ -250,17 +247,17 @@ class Problem:
         derived = self.contributed_share * self.weight
         if not (derived[~self.best_effort] > 0).any():
             return self.weight
-        return _read_only(derived)
+        return read_only(derived)
 
     @cached_property
     def second_stage(self) -> BoolArray:
         """(t,) served only after every other tenant is frozen: weight 0 or best effort."""
-        return _read_only(self.best_effort | (self.derived_weight <= 0))
+        return read_only(self.best_effort | (self.derived_weight <= 0))
 
     @cached_property
     def effective_weight(self) -> FloatArray:
         """(t,) the weight within its stage: second-stage tenants use the explicit one."""
-        return _read_only(np.where(self.second_stage, self.weight, self.derived_weight))
+        return read_only(np.where(self.second_stage, self.weight, self.derived_weight))
 
     @cached_property
     def _distinct_selectors(self) -> tuple[IntArray, BoolArray]:
@@ -272,7 +269,7 @@ class Problem:
         for key, g in index.items():
             for label, values in key:
                 matches[g] &= [labels.get(label) in values for labels in self.server_labels]
-        return _read_only(group), _read_only(matches)
+        return read_only(group), read_only(matches)
 
     @property
     def selector_group(self) -> IntArray:
@@ -294,30 +291,26 @@ class Problem:
         """(n, k) ``E[j, l]``, or None when no workload has a selector."""
         if not self.has_selectors:
             return None
-        return _read_only(self.selector_matches[self.selector_group])
+        return read_only(self.selector_matches[self.selector_group])
 
     @cached_property
     def out_of_range(self) -> BoolArray:
         """(n,) a demand below 1e-9 or above 1e9 of the pool (policies §1.2)."""
         share = self.demand_share
         outside = (share < SMALLEST_DEMAND_SHARE) | (share > LARGEST_DEMAND_SHARE)
-        return _read_only((outside & (self.demand > 0) & (self.totals > 0)).any(axis=1))
+        counted = outside & (self.demand > 0) & (self.totals > 0)
+        return read_only(np.logical_or.reduce(counted, axis=1))
 
     @cached_property
     def resource_absent(self) -> BoolArray:
         """(n,) the workload demands what no server has."""
-        return _read_only(((self.demand > 0) & (self.totals <= 0)).any(axis=1))
+        return read_only(np.logical_or.reduce((self.demand > 0) & (self.totals <= 0), axis=1))
 
 
 def _shares(amount: FloatArray, totals: FloatArray) -> FloatArray:
     share = np.zeros_like(amount)
     np.divide(amount, totals, out=share, where=totals > 0)
     return share
-
-
-def _read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    array.setflags(write=False)
-    return array
 
 
 def _table(values: npt.ArrayLike, columns: int, what: str, pointer: str) -> FloatArray:

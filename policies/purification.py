@@ -11,10 +11,10 @@ the slacks of the capacity rows; a basis has one of them per row.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from policies.arrays import FloatArray
+from policies.compiled import compiled
 from policies.leximin_problem import LeximinProblem
-from policies.problem import FloatArray
 
 # Beyond this many capacity rows the dense basis inverse costs more than it saves.
 MOST_ROWS = 256
@@ -45,7 +45,7 @@ def few_placements(problem: LeximinProblem, x: FloatArray) -> FloatArray:
     return sparse
 
 
-@njit(cache=True)
+@compiled
 def _push(x, demand, per_share, slack):  # type: ignore[no-untyped-def]
     """Push every entry that is not a key towards 0; what blocks it leaves the basis.
 
@@ -88,7 +88,7 @@ def _push(x, demand, per_share, slack):  # type: ignore[no-untyped-def]
             who[blocking], where[blocking], value[blocking] = j, c, x[j, c]
 
 
-@njit(cache=True)
+@compiled
 def _basis_change(inverse, demand, per_share, c, key, change):  # type: ignore[no-untyped-def]
     """Write how the basis changes per unit of share taken from class c back to the key."""
     m = len(demand)
@@ -100,7 +100,7 @@ def _basis_change(inverse, demand, per_share, c, key, change):  # type: ignore[n
         change[b] = total
 
 
-@njit(cache=True)
+@compiled
 def _changes_of_keys(who, change, key_change, j):  # type: ignore[no-untyped-def]
     """Write what happens to the key entries of all workloads in the basis, and of j."""
     for i in who:
@@ -112,7 +112,7 @@ def _changes_of_keys(who, change, key_change, j):  # type: ignore[no-untyped-def
             key_change[who[b]] -= change[b]
 
 
-@njit(cache=True)
+@compiled
 def _longest_push(x, key, who, value, change, key_change, wanted):  # type: ignore[no-untyped-def]
     """The longest push, and the basis position or the starved workload that ends it (or -1)."""
     longest, blocking, starved = wanted, -1, -1
@@ -125,14 +125,14 @@ def _longest_push(x, key, who, value, change, key_change, wanted):  # type: igno
     return longest, blocking, starved
 
 
-@njit(cache=True)
+@compiled
 def _pay(x, key, key_change, i, amount):  # type: ignore[no-untyped-def]
     """Move a key entry once."""
     x[i, key[i]] = max(x[i, key[i]] + amount * key_change[i], 0.0)
     key_change[i] = 0.0
 
 
-@njit(cache=True)
+@compiled
 def _new_key(x, key, inverse, who, where, value, i):  # type: ignore[no-untyped-def]
     """Make the largest basic entry of workload i its key; the basis position that is free."""
     chosen = -1
@@ -150,7 +150,7 @@ def _new_key(x, key, inverse, who, where, value, i):  # type: ignore[no-untyped-
     return chosen
 
 
-@njit(cache=True)
+@compiled
 def _replace(inverse, change, position):  # type: ignore[no-untyped-def]
     """Update the basis inverse for a column, given in the old basis, that enters."""
     rows = len(change)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from policies.problem import BoolArray, Problem
+from policies.arrays import BoolArray, TextArray
+from policies.problem import Problem
 
 NO_ELIGIBLE_SERVER = "no_eligible_server"
 RESOURCE_ABSENT = "resource_absent"
@@ -14,14 +14,14 @@ TASK_LIMIT = "task_limit"
 LEVEL = "level"
 
 
-def unserved_reasons(problem: Problem, allowed: BoolArray) -> npt.NDArray[np.object_]:
-    """(n,) the reason why a workload can have no share at all, or None.
+def unserved_reasons(problem: Problem, allowed: BoolArray) -> TextArray:
+    """(n,) the reason why a workload can have no share at all, or the empty string.
 
     Args:
         problem: the problem.
         allowed: (n, K) classes on which each workload may run.
     """
-    reason = np.full(problem.n, None, dtype=object)
+    reason = np.full(problem.n, "", dtype=object)
     reason[~allowed.any(axis=1)] = NO_ELIGIBLE_SERVER
     reason[problem.out_of_range] = OUT_OF_RANGE
     reason[problem.resource_absent] = RESOURCE_ABSENT

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import jsonschema
+import numpy as np
 
 from policies import drf, drfh, static
 from policies.allocation import Allocation
@@ -211,15 +212,17 @@ def solve(
 
 def warm() -> None:
     """Compile, or load from the cache, every numeric kernel before the first request."""
-    problem = Problem.create(
-        resources=("a", "b"),
-        capacity=[[1.0, 2.0], [2.0, 1.0]],
-        tenants=("x", "y"),
-        demand=[[1.0, 0.5], [0.5, 1.0]],
-    )
-    for name, policy in _POLICIES.items():
-        for mode in policy.solvers:
-            solve(problem, name, mode=mode)
+    for tenants, servers in ((60, 4), (3, 80)):  # both eliminations of the interior point
+        amounts = np.arange(1.0, 1 + max(tenants, servers))
+        problem = Problem.create(
+            resources=("a", "b"),
+            capacity=np.c_[amounts[:servers], amounts[:servers][::-1]],
+            tenants=[str(i) for i in range(tenants)],
+            demand=np.c_[amounts[:tenants] / 100, 1 / (100 * amounts[:tenants])],
+        )
+        for name, policy in _POLICIES.items():
+            for mode in policy.solvers:
+                solve(problem, name, mode=mode)
 
 
 def _policy(name: str) -> _Policy:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.problem import FloatArray
+from policies.arrays import FloatArray
 
 DISCRETE_TOLERANCE = 1e-9
 

@@ -12,9 +12,9 @@ import time
 import highspy
 import numpy as np
 
+from policies.arrays import BoolArray, FloatArray
 from policies.errors import SolveFailedError, SolveTimeoutError
-from policies.leximin_problem import LeximinProblem, LevelSolution, is_complete
-from policies.problem import BoolArray, FloatArray
+from policies.leximin_problem import LevelSolution, LeximinProblem, is_complete
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
 KEPT_WITHIN = 1e-10
@@ -139,7 +139,7 @@ class SimplexLevels:
         lp.a_matrix_.start_ = np.r_[start, start[-1]].astype(np.int32)
         lp.a_matrix_.index_ = index[present].astype(np.int32)
         lp.a_matrix_.value_ = value[present]
-        model = highspy.Highs()
+        model = highspy.Highs()  # type: ignore[no-untyped-call]
         model.setOptionValue("output_flag", False)
         model.setOptionValue("threads", 1)
         model.setOptionValue("random_seed", 0)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from policies.allocation import Allocation
+from policies.arrays import FloatArray, grouped_sum
 from policies.classes import each_row_alone
-from policies.problem import FloatArray, Problem
+from policies.problem import Problem
 from policies.reasons import TASK_LIMIT, limited_by_resource, unserved_reasons
 from policies.rounding import whole_part, whole_tasks
 
@@ -57,7 +58,7 @@ def solve_indivisible(
         if problem.workload_tenant[j] != tenant:
             tenant = int(problem.workload_tenant[j])
             parts = _partition(problem, tenant)
-        if reasons[j] is not None:
+        if reasons[j]:
             limited_by[j] = reasons[j]
             continue
         wanted = problem.tasks[j]
@@ -139,7 +140,7 @@ def _allocation(
         policy="static",
         mode="indivisible",
         options=dict(options),
-        tasks=np.bincount(workload, weights=tasks, minlength=problem.n),
+        tasks=grouped_sum(tasks, workload, problem.n),
         classes=classes,
         placement_workload=workload,
         placement_class=np.array([key[1] for key in keys], dtype=np.int64),

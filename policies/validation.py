@@ -133,7 +133,7 @@ def _check_workloads(problem: Problem) -> None:
                 f"/workloads/{j}/name",
             )
     _check_amounts(problem, problem.demand, names, "workload", "demand")
-    j = _first(~(problem.demand > 0).any(axis=1))
+    j = _first(problem.demand.max(axis=1, initial=0.0) <= 0)
     if j is not None:
         raise ProblemError(
             "demand.zero",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from policies.allocation import Allocation
+from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.certificates import LEVEL_TOLERANCE, Certificate, level_scale, prove_round
 from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
-from policies.problem import BoolArray, FloatArray, Problem
+from policies.problem import Problem
 from policies.reasons import TASK_LIMIT, unserved_reasons
 
 CAPACITY_TOLERANCE = 1e-12
@@ -82,7 +85,7 @@ def check_feasible(problem: Problem, allocation: Allocation) -> Iterator[Check]:
     if len(allocation.placement_tasks):
         yield from _check_placements(problem, allocation, classes)
     allowed = classes.allowed
-    unserved = ~np.equal(unserved_reasons(problem, allowed), None)
+    unserved = unserved_reasons(problem, allowed) != ""
     yield _check(
         "unservable",
         np.where(unserved, tasks, 0.0),
@@ -134,7 +137,7 @@ def _check_placements(
         "every placement has tasks",
         [problem.workload_names[j] for j in workload.tolist()],
     )
-    placed = np.bincount(workload, weights=tasks, minlength=problem.n)
+    placed = grouped_sum(tasks, workload, problem.n)
     size = np.maximum(np.maximum(placed, allocation.tasks), 1e-300)
     yield _check(
         "placements_add_up",
@@ -298,7 +301,11 @@ def _check_rounds(
 
 
 def _check(
-    name: str, deviation: FloatArray, tolerance: float, detail: str, places: object
+    name: str,
+    deviation: npt.NDArray[np.floating[Any]],
+    tolerance: float,
+    detail: str,
+    places: Sequence[str],
 ) -> Check:
     """A check that no deviation exceeds the tolerance; names the worst place otherwise."""
     if not len(deviation):
@@ -307,5 +314,4 @@ def _check(
     worst = float(deviation[where])
     if worst <= tolerance:
         return Check(name, True, detail, worst)
-    place = list(places)[where]  # type: ignore[call-overload]
-    return Check(name, False, f"not so for {place!r}: {detail}", worst)
+    return Check(name, False, f"not so for {places[where]!r}: {detail}", worst)

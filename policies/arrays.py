@@ -1,0 +1,26 @@
+"""Array types and the two things done to arrays everywhere."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+TextArray = npt.NDArray[np.object_]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """The same array, which nobody can change any more."""
+    array.setflags(write=False)
+    return array
+
+
+def grouped_sum(values: FloatArray, group: IntArray, groups: int) -> FloatArray:
+    """(groups,) sums of ``values`` (n,) by ``group`` (n,)."""
+    return np.bincount(group, weights=values, minlength=groups).astype(np.float64, copy=False)
