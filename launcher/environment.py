@@ -45,6 +45,7 @@ class VirtualEnvironment:
             held = self._held()
             if content not in held:
                 self._install(content, keep=bool(held))
+            self._compile_kernels()
         return self.python
 
     def stamp(self, content: str) -> None:
@@ -88,12 +89,6 @@ class VirtualEnvironment:
             "check the network and pip's configuration (pip config list), then try again",
         )
         self._compile_bytecode()
-        if (self._project / "policies" / "__init__.py").exists():
-            self._run(
-                "compile the numeric kernels",
-                [self.python, "-c", _WARM_UP],
-                "report this with the log above",
-            )
         self.stamp(content)
         say(f"Installed in {time.monotonic() - began:.0f} s.")
 
@@ -120,6 +115,20 @@ class VirtualEnvironment:
             capture_output=True,
             check=False,  # a file that does not compile is no module, or its import will say so
         )
+
+    def _compile_kernels(self) -> None:
+        """Compile the policies' kernels once per change, or every process would at its start."""
+        sources = sorted((self._project / "policies").glob("**/*.py"))
+        digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+        compiled = self.folder / "allocator-kernels"
+        if not sources or (compiled.exists() and compiled.read_text() == digest):
+            return
+        self._run(
+            "compile the numeric kernels",
+            [self.python, "-c", _WARM_UP],
+            "read the error: the policies of this copy cannot be imported",
+        )
+        compiled.write_text(digest)
 
     def _run(self, step: str, command: Sequence[str | Path], advice: str) -> None:
         with self._log.open("ab") as log:

@@ -11,7 +11,7 @@ from launcher.console import StepFailed, say
 
 _ROOT = "/api/v1"
 _POOL = f"{_ROOT}/pools/{sample.POOL['slug']}"
-_DECISION_SECONDS = 60.0
+_DECISION_SECONDS = 120.0
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,16 @@ def test_a_tools_setting_in_pyproject_does_not_make_it_again(project):
     assert ensured(project, "local") == []
 
 
+def test_the_kernels_are_compiled_once_for_each_change_of_the_policies(project):
+    ensured(project, "local")
+    (project / "policies").mkdir()
+    (project / "policies" / "kernels.py").write_text("one = 1\n")
+    assert ensured(project, "local") == ["compile the numeric kernels"]
+    assert ensured(project, "local") == []
+    (project / "policies" / "kernels.py").write_text("one = 2\n")
+    assert ensured(project, "local") == ["compile the numeric kernels"]
+
+
 def test_an_installation_that_was_interrupted_is_begun_again(project):
     (project / ".venv").mkdir()
     assert ensured(project, "local")[0] == "make a virtual environment"
