@@ -35,6 +35,14 @@ def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
     `Unavailable` with `evaluation.timeout` after ten seconds.
     """
     _refuse_oversized(document)
+    return answer_document(document)
+
+
+def answer_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a document of any size, within the same ten seconds and in the same children.
+
+    Raises as `evaluate`, but for the limits on size.
+    """
     future = _children().schedule(
         evaluate_document, args=[document], kwargs={"time_limit": SECONDS}, timeout=SECONDS
     )

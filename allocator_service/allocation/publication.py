@@ -25,7 +25,7 @@ from allocator_service.core.outbox import event_record
 from allocator_service.pools.selectors import ServerGroup
 from allocator_service.workloads.models import Workload
 from policies import Allocation as Decision
-from policies import certificate_to_document, summary_document
+from policies import certificate_to_document, policy_info, summary_document
 
 UNSATISFIABLE = {
     "resource_absent",
@@ -62,13 +62,12 @@ def decision_publish(
     run.solve_seconds = seconds
     run.summary = _finite(summary_document(allocation))
     run.save()
-    class_ids = _copy_server_classes(run, state, allocation)
     _copy_allocations(run, state, allocation)
-    _copy_placements(run, state, allocation, class_ids)
+    if policy_info(allocation.policy).places:
+        class_ids = _copy_server_classes(run, state, allocation)
+        _copy_placements(run, state, allocation, class_ids)
     if allocation.certificate is not None:
-        content = orjson.dumps(
-            certificate_to_document(allocation.certificate), option=orjson.OPT_SERIALIZE_NUMPY
-        )
+        content = orjson.dumps(certificate_to_document(allocation.certificate))
         Certificate.objects.create(run=run, document=zlib.compress(content, 1))
     _mark_unsatisfiable(run, state, allocation, now)
     event_record(

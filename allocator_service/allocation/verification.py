@@ -8,8 +8,14 @@ from allocator_service.allocation.models import Allocation as AllocationRow
 from allocator_service.allocation.models import Placement, Run, RunStatus, ServerClass
 from allocator_service.allocation.selectors import certificate_of, input_of
 from allocator_service.core.errors import Conflict, Missing
-from policies import Allocation, certificate_from_document, problem_from_document, verify
-from policies.classes import each_row_alone, server_classes
+from policies import (
+    Allocation,
+    certificate_from_document,
+    classes_of_decision,
+    policy_info,
+    problem_from_document,
+    verify,
+)
 
 
 def run_verify(run: Run) -> dict[str, Any]:
@@ -48,13 +54,14 @@ def _stored_allocation(run: Run) -> tuple[Allocation, bool]:
         certificate = certificate_from_document(certificate_of(run))
     except Missing:
         certificate = None
-    classes = server_classes(problem) if certificate else each_row_alone(problem)
+    classes = classes_of_decision(problem, parsed.policy, parsed.mode or "")
     stored = list(ServerClass.objects.filter(run=run).values_list("position", "count", "capacity"))
     ranges_agree = [
         (position, count, [float(c) for c in capacity]) for position, count, capacity in stored
     ] == [
         (position, int(classes.servers[position]), problem.capacity[row].tolist())
         for position, row in enumerate(classes.first_row)
+        if policy_info(parsed.policy).places
     ]
     rows = list(
         AllocationRow.objects.filter(run=run)

@@ -14,6 +14,7 @@ from allocator_service.allocation.models import (
     RunStatus,
     Snapshot,
 )
+from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.allocation.selectors import decision_at, input_of
 from allocator_service.allocation.services import retention_apply, run_request
@@ -22,10 +23,11 @@ from allocator_service.core.errors import Conflict, Gone, Missing
 from allocator_service.core.models import Event
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.server_services import server_drain, server_retire
+from allocator_service.pools.services import pool_update
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
 from policies import problem_from_document, solve
-from tests.integration.conftest import NOON, vector
+from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -256,3 +258,13 @@ def test_a_request_while_another_waits_is_answered_with_the_same_run(fig2, now):
     run = recomputed(fig2)
     assert run.reason == "a"
     assert Run.objects.count() == 1
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh", "static"])
+def test_every_policy_decides_live_and_its_stored_decision_is_valid(fig2, now, policy):
+    choice = policy_choose(policy, None, {})
+    pool_update(pool=fig2, settings=settings(policy=choice), version=None, now=now)
+    run = recomputed(fig2)
+    assert run.status == RunStatus.SUCCEEDED
+    assert min(run.allocations.values_list("tasks", flat=True)) > 0
+    assert [check for check in run_verify(run)["checks"] if not check["holds"]] == []
