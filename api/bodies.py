@@ -14,6 +14,9 @@ from allocator_service.core.errors import DomainError, FieldError, TooLarge, Unr
 from api.errors import LengthRequired, UnsupportedMediaType
 from api.parsers import CSVRowsParser
 
+CHUNK_BYTES = 64 * 1024
+DROPPED_BYTES = 64 * 1024 * 1024
+
 
 def body_of(request: Request, *, large: bool) -> bytes:
     """The bytes of the body, at most 1 MiB, or 32 MiB where a route takes large ones.
@@ -26,6 +29,7 @@ def body_of(request: Request, *, large: bool) -> bytes:
     declared = plain.META.get("CONTENT_LENGTH") or ""
     length = int(declared) if declared.isdecimal() else 0
     if length > limit:
+        _drop(plain, length)
         raise _too_large(limit)
     if "HTTP_TRANSFER_ENCODING" in plain.META:
         if not plain.META.get("wsgi.input_terminated"):
@@ -38,6 +42,13 @@ def body_of(request: Request, *, large: bool) -> bytes:
     if len(body) > limit:
         raise _too_large(limit)
     return bytes(body)
+
+
+def _drop(plain: HttpRequest, length: int) -> None:
+    """Read past a body, within reason: a client that still sends does not see an answer."""
+    for _ in range(min(length, DROPPED_BYTES) // CHUNK_BYTES + 1):
+        if not plain.read(CHUNK_BYTES):
+            return
 
 
 def _too_large(limit: int) -> TooLarge:

@@ -58,13 +58,27 @@ class ServerParameters(PageParameters):
     contributed_by = SlugField(required=False)
 
 
+# What a list reads: rows, not objects, at a third of the time.
+SERVER_COLUMNS = (
+    "id", "name", "contributed_by__slug", "capacity", "labels", "state", "version", "created_at",
+    "retired_at",
+)  # fmt: skip
+
+
 def server_document(server: Server, pool: Pool, resources: Sequence[Resource]) -> dict[str, Any]:
     contributor = server.contributed_by
+    return server_row(server, contributor.slug if contributor else None, pool, resources)
+
+
+def server_row(
+    server: Any, contributor: str | None, pool: Pool, resources: Sequence[Resource]
+) -> dict[str, Any]:
+    """The document of a server, or of a row that a list has read."""
     return {
-        "id": server.pk,
+        "id": server.id,
         "pool": pool.slug,
         "name": server.name,
-        "contributed_by": contributor.slug if contributor else None,
+        "contributed_by": contributor,
         "capacity": vector_to_document(server.capacity, resources),
         "labels": server.labels,
         "state": server.state,

@@ -32,6 +32,7 @@ from api.fields import uuid_or_none
 from api.immutable import refuse_changed
 from api.pagination import by_id
 from api.v1.servers.serializers import (
+    SERVER_COLUMNS,
     ServerChange,
     ServerDocument,
     ServerParameters,
@@ -39,6 +40,7 @@ from api.v1.servers.serializers import (
     server_columns,
     server_document,
     server_fields,
+    server_row,
 )
 from api.views import PoolView, writes
 
@@ -52,18 +54,20 @@ class ServersView(PoolView):
 
     @lists(ServerDocument, "List the servers of a pool; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
-        servers = servers_for(pool=self.pool, tenant=self.tenant)
+        servers = servers_for(pool=self.pool, tenant=self.tenant).select_related(None)
         if self.query["state"] is None:
             servers = servers.exclude(state=ServerState.RETIRED)
         page = ORDERING.page(
-            servers.filter(**self.filters(contributed_by="contributed_by__slug")),
+            servers.filter(**self.filters(contributed_by="contributed_by__slug")).values_list(
+                *SERVER_COLUMNS, named=True
+            ),
             cursor=self.query["cursor"],
             limit=self.query["limit"],
         )
         resources = resources_of(self.pool)
         return self.listing(
             page,
-            lambda server: server_document(server, self.pool, resources),
+            lambda row: server_row(row, row.contributed_by__slug, self.pool, resources),
             server_columns(resources),
         )
 

@@ -32,6 +32,7 @@ from api.fields import uuid_or_none
 from api.immutable import refuse_changed
 from api.pagination import by_id
 from api.v1.workloads.serializers import (
+    WORKLOAD_COLUMNS,
     WorkloadChange,
     WorkloadDocument,
     WorkloadParameters,
@@ -39,6 +40,7 @@ from api.v1.workloads.serializers import (
     workload_columns,
     workload_document,
     workload_fields,
+    workload_row,
 )
 from api.views import PoolView, writes
 
@@ -52,18 +54,20 @@ class WorkloadsView(PoolView):
 
     @lists(WorkloadDocument, "List the workloads of a pool; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
-        workloads = workloads_for(pool=self.pool, tenant=self.tenant)
+        workloads = workloads_for(pool=self.pool, tenant=self.tenant).select_related(None)
         if self.query["state"] is None:
             workloads = workloads.exclude(state=WorkloadState.WITHDRAWN)
         page = ORDERING.page(
-            workloads.filter(**self.filters(tenant="tenant__slug")),
+            workloads.filter(**self.filters(tenant="tenant__slug")).values_list(
+                *WORKLOAD_COLUMNS, named=True
+            ),
             cursor=self.query["cursor"],
             limit=self.query["limit"],
         )
         resources = resources_of(self.pool)
         return self.listing(
             page,
-            lambda workload: workload_document(workload, self.pool, resources),
+            lambda row: workload_row(row, row.tenant__slug, self.pool, resources),
             workload_columns(resources),
         )
 
