@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -56,6 +57,14 @@ class DataFolder:
         folder.mkdir(mode=0o700, exist_ok=True)
         self.account.own(folder)
         return folder
+
+    def secret(self) -> str:
+        """A secret of this folder's own, the same at every start: it signs sessions."""
+        path = self.path / "secret"
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_urlsafe(50))
+        return path.read_text()
 
     def publish(self, state: dict[str, Any]) -> None:
         """Tell other processes how to join the servers that use this folder."""

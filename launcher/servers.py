@@ -13,8 +13,9 @@ _LOCAL_SETTINGS = "allocator_service.settings.local"
 class Servers:
     """The servers that a command needs. Use as a context manager, or call `stop`.
 
-    `environment` holds the variables that lead to them: DATABASE_URL, MIGRATION_DATABASE_URL and
-    REDIS_URL. `postgres` and `redis` are None where the environment names one.
+    `environment` holds the variables that lead to them, DATABASE_URL, MIGRATION_DATABASE_URL and
+    REDIS_URL, and outside of tests the SECRET_KEY that goes with the data. `postgres` and `redis`
+    are None where the environment names one.
     """
 
     def __init__(self, folder: DataFolder, *, durable: bool = True, tests: bool = False) -> None:
@@ -74,3 +75,5 @@ class Servers:
         else:
             self.redis = Redis(folder, durable=durable)
             self.environment["REDIS_URL"] = self.redis.url
+        if not tests:
+            self.environment["SECRET_KEY"] = os.environ.get("SECRET_KEY") or folder.secret()

@@ -1,5 +1,6 @@
 """What `./dev` answers to its arguments, and how it says that something failed."""
 
+import stat
 import subprocess
 import sys
 
@@ -84,6 +85,20 @@ def test_serve_waits_for_a_command_that_runs_the_servers_for_itself(monkeypatch)
     with pytest.raises(StepFailed, match="take the data"):
         serve._take_folder()
     command.release()
+
+
+def test_the_secret_of_a_data_folder_is_its_own_and_stays(tmp_path):
+    account = server_account()
+    one, other = DataFolder(tmp_path / "one", account), DataFolder(tmp_path / "other", account)
+    secret = one.secret()
+    assert len(secret) > 50
+    assert other.secret() != secret
+    one.release()
+    again = DataFolder(tmp_path / "one", account)
+    assert again.secret() == secret
+    for folder in (again, other):
+        folder.release()
+    assert stat.S_IMODE((tmp_path / "one" / "secret").stat().st_mode) == 0o600
 
 
 def test_what_is_published_ends_with_its_publisher(tmp_path):

@@ -177,7 +177,7 @@ def test_servers_that_the_environment_names_are_not_started(copies):
     script = """
 from launcher import folders
 from launcher.servers import Servers
-servers = Servers(folders.fresh("test"))
+servers = Servers(folders.fresh("test"), tests=True)
 print(servers.postgres, servers.redis, *sorted(servers.environment.values()))
 """
     output, errors = copy.run(script).communicate()
