@@ -116,10 +116,7 @@ class Copy:
         for process in self._started:
             process.kill()
             process.communicate()
-        for record in self.folder.rglob("sockets"):
-            if record.is_file():
-                shutil.rmtree(record.read_text(), ignore_errors=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _delete(self.folder)
 
 
 @pytest.fixture
@@ -146,7 +143,7 @@ def state_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.chmod(0o755)
     monkeypatch.setenv("ALLOCATOR_STATE_DIR", str(folder))
     yield folder
-    shutil.rmtree(folder)
+    _delete(folder)
 
 
 @pytest.fixture(params=["root", "a normal user"])
@@ -164,6 +161,14 @@ def until(condition: Any, seconds: float = 10.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder with data folders in it, and the sockets of those that were killed."""
+    for record in folder.rglob("sockets"):
+        if record.is_file():
+            shutil.rmtree(record.read_text(), ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _link_or_copy(source: str, target: str) -> None:
