@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's command line. `migrate` runs as the role that owns the tables, all else as the application's."""
+"""Django's command line. `migrate` runs as the owner of the tables, all else as the application."""
 
 import os
 import sys

@@ -77,7 +77,6 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 STATIC_URL = "/static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
 
 # One bulk request may carry 32 MiB; the API's own parser sets the limit per route.
 BULK_BODY_BYTES = 32 * 1024 * 1024

@@ -1,7 +1,7 @@
 """Production: nothing secret has a default, and everything that browsers can enforce is on."""
 
 from allocator_service.settings.base import *  # noqa: F403
-from allocator_service.settings.base import database, logging, redis_client_url
+from allocator_service.settings.base import BASE_DIR, database, logging, redis_client_url
 from allocator_service.settings.environment import read_environment
 
 ENVIRONMENT = read_environment()
@@ -25,6 +25,7 @@ SESSION_COOKIE_SECURE = True
 CSRF_COOKIE_SECURE = True
 if ENVIRONMENT.secure_proxy:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+STATIC_ROOT = BASE_DIR / "staticfiles"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},

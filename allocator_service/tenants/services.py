@@ -45,7 +45,8 @@ def tenant_retire(*, tenant: Tenant, version: int | None, now: datetime) -> None
 
     Raises `Conflict` while it has servers that are not retired or workloads not withdrawn.
     """
-    tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    # The whole row: a server or workload that is being added waits, or is seen here.
+    tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
     check_version(tenant.version, version)
     if (
         tenant.servers.exclude(state="retired").exists()

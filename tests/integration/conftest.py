@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,9 @@ from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-def settings(**changes: object) -> PoolSettings:
+def settings(**changes: Any) -> PoolSettings:
     """Settings of a small research pool with `changes` applied."""
-    defaults = {
+    defaults: dict[str, Any] = {
         "name": "Research lab",
         "resources": [Resource("cpu", "core"), Resource("memory", "GiB")],
         "policy": policy_choose("drfh", None, {}),

@@ -128,7 +128,8 @@ def decided(operator: Client) -> Callable[[str, int], dict[str, Any]]:
         while time.monotonic() < deadline:
             answer = operator.request("GET", f"/api/v1/pools/{pool}/decision/")
             if answer.status == 200 and answer.body["generation"] >= generation:
-                return answer.body
+                found: dict[str, Any] = answer.body
+                return found
             time.sleep(0.02)
         raise AssertionError(f"no decision for generation {generation} of {pool}: {answer}")
 
