@@ -62,9 +62,7 @@ def _against_peers(tenants: int, resources: int, *, goal: float, repeat: int) ->
 def _linear_cost(tenants: int) -> Row:
     """Time per tenant at 3,000 against the full size: linear cost keeps the ratio near 1."""
     small, _ = best_seconds(lambda: google_pool(3000), lambda p: solve(p, "drfh"), repeat=5)
-    large, answer = best_seconds(
-        lambda: google_pool(tenants), lambda p: solve(p, "drfh"), repeat=2
-    )
+    large, answer = best_seconds(lambda: google_pool(tenants), lambda p: solve(p, "drfh"), repeat=2)
     return Row(
         name="exact DRFH, linear cost",
         sizes=f"{tenants} tenants, 2 resources",

@@ -53,7 +53,9 @@ def google_pool(
         demand[absent] = 0.0
     if finite:
         most = 1_240_000 / tenants
-        fields["tasks"] = np.ceil(random.uniform(0.02, 1.0, tenants) ** 3 * 2.4 * most * 0.05 / demand.max(axis=1))
+        fields["tasks"] = np.ceil(
+            random.uniform(0.02, 1.0, tenants) ** 3 * 2.4 * most * 0.05 / demand.max(axis=1)
+        )
     if constraints:
         fields["server_labels"] = [{"zone": ZONES[row % 3]} for row in range(len(capacity))]
         fields["selectors"] = [_some_zones(random) for _ in range(tenants)]

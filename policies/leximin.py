@@ -168,10 +168,17 @@ class _Rounds:
             rise = np.where(rising, np.minimum(problem.cap, trial * problem.weight), 0.0)
             solution = maximise(rise, np.where(rising, 0.0, self.share))
             self.programs += 1
-            capped = (rising & (problem.cap <= trial * problem.weight * (1 + ARRIVED))).any()
-            if capped and solution.tau >= 1 - ARRIVED:
-                return trial, self._held_back(solution, rising)
+            full = rising & (problem.cap <= trial * problem.weight * (1 + ARRIVED))
+            capped = bool(full.any())
             bound = self._bound(solution.prices, rising)
+            if capped and solution.tau >= 1 - ARRIVED:
+                if bound <= trial * (1 + SOLVER_TOLERANCE) or not (rising & ~full).any():
+                    return trial, self._held_back(solution, rising)
+                # The level is where someone has all its tasks just as a resource fills: only
+                # with the full tenants kept do the prices speak about the others.
+                kept = np.where(full, problem.cap, np.where(rising, 0.0, self.share))
+                solution = maximise(np.where(full, 0.0, rise), kept)
+                return trial * min(solution.tau, 1.0), solution
             if bound <= ARRIVED * level_scale(problem, rising, 0.0):
                 return 0.0, solution
             if not capped or bound >= trial * (1 - ARRIVED):

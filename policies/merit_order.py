@@ -80,7 +80,8 @@ class MeritOrder:
 
     def marginal(self, share: FloatArray) -> FloatArray:
         """(t,) ``pi_i``: price of a little more share; inf where all tasks are placed."""
-        reached = share[self.owner]
+        # A tenant that is at the end of a segment but for rounding is past it.
+        reached = share[self.owner] * (1 + 1e-12)
         beyond = np.where(self.end > reached, self.cost, np.inf)
         price = np.full(self.tenants, np.inf)
         np.minimum.at(price, self.owner, beyond)

@@ -18,7 +18,7 @@ from policies.allocation import Allocation
 from policies.arrays import FloatArray, grouped_sum
 from policies.classes import each_row_alone
 from policies.problem import Problem
-from policies.reasons import TASK_LIMIT, limited_by_resource, unserved_reasons
+from policies.reasons import NO_ELIGIBLE_SERVER, TASK_LIMIT, limited_by_resource, unserved_reasons
 from policies.rounding import whole_part, whole_tasks
 
 
@@ -62,12 +62,23 @@ def solve_indivisible(
             limited_by[j] = reasons[j]
             continue
         wanted = problem.tasks[j]
-        for part in [part for part in parts if allowed[j, part.row]]:
-            count = _launch(parts, part, problem.demand[j], wanted)
+        following: list[_Part] = []
+        for part in parts:
+            if not allowed[j, part.row]:
+                following.append(part)
+                continue
+            count, split = _launch(part, problem.demand[j], wanted)
+            following += split
             if count:
                 wanted -= count
                 placed.append((j, part.row, count))
-        limited_by[j] = TASK_LIMIT if wanted == 0 else _full_resource(problem, j)
+        parts = following
+        if wanted == 0:
+            limited_by[j] = TASK_LIMIT
+        elif any(allowed[j, part.row] for part in parts):
+            limited_by[j] = _full_resource(problem, j)
+        else:
+            limited_by[j] = NO_ELIGIBLE_SERVER
     return _allocation(problem, options, placed, tuple(limited_by))
 
 
@@ -96,25 +107,22 @@ def _partition(problem: Problem, tenant: int) -> list[_Part]:
     return parts
 
 
-def _launch(parts: list[_Part], part: _Part, demand: FloatArray, wanted: float) -> float:
-    """Fill the servers of a part one after the other; split it where they come to differ."""
+def _launch(part: _Part, demand: FloatArray, wanted: float) -> tuple[float, list[_Part]]:
+    """Fill the servers of a part one after the other; the tasks, and the parts that come of it."""
     per_server = whole_tasks(part.room, demand)
     if per_server == 0:
-        return 0.0
+        return 0.0, [part]
     full = part.servers if wanted >= part.servers * per_server else int(wanted // per_server)
     rest = wanted - full * per_server if full < part.servers else 0.0
-    position = parts.index(part)
-    following = []
+    split = []
     if full:
-        room = np.maximum(part.room - per_server * demand, 0.0)
-        following.append(_Part(part.row, full, room))
+        split.append(_Part(part.row, full, np.maximum(part.room - per_server * demand, 0.0)))
     if rest:
-        following.append(_Part(part.row, 1, np.maximum(part.room - rest * demand, 0.0)))
+        split.append(_Part(part.row, 1, np.maximum(part.room - rest * demand, 0.0)))
     untouched = part.servers - full - bool(rest)
     if untouched:
-        following.append(_Part(part.row, untouched, part.room))
-    parts[position : position + 1] = following
-    return full * per_server + rest
+        split.append(_Part(part.row, untouched, part.room))
+    return full * per_server + rest, split
 
 
 def _full_resource(problem: Problem, j: int) -> str:

@@ -46,9 +46,7 @@ def problems(
     if positive:
         one = st.lists(demands.filter(bool), min_size=m, max_size=m)
     demand = draw(st.lists(one, min_size=n, max_size=n))
-    owner = (
-        draw(st.lists(st.integers(0, t - 1), min_size=n, max_size=n)) if several else range(t)
-    )
+    owner = draw(st.lists(st.integers(0, t - 1), min_size=n, max_size=n)) if several else range(t)
     tasks = st.sampled_from([math.inf, math.inf, 0, 1, 2, 3, 10, 100])
     zones = st.sampled_from("ab")
     fields = {}
@@ -61,9 +59,7 @@ def problems(
     if best_effort:
         fields["best_effort"] = draw(st.lists(st.booleans(), min_size=t, max_size=t))
         fields["weights_mode"] = draw(st.sampled_from(["explicit", "contribution"]))
-        fields["contributed_by"] = draw(
-            st.lists(st.integers(-1, t - 1), min_size=k, max_size=k)
-        )
+        fields["contributed_by"] = draw(st.lists(st.integers(-1, t - 1), min_size=k, max_size=k))
         fields["contributed_only"] = [draw(st.integers(0, 5)) == 0 for _ in range(k)]
     return Problem.create(
         resources=("cpu", "memory", "gpu")[:m],

@@ -8,7 +8,7 @@ whether it could have more while nobody has less; whoever cannot is inactive.
 import numpy as np
 from scipy.optimize import linprog
 
-LIFT = 1e-7
+LIFT = 1e-6
 
 
 def reference_shares(problem, *, pooled=False):
@@ -70,7 +70,7 @@ class _Model:
     def highest_share(self, tenant, floor):
         """Largest share of one tenant while everybody has at least ``floor``."""
         objective = np.r_[-self.of_tenant[tenant], 0.0]
-        answer = self._solve(objective, floor * (1 - 1e-9), np.zeros(self.problem.t))
+        answer = self._solve(objective, floor * (1 - 1e-10), np.zeros(self.problem.t))
         return float(self.of_tenant[tenant] @ answer[:-1])
 
     def _solve(self, objective, at_least, gain):

@@ -1,0 +1,153 @@
+"""The verifier accepts answers and finds whatever was changed in them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from policies import (
+    Allocation,
+    certificate_from_document,
+    certificate_to_document,
+    solve,
+    verify,
+)
+from tests.unit.policies.problems import problem_of
+
+CAPACITY = [[2, 12], [12, 2], [3, 3]]
+DEMAND = [[0.2, 1], [1, 0.2], [1, 0], [0.5, 0.5]]
+FIELDS = {"tasks": [np.inf, np.inf, 2, np.inf], "weight": [1, 2, 1, 1], "server_count": [1, 1, 2]}
+
+
+@pytest.fixture
+def problem():
+    return problem_of(
+        CAPACITY,
+        DEMAND,
+        **FIELDS,
+        server_labels=[{"zone": "a"}, {"zone": "b"}, {"zone": "b"}],
+        selectors=[{}, {}, {}, {"zone": "b"}],
+        best_effort=[False, False, False, False],
+    )
+
+
+@pytest.fixture
+def answer(problem):
+    return solve(problem, "drfh")
+
+
+def refusals(problem, answer):
+    verification = verify(problem, answer)
+    assert verification.valid == all(check.holds for check in verification.checks)
+    return [check.name for check in verification.checks if not check.holds]
+
+
+def test_an_answer_is_accepted(problem, answer):
+    assert refusals(problem, answer) == []
+
+
+@pytest.mark.parametrize("factor", [0.99, 1.01])
+@pytest.mark.parametrize("field", ["tasks", "level", "placement_tasks", "objective", "bound"])
+def test_any_number_changed_is_found(problem, answer, field, factor):
+    values = np.atleast_1d(getattr(answer, field)).astype(float)
+    for i in range(len(values)):
+        changed = values.copy()
+        changed[i] *= factor
+        value = changed if field not in ("objective", "bound") else float(changed[0])
+        assert refusals(problem, replace(answer, **{field: value})), (field, i)
+
+
+def test_a_gap_that_is_not_the_certificate_s_is_found(problem, answer):
+    assert refusals(problem, replace(answer, gap=answer.gap + 1e-6)) == ["objective"]
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_any_price_level_or_bound_changed_is_found(problem, answer, factor):
+    document = certificate_to_document(answer.certificate)
+    for number, item in enumerate(document["rounds"]):
+        places = [
+            (c, r) for c, row in enumerate(item["prices"]) for r, p in enumerate(row) if p > 0
+        ]
+        assert places, f"round {number} has no price"
+        for c, r in places:
+            forged = certificate_to_document(answer.certificate)
+            forged["rounds"][number]["prices"][c][r] *= factor
+            assert refusals(problem, with_certificate(answer, forged)), (number, c, r)
+        for name in ("level", "bound"):
+            forged = certificate_to_document(answer.certificate)
+            forged["rounds"][number][name] *= factor
+            assert refusals(problem, with_certificate(answer, forged)), (number, name)
+
+
+def test_a_round_given_to_another_tenant_is_found(problem, answer):
+    for i, number in enumerate(answer.certificate.frozen_in.tolist()):
+        for other in {-1, *range(len(answer.certificate.rounds) + 1)} - {number}:
+            forged = certificate_to_document(answer.certificate)
+            forged["frozen_in"][i] = other
+            names = refusals(problem, with_certificate(answer, forged))
+            satisfied = answer.limited_by[i] == "task_limit" and other >= 0
+            assert names or satisfied, (i, other)
+
+
+def test_a_reason_that_does_not_follow_is_found(problem, answer):
+    for j, reason in enumerate(answer.limited_by):
+        for other in {"task_limit", "level", "resource:cpu", "resource:memory"} - {reason}:
+            reasons = list(answer.limited_by)
+            reasons[j] = other
+            assert refusals(problem, replace(answer, limited_by=tuple(reasons)))
+
+
+def test_a_placement_where_the_workload_may_not_run_is_found(problem, answer):
+    moved = answer.placement_class.copy()
+    moved[answer.placement_workload == 3] = 0
+    assert "eligibility" in refusals(problem, replace(answer, placement_class=moved))
+
+
+def test_prices_of_unmerged_servers_are_found(problem, answer):
+    document = certificate_to_document(answer.certificate)
+    for item in document["rounds"]:
+        item["prices"] = item["prices"] + item["prices"][-1:]
+    assert refusals(problem, with_certificate(answer, document)) == ["certificate"]
+
+
+def test_another_problem_s_answer_is_refused(answer):
+    smaller = problem_of(np.array(CAPACITY) * 0.9, DEMAND, **FIELDS)
+    assert refusals(smaller, answer)
+
+
+def test_an_answer_for_other_workloads_has_the_wrong_shape(answer):
+    assert refusals(problem_of(CAPACITY, DEMAND[:3]), answer) == ["shapes"]
+
+
+def test_a_stored_decision_can_be_rebuilt_and_verified(problem, answer):
+    workload, row, tasks = answer.placements_by_row()
+    certificate = certificate_from_document(certificate_to_document(answer.certificate))
+    rebuilt = Allocation.from_parts(
+        problem,
+        policy="drfh",
+        mode="divisible",
+        options={},
+        tasks=answer.tasks,
+        placement_workload=workload,
+        placement_row=row,
+        placement_tasks=tasks,
+        level=answer.level,
+        limited_by=answer.limited_by,
+        objective=answer.objective,
+        bound=answer.bound,
+        gap=answer.gap,
+        certificate=certificate,
+    )
+    assert refusals(problem, rebuilt) == []
+    assert rebuilt.placement_tasks == pytest.approx(answer.placement_tasks, rel=1e-15)
+
+
+def test_whole_tasks_are_verified_without_a_certificate():
+    problem = problem_of([[10, 10]], [[3, 3]], contributed_by=[0])
+    answer = solve(problem, "static")
+    assert refusals(problem, answer) == []
+    assert refusals(problem, replace(answer, tasks=answer.tasks + 1))
+
+
+def with_certificate(answer, document):
+    return replace(answer, certificate=certificate_from_document(document))
