@@ -45,7 +45,8 @@ class DataFolder:
         self.account = account
         make_passable(path)
         self._lock = _locked(path / "lock")
-        _remove_sockets(self.path)
+        self._retract()  # what a killed holder published
+        _remove_sockets(path)
         self.sockets = _make_socket_folder(account)
         (path / "sockets").write_text(str(self.sockets))
         self.logs = path / "logs"
@@ -75,8 +76,7 @@ class DataFolder:
 
     def release(self) -> None:
         """Let others use the folder; the data stays."""
-        with contextlib.suppress(FileNotFoundError):
-            (self.path / "state.json").unlink()
+        self._retract()
         _remove_sockets(self.path)
         self._lock.close()
 
@@ -85,6 +85,9 @@ class DataFolder:
         _remove_sockets(self.path)
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
+
+    def _retract(self) -> None:
+        (self.path / "state.json").unlink(missing_ok=True)
 
 
 def published_state(path: Path) -> dict[str, Any] | None:

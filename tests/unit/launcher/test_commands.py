@@ -107,3 +107,11 @@ def test_what_is_published_ends_with_its_publisher(tmp_path):
     assert published_state(folder.path) == {"url": "http://127.0.0.1:1"}
     folder.release()
     assert published_state(folder.path) is None
+
+
+def test_what_a_killed_publisher_left_is_not_believed(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "state.json").write_text('{"url": "http://127.0.0.1:1"}')
+    folder = DataFolder(tmp_path / "data", server_account())
+    assert published_state(folder.path) is None
+    folder.release()
