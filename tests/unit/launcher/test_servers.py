@@ -162,7 +162,7 @@ def test_the_urls_are_what_psycopg_celery_and_redis_understand(copies):
     with psycopg.connect(held.places["MIGRATION_DATABASE_URL"]) as connection:
         assert connection.info.user == "allocator_owner"
     url = held.places["REDIS_URL"]
-    with Connection(url) as broker:  # type: ignore[no-untyped-call]
+    with Connection(url) as broker:
         queue = broker.SimpleQueue("greetings")
         queue.put("hello")
         assert queue.get(timeout=2).payload == "hello"
