@@ -13,6 +13,7 @@ import numpy as np
 
 from policies.errors import ProblemError
 from policies.problem import Problem, WeightsMode
+from policies.validation import check_names
 
 INCLUDES = ("placements", "certificate", "properties", "schedule", "explanations")
 RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
@@ -159,6 +160,7 @@ def _resources(items: Sequence[Any]) -> tuple[list[str], list[str]]:
                 "by at most 62 lower-case letters, digits, '_', '.' or '-'",
                 pointer,
             )
+    check_names(names, "resource", "/resources")
     return names, units
 
 
@@ -171,6 +173,7 @@ def _tenants(items: Sequence[Any]) -> tuple[list[str], list[float], list[bool]]:
         names.append(_text(tenant["name"], f"{pointer}/name"))
         weights.append(_number(tenant.get("weight", 1), f"{pointer}/weight", "weight"))
         best_effort.append(_flag(tenant.get("best_effort", False), f"{pointer}/best_effort"))
+    check_names(names, "tenant", "/tenants")
     return names, weights, best_effort
 
 

@@ -18,6 +18,7 @@ from policies.certificates import (
     SOLVER_TOLERANCE,
     Certificate,
     Round,
+    RoundProof,
     level_scale,
     normalised_prices,
     prove_round,
@@ -129,15 +130,10 @@ class _Rounds:
             except NoConvergenceError:
                 continue
             prices = normalised_prices(problem, solution.prices, rising)
-            proof = prove_round(
-                problem,
-                prices,
-                level=level,
-                share=self.share,
-                rising=rising,
-                strict=True,
-            )
-            level = min(level, proof.bound)
+            proof = self._proof(prices, level, rising)
+            if level > proof.bound:
+                level = proof.bound
+                proof = self._proof(prices, level, rising)
             reached = level * problem.weight
             satisfied = rising & (problem.cap <= reached * (1 + SOLVER_TOLERANCE))
             frozen = satisfied | proof.stuck
@@ -153,6 +149,11 @@ class _Rounds:
         raise SolveFailedError(
             "solve.failed",
             f"round {len(self.rounds)}: level {level} is not proven, its bound is {proof.bound}",
+        )
+
+    def _proof(self, prices: FloatArray, level: float, rising: BoolArray) -> RoundProof:
+        return prove_round(
+            self.problem, prices, level=level, share=self.share, rising=rising, strict=True
         )
 
     def _highest_level(self, rising: BoolArray, maximise: Maximise) -> tuple[float, LevelSolution]:

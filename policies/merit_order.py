@@ -16,6 +16,9 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 
+# A tenant this close to the end of a segment, relative, is past it.
+AT_THE_END = 1e-10
+
 
 def unit_costs(demand: FloatArray, allowed: BoolArray, prices: FloatArray) -> FloatArray:
     """(n,) cheapest price of one unit of dominant share; inf where no class is allowed.
@@ -80,8 +83,7 @@ class MeritOrder:
 
     def marginal(self, share: FloatArray) -> FloatArray:
         """(t,) ``pi_i``: price of a little more share; inf where all tasks are placed."""
-        # A tenant that is at the end of a segment but for rounding is past it.
-        reached = share[self.owner] * (1 + 1e-12)
+        reached = share[self.owner] * (1 + AT_THE_END)
         beyond = np.where(self.end > reached, self.cost, np.inf)
         price = np.full(self.tenants, np.inf)
         np.minimum.at(price, self.owner, beyond)

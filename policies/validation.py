@@ -24,9 +24,9 @@ LARGEST_SERVER_COUNT = 10**6
 def check_problem(problem: Problem) -> None:
     """Raise ProblemError for the first thing about ``problem`` that cannot be accepted."""
     _check_lengths(problem)
-    _check_names(problem.resources, "resource", "/resources")
-    _check_names(problem.server_names, "server", "/servers")
-    _check_names(problem.tenants, "tenant", "/tenants")
+    check_names(problem.resources, "resource", "/resources")
+    check_names(problem.server_names, "server", "/servers")
+    check_names(problem.tenants, "tenant", "/tenants")
     _check_servers(problem)
     _check_tenants(problem)
     _check_workloads(problem)
@@ -63,7 +63,8 @@ def _check_lengths(problem: Problem) -> None:
         )
 
 
-def _check_names(names: Sequence[str], kind: str, pointer: str) -> None:
+def check_names(names: Sequence[str], kind: str, pointer: str) -> None:
+    """Raise ProblemError unless every name is a non-empty string and none comes twice."""
     first: dict[str, int] = {}
     for i, name in enumerate(names):
         if not isinstance(name, str) or not name:

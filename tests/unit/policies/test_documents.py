@@ -1,0 +1,168 @@
+"""The evaluation document: read, refused with a pointer, written back."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from policies import (
+    PolicyError,
+    allocation_to_document,
+    problem_from_document,
+    problem_to_document,
+    solve,
+)
+from policies.documents import ParsedProblem
+from tests.unit.policies.problems import problem_of, problems
+
+
+def document(**changes):
+    return {
+        "resources": ["cpu", {"name": "memory", "unit": "GiB"}],
+        "servers": [
+            {"name": "s1", "capacity": {"cpu": 2, "memory": "12"}, "contributed_by": "u1"},
+            {"capacity": {"cpu": 12, "memory": 2}, "count": 2, "labels": {"zone": "b"}},
+        ],
+        "tenants": [{"name": "u1", "weight": "1.5"}, {"name": "u2", "best_effort": True}],
+        "workloads": [
+            {"tenant": "u1", "name": "a", "demand": {"cpu": 0.2, "memory": 1}, "tasks": 5},
+            {
+                "tenant": "u2",
+                "name": "a",
+                "demand": {"cpu": "1"},
+                "priority": 2,
+                "server_selector": {"zone": ["b", "a"], "rack": "1"},
+            },
+        ],
+        "policy": {"name": "drfh", "mode": "divisible", "options": {}},
+    } | changes
+
+
+def test_a_document_becomes_a_problem():
+    parsed = problem_from_document(document(include=["placements", "placements"]))
+    problem = parsed.problem
+    assert (parsed.policy, parsed.mode, parsed.options) == ("drfh", "divisible", {})
+    assert parsed.include == ("placements",)
+    assert problem.resources == ("cpu", "memory")
+    assert problem.units == ("", "GiB")
+    assert problem.server_names == ("s1", "server-0002")
+    assert problem.capacity.tolist() == [[2, 12], [12, 2]]
+    assert problem.server_count.tolist() == [1, 2]
+    assert problem.contributed_by.tolist() == [0, -1]
+    assert problem.weight.tolist() == [1.5, 1]
+    assert problem.best_effort.tolist() == [False, True]
+    assert problem.demand.tolist() == [[0.2, 1], [1, 0]]
+    assert problem.tasks.tolist() == [5, math.inf]
+    assert problem.priority.tolist() == [0, 2]
+    assert problem.selectors == ({}, {"zone": ("a", "b"), "rack": ("1",)})
+
+
+def changed(path, value):
+    """A document with one place changed (or, for the value ``...``, removed)."""
+    whole = document()
+    place = whole
+    for step in path[:-1]:
+        place = place[step]
+    if value is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "code", "pointer"),
+    [
+        (["resources"], ..., "field.missing", "/resources"),
+        (["colour"], 1, "field.unknown", "/colour"),
+        (["a/b"], 1, "field.unknown", "/a~1b"),
+        (["servers"], {}, "field.type", "/servers"),
+        (["servers", 1, "capacity"], ..., "field.missing", "/servers/1/capacity"),
+        (["servers", 0, "count"], 0, "server.count", "/servers/0/count"),
+        (["servers", 0, "count"], 1.5, "field.type", "/servers/0/count"),
+        (["servers", 0, "count"], True, "field.type", "/servers/0/count"),
+        (["servers", 0, "count"], 10**30, "number.too_large", "/servers/0/count"),
+        (["servers", 0, "contributed_by"], "x", "tenant.unknown", "/servers/0/contributed_by"),
+        (["servers", 0, "labels"], {"zone": 1}, "field.type", "/servers/0/labels/zone"),
+        (["servers", 0, "draining"], "yes", "field.type", "/servers/0/draining"),
+        (["servers", 1, "name"], "s1", "server.duplicate", "/servers/1"),
+        (["servers", 0, "capacity", "cpu"], -1, "capacity.negative", "/servers/0/capacity/cpu"),
+        (["servers", 0, "capacity", "gpu"], 1, "capacity.unknown_resource", "/servers/0/capacity/gpu"),
+        (["tenants", 1, "weight"], 0, "weight.not_positive", "/tenants/1/weight"),
+        (["tenants", 1, "weight"], float("nan"), "weight.not_positive", "/tenants/1/weight"),
+        (["tenants", 1, "weight"], "1_000", "weight.not_a_number", "/tenants/1/weight"),
+        (["tenants", 1, "weight"], "٣", "weight.not_a_number", "/tenants/1/weight"),
+        (["tenants", 1, "name"], "u1", "tenant.duplicate", "/tenants/1"),
+        (["workloads", 1, "tenant"], "u9", "tenant.unknown", "/workloads/1/tenant"),
+        (["workloads", 1, "demand"], {"cpu": 0}, "demand.zero", "/workloads/1/demand"),
+        (["workloads", 1, "demand", "cpu"], "-0.5", "demand.negative", "/workloads/1/demand/cpu"),
+        (["workloads", 1, "demand", "cpu"], 1e400, "demand.too_large", "/workloads/1/demand/cpu"),
+        (["workloads", 1, "demand", "cpu"], 10**400, "demand.too_large", "/workloads/1/demand/cpu"),
+        (["workloads", 1, "demand", "cpu"], None, "field.type", "/workloads/1/demand/cpu"),
+        (["workloads", 0, "tasks"], -1, "tasks.not_whole", "/workloads/0/tasks"),
+        (["workloads", 0, "tasks"], 2.5, "field.type", "/workloads/0/tasks"),
+        (
+            ["workloads", 0, "server_selector"],
+            {"zone": []},
+            "selector.empty",
+            "/workloads/0/server_selector/zone",
+        ),
+        (["policy"], {}, "field.missing", "/policy/name"),
+        (["weights"], "equal", "weights.unknown", "/weights"),
+        (["include"], ["money"], "include.unknown", "/include/0"),
+        (["resources", 0], "CPU", "resource.name", "/resources/0"),
+        (["resources", 0], "memory", "resource.duplicate", "/resources/1"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_accepted_names_the_place(path, value, code, pointer):
+    with pytest.raises(PolicyError) as caught:
+        problem_from_document(changed(path, value))
+    assert (caught.value.code, caught.value.pointer) == (code, pointer)
+    assert caught.value.detail
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(problem=problems())
+def test_a_problem_survives_being_written_and_read(problem):
+    parsed = ParsedProblem(problem, "drfh", "divisible", {}, ("certificate",), {"step": 1})
+    text = json.dumps(problem_to_document(parsed), allow_nan=False)
+    read = problem_from_document(json.loads(text))
+    assert (read.policy, read.mode, read.options) == ("drfh", "divisible", {})
+    assert (read.include, read.history) == (("certificate",), {"step": 1})
+    for name, value in vars(problem).items():
+        if name in type(problem).__dataclass_fields__:
+            assert np.array_equal(getattr(read.problem, name), value), name
+
+
+def test_an_allocation_becomes_a_document():
+    problem = problem_of([[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]], server_count=[1, 2])
+    answer = solve(problem, "drfh")
+    written = allocation_to_document(answer, include=("placements", "certificate"))
+    json.dumps(written, allow_nan=False)
+    first = written["allocations"][0]
+    assert first["tenant"] == "u1"
+    assert first["workload"] == {"id": None, "name": "workload-0001"}
+    assert first["resources"]["memory"] == pytest.approx(first["tasks"])
+    assert first["dominant_resource"] == "memory"
+    assert first["weighted_share"] == pytest.approx(answer.objective)
+    summary = written["summary"]
+    assert (summary["servers"], summary["server_classes"]) == (3, 2)
+    assert summary["jain_index"] == pytest.approx(1)
+    assert summary["utilization"]["memory"] == pytest.approx(answer.used[1] / 16)
+    ranges = [row["servers"] for row in written["placements"] if "servers" in row]
+    assert {(row["first"], row["last"], row["count"]) for row in ranges} == {
+        ("server-0002-0001", "server-0002-0002", 2)
+    }
+    assert {row["server"] for row in written["placements"] if "server" in row} == {"server-0001"}
+    assert written["certificate"]["frozen_in"] == [0, 0]
+
+
+def test_what_does_not_exist_is_null_in_a_document():
+    problem = problem_of([[4, 4]], [[1, 1]], best_effort=[True])
+    written = allocation_to_document(solve(problem, "static"))
+    assert written["allocations"][0]["weighted_share"] is None
+    assert written["allocations"][0]["tasks"] == 4
+    assert written["summary"]["bound"] is None
+    assert written["summary"]["jain_index"] is None

@@ -1,0 +1,67 @@
+"""The front door: policies by name, modes, options."""
+
+import jsonschema
+import pytest
+
+from policies import (
+    PolicyModeError,
+    PolicyOptionsError,
+    PolicyUnknownError,
+    ProblemTooLargeError,
+    divisible,
+    mode_of,
+    options_of,
+    policies_available,
+    policy_info,
+    solve,
+    warm,
+)
+from tests.unit.policies.problems import problem_of
+
+
+def test_policies_are_listed_by_name_and_described():
+    infos = policies_available()
+    names = [info.name for info in infos]
+    assert names == sorted(names)
+    assert {"drf", "drfh", "static"} <= set(names)
+    for info in infos:
+        assert info.description
+        assert info.source
+        assert info.complexity
+        jsonschema.Draft202012Validator.check_schema(dict(info.options_schema))
+        assert info.options_schema["additionalProperties"] is False
+
+
+def test_an_unknown_policy_names_the_known_ones():
+    with pytest.raises(PolicyUnknownError, match="drfh") as caught:
+        solve(problem_of([[1]], [[1]]), "fifo")
+    assert (caught.value.code, caught.value.pointer) == ("policy.unknown", "/policy/name")
+
+
+def test_a_mode_that_a_policy_lacks_is_refused():
+    with pytest.raises(PolicyModeError, match="divisible") as caught:
+        mode_of("drfh", "fractional")
+    assert (caught.value.code, caught.value.pointer) == ("policy.mode", "/policy/mode")
+
+
+def test_the_first_mode_is_the_default():
+    assert mode_of("drfh", None) == policy_info("drfh").modes[0] == "divisible"
+    assert mode_of("static", None) == "indivisible"
+
+
+def test_unknown_options_are_refused():
+    with pytest.raises(PolicyOptionsError, match="colour") as caught:
+        options_of("drfh", {"colour": "red"})
+    assert caught.value.code == "policy.options"
+    assert options_of("drfh", None) == {}
+
+
+def test_a_problem_beyond_the_limit_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr(divisible, "LARGEST_PROGRAM", 3)
+    with pytest.raises(ProblemTooLargeError, match="4 variables") as caught:
+        solve(problem_of([[1], [2]], [[1], [2]]), "drfh")
+    assert caught.value.code == "problem.too_large"
+
+
+def test_warming_up_runs_every_policy():
+    warm()
