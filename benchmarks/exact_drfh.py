@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import cvxpy as cp
 
 from benchmarks.instances import google_pool
@@ -31,7 +33,7 @@ def _against_peers(tenants: int, resources: int, *, goal: float, repeat: int) ->
         level = cvxpy_level(cvxpy_program(form), name)
         seconds, _ = best_seconds(
             lambda: cvxpy_program(form),
-            lambda program, name=name: cvxpy_level(program, name),
+            partial(cvxpy_level, solver=name),
             repeat=max(repeat // 3, 2),
         )
         peers[f"cvxpy {name}"] = (level, seconds)

@@ -23,13 +23,14 @@ def cvxpy_program(form: LeximinProblem) -> cp.Problem:
     x = cp.Variable((form.n, form.K), nonneg=True)
     level = cp.Variable()
     capacity = x.T @ form.demand <= form.capacity_share
-    fairness = cp.sum(x, axis=1) == level * form.weight
+    fairness = x @ np.ones(form.K) == level * form.weight
     return cp.Problem(cp.Maximize(level), [capacity, fairness])
 
 
 def cvxpy_level(program: cp.Problem, solver: str) -> float:
     """Solve with the back end's defaults."""
-    return float(program.solve(solver=solver))
+    level: float = program.solve(solver=solver)
+    return level
 
 
 def highs_level(form: LeximinProblem) -> float:

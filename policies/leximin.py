@@ -27,6 +27,7 @@ from policies.errors import SolveFailedError
 from policies.interior_point import NoConvergenceError, maximise_level
 from policies.leximin_problem import LevelSolution, LeximinProblem, level_program
 from policies.merit_order import MeritOrder, unit_costs
+from policies.preference import preferred_workloads
 from policies.purification import few_placements
 from policies.simplex import SimplexLevels
 
@@ -112,7 +113,7 @@ class _Rounds:
             rising = self.problem.stage == stage
             while rising.any():
                 rising &= ~self._round(stage, rising)
-        x = few_placements(self.problem, self.x)
+        x = preferred_workloads(self.problem, few_placements(self.problem, self.x))
         return Leximin(
             self.share,
             self.level,

@@ -18,7 +18,8 @@ class LeximinProblem:
         demand: (n, m) normalised demands ``d``.
         allowed: (n, K) on which classes each workload may run; every row has one.
         limit: (n,) greatest dominant share of each workload (tasks × ``s``), > 0; inf: none.
-        owner: (n,) tenant of each workload, ascending; every tenant has one.
+        owner: (n,) tenant of each workload, ascending; every tenant has one, and each
+            tenant's workloads are in order of preference.
         weight: (t,) > 0 within its stage.
         stage: (t,) 0 is served first, 1 from what is left.
         capacity_share: (K, m) of each class, share of the pool.

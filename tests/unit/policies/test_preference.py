@@ -1,0 +1,60 @@
+"""Which workload of a tenant runs, where its share leaves the choice (policies §1.6)."""
+
+import pytest
+
+from policies import solve, verify
+from tests.unit.policies.problems import problem_of
+
+CPU_IS_FULL = [[4, 100]]
+
+
+def tasks_of(demand, policy="drfh", **fields):
+    problem = problem_of(CPU_IS_FULL, demand, t=1, workload_tenant=[0] * len(demand), **fields)
+    answer = solve(problem, policy)
+    assert verify(problem, answer).valid
+    return answer.tasks
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+def test_alike_workloads_run_by_priority_then_age(policy):
+    alike = [[1, 1], [2, 2], [1, 1]]
+    assert tasks_of(alike, policy) == pytest.approx([4, 0, 0])
+    assert tasks_of(alike, policy, priority=[0, 0, 1]) == pytest.approx([0, 0, 4])
+    limited = tasks_of(alike, policy, tasks=[1, 1, 1], priority=[0, 1, 0])
+    assert limited == pytest.approx([1, 1, 1])
+    assert tasks_of(alike, policy, tasks=[3, 1, 1]) == pytest.approx([3, 0.5, 0])
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_unlike_workloads_with_the_same_need_of_the_full_resource(policy, first):
+    priority = [1 - first, first]
+    expected = [4 * (1 - first), 4 * first]
+    unlike = [[1, 5], [1, 10]]
+    assert tasks_of(unlike, policy, priority=priority) == pytest.approx(expected)
+
+
+def test_a_preferred_workload_takes_no_more_than_there_is_room_for():
+    # Memory is enough for two of the preferred tasks beside two of the others.
+    problem = problem_of([[4, 24]], [[1, 2], [1, 10]], t=1, workload_tenant=[0, 0], priority=[0, 1])
+    answer = solve(problem, "drfh")
+    assert verify(problem, answer).valid
+    assert answer.tasks == pytest.approx([2, 2])
+
+
+def test_a_share_does_not_depend_on_priorities():
+    shares = [
+        solve(
+            problem_of(
+                [[4, 9], [5, 2]],
+                [[1, 2], [1, 1], [2, 1]],
+                t=2,
+                workload_tenant=[0, 0, 1],
+                priority=priority,
+            ),
+            "drfh",
+        ).tenant_share
+        for priority in ([0, 0, 0], [0, 9, 0], [9, 0, 9])
+    ]
+    assert shares[1] == pytest.approx(shares[0], rel=1e-9)
+    assert shares[2] == pytest.approx(shares[0], rel=1e-9)
