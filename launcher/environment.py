@@ -108,10 +108,13 @@ class VirtualEnvironment:
         )
 
     def _compile_bytecode(self) -> None:
-        """Compile everything now, on all cores, or the first start of each process would."""
-        say("Compiling ...")
+        """Compile all but the packages' tests now, on all cores, or the first starts would."""
+        say("Compiling what was installed ...")
         subprocess.run(
-            [self.python, "-m", "compileall", "-q", "-j", "0", self.folder / "lib"],
+            [
+                *(self.python, "-m", "compileall", "-q", "-j", "0", "-x", "/tests/"),
+                self.folder / "lib",
+            ],
             capture_output=True,
             check=False,  # a file that does not compile is no module, or its import will say so
         )
@@ -123,6 +126,7 @@ class VirtualEnvironment:
         compiled = self.folder / "allocator-kernels"
         if not sources or (compiled.exists() and compiled.read_text() == digest):
             return
+        say("Compiling the policies' kernels ...")
         self._run(
             "compile the numeric kernels",
             [self.python, "-c", _WARM_UP],
