@@ -18,6 +18,7 @@ class Operation:
     `kind` is the last word of the operation's id. `headers` are those of its success, `problems` the
     statuses of refusals beyond those that every route has. `other_answers` are documents
     that are no problems under another status, `other_rows` those of a list asked for otherwise.
+    A `feed` is a list that is followed for ever: it gives `next_cursor` on every page.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Operation:
     problems: tuple[int, ...] = ()
     if_match: str = ""
     paged: bool = False
+    feed: bool = False
     patched: bool = False
     many: bool = False
     claims: bool = False
@@ -66,6 +68,15 @@ def lists(
             other_rows=other_rows,
         )
     )
+
+
+def feeds(answer: Document, summary: str) -> Callable[[H], H]:
+    """GET of a feed, followed for ever by its cursor."""
+    headers = ("Link", "X-Next-Cursor")
+    operation = Operation(
+        "list", summary, answer, paged=True, feed=True, headers=headers, problems=(410,)
+    )
+    return described(operation)
 
 
 def shows(

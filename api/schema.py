@@ -201,7 +201,9 @@ class ContractSchema(AutoSchema):
             if operation.other_rows is not None:
                 schema = {"anyOf": [schema, self._document(operation.other_rows)]}
             text: Schema = {"schema": {"type": "string"}}
-            page = self._component(f"{operation.answer.__name__}Page", _page_schema(schema))
+            page = self._component(
+                f"{operation.answer.__name__}Page", _page_schema(schema, feed=operation.feed)
+            )
             return {
                 "application/json": {"schema": page},
                 "text/csv": text,
@@ -264,14 +266,17 @@ def patch_schema(document: Document) -> Schema:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _page_schema(row: Schema) -> Schema:
+def _page_schema(row: Schema, *, feed: bool) -> Schema:
+    properties: Schema = {
+        "results": {"type": "array", "items": row},
+        "next": {"type": ["string", "null"], "format": "uri"},
+    }
+    if feed:
+        properties["next_cursor"] = {"type": ["string", "null"]}
     return {
         "type": "object",
-        "required": ["results", "next"],
-        "properties": {
-            "results": {"type": "array", "items": row},
-            "next": {"type": ["string", "null"], "format": "uri"},
-        },
+        "required": list(properties),
+        "properties": properties,
         "additionalProperties": False,
     }
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import pointer_token
-from api.fields import Schema, StrictField, TextField
+from api.fields import IdField, Schema, StrictField, TextField
 from api.parsers import json_document
 
 
@@ -38,6 +39,29 @@ class TextsField(StrictField):
     def describe(self) -> Schema:
         items: Schema = {"type": "string"}
         return {"type": "array", "items": items | ({"enum": self.choices} if self.choices else {})}
+
+
+class IdsField(StrictField):
+    """An array of ids."""
+
+    type_name = "an array of ids"
+
+    def __init__(self, *, max_items: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.max_items = max_items
+
+    def read(self, value: Any, pointer: str) -> list[UUID]:
+        if not isinstance(value, list):
+            raise self.wrong_type(pointer)
+        if len(value) > self.max_items:
+            raise Unacceptable(
+                f"There are at most {self.max_items} ids.", code="field.count", pointer=pointer
+            )
+        one = IdField()
+        return [one.read(item, f"{pointer}/{position}") for position, item in enumerate(value)]
+
+    def describe(self) -> Schema:
+        return {"type": "array", "maxItems": self.max_items, "items": IdField().describe()}
 
 
 class SchemaField(StrictField):

@@ -47,6 +47,7 @@ class ContractView(APIView):
     query: Mapping[str, Any]
     columns: Sequence[str] = ()
     format_kwarg = None
+    cursor_parameter: ClassVar[str] = "cursor"
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
@@ -141,7 +142,7 @@ class ContractView(APIView):
         if cursor is None:
             return None
         query = self.request.query_params.copy()
-        query["cursor"] = cursor
+        query[self.cursor_parameter] = cursor
         return self.request.build_absolute_uri(f"{self.request.path}?{query.urlencode()}")
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import numpy as np
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from allocator_service.allocation.changes import WhatIf, with_changes
 from allocator_service.allocation.models import Simulation, SimulationStatus
@@ -87,6 +87,12 @@ def _refuse_foreign(changes: Mapping[str, Any], tenant: Tenant, pool: Pool) -> N
             raise Unacceptable(
                 "The pool has no such active workload.", code="workload.unknown", pointer=pointer
             )
+
+
+def simulations_of(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Simulation]:
+    """The pool's simulations; a tenant key sees those it asked for."""
+    simulations = Simulation.objects.filter(pool=pool).select_related("pool")
+    return simulations if tenant is None else simulations.filter(tenant=tenant)
 
 
 def simulation_get(*, simulation_id: UUID, tenant: Tenant | None) -> Simulation:

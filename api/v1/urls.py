@@ -11,6 +11,8 @@ RESOURCES = (
     "runs",
     "decisions",
     "evaluations",
+    "simulations",
+    "events",
     "policies",
 )
 

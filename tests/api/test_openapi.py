@@ -13,6 +13,8 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from allocator_service.allocation.simulations import simulation_request
+from allocator_service.core.clock import utc_now
 from allocator_service.wsgi import application
 from tests import factories
 from tests.api.v1.test_scopes import MATRIX
@@ -66,6 +68,7 @@ def decided(world, operator):
     request_started.disconnect(close_old_connections)
     request_finished.disconnect(close_old_connections)
     run = factories.decision(world.lab)
+    simulation = simulation_request(pool=world.lab, tenant=None, changes={}, now=utc_now())
     yield SimpleNamespace(
         key=operator.key,
         names={
@@ -74,6 +77,7 @@ def decided(world, operator):
             "server": str(world.ada_server.pk),
             "workload": str(world.ada_workload.pk),
             "run": str(run.pk),
+            "simulation": str(simulation.pk),
         },
     )
     request_started.connect(close_old_connections)

@@ -1,5 +1,6 @@
 from django.urls import path
 
+from api.v1.runs.explanations import ExplanationView
 from api.v1.runs.views import (
     AllocationsView,
     CertificateView,
@@ -17,5 +18,10 @@ urlpatterns = [
     path("runs/<str:run>/placements/", PlacementsView.as_view(), name="run-placements"),
     path("runs/<str:run>/certificate/", CertificateView.as_view(), name="run-certificate"),
     path("runs/<str:run>/input/", InputView.as_view(), name="run-input"),
+    path(
+        "runs/<str:run>/explanation/<str:tenant>/",
+        ExplanationView.as_view(),
+        name="run-explanation",
+    ),
     path("runs/<str:run>/verify/", VerifyView.as_view(), name="run-verify"),
 ]

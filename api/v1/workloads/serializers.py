@@ -13,8 +13,8 @@ from api.structures import QuantitiesField, SelectorField
 from api.v1.servers.serializers import expanded
 from api.v1.tenants.serializers import MAX_VERSION
 
-_TASKS = {"minimum": 0, "maximum": MAX_TASKS, "allow_null": True}
-_PRIORITY = {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY}
+TASKS = {"minimum": 0, "maximum": MAX_TASKS, "allow_null": True}
+PRIORITY = {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY}
 
 
 class WorkloadRequest(StrictSerializer):
@@ -22,9 +22,9 @@ class WorkloadRequest(StrictSerializer):
     name = TextField(max_length=253)
     demand = QuantitiesField()
     tasks = IntegerField(
-        **_TASKS, required=False, help_text="How many can run at once; null is no limit."
+        **TASKS, required=False, help_text="How many can run at once; null is no limit."
     )
-    priority = IntegerField(**_PRIORITY, default=0)
+    priority = IntegerField(**PRIORITY, default=0)
     server_selector = SelectorField(default=dict)
 
 
@@ -43,8 +43,8 @@ class WorkloadDocument(StrictSerializer):
     tenant = SlugField()
     name = TextField(max_length=253)
     demand = QuantitiesField()
-    tasks = IntegerField(**_TASKS)
-    priority = IntegerField(**_PRIORITY)
+    tasks = IntegerField(**TASKS)
+    priority = IntegerField(**PRIORITY)
     server_selector = SelectorField()
     state = ChoiceField(choices=WorkloadState.values)
     conditions = ListField(ConditionDocument, min_items=0, max_items=1)

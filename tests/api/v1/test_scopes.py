@@ -43,6 +43,10 @@ MATRIX = {
     "/api/v1/runs/<str:run>/certificate/": {"GET": ALL},
     "/api/v1/runs/<str:run>/input/": {"GET": ALL},
     "/api/v1/runs/<str:run>/verify/": {"POST": ALL},
+    "/api/v1/runs/<str:run>/explanation/<str:tenant>/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/simulations/": {"GET": BOTH, "POST": BOTH},
+    "/api/v1/simulations/<str:simulation>/": {"GET": BOTH},
+    "/api/v1/events/": {"GET": ALL},
     "/api/v1/policies/": {"GET": ALL},
     "/api/v1/evaluations/": {"POST": ALL},
 }
@@ -83,7 +87,7 @@ def clients(world, operator, billing):
 
 def path_of(route: str) -> str:
     values = {"pool": "nowhere", "tenant": "nobody"}
-    for name in ("pool", "tenant", "server", "workload", "run"):
+    for name in ("pool", "tenant", "server", "workload", "run", "simulation"):
         unknown = values.get(name, "00000000-0000-7000-8000-000000000000")
         route = route.replace(f"<str:{name}>", unknown)
     return route

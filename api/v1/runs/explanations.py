@@ -1,0 +1,126 @@
+"""Explanations as documents."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.explanations import Binding, Explanation, run_explain
+from allocator_service.allocation.models import Run
+from allocator_service.core.errors import Missing
+from allocator_service.core.quantities import Resource, vector_to_document
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.selectors import tenant_get, tenants_for
+from api.auth import EVERY_SCOPE
+from api.describing import shows
+from api.documents import DocumentField, ListField, StrictSerializer
+from api.fields import IntegerField, NumberField, SlugField, TextField, is_slug
+from api.structures import LabelsField, ObjectField, QuantitiesField
+from api.v1.runs.serializers import MAX_ROWS
+from api.v1.runs.views import OneRunView
+
+
+class BindingServersDocument(StrictSerializer):
+    count = IntegerField(minimum=1, maximum=MAX_ROWS)
+    capacity = QuantitiesField()
+    labels = LabelsField()
+
+
+class BindingDocument(StrictSerializer):
+    resource = TextField(max_length=63)
+    unit = TextField(max_length=20, blank=True)
+    price = NumberField(help_text="What one more unit would add to the least weighted share.")
+    servers = DocumentField(
+        BindingServersDocument, allow_null=True, help_text="null: the pool as one server."
+    )
+
+
+class NeighboursDocument(StrictSerializer):
+    above = NumberField(allow_null=True, help_text="The next greater weighted share of a tenant.")
+    below = NumberField(allow_null=True, help_text="The next smaller one.")
+
+
+class CounterfactualDocument(StrictSerializer):
+    words = TextField(max_length=2_000)
+    changes = ObjectField(help_text="As a simulation takes them.")
+    workload = TextField(max_length=253)
+    tasks_before = NumberField()
+    tasks_after = NumberField()
+
+
+class ReasonDocument(StrictSerializer):
+    workload = TextField(max_length=253)
+    limited_by = TextField(max_length=80)
+
+
+class ExplanationDocument(StrictSerializer):
+    tenant = SlugField()
+    share = NumberField(help_text="The tenant's dominant share.")
+    weight = NumberField()
+    weighted_share = NumberField(allow_null=True)
+    level = NumberField(allow_null=True, help_text="The weighted share at which it was frozen.")
+    workloads = ListField(ReasonDocument, min_items=1, max_items=MAX_ROWS)
+    binding = ListField(BindingDocument, min_items=0, max_items=MAX_ROWS)
+    neighbours = DocumentField(NeighboursDocument)
+    counterfactuals = ListField(CounterfactualDocument, min_items=0, max_items=MAX_ROWS)
+    sentence = TextField(max_length=5_000)
+
+
+class ExplanationView(OneRunView):
+    """Why a tenant got what it got; a tenant's key asks about itself."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+
+    @shows(ExplanationDocument, "Explain a decision to a tenant", headers=(), problems=(409, 410))
+    def get(self, request: Request, run: str, tenant: str) -> Response:
+        found = self.run(run)
+        explained = self._explained(tenant)
+        return Response(_document(run_explain(run=found, tenant=explained), found, self.tenant))
+
+    def _explained(self, slug: str) -> Tenant:
+        if not is_slug(slug):
+            raise Missing("There is no such tenant.", code="tenant.not_found")
+        return tenant_get(slug=slug, within=tenants_for(self.tenant))
+
+
+def _document(explanation: Explanation, run: Run, caller: Tenant | None) -> dict[str, Any]:
+    resources = resources_of(run.pool)
+    return {
+        "tenant": explanation.tenant,
+        "share": explanation.share,
+        "weight": explanation.weight,
+        "weighted_share": explanation.weighted_share,
+        "level": explanation.level,
+        "workloads": [
+            {"workload": workload, "limited_by": reason}
+            for workload, reason in explanation.reasons.items()
+        ],
+        "binding": [_binding(item, resources, caller) for item in explanation.binding],
+        "neighbours": {"above": explanation.just_above, "below": explanation.just_below},
+        "counterfactuals": [vars(item) for item in explanation.counterfactuals],
+        "sentence": explanation.sentence,
+    }
+
+
+def _binding(
+    binding: Binding, resources: Sequence[Resource], caller: Tenant | None
+) -> dict[str, Any]:
+    servers = binding.server_class
+    document = {
+        "resource": binding.resource.name,
+        "unit": binding.resource.unit,
+        "price": binding.price,
+    }
+    if servers is None:
+        return {**document, "servers": None}
+    known = caller is None or (not servers.shared and servers.owner_id in (None, caller.pk))
+    return {
+        **document,
+        "servers": {
+            "count": servers.count,
+            "capacity": vector_to_document(servers.capacity, resources),
+            "labels": servers.labels if known else {},
+        },
+    }

@@ -1,0 +1,107 @@
+"""Simulations: what a pool's decision would be, computed by a worker, deciding nothing."""
+
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.urls import reverse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.models import Simulation
+from allocator_service.allocation.simulations import (
+    simulation_get,
+    simulation_request,
+    simulations_of,
+)
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing, Unacceptable
+from allocator_service.core.quantities import decimal_text
+from api.auth import OPERATOR_AND_TENANT
+from api.describing import accepts, lists, shows
+from api.fields import uuid_or_none
+from api.pagination import by_id
+from api.parameters import PageParameters
+from api.v1.simulations.serializers import (
+    SimulationDocument,
+    SimulationRequest,
+    simulation_document,
+)
+from api.views import ContractView, PoolView, writes
+
+ORDERING = by_id("simulations", descending=True)
+RETRY_SECONDS = "1"
+
+
+class SimulationsView(PoolView):
+    scopes: ClassVar = {"GET": OPERATOR_AND_TENANT, "POST": OPERATOR_AND_TENANT}
+    parameters = PageParameters
+    listed = True
+
+    @lists(SimulationDocument, "List the simulations of a pool, newest first")
+    def get(self, request: Request, pool: str) -> Response:
+        page = ORDERING.page(simulations_of(pool=self.pool, tenant=self.tenant), **self.query)
+        return self.listing(page, self._shown, list(SimulationDocument.strict_fields()))
+
+    @accepts(SimulationRequest, SimulationDocument, "Ask what changes of a pool would do")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        pool_asked = self.pool
+        simulation = simulation_request(
+            pool=pool_asked, tenant=self.tenant, changes=self._changes(), now=utc_now()
+        )
+        return Response(
+            self._shown(simulation),
+            HTTPStatus.ACCEPTED,
+            headers={
+                "Location": reverse("simulation", args=[simulation.pk]),
+                "Retry-After": RETRY_SECONDS,
+                "Pool-Generation": str(pool_asked.generation),
+            },
+        )
+
+    def _changes(self) -> dict[str, Any]:
+        """What the body names; a tenant's key may leave out that the tenant is itself."""
+        changes: dict[str, Any] = _named(self.read(SimulationRequest))
+        for position, submitted in enumerate(changes.get("workloads", {}).get("submit", [])):
+            if "tenant" not in submitted:
+                if self.tenant is None:
+                    raise Unacceptable(
+                        '"tenant" is required.',
+                        code="field.required",
+                        pointer=f"/workloads/submit/{position}/tenant",
+                    )
+                submitted["tenant"] = self.tenant.slug
+        return changes
+
+    def _shown(self, simulation: Simulation) -> dict[str, Any]:
+        return simulation_document(simulation, self.tenant)
+
+
+class SimulationView(ContractView):
+    scopes: ClassVar = {"GET": OPERATOR_AND_TENANT}
+
+    @shows(SimulationDocument, "Show a simulation", headers=())
+    def get(self, request: Request, simulation: str) -> Response:
+        simulation_id = uuid_or_none(simulation)
+        if simulation_id is None:
+            raise Missing("There is no such simulation.", code="simulation.not_found")
+        found = simulation_get(simulation_id=simulation_id, tenant=self.tenant)
+        return Response(simulation_document(found, self.tenant))
+
+
+def _named(value: Any) -> Any:
+    """A document without the fields that were left out (`tasks: null` is a value of its own).
+
+    Ids and exact numbers become texts, as JSON keeps them.
+    """
+    if isinstance(value, dict):
+        return {
+            key: _named(item) for key, item in value.items() if item is not None or key == "tasks"
+        }
+    if isinstance(value, list):
+        return [_named(item) for item in value]
+    if isinstance(value, Decimal):
+        return decimal_text(value)
+    return str(value) if isinstance(value, UUID) else value
