@@ -220,5 +220,11 @@ def logging(level: str, *, json: bool) -> dict[str, Any]:
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
         "root": {"handlers": ["stderr"], "level": level},
-        "loggers": {"django.server": {"handlers": ["stderr"], "propagate": False}},
+        "loggers": {
+            "django.server": {"handlers": ["stderr"], "propagate": False},
+            # One line per message and per tick of beat; the recompute says what came of it.
+            "celery.beat": {"level": "WARNING"},
+            "celery.worker.strategy": {"level": "WARNING"},
+            "celery.app.trace": {"level": "WARNING"},
+        },
     }
