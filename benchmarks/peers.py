@@ -29,8 +29,8 @@ def cvxpy_program(form: LeximinProblem) -> cp.Problem:
 
 def cvxpy_level(program: cp.Problem, solver: str) -> float:
     """Solve with the back end's defaults."""
-    level: float = program.solve(solver=solver)
-    return level
+    program.solve(solver=solver)
+    return float(program.value)
 
 
 def highs_level(form: LeximinProblem) -> float:

@@ -38,6 +38,8 @@ Maximise = Callable[[FloatArray, FloatArray], LevelSolution]
 # A level below its trial by less than this is the trial: Newton's method has arrived.
 ARRIVED = 1e-11
 MOST_NEWTON_STEPS = 60
+# A level this small, on the scale of levels, is rounding.
+NOTHING = 1e-10
 # Programs of at most this many variables go to the simplex method, whose answers are vertices.
 SMALL = 200
 
@@ -130,6 +132,8 @@ class _Rounds:
                 level, solution = self._highest_level(rising, maximise)
             except NoConvergenceError:
                 continue
+            if level <= NOTHING * level_scale(problem, rising, 0.0):
+                level = 0.0
             prices = normalised_prices(problem, solution.prices, rising)
             proof = self._proof(prices, level, rising)
             if level > proof.bound:
