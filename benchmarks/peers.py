@@ -36,7 +36,7 @@ def cvxpy_level(program: cp.Problem, solver: str) -> float:
 def highs_level(form: LeximinProblem) -> float:
     """The same program for SciPy's HiGHS, assembled sparsely by hand."""
     cap = np.full(form.t, np.inf)
-    return _Rounds(form).maximise(np.ones(form.t, dtype=bool), np.zeros(form.t), cap)[0]
+    return float(_Rounds(form).maximise(np.ones(form.t, dtype=bool), np.zeros(form.t), cap)[0])
 
 
 def paper_rounds(form: LeximinProblem) -> tuple[np.ndarray, int]:
