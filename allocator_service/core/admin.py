@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from allocator_service.core.constraints import domain_error_for
 from allocator_service.core.errors import DomainError
 from allocator_service.core.models import AuditEntry, Event
+from allocator_service.core.paging import EstimatingPaginator
 from allocator_service.core.quantities import Resource, decimal_text, vector_from
 
 
@@ -75,6 +76,7 @@ class ServiceAdmin(admin.ModelAdmin):
     """A model that is written through services only and never deleted."""
 
     action_form = ReasonForm
+    paginator = EstimatingPaginator
 
     show_full_result_count = False
     list_per_page = 50
@@ -107,6 +109,7 @@ class ServiceAdmin(admin.ModelAdmin):
 class ReadOnlyAdmin(admin.ModelAdmin):
     """History: to be looked at by everybody with the permission, changed by nobody."""
 
+    paginator = EstimatingPaginator
     show_full_result_count = False
     list_per_page = 50
 
