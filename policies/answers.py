@@ -12,6 +12,7 @@ from policies.allocation import Allocation
 from policies.certificates import certificate_to_document
 from policies.classes import server_classes
 from policies.documents import quantities
+from policies.problem import Problem
 
 
 def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def summary_document(allocation: Allocation) -> dict[str, Any]:
     return {
         "tenants": problem.t,
         "workloads": problem.n,
-        "servers": int(problem.server_count.sum()),
+        "servers": int(problem.server_count[~problem.contributed_only].sum()),
         "server_classes": server_classes(problem).count,
         "min_weighted_share": float(shares.min()) if len(shares) else None,
         "mean_weighted_share": float(shares.mean()) if len(shares) else None,
@@ -80,30 +81,34 @@ def _allocation_row(allocation: Allocation, j: int) -> dict[str, Any]:
 def _placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
     problem = allocation.problem
     rows = []
-    for j, row, tasks in zip(
-        *(column.tolist() for column in allocation.placements_by_row()), strict=True
-    ):
-        count, name = int(problem.server_count[row]), problem.server_names[row]
-        per_server = tasks / count
+    columns = (column.tolist() for column in allocation.placements_by_range())
+    for j, row, offset, count, per_server in zip(*columns, strict=True):
         item: dict[str, Any] = {
             "tenant": problem.tenants[int(problem.workload_tenant[j])],
             "workload": {"id": None, "name": problem.workload_names[j]},
-            "tasks": per_server,
+            "tasks": per_server if allocation.classes.offset is None else int(per_server),
             "resources": quantities(problem.resources, per_server * problem.demand[j]),
         }
         if count == 1:
-            item["server"] = name
+            item["server"] = _server_name(problem, row, offset)
         else:
-            width = max(4, len(str(count)))
             item["servers"] = {
                 "count": count,
                 "capacity": quantities(problem.resources, problem.capacity[row]),
                 "labels": dict(problem.server_labels[row]),
-                "first": f"{name}-{1:0{width}d}",
-                "last": f"{name}-{count:0{width}d}",
+                "first": _server_name(problem, row, offset),
+                "last": _server_name(problem, row, offset + count - 1),
             }
         rows.append(item)
     return rows
+
+
+def _server_name(problem: Problem, row: int, offset: int) -> str:
+    """A row of one server has its name; the servers of a larger one are numbered from 1."""
+    name, count = problem.server_names[row], int(problem.server_count[row])
+    if count == 1:
+        return name
+    return f"{name}-{offset + 1:0{max(4, len(str(count)))}d}"
 
 
 def _number_or_none(value: float) -> float | None:
