@@ -15,7 +15,6 @@ from policies.classes import ServerClasses
 from policies.errors import ProblemTooLargeError
 from policies.leximin import Leximin, leximin
 from policies.leximin_problem import LeximinProblem
-from policies.merit_order import unit_costs
 from policies.problem import Problem
 from policies.reasons import LEVEL, TASK_LIMIT, limited_by_resource, unserved_reasons
 
@@ -224,23 +223,23 @@ def quality(
 def limits(
     problem: Problem, form: Normalised, certificate: Certificate, tasks: FloatArray
 ) -> tuple[str, ...]:
-    """What stopped each workload, read off the certificate's prices."""
-    reason = form.reasons.copy()
-    names = [limited_by_resource(name) for name in problem.resources]
-    at_limit = tasks >= problem.tasks * (1 - 1e-9)
-    lexi, part_of = form.leximin, np.full(problem.n, -1)
-    part_of[form.workloads] = form.merged
-    frozen_in = certificate.frozen_in[form.tenants][lexi.owner]
+    """What stopped each workload, read off the certificate's prices.
+
+    All its tasks run, or a resource is full (the dearest where the workload is cheapest), or
+    its tenant's level goes to a cheaper workload that has tasks left.
+    """
+    lexi, mine = form.leximin, form.workloads
+    unfinished = tasks[mine] < problem.tasks[mine] * (1 - 1e-9)
+    wants_more = np.zeros(lexi.n, dtype=np.bool_)
+    wants_more[form.merged[unfinished]] = True
     blocking = np.full(lexi.n, -1)
+    frozen_in = certificate.frozen_in[form.tenants][lexi.owner]
     for number, item in enumerate(certificate.rounds):
-        mine = np.flatnonzero(frozen_in == number)
-        blocking[mine] = _blocking_resource(lexi, item.prices, mine)
-    for j in form.workloads.tolist():
-        if at_limit[j]:
-            reason[j] = TASK_LIMIT
-        else:
-            r = int(blocking[part_of[j]])
-            reason[j] = LEVEL if r < 0 else names[r]
+        here = np.flatnonzero((frozen_in == number) & wants_more)
+        blocking[here] = _blocking_resource(lexi, item.prices, here)
+    names = np.array([*map(limited_by_resource, problem.resources), LEVEL], dtype=object)
+    reason = form.reasons.copy()
+    reason[mine] = np.where(unfinished, names[blocking[form.merged]], TASK_LIMIT)
     return tuple(reason.tolist())
 
 
@@ -248,14 +247,13 @@ def _blocking_resource(
     problem: LeximinProblem, prices: FloatArray, workloads: IntArray
 ) -> IntArray:
     """The dearest resource where each workload is cheapest; -1 where a sibling is cheaper."""
-    demand, allowed = problem.demand[workloads], problem.allowed[workloads]
+    demand = problem.demand[workloads]
     cost = demand @ prices.T
-    cost[~allowed] = np.inf
+    cost[~problem.allowed[workloads]] = np.inf
     where = cost.argmin(axis=1)
-    resource = (demand * prices[where]).argmax(axis=1)
-    cheapest = np.full(problem.t, np.inf)
+    own = cost[np.arange(len(workloads)), where]
     owner = problem.owner[workloads]
-    everything = unit_costs(problem.demand, problem.allowed, prices)
-    np.minimum.at(cheapest, problem.owner, everything)
-    mine = cost[np.arange(len(workloads)), where]
-    return np.where((mine <= cheapest[owner] * (1 + 1e-6)) & (mine > 0), resource, -1)
+    cheapest = np.full(problem.t, np.inf)
+    np.minimum.at(cheapest, owner, own)
+    resource = (demand * prices[where]).argmax(axis=1)
+    return np.where((own <= cheapest[owner] * (1 + 1e-6)) & (own > 0), resource, -1)

@@ -34,6 +34,8 @@ FIRST_FILL = 0.9
 FIRST_TENANT_PRICE = 0.9
 LONG_STEP = 0.9
 MOST_CENTRALITY_CORRECTORS = 1
+# Close to the optimum the linear systems are nearly singular.
+REFINE_BELOW = 1e-4
 # Relative gap to aim for: well inside the 1e-9 that is certified afterwards.
 AIM = 1e-12
 # ... and what is accepted where rounding allows no more.
@@ -154,12 +156,13 @@ class _Mehrotra:
             if deadline is not None and time.monotonic() > deadline:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed")
             gap = self._relative_gap()
-            if gap <= AIM:
-                return self._solution(step)
             since_best = 0 if gap < 0.5 * best_gap else since_best + 1
             best_gap = min(gap, best_gap)
+            if gap <= AIM or (gap <= GOOD_ENOUGH and since_best > 1):
+                return self._solution(step)
             if since_best > MOST_STEPS_WITHOUT_GAIN or not np.isfinite(gap):
                 break
+            self.equations.refine = gap < REFINE_BELOW
             try:
                 moved = self._step()
             except SingularError:

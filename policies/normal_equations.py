@@ -28,7 +28,12 @@ class SingularError(ArithmeticError):
 
 
 class _Elimination:
-    """What both eliminations keep per point: theta, its sums, and theta d."""
+    """What both eliminations keep per point: theta, its sums, and theta d.
+
+    ``refine`` asks for steps that are accurate although the system is nearly singular.
+    """
+
+    refine = False
 
     def __init__(self, program: LevelProgram, limited: IntArray) -> None:
         self.program = program
@@ -56,22 +61,23 @@ class TenantsFirst(_Elimination):
         self._resource_pairs = r, q
         self._pair_products = self.demand[r] * self.demand[q] * alone
         self._scratch = np.empty(n)
+        self._links = np.empty((len(r), program.K, program.K))
 
     def factor(self, x: FloatArray, z: FloatArray, slack: FloatArray, room: FloatArray) -> None:
         """Take in the current point; slack (m, K), room (n,) where limited."""
         program = self.program
         self._take_in(x, z)
-        matrix = self._single_rows()
-        matrix[np.diag_indices(len(matrix))] += slack.ravel()
+        self._rest = np.diag(slack.ravel())
+        matrix = self._single_rows() + self._rest
         self._q, self._diagonal = self.weighted.reshape(len(matrix), -1), self.total
         if len(self._several):
-            self._add_rows_of_several(room, matrix)
+            self._rest += self._rows_of_several(room)
+            matrix = self._single_rows() + self._rest
         self._border = self._q @ (program.rise / self._diagonal)
         self._factor = _factored(matrix)
         self._solved_border, _ = lapack.dpotrs(self._factor, self._border, lower=1)
-        self._corner = float((program.rise**2 / self._diagonal).sum()) + float(
-            self._border @ self._solved_border
-        )
+        self._own_corner = float((program.rise**2 / self._diagonal).sum())
+        self._corner = self._own_corner + float(self._border @ self._solved_border)
 
     def _single_rows(self) -> FloatArray:
         """What rows of one workload leave of the matrix, (m K, m K).
@@ -82,17 +88,32 @@ class TenantsFirst(_Elimination):
         """
         K, m = self.program.K, self.program.m  # noqa: N806
         r, q = self._resource_pairs
-        links = np.empty((len(r), K, K))
-        kernels.links(self.theta, self._pair_products / self.total, self._scratch, links)
-        laplacian = -links
-        laplacian[:, np.arange(K), np.arange(K)] = links.sum(axis=2)
+        kernels.links(self.theta, self._pair_products / self.total, self._scratch, self._links)
+        laplacian = -self._links
+        laplacian[:, np.arange(K), np.arange(K)] = self._links.sum(axis=2)
         matrix = np.empty((m, K, m, K))
         matrix[r, :, q, :] = laplacian
         matrix[q, :, r, :] = laplacian
         return matrix.reshape(m * K, m * K)
 
-    def _add_rows_of_several(self, room: FloatArray, matrix: FloatArray) -> None:
-        """Rows of several workloads: their Gram matrices less the row's own direction.
+    def _missed(self, right: FloatArray, dp: FloatArray) -> FloatArray:
+        """What steps of prices leave of the right-hand side, (m K,), without cancellation.
+
+        Where all classes are priced alike the Laplacians are nearly singular along equal
+        steps; applied to the differences between classes they lose no digits there.
+        """
+        K, m = self.program.K, self.program.m  # noqa: N806
+        step = dp.reshape(m, K)
+        apart = step[:, :, None] - step[:, None, :]
+        missed = (right - self._rest @ dp).reshape(m, K)
+        for pair, (r, q) in enumerate(zip(*self._resource_pairs, strict=True)):
+            missed[r] -= (self._links[pair] * apart[q]).sum(axis=1)
+            if r != q:
+                missed[q] -= (self._links[pair] * apart[r]).sum(axis=1)
+        return missed.ravel()
+
+    def _rows_of_several(self, room: FloatArray) -> FloatArray:
+        """What rows of several workloads leave: their Gram matrices less the row's own direction.
 
         Limit rows are diagonal within their tenant and go first.
         """
@@ -104,7 +125,8 @@ class TenantsFirst(_Elimination):
         self._diagonal = np.add.reduceat(self.total * self._kept, begins)
         K, m = program.K, program.m  # noqa: N806
         gram = self.weighted[:, :, mine].transpose(1, 0, 2) @ program.demand[mine]
-        matrix.reshape(m, K, m, K)[:, np.arange(K), :, np.arange(K)] += gram
+        matrix = np.zeros((m, K, m, K))
+        matrix[:, np.arange(K), :, np.arange(K)] = gram
         rows = np.unique(program.row[mine])
         outer = np.concatenate(
             [
@@ -113,7 +135,14 @@ class TenantsFirst(_Elimination):
             ],
             axis=1,
         )
-        matrix -= outer @ outer.T
+        left: FloatArray = matrix.reshape(m * K, m * K) - outer @ outer.T
+        return left
+
+    def _bordered(self, right: FloatArray, level: float) -> tuple[FloatArray, float]:
+        """Prices and level for what is left after tenants and limits are eliminated."""
+        solved, _ = lapack.dpotrs(self._factor, right, lower=1)
+        dtau = (level - float(self._border @ solved)) / self._corner
+        return solved + self._solved_border * dtau, dtau
 
     def solve(self, a: FloatArray, b: FloatArray, e: FloatArray, f: float) -> Steps:
         """Steps (dp, dy, dh, dtau) for right-hand sides a (m, K), b (rows,), e (n,), f."""
@@ -126,10 +155,13 @@ class TenantsFirst(_Elimination):
             rows = b + grouped_sum(shifted, program.row, program.rows)
         by_diagonal = rows / self._diagonal
         right = right + self._q @ by_diagonal
-        solved, _ = lapack.dpotrs(self._factor, right, lower=1)
-        rest = f - float(program.rise @ by_diagonal) - float(self._border @ solved)
-        dtau = rest / self._corner
-        dp = solved + self._solved_border * dtau
+        level = f - float(program.rise @ by_diagonal)
+        dp, dtau = self._bordered(right, level)
+        if self.refine:
+            missed = self._missed(right + self._border * dtau, dp)
+            missing = level - float(self._border @ dp) - self._own_corner * dtau
+            more_dp, more_dtau = self._bordered(missed, missing)
+            dp, dtau = dp + more_dp, dtau + more_dtau
         dy = by_diagonal + (dp @ self._q + program.rise * dtau) / self._diagonal
         dh = np.zeros(program.n)
         if len(self.limited):
