@@ -1,0 +1,218 @@
+"""Under kills, freezes and losses every accepted change is decided, once, and nothing is stuck.
+
+`FAULT_SEED` and `FAULT_SECONDS` choose another storm than the minute that CI sees.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from launcher import folders
+from launcher.client import Client
+from launcher.servers import Servers
+from tests.faults.checker import wrongs
+from tests.faults.storm import Storm, Writer
+from tests.live.service import LiveService
+
+SEED = int(os.environ.get("FAULT_SEED", "20261120"))
+SECONDS = float(os.environ.get("FAULT_SECONDS", "60"))
+SETTLING_SECONDS = 60.0
+POOLS = ("storm-a", "storm-b")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    """A durable PostgreSQL and Redis of their own, because they are killed."""
+    folder = folders.fresh("test")
+    saved = {name: os.environ.pop(name, None) for name in ("DATABASE_URL", "MIGRATION_DATABASE_URL",
+                                                          "REDIS_URL")}  # fmt: skip
+    try:
+        servers = Servers(folder, durable=True)
+    finally:
+        os.environ.update({name: value for name, value in saved.items() if value is not None})
+    yield servers
+    servers.stop()
+    folder.remove()
+
+
+@pytest.fixture(scope="module")
+def service(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveService]:
+    environment = {
+        **servers.environment,
+        "DJANGO_SETTINGS_MODULE": "allocator_service.settings.local",
+        "THROTTLE_RATE": "100000",
+        "THROTTLE_BURST": "100000",
+    }
+    live = LiveService(environment, tmp_path_factory.mktemp("storm"))
+    live.launch()
+    yield live
+    live.stop()
+
+
+@pytest.fixture(scope="module")
+def key(service: LiveService) -> str:
+    return service.manage("apikey", "create", "--scope", "operator", "--name", "storm")
+
+
+@pytest.fixture(scope="module")
+def client(service: LiveService, key: str) -> Client:
+    client = Client(service.url, key)
+    for pool in POOLS:
+        client.post("/api/v1/pools/", {
+            "slug": pool, "name": pool, "weights": "explicit", "policy": {"name": "drfh"},
+            "resources": [{"name": "cpu"}, {"name": "memory"}],
+        })  # fmt: skip
+        client.post(f"/api/v1/pools/{pool}/servers/", {
+            "name": "node", "count": 20, "capacity": {"cpu": 16, "memory": 64},
+        })  # fmt: skip
+        for number in (1, 2):
+            slug = f"{pool}-{number}"
+            client.post("/api/v1/tenants/", {"slug": slug, "name": slug})
+    return client
+
+
+def settled(client: Client, database: str, accepted: dict[str, list[str]]) -> list[str]:
+    """What is wrong once there has been time to settle; nothing, as soon as nothing is."""
+    deadline = time.monotonic() + SETTLING_SECONDS
+    while True:
+        try:
+            found = wrongs(client, database, accepted)
+        except OSError as error:
+            found = [str(error)]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.5)
+
+
+def test_nothing_accepted_is_lost_doubled_half_or_stuck(
+    service: LiveService,
+    servers: Servers,
+    client: Client,
+    key: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    writers = [
+        Writer(service.url, key, pool, f"{pool}-{number}", pause=0.15)
+        for pool in POOLS
+        for number in (1, 2)
+    ]
+    for writer in writers:
+        writer.start()
+    storm = Storm(service, servers, SEED)
+    storm.rage(SECONDS)
+    for writer in writers:
+        writer.enough.set()
+    for writer in writers:
+        writer.join()
+    stopped = time.monotonic()
+    accepted: dict[str, list[str]] = {pool: [] for pool in POOLS}
+    for writer in writers:
+        accepted[writer.pool] += writer.accepted.values()
+    database = servers.environment["MIGRATION_DATABASE_URL"]
+    found = settled(client, database, accepted)
+    with capsys.disabled():
+        total = sum(map(len, accepted.values()))
+        print(
+            f"\nseed {SEED}: {sum(storm.done.values())} faults {dict(storm.done)}; {total} changes"
+            f" accepted in {sum(writer.attempts for writer in writers)} requests; settled"
+            f" {time.monotonic() - stopped:.1f} s after the last; wrong: {len(found)}"
+        )
+    assert found == []
+    assert [writer.refused for writer in writers if writer.refused] == []
+    assert total >= min(200, 2 * SECONDS)
+
+
+def test_the_checker_finds_a_change_whose_job_was_never_written(
+    service: LiveService, servers: Servers, client: Client
+) -> None:
+    """Control: a change that is published after its commit, by a process that dies in between."""
+    database = servers.environment["MIGRATION_DATABASE_URL"]
+    with psycopg.connect(database, autocommit=True) as connection:
+        before = ids_by_pool(connection)
+        connection.execute(
+            "INSERT INTO workload (id, pool_id, tenant_id, name, demand, priority, server_selector,"
+            " state, unsatisfiable, version, created_at)"
+            " SELECT gen_random_uuid(), p.id, t.id, 'unpublished', '{1,1}', 0, '{}', 'active', '', 1,"
+            " now() FROM pool p, tenant t WHERE p.slug = 'storm-a' AND t.slug = 'storm-a-1'"
+        )
+        connection.execute("UPDATE pool SET generation = generation + 1 WHERE slug = 'storm-a'")
+        time.sleep(3)
+        found = wrongs(client, database, ids_by_pool(connection))
+        assert any("not in the decision in force" in wrong for wrong in found)
+        assert any("decided at" in wrong for wrong in found)
+        # Control: a request whose repetition made a second object.
+        doubled = wrongs(client, database, before)
+        assert any("no client was told of" in wrong for wrong in doubled)
+        connection.execute("DELETE FROM workload WHERE name = 'unpublished'")
+        connection.execute("UPDATE pool SET generation = generation - 1 WHERE slug = 'storm-a'")
+
+
+def ids_by_pool(connection: psycopg.Connection[Any]) -> dict[str, list[str]]:
+    rows = connection.execute(
+        "SELECT p.slug, w.id::text FROM workload w JOIN pool p ON p.id = w.pool_id"
+    ).fetchall()
+    return {pool: [id_ for slug, id_ in rows if slug == pool] for pool in POOLS}
+
+
+def test_a_problem_that_kills_its_worker_is_given_up_after_three_attempts(
+    service: LiveService, servers: Servers, client: Client
+) -> None:
+    """Each attempt's child is killed while it computes."""
+    client.post("/api/v1/pools/", {
+        "slug": "poison", "name": "Poison", "policy": {"name": "drfh"},
+        "resources": [{"name": "cpu"}],
+    })  # fmt: skip
+    generation = int(client.get("/api/v1/pools/poison/").headers["Pool-Generation"])
+    await_decision(client, "poison", generation)
+    client.post("/api/v1/pools/poison/runs/", {"reason": "poison"})
+    database = servers.environment["MIGRATION_DATABASE_URL"]
+    deadline = time.monotonic() + 90
+    with psycopg.connect(database, autocommit=True) as connection:
+        # The publication waits for this lock, so that every attempt is caught while it runs.
+        with psycopg.connect(database) as holder:
+            holder.execute(
+                "SELECT FROM run WHERE pool_id = (SELECT id FROM pool WHERE slug = 'poison')"
+                " AND status = 'succeeded' FOR UPDATE"
+            )
+            for attempt in (1, 2, 3):
+                while attempts(connection) < attempt and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                kill_children(service)
+    runs = client.get("/api/v1/pools/poison/runs/").body["results"]
+    while runs[0]["status"] == "running" and time.monotonic() < deadline:
+        time.sleep(0.2)
+        runs = client.get("/api/v1/pools/poison/runs/").body["results"]
+    assert runs[0]["status"] == "failed"
+    assert runs[0]["error"]["code"] == "run.worker_lost"
+    decision = client.get("/api/v1/pools/poison/decision/").body
+    assert decision["run"]["id"] == runs[1]["id"]  # the one before stays in force
+
+
+def attempts(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute(
+        "SELECT max(attempts) FROM run WHERE status = 'running'"
+        " AND pool_id = (SELECT id FROM pool WHERE slug = 'poison')"
+    ).fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def kill_children(service: LiveService) -> None:
+    parent = service.processes["worker"].pid
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+
+
+def await_decision(client: Client, pool: str, generation: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        answer = client.request("GET", f"/api/v1/pools/{pool}/decision/")
+        if answer.status == 200 and answer.body["generation"] >= generation:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no decision for {pool}")
