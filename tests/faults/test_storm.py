@@ -173,17 +173,19 @@ def test_a_problem_that_kills_its_worker_is_given_up_after_three_attempts(
     client.post("/api/v1/pools/poison/runs/", {"reason": "poison"})
     database = servers.environment["MIGRATION_DATABASE_URL"]
     deadline = time.monotonic() + 90
-    with psycopg.connect(database, autocommit=True) as connection:
+    with (
+        psycopg.connect(database, autocommit=True) as connection,
         # The publication waits for this lock, so that every attempt is caught while it runs.
-        with psycopg.connect(database) as holder:
-            holder.execute(
-                "SELECT FROM run WHERE pool_id = (SELECT id FROM pool WHERE slug = 'poison')"
-                " AND status = 'succeeded' FOR UPDATE"
-            )
-            for attempt in (1, 2, 3):
-                while attempts(connection) < attempt and time.monotonic() < deadline:
-                    time.sleep(0.05)
-                kill_children(service)
+        psycopg.connect(database) as holder,
+    ):
+        holder.execute(
+            "SELECT FROM run WHERE pool_id = (SELECT id FROM pool WHERE slug = 'poison')"
+            " AND status = 'succeeded' FOR UPDATE"
+        )
+        for attempt in (1, 2, 3):
+            while attempts(connection) < attempt and time.monotonic() < deadline:
+                time.sleep(0.05)
+            kill_children(service)
     runs = client.get("/api/v1/pools/poison/runs/").body["results"]
     while runs[0]["status"] == "running" and time.monotonic() < deadline:
         time.sleep(0.2)
