@@ -11,17 +11,38 @@ from policies.compiled import compiled
 
 
 @compiled
-def scaling(demand, x, z, theta, weighted, total):  # type: ignore[no-untyped-def]
-    """Write theta (K, n) = x / z, weighted (m, K, n) = theta d, total (n,) = sums of theta."""
+def scaling(x, z, theta, total):  # type: ignore[no-untyped-def]
+    """Write theta (K, n) = x / z and total (n,) = its sums over classes."""
     classes, n = theta.shape
     total[:] = 0.0
     for c in range(classes):
         for j in range(n):
             theta[c, j] = x[c, j] / z[c, j]
             total[j] += theta[c, j]
-        for r in range(demand.shape[0]):
+
+
+@compiled
+def to_classes(demand, theta, values, out):  # type: ignore[no-untyped-def]
+    """Write out (m, K) = sum over workloads of theta d values; values (n,)."""
+    classes, n = theta.shape
+    for r in range(demand.shape[0]):
+        for c in range(classes):
+            total = 0.0
             for j in range(n):
-                weighted[r, c, j] = theta[c, j] * demand[r, j]
+                total += theta[c, j] * (demand[r, j] * values[j])
+            out[r, c] = total
+
+
+@compiled
+def to_workloads(demand, theta, prices, out):  # type: ignore[no-untyped-def]
+    """Write out (n,) = sum over classes of theta d . prices; prices (m, K)."""
+    classes, n = theta.shape
+    out[:] = 0.0
+    for r in range(demand.shape[0]):
+        for c in range(classes):
+            price = prices[r, c]
+            for j in range(n):
+                out[j] += theta[c, j] * demand[r, j] * price
 
 
 @compiled

@@ -28,7 +28,7 @@ class SingularError(ArithmeticError):
 
 
 class _Elimination:
-    """What both eliminations keep per point: theta, its sums, and theta d.
+    """What both eliminations keep per point: theta and its sums.
 
     ``refine`` asks for steps that are accurate although the system is nearly singular.
     """
@@ -38,14 +38,13 @@ class _Elimination:
     def __init__(self, program: LevelProgram, limited: IntArray) -> None:
         self.program = program
         self.limited = limited
-        n, K, m = program.n, program.K, program.m  # noqa: N806
         self.demand = np.ascontiguousarray(program.demand.T)
-        self.theta = np.zeros((K, n))
-        self.total = np.zeros(n)
-        self.weighted = np.zeros((m, K, n))
+        self.theta = np.zeros((program.K, program.n))
+        self.total = np.zeros(program.n)
 
-    def _take_in(self, x: FloatArray, z: FloatArray) -> None:
-        kernels.scaling(self.demand, x, z, self.theta, self.weighted, self.total)
+    def _weighted(self, workloads: IntArray) -> FloatArray:
+        """(m, K, workloads) theta d."""
+        return self.theta[:, workloads] * self.demand[:, None, workloads]
 
 
 class TenantsFirst(_Elimination):
@@ -66,18 +65,35 @@ class TenantsFirst(_Elimination):
     def factor(self, x: FloatArray, z: FloatArray, slack: FloatArray, room: FloatArray) -> None:
         """Take in the current point; slack (m, K), room (n,) where limited."""
         program = self.program
-        self._take_in(x, z)
+        kernels.scaling(x, z, self.theta, self.total)
         self._rest = np.diag(slack.ravel())
-        matrix = self._single_rows() + self._rest
-        self._q, self._diagonal = self.weighted.reshape(len(matrix), -1), self.total
+        self._diagonal = self.total
         if len(self._several):
             self._rest += self._rows_of_several(room)
-            matrix = self._single_rows() + self._rest
-        self._border = self._q @ (program.rise / self._diagonal)
+        matrix = self._single_rows() + self._rest
+        self._border = self._to_classes(program.rise / self._diagonal)
         self._factor = _factored(matrix)
         self._solved_border, _ = lapack.dpotrs(self._factor, self._border, lower=1)
         self._own_corner = float((program.rise**2 / self._diagonal).sum())
         self._corner = self._own_corner + float(self._border @ self._solved_border)
+
+    def _to_classes(self, by_row: FloatArray) -> FloatArray:
+        """(m K,) the tenant rows' coupling to class rows, applied to values per row."""
+        by_workload = self._kept * by_row[self.program.row] if len(self._several) else by_row
+        return self._from_workloads(by_workload)
+
+    def _from_workloads(self, values: FloatArray) -> FloatArray:
+        """(m K,) theta d, applied to values per workload."""
+        out = np.empty((self.program.m, self.program.K))
+        kernels.to_classes(self.demand, self.theta, values, out)
+        return out.ravel()
+
+    def _to_workloads(self, prices: FloatArray) -> FloatArray:
+        """(n,) theta d, applied to prices (m K,)."""
+        out = np.empty(self.program.n)
+        shape = (self.program.m, self.program.K)
+        kernels.to_workloads(self.demand, self.theta, prices.reshape(shape), out)
+        return out
 
     def _single_rows(self) -> FloatArray:
         """What rows of one workload leave of the matrix, (m K, m K).
@@ -120,21 +136,21 @@ class TenantsFirst(_Elimination):
         program, limited, mine = self.program, self.limited, self._several
         self._inverse[limited] = 1.0 / (self.total[limited] + room[limited])
         self._kept[limited] = room[limited] * self._inverse[limited]
-        q, begins = self._q, program.first[:-1]
-        self._q = np.add.reduceat(q * self._kept, begins, axis=1)
-        self._diagonal = np.add.reduceat(self.total * self._kept, begins)
+        self._diagonal = np.add.reduceat(self.total * self._kept, program.first[:-1])
         K, m = program.K, program.m  # noqa: N806
-        gram = self.weighted[:, :, mine].transpose(1, 0, 2) @ program.demand[mine]
+        weighted = self._weighted(mine)
         matrix = np.zeros((m, K, m, K))
+        gram = weighted.transpose(1, 0, 2) @ program.demand[mine]
         matrix[:, np.arange(K), :, np.arange(K)] = gram
-        rows = np.unique(program.row[mine])
+        rows, begins = np.unique(program.row[mine], return_index=True)
+        together = np.add.reduceat(weighted * self._kept[mine], begins, axis=2)
         outer = np.concatenate(
             [
-                q[:, limited] * np.sqrt(self._inverse[limited]),
-                self._q[:, rows] / np.sqrt(self._diagonal[rows]),
+                self._weighted(limited) * np.sqrt(self._inverse[limited]),
+                together / np.sqrt(self._diagonal[rows]),
             ],
-            axis=1,
-        )
+            axis=2,
+        ).reshape(m * K, -1)
         left: FloatArray = matrix.reshape(m * K, m * K) - outer @ outer.T
         return left
 
@@ -146,15 +162,14 @@ class TenantsFirst(_Elimination):
 
     def solve(self, a: FloatArray, b: FloatArray, e: FloatArray, f: float) -> Steps:
         """Steps (dp, dy, dh, dtau) for right-hand sides a (m, K), b (rows,), e (n,), f."""
-        program = self.program
+        program, limited = self.program, self.limited
         right, rows = a.ravel(), b
-        flat = self.weighted.reshape(len(right), -1)
-        if len(self.limited):
-            right = right - flat @ (self._inverse * e)
+        if len(limited):
+            right = right - self._from_workloads(self._inverse * e)
             shifted = self._inverse * self.total * e
             rows = b + grouped_sum(shifted, program.row, program.rows)
         by_diagonal = rows / self._diagonal
-        right = right + self._q @ by_diagonal
+        right = right + self._to_classes(by_diagonal)
         level = f - float(program.rise @ by_diagonal)
         dp, dtau = self._bordered(right, level)
         if self.refine:
@@ -162,10 +177,14 @@ class TenantsFirst(_Elimination):
             missing = level - float(self._border @ dp) - self._own_corner * dtau
             more_dp, more_dtau = self._bordered(missed, missing)
             dp, dtau = dp + more_dp, dtau + more_dtau
-        dy = by_diagonal + (dp @ self._q + program.rise * dtau) / self._diagonal
+        by_workload = self._to_workloads(dp)
+        by_row = by_workload
+        if len(self._several):
+            by_row = np.add.reduceat(self._kept * by_workload, program.first[:-1])
+        dy = by_diagonal + (by_row + program.rise * dtau) / self._diagonal
         dh = np.zeros(program.n)
-        if len(self.limited):
-            dh = self._inverse * (e - dp @ flat + self.total * dy[program.row])
+        if len(limited):
+            dh = self._inverse * (e - by_workload + self.total * dy[program.row])
         return dp.reshape(program.m, program.K), dy, dh, dtau
 
 
@@ -182,9 +201,9 @@ class ServersFirst(_Elimination):
     def factor(self, x: FloatArray, z: FloatArray, slack: FloatArray, room: FloatArray) -> None:
         """Take in the current point; slack (m, K), room (n,) where limited."""
         program = self.program
-        self._take_in(x, z)
+        kernels.scaling(x, z, self.theta, self.total)
         m, n, rows = program.m, program.n, program.rows
-        self._columns = np.ascontiguousarray(self.weighted.transpose(1, 0, 2))
+        self._columns = self.theta[:, None, :] * self.demand
         self._blocks = self._columns @ program.demand
         self._blocks[:, np.arange(m), np.arange(m)] += slack.T
         try:
