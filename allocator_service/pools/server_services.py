@@ -12,11 +12,12 @@ from psycopg.types.json import Jsonb
 
 from allocator_service.core.audit import audit_record, told
 from allocator_service.core.copying import copy_rows
-from allocator_service.core.errors import Conflict, FieldError, TooLarge, Unacceptable
+from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock, server_lock
 from allocator_service.pools.models import Contribution, Pool, Server, ServerState
+from allocator_service.pools.names import refuse_taken_names
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.services import members_admit
 from allocator_service.tenants.models import Tenant
@@ -118,27 +119,13 @@ def _tenant_pk(draft: ServerDraft) -> int | None:
 
 
 def _refuse_taken_names(pool: Pool, named: Sequence[tuple[ServerDraft, str]]) -> None:
-    taken: set[tuple[int | None, str]] = set(
-        Server.objects.filter(pool=pool, name__in=[name for _, name in named])
-        .present()
-        .values_list("contributed_by_id", "name")
+    present = Server.objects.filter(pool=pool, name__in=[name for _, name in named]).present()
+    refuse_taken_names(
+        ((draft.pointer, (_tenant_pk(draft), name)) for draft, name in named),
+        taken=set(present.values_list("contributed_by_id", "name")),
+        code="server.exists",
+        owner="contributor",
     )
-    errors = []
-    for draft, name in named:
-        identity = (_tenant_pk(draft), name)
-        if identity in taken:
-            errors.append(
-                FieldError(
-                    f"{draft.pointer}/name",
-                    "server.exists",
-                    f'A server of this contributor is named "{name}" in the pool or in this request.',
-                )
-            )
-            if len(errors) == 20:
-                break
-        taken.add(identity)
-    if errors:
-        raise Conflict(errors[0].detail, code="server.exists", errors=errors)
 
 
 @dataclass(frozen=True)
@@ -171,30 +158,29 @@ def server_update(
     return _saved("server.update", server, before, ["name", "capacity", "labels"], now)
 
 
-@transaction.atomic
 def server_drain(*, server: Server, version: int | None = None, now: datetime) -> Server:
     """Take a server out of the capacity at the next decision; it counts as contributed still."""
-    server = _locked(server)
-    check_version(server.version, version)
-    before = told(server)
-    _refuse_retired(server)
-    if server.state == ServerState.DRAINING:
-        return server
-    server.state = ServerState.DRAINING
-    return _saved("server.drain", server, before, ["state"], now)
+    return _put(ServerState.DRAINING, "server.drain", server, version, now)
+
+
+def server_activate(*, server: Server, version: int | None = None, now: datetime) -> Server:
+    """Put a draining server back to work."""
+    return _put(ServerState.ACTIVE, "server.activate", server, version, now)
 
 
 @transaction.atomic
-def server_activate(*, server: Server, version: int | None = None, now: datetime) -> Server:
-    """Put a draining server back to work."""
+def _put(
+    state: ServerState, action: str, server: Server, version: int | None, now: datetime
+) -> Server:
+    """Put a present server into a state; nothing changes when it is in it."""
     server = _locked(server)
     check_version(server.version, version)
-    before = told(server)
     _refuse_retired(server)
-    if server.state == ServerState.ACTIVE:
+    if server.state == state:
         return server
-    server.state = ServerState.ACTIVE
-    return _saved("server.activate", server, before, ["state"], now)
+    before = told(server)
+    server.state = state
+    return _saved(action, server, before, ["state"], now)
 
 
 @transaction.atomic

@@ -12,11 +12,12 @@ from psycopg.types.json import Jsonb
 
 from allocator_service.core.audit import audit_record, told
 from allocator_service.core.copying import copy_rows
-from allocator_service.core.errors import Conflict, FieldError, TooLarge, Unacceptable
+from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool
+from allocator_service.pools.names import refuse_taken_names
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import server_groups
 from allocator_service.pools.services import members_admit
@@ -123,27 +124,15 @@ def _refuse_selector(pool: Pool, selector: dict[str, str | list[str]], pointer: 
 
 
 def _refuse_taken_names(pool: Pool, drafts: Sequence[WorkloadDraft]) -> None:
-    taken = set(
-        Workload.objects.filter(pool=pool, name__in=[draft.name for draft in drafts])
-        .exclude(state=WorkloadState.WITHDRAWN)
-        .values_list("tenant_id", "name")
+    present = Workload.objects.filter(pool=pool, name__in=[draft.name for draft in drafts]).exclude(
+        state=WorkloadState.WITHDRAWN
     )
-    errors = []
-    for draft in drafts:
-        identity = (draft.tenant.pk, draft.name)
-        if identity in taken:
-            errors.append(
-                FieldError(
-                    f"{draft.pointer}/name",
-                    "workload.exists",
-                    f'The tenant has a workload named "{draft.name}" in the pool or in this request.',
-                )
-            )
-            if len(errors) == 20:
-                break
-        taken.add(identity)
-    if errors:
-        raise Conflict(errors[0].detail, code="workload.exists", errors=errors)
+    refuse_taken_names(
+        ((draft.pointer, (draft.tenant.pk, draft.name)) for draft in drafts),
+        taken=set(present.values_list("tenant_id", "name")),
+        code="workload.exists",
+        owner="tenant",
+    )
 
 
 @dataclass(frozen=True)
