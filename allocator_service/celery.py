@@ -4,6 +4,8 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "allocator_service.settings.local")
 os.environ.setdefault("ALLOCATOR_PROCESS", "worker")
+# The matrices are small: a second thread of BLAS costs more than it does, and cores are shared.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from celery import Celery
 from celery.signals import setup_logging, worker_process_init, worker_ready

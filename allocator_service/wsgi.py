@@ -4,6 +4,8 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "allocator_service.settings.production")
 os.environ.setdefault("ALLOCATOR_PROCESS", "web")
+# The matrices are small: a second thread of BLAS costs more than it does, and cores are shared.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from django.core.wsgi import get_wsgi_application
 
