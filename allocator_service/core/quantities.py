@@ -64,6 +64,32 @@ def parse_quantity(value: object, unit: str = "", *, pointer: str = "") -> Decim
         if isinstance(value, str)
         else _parse_number(value, pointer)
     )
+    return _bounded(number, value, pointer)
+
+
+def parse_kubernetes(value: object, unit: str, *, rounding: str, pointer: str = "") -> Decimal:
+    """The decimal, in `unit`, of a quantity as Kubernetes itself means it.
+
+    Without a suffix a unit of bytes is counted in bytes. What has more than 12 fractional digits
+    (`"32829300Ki"` has 18 in GiB) is rounded there as `rounding` of the decimal module says: less
+    than a hundredth of a byte of a GiB. Raises `Unacceptable` as `parse_quantity` does.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        raise Unacceptable(
+            f"A Kubernetes quantity is a text or a number, not {_kind(value)}.",
+            code="quantity.type",
+            pointer=pointer,
+        )
+    digits, suffix = _split_text(str(value), pointer)
+    size = _unit_size(unit, suffix, str(value), pointer) if suffix else _BYTES.get(unit, Decimal(1))
+    with localcontext(prec=90):
+        number = Decimal(digits) * _SUFFIXES[suffix] / size
+        if abs(number) < LIMIT:
+            number = number.quantize(_QUANTUM, rounding=rounding)
+    return _bounded(number, value, pointer)
+
+
+def _bounded(number: Decimal, value: object, pointer: str) -> Decimal:
     if number.is_signed() and number != 0:
         raise Unacceptable(
             f"A quantity is at least 0; {value} is negative.",
@@ -91,20 +117,23 @@ def _parse_number(value: float | Decimal, pointer: str) -> Decimal:
         return number.quantize(_QUANTUM, rounding=ROUND_HALF_EVEN)
 
 
-def _parse_text(text: str, unit: str, pointer: str) -> Decimal:
+def _split_text(text: str, pointer: str) -> tuple[str, str]:
+    """The digits and the suffix of a quantity."""
     match = _NUMBER.fullmatch(text)
-    suffix = ""
     if match and match[2] in _SUFFIXES:
-        digits, suffix = match[1], match[2]
-    elif _EXPONENT.fullmatch(text):
-        digits = text
-    else:
-        raise Unacceptable(
-            f'"{text[:40]}" is not a quantity; write a decimal such as "0.25" or a Kubernetes quantity'
-            ' such as "250m" or "500Mi".',
-            code="quantity.syntax",
-            pointer=pointer,
-        )
+        return match[1], match[2]
+    if _EXPONENT.fullmatch(text):
+        return text, ""
+    raise Unacceptable(
+        f'"{text[:40]}" is not a quantity; write a decimal such as "0.25" or a Kubernetes quantity'
+        ' such as "250m" or "500Mi".',
+        code="quantity.syntax",
+        pointer=pointer,
+    )
+
+
+def _parse_text(text: str, unit: str, pointer: str) -> Decimal:
+    digits, suffix = _split_text(text, pointer)
     with localcontext(prec=90):
         try:
             number = Decimal(digits)

@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "allocator_service.tenants",
     "allocator_service.pools",
     "allocator_service.workloads",
+    "allocator_service.imports",
     "allocator_service.allocation",
     "api",
 ]

@@ -8,6 +8,7 @@ RESOURCES = (
     "members",
     "servers",
     "workloads",
+    "imports",
     "runs",
     "decisions",
     "evaluations",

@@ -33,6 +33,8 @@ MATRIX = {
         "PATCH": BOTH,
         "DELETE": BOTH,
     },
+    "/api/v1/pools/<str:pool>/imports/nodes/": {"POST": ONE},
+    "/api/v1/pools/<str:pool>/imports/workloads/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/runs/": {"GET": ALL, "POST": ONE},
     "/api/v1/pools/<str:pool>/decision/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/allocations/": {"GET": ALL},

@@ -1,0 +1,93 @@
+"""What a name, a label or a whole number of a file must be: as strict as the API is."""
+
+import re
+from collections.abc import Mapping
+
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import pointer_token
+from allocator_service.imports.rows import Selector
+from allocator_service.tenants.models import SLUG_PATTERN
+
+MAX_TEXT = 253
+MAX_LABELS = 64
+_SLUG = re.compile(SLUG_PATTERN, re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_WHOLE = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+
+
+def checked_text(value: object, pointer: str, *, blank: bool = False) -> str:
+    """One line of at most 253 characters. Raises `Unacceptable`."""
+    if not isinstance(value, str):
+        raise Unacceptable("This is a text.", code="field.type", pointer=pointer)
+    if not value and not blank:
+        raise Unacceptable("This may not be empty.", code="field.blank", pointer=pointer)
+    if len(value) > MAX_TEXT:
+        raise Unacceptable(
+            f"This has at most {MAX_TEXT} characters.", code="field.length", pointer=pointer
+        )
+    if value != value.strip() or _CONTROL.search(value):
+        raise Unacceptable(
+            "This is one line without blanks at its ends.", code="field.text", pointer=pointer
+        )
+    return value
+
+
+def checked_slug(value: str, pointer: str) -> str:
+    """The slug of a tenant. Raises `Unacceptable`."""
+    if not _SLUG.fullmatch(value):
+        raise Unacceptable(
+            f'"{value[:80]}" is no slug: 1 to 63 lower-case letters, digits and hyphens, no hyphen at'
+            " the ends.",
+            code="slug.syntax",
+            pointer=pointer,
+        )
+    return value
+
+
+def checked_labels(labels: Mapping[str, object], pointer: str) -> dict[str, str]:
+    """At most 64 labels, texts keyed by texts. Raises `Unacceptable`."""
+    if len(labels) > MAX_LABELS:
+        raise Unacceptable(
+            f"There are {len(labels)} labels; at most {MAX_LABELS} are kept.",
+            code="labels.count",
+            pointer=pointer,
+        )
+    return {
+        checked_text(key, f"{pointer}/{pointer_token(key)}"): checked_text(
+            value, f"{pointer}/{pointer_token(key)}", blank=True
+        )
+        for key, value in labels.items()
+    }
+
+
+def checked_selector(selector: Mapping[str, list[str]], pointer: str) -> Selector:
+    """For each label the values allowed, a single one as itself. Raises `Unacceptable`."""
+    checked_labels(dict.fromkeys(selector, ""), pointer)
+    checked: Selector = {}
+    for label, values in selector.items():
+        where = f"{pointer}/{pointer_token(label)}"
+        allowed = list(dict.fromkeys(checked_text(value, where, blank=True) for value in values))
+        if not 1 <= len(allowed) <= 100:
+            raise Unacceptable(
+                "A selector names 1 to 100 values of a label.", code="selector.count", pointer=where
+            )
+        checked[label] = allowed[0] if len(allowed) == 1 else allowed
+    return checked
+
+
+def whole_number(text: str, pointer: str, *, minimum: int, maximum: int) -> int:
+    """A whole number from `minimum` to `maximum`. Raises `Unacceptable`."""
+    if not _WHOLE.fullmatch(text):
+        raise Unacceptable(
+            f'"{text[:40]}" is not a whole number, written without a fraction.',
+            code="field.type",
+            pointer=pointer,
+        )
+    number = int(text)
+    if not minimum <= number <= maximum:
+        raise Unacceptable(
+            f"This is a whole number from {minimum} to {maximum}.",
+            code="field.range",
+            pointer=pointer,
+        )
+    return number

@@ -1,0 +1,134 @@
+"""What the import commands have in common: options, the progress bar, the report, the exit code."""
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn
+
+from django.core.management.base import BaseCommand, CommandError
+
+from allocator_service.core.audit import acting_as
+from allocator_service.core.errors import DomainError
+from allocator_service.imports.importing import Progress, no_progress
+from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import pool_get
+
+BAR_CELLS = 30
+REFUSED_EXIT = 1
+UNREADABLE_EXIT = 2
+
+
+class ImportCommand(BaseCommand):
+    """`POOL FILE` with a format and an owner. Exit 0, 1 when rows were refused, 2 when unreadable."""
+
+    formats: ClassVar[Sequence[str]]
+    slug_option: ClassVar[str]
+    label_option: ClassVar[str]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("pool", metavar="POOL", help="the pool's slug")
+        parser.add_argument("file", metavar="FILE")
+        parser.add_argument("--format", choices=self.formats, default="csv")
+        owner = parser.add_mutually_exclusive_group()
+        owner.add_argument(
+            self.slug_option, dest="slug", metavar="SLUG", help="whose the rows are that do not say"
+        )
+        owner.add_argument(
+            self.label_option, dest="label", metavar="KEY", help="the label that names whose"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="tell every row, write none")
+        parser.add_argument(
+            "--skip-refused", action="store_true", help="write the others when rows are refused"
+        )
+        parser.add_argument(
+            "--register-tenants", action="store_true", help="register tenants not there yet"
+        )
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        choice = ImportChoice(
+            options["dry_run"], options["skip_refused"], options["register_tenants"]
+        )
+        name = type(self).__module__.rpartition(".")[2]
+        try:
+            pool = pool_get(slug=options["pool"], tenant=None)
+            owner = Owner(options["slug"], options["label"])
+            with acting_as(f"manage.py {name}", reason=options["file"]), self._progress() as shown:
+                report = self.import_file(
+                    pool, options["file"], options["format"], owner, choice, shown
+                )
+        except DomainError as error:
+            self._unreadable(error)
+        self._tell(report, choice)
+
+    def import_file(
+        self,
+        pool: Pool,
+        path: str,
+        file_format: str,
+        owner: Owner,
+        choice: ImportChoice,
+        progress: Progress,
+    ) -> ImportReport:
+        """Read the file and import its rows."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _progress(self) -> Any:
+        """A bar on standard error while somebody looks at it."""
+        if not sys.stderr.isatty():
+            yield no_progress
+            return
+        yield drawn(sys.stderr.write)
+        sys.stderr.write("\r\x1b[K")
+
+    def _tell(self, report: ImportReport, choice: ImportChoice) -> None:
+        for row in report.rows:
+            if choice.dry_run or row.outcome is Outcome.REFUSED:
+                self.stdout.write(row_line(row))
+        if report.ignored:
+            self.stdout.write(f"not counted by the pool: {', '.join(report.ignored)}")
+        if report.registered:
+            verb = "registered" if report.written else "would be registered"
+            self.stdout.write(f"tenants {verb}: {', '.join(report.registered)}")
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in report.counts.items())
+        self.stdout.write(f"{counts}; generation {report.generation}")
+        if not report.refused:
+            return
+        if choice.dry_run:
+            raise CommandError("Rows would be refused.", returncode=REFUSED_EXIT)
+        if not choice.skip_refused:
+            raise CommandError(
+                "Rows are refused and nothing was written; --skip-refused writes the others.",
+                returncode=REFUSED_EXIT,
+            )
+
+    def _unreadable(self, error: DomainError) -> NoReturn:
+        further = [item.detail for item in error.errors if item.detail != error.detail]
+        raise CommandError("\n".join([error.detail, *further]), returncode=UNREADABLE_EXIT)
+
+
+def row_line(row: RowReport) -> str:
+    """One row of the report as a line: where, what became of it, whose, which, and why."""
+    whose = f"{row.owner}/" if row.owner else ""
+    reasons = "; ".join(
+        f"{error.code} {error.pointer}: {error.detail}".replace(" :", ":") for error in row.errors
+    )
+    told = [str(row.place), row.outcome.value, f"{whose}{row.name}", reasons or row.detail]
+    return "\t".join(part for part in told if part)
+
+
+def drawn(write: Callable[[str], object]) -> Progress:
+    """A progress bar of one line that `write` draws again whenever it grows by a cell."""
+    last = ("", -1)
+
+    def draw(step: str, done: int, total: int) -> None:
+        nonlocal last
+        cells = BAR_CELLS * done // max(total, 1)
+        if (step, cells) != last:
+            last = (step, cells)
+            bar = "#" * cells + "." * (BAR_CELLS - cells)
+            write(f"\r\x1b[K{step:<9} [{bar}] {100 * done // max(total, 1)} %")
+
+    return draw

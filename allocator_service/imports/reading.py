@@ -1,0 +1,108 @@
+"""Texts and JSON documents out of files, or a sentence that says why not."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NoReturn
+
+from allocator_service.core.errors import FieldError, TooLarge, Unacceptable
+
+MAX_ROWS = 200_000
+MAX_FILE_BYTES = 512 * 2**20
+
+
+def file_text(path: str) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark.
+
+    Raises `Unacceptable` for a file that cannot be read or is in another encoding, `TooLarge`.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise Unacceptable(
+            f"{path} cannot be read: {error.strerror or error}.", code="import.file"
+        ) from error
+    if len(content) > MAX_FILE_BYTES:
+        raise TooLarge(
+            f"{path} is larger than {MAX_FILE_BYTES // 2**20} MiB: split it.",
+            code="import.too_many",
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Unacceptable(
+            f"{path} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x} where none"
+            " can be. Convert it, for example with iconv -t UTF-8.",
+            code="import.encoding",
+        ) from error
+
+
+def json_content(content: str | dict[str, Any]) -> dict[str, Any]:
+    """The object that a text is the JSON of; one that has been parsed already is returned as it is.
+
+    Raises `Unacceptable` for what is no JSON object, and for NaN and Infinity.
+    """
+    if not isinstance(content, str):
+        return content
+    try:
+        document = json.loads(content, parse_float=Decimal, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise _no_json(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise _no_json("it is nested too deeply or has a number too long to read") from error
+    if not isinstance(document, dict):
+        raise _no_json("it is no object")
+    return document
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise Unacceptable(f"{name} is no number of JSON.", code="quantity.not_finite")
+
+
+def _no_json(reason: str) -> Unacceptable:
+    return Unacceptable(
+        f"The content is not the JSON that was expected: {reason}.", code="import.json"
+    )
+
+
+def listed(document: dict[str, Any], name: str, command: str) -> list[Any]:
+    """The list of this name in a document. Raises `Unacceptable` naming the command that makes one."""
+    items = document.get(name)
+    if not isinstance(items, list):
+        raise Unacceptable(
+            f'The content has no list "{name}": it is not what {command} prints.',
+            code="import.shape",
+        )
+    refuse_too_many(len(items))
+    return items
+
+
+def refuse_too_many(rows: int) -> None:
+    """Raise `TooLarge` for more rows than one import takes."""
+    if rows > MAX_ROWS:
+        raise TooLarge(
+            f"{rows} rows in one file; at most {MAX_ROWS} are taken: split it.",
+            code="import.too_many",
+        )
+
+
+def part(document: Any, *names: str) -> dict[str, Any]:
+    """The object at the end of a path of names; an empty one where there is none.
+
+    Raises `Unacceptable` where something else than an object stands.
+    """
+    for name in names:
+        document = document.get(name) if isinstance(document, dict) else document
+        if document is None:
+            return {}
+    if not isinstance(document, dict):
+        where = "".join(f"/{name}" for name in names)
+        raise Unacceptable("An object is expected here.", code="import.shape", pointer=where)
+    return document
+
+
+def findings_of(error: Unacceptable) -> tuple[FieldError, ...]:
+    """What an error found; one that names no place is one finding about the whole row."""
+    return error.errors or (FieldError("", error.code, error.detail),)

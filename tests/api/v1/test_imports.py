@@ -1,0 +1,115 @@
+"""Imports over HTTP: told, refused whole, written once."""
+
+import pytest
+
+from allocator_service.pools.models import Server
+
+NODES = "/api/v1/pools/lab/imports/nodes/"
+WORKLOADS = "/api/v1/pools/lab/imports/workloads/"
+CSV = "name,contributed_by,capacity.cpu,capacity.memory\nnew,ada,4,8Gi\nhigh-cpu,bob,12,2\n"
+
+
+def generation(operator):
+    return operator.get("/api/v1/pools/lab/").json()["generation"]
+
+
+def test_a_dry_run_tells_every_row_and_writes_none(world, operator):
+    before = Server.objects.count()
+    answer = operator.post(NODES, {"content": CSV + "bad,ada,-1,1\n", "dry_run": True})
+    assert answer.status_code == 200
+    body = answer.json()
+    assert body["counts"] == {
+        "added": 1, "changed": 0, "unchanged": 1, "refused": 1, "skipped": 0,
+    }  # fmt: skip
+    assert [(row["line"], row["outcome"]) for row in body["rows"]] == [
+        (2, "added"),
+        (3, "unchanged"),
+        (4, "refused"),
+    ]
+    assert body["rows"][2]["errors"][0]["code"] == "quantity.negative"
+    assert (body["written"], Server.objects.count()) == (False, before)
+
+
+def test_one_refused_row_is_422_and_nothing_is_written(world, operator):
+    before = Server.objects.count()
+    answer = operator.post(NODES, {"content": CSV + "bad,ada,-1,1\n"})
+    body = answer.json()
+    assert (answer.status_code, body["code"]) == (422, "import.refused")
+    assert body["errors"] == [
+        {
+            "pointer": "/content",
+            "code": "quantity.negative",
+            "detail": "Line 4: A quantity is at least 0; -1 is negative.",
+        }
+    ]
+    assert [(row["line"], row["name"]) for row in body["rows"]] == [(4, "bad")]
+    assert Server.objects.count() == before
+
+
+def test_a_file_is_written_once_and_then_changes_nothing(world, operator):
+    first = operator.post(NODES, {"content": CSV})
+    assert (first.status_code, first.json()["counts"]["added"]) == (200, 1)
+    assert int(first.headers["Pool-Generation"]) == first.json()["generation"]
+    again = operator.post(NODES, {"content": CSV})
+    assert again.json()["counts"]["unchanged"] == 2
+    assert again.headers["Pool-Generation"] == first.headers["Pool-Generation"]
+
+
+def test_refused_rows_can_be_skipped(world, operator):
+    answer = operator.post(NODES, {"content": CSV + "bad,ada,-1,1\n", "skip_refused": True})
+    assert (answer.status_code, answer.json()["written"]) == (200, True)
+    assert Server.objects.filter(name="new").exists()
+    assert not Server.objects.filter(name="bad").exists()
+
+
+def test_kubernetes_objects_come_as_json(world, operator):
+    node = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "pods": 110}}}
+    answer = operator.post(
+        NODES,
+        {"format": "kubernetes", "content": {"items": [node]}, "contributed_by": "ada"},
+    ).json()
+    assert (answer["rows"][0]["item"], answer["rows"][0]["owner"]) == (0, "ada")
+    assert answer["ignored"] == ["pods"]
+
+
+def test_workloads_are_imported_too(world, operator):
+    content = "name,demand.cpu,tasks\nnew,1,5\n"
+    answer = operator.post(WORKLOADS, {"content": content, "tenant": "ada"})
+    assert answer.json()["counts"]["added"] == 1
+    assert world.lab.workloads.get(name="new").tasks == 5
+
+
+def test_a_repeated_key_is_replayed(world, operator):
+    first = operator.post(NODES, {"content": CSV}, Idempotency_Key="once")
+    again = operator.post(NODES, {"content": CSV}, Idempotency_Key="once")
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.json() == first.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "pointer"),
+    [
+        ({}, 422, "field.required", "/content"),
+        ({"content": 3}, 422, "field.type", "/content"),
+        ({"content": "x", "format": "xml"}, 422, "field.choice", "/format"),
+        ({"content": "x", "color": 1}, 400, "field.unknown", "/color"),
+        ({"content": "name,capacity.disk\n"}, 422, "resource.unknown", "/content"),
+        ({"content": "{", "format": "slurm"}, 422, "import.json", "/content"),
+        ({"content": {}, "format": "csv"}, 422, "import.csv", "/content"),
+        (
+            {"content": "x", "contributed_by": "ada", "owner_label": "team"},
+            422,
+            "import.owner",
+            "/owner_label",
+        ),
+    ],
+)
+def test_what_cannot_be_imported_says_why(world, operator, body, status, code, pointer):
+    answer = operator.post(NODES, body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_only_operators_import(world, billing):
+    assert world.as_ada.post(NODES, {"content": CSV}).status_code == 403
+    assert billing.post(WORKLOADS, {"content": CSV}).status_code == 403
