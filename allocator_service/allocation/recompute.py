@@ -56,7 +56,8 @@ def recompute_pool(*, pool_id: int, clock: Clock) -> Run | None:
             return None
         if claim.attempt > MAX_ATTEMPTS:
             error = DomainError(
-                f"The worker died {MAX_ATTEMPTS} times while it computed this decision.",
+                f"The worker broke off {MAX_ATTEMPTS} times while it computed or published this"
+                " decision.",
                 code="run.worker_lost",
             )
             return _fail(claim, error, clock())
@@ -79,7 +80,10 @@ def _claim(pool_id: int, now: datetime) -> Claim | None:
         .filter(pk=pool_id)
         .first()
     )
-    if job is None or job.wanted <= job.settled or job.pool.retired_at is not None:
+    if job is None or job.wanted <= job.settled:
+        return None
+    if job.pool.retired_at is not None:
+        _abandon(job, now)
         return None
     job.attempts = job.attempts + 1 if job.claimed == job.wanted else 1
     job.claimed = job.wanted
@@ -100,6 +104,14 @@ def _claim(pool_id: int, now: datetime) -> Claim | None:
     run.token = job.token
     run.save()
     return Claim(pool_id, run.pk, job.token, job.attempts)
+
+
+def _abandon(job: RecomputeJob, now: datetime) -> None:
+    """Nobody waits for the decision of a retired pool any more."""
+    waiting = Run.objects.filter(pool_id=job.pk, status__in=[RunStatus.PENDING, RunStatus.RUNNING])
+    waiting.update(status=RunStatus.CANCELLED, finished_at=now, token=None)
+    job.claimed = job.wanted
+    job_settle(job)
 
 
 def _keep_input(claim: Claim, state: PoolState, now: datetime) -> None:

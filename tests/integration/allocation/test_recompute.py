@@ -23,7 +23,7 @@ from allocator_service.core.errors import Conflict, Gone, Missing
 from allocator_service.core.models import Event
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.server_services import server_drain, server_retire
-from allocator_service.pools.services import pool_update
+from allocator_service.pools.services import pool_retire, pool_update
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
 from policies import problem_from_document, solve
@@ -268,3 +268,13 @@ def test_every_policy_decides_live_and_its_stored_decision_is_valid(fig2, now, p
     assert run.status == RunStatus.SUCCEEDED
     assert min(run.allocations.values_list("tasks", flat=True)) > 0
     assert [check for check in run_verify(run)["checks"] if not check["holds"]] == []
+
+
+def test_a_retired_pools_waiting_run_is_cancelled_and_its_job_is_done(pool, now):
+    run = run_request(pool=pool, reason="too late", now=now)
+    pool_retire(pool=pool, version=None, now=now)
+    assert recomputed(pool) is None
+    run.refresh_from_db()
+    assert run.status == RunStatus.CANCELLED
+    job = RecomputeJob.objects.get(pool=pool)
+    assert job.settled == job.wanted
