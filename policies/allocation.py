@@ -143,6 +143,12 @@ class Allocation:
         A class's tasks are split evenly over its servers, so each of its rows gets them in
         proportion to its ``server_count``.
         """
+        if self.classes.offset is not None:
+            on = self.classes.first_row[self.placement_class]
+            pair = self.placement_workload * self.problem.k + on
+            pairs, inverse = np.unique(pair, return_inverse=True)
+            summed = grouped_sum(self.placement_tasks, inverse, len(pairs))
+            return pairs // self.problem.k, pairs % self.problem.k, summed
         order = np.argsort(self.classes.class_of_row, kind="stable")
         grouped = self.classes.class_of_row[order]
         start = np.searchsorted(grouped, np.arange(self.classes.count))
@@ -154,3 +160,23 @@ class Allocation:
         servers = self.classes.servers[self.placement_class]
         tasks = (self.placement_tasks / servers)[which] * self.problem.server_count[row]
         return self.placement_workload[which], row, tasks
+
+    def placements_by_range(self) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
+        """Placements on servers of one row: (workload, row, offset, servers, tasks on each).
+
+        Each of the row's servers from ``offset`` to ``offset + servers - 1`` runs the same
+        number of the workload's tasks.
+        """
+        if self.classes.offset is not None:
+            of = self.placement_class
+            servers = self.classes.servers[of]
+            return (
+                self.placement_workload,
+                self.classes.first_row[of],
+                self.classes.offset[of],
+                servers,
+                self.placement_tasks / servers,
+            )
+        workload, row, tasks = self.placements_by_row()
+        servers = self.problem.server_count[row]
+        return workload, row, np.zeros_like(row), servers, tasks / servers

@@ -14,6 +14,9 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.problem import Problem
 
+POOL_LEVEL = ("drf", "asset", "ceei", "single-resource", "slots")
+PLACED_ON_RANGES = ("drfh",)
+
 
 @dataclass(frozen=True, eq=False)
 class ServerClasses:
@@ -26,6 +29,9 @@ class ServerClasses:
         servers: (K,) how many servers the class has.
         capacity_share: (K, m) of the whole class, as a share ``ĉ`` of the pool.
         allowed: (n, K) on which classes each workload may run.
+        offset: (K,) where each class is a range of servers inside one row: the position of
+            its first server in the row, so that the range is ``[offset, offset + servers)``
+            of row ``first_row``; None where classes consist of whole rows.
     """
 
     class_of_row: IntArray
@@ -33,6 +39,7 @@ class ServerClasses:
     servers: IntArray
     capacity_share: FloatArray
     allowed: BoolArray
+    offset: IntArray | None = None
 
     @property
     def count(self) -> int:
@@ -41,6 +48,8 @@ class ServerClasses:
 
     def rows_of(self, server_class: int) -> IntArray:
         """Rows of one class, in their order."""
+        if self.offset is not None:
+            return self.first_row[server_class : server_class + 1]
         return np.flatnonzero(self.class_of_row == server_class)
 
 
@@ -76,6 +85,44 @@ def each_row_alone(problem: Problem) -> ServerClasses:
     return _classes(problem, class_of_row, offering, servers, capacity)
 
 
+def server_ranges(problem: Problem, servers: IntArray) -> ServerClasses:
+    """Rows cut into ranges of servers that run the same tasks, in row order.
+
+    Args:
+        problem: the problem.
+        servers: (K,) size of each range; they tile the offering rows one after the other, so
+            the sizes alone say where each range is (a stored decision needs nothing else).
+
+    Returns:
+        The ranges, with ``class_of_row`` the first range of each row; every row whole where
+        the sizes do not tile the rows.
+    """
+    rows = each_row_alone(problem)
+    edge = np.concatenate([[0], np.cumsum(rows.servers)])
+    start = np.cumsum(servers) - servers
+    tiles = (
+        bool((servers > 0).all())
+        and int(servers.sum()) == int(edge[-1])
+        and bool(np.isin(edge[:-1], start).all())
+    )
+    if not tiles:
+        return rows
+    of_row = np.searchsorted(edge, start, side="right") - 1
+    class_of_row = np.full(problem.k, -1, dtype=np.int64)
+    class_of_row[rows.first_row] = np.searchsorted(start, edge[:-1])
+    first_row = rows.first_row[of_row]
+    return ServerClasses(
+        class_of_row,
+        first_row,
+        servers,
+        np.ascontiguousarray(
+            rows.capacity_share[of_row] * (servers / rows.servers[of_row])[:, None]
+        ),
+        rows.allowed[:, of_row],
+        start - edge[of_row],
+    )
+
+
 def one_class(problem: Problem) -> ServerClasses:
     """The whole pool as one big server, for policies that do not place."""
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
@@ -87,16 +134,25 @@ def one_class(problem: Problem) -> ServerClasses:
     return _classes(problem, class_of_row, offering[:count], servers, capacity)
 
 
-def classes_of_decision(problem: Problem, policy: str, mode: str) -> ServerClasses:
+def classes_of_decision(
+    problem: Problem, policy: str, mode: str, servers: IntArray | None = None
+) -> ServerClasses:
     """The server classes that an answer of the policy refers to; needed to rebuild one.
 
-    Exact divisible DRFH merges identical servers, divisible DRF sees one big server, and
-    everybody else places on single rows.
+    Exact divisible DRFH merges identical servers, policies on one pool see one big server,
+    whole tasks are placed on ranges of servers, and static partitioning on single rows.
+
+    Args:
+        problem: the problem.
+        policy, mode: what answered it.
+        servers: (K,) sizes of the answer's ranges of servers, where it has any.
     """
+    if policy in POOL_LEVEL:
+        return one_class(problem)
     if (policy, mode) == ("drfh", "divisible"):
         return server_classes(problem)
-    if (policy, mode) == ("drf", "divisible"):
-        return one_class(problem)
+    if policy in PLACED_ON_RANGES and servers is not None:
+        return server_ranges(problem, servers)
     return each_row_alone(problem)
 
 

@@ -185,9 +185,7 @@ def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left
 
 
 @compiled
-def _launch_up_to(
-    level, tree, stop, current, share, limit, weight, count, passed, demand, left
-):  # type: ignore[no-untyped-def]
+def _launch_up_to(level, tree, stop, current, share, limit, weight, count, passed, demand, left):  # type: ignore[no-untyped-def]
     """Bring every tenant to the first share at or above ``level``; the tasks that takes."""
     size = len(tree) // 2
     launched = 0.0

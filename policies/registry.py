@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 
-from policies import drf, drfh, static
+from policies import drf, drfh, drfh_tasks, pool_tasks, static
 from policies.allocation import Allocation
 from policies.errors import (
     PolicyModeError,
@@ -27,6 +27,24 @@ Solver = Callable[[Problem, Mapping[str, Any], float | None], Allocation]
 
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType(
     {"type": "object", "properties": {}, "additionalProperties": False}
+)
+
+
+def _options(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+PLACEMENT_OPTIONS = _options(
+    placement={
+        "enum": ["best-fit", "first-fit", "affinity", "two-choices"],
+        "description": "indivisible: which server a task goes to; default best-fit",
+    },
+    seed={
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 2**53,
+        "description": "indivisible, two-choices: of the random probes; default 0",
+    },
 )
 
 
@@ -71,26 +89,29 @@ _register(
         name="drf",
         description="Dominant Resource Fairness: the pool as one big server, dominant shares "
         "rise together until a resource is full",
-        modes=("divisible",),
+        modes=("divisible", "indivisible"),
         options_schema=NO_OPTIONS,
-        complexity="divisible: O(rounds × tenants × resources), rounds ≤ resources + limits",
-        source="Ghodsi et al., NSDI 2011, §4",
+        complexity="divisible: O(rounds × tenants × resources), rounds ≤ resources + limits; "
+        "indivisible: O(tenants × log(1 / tolerance)), then O(log tenants) for each last pick",
+        source="Ghodsi et al., NSDI 2011, §4 and Algorithm 1",
         places=False,
     ),
     divisible=drf.solve_divisible,
+    indivisible=pool_tasks.solve_drf,
 )
 _register(
     PolicyInfo(
         name="drfh",
         description="DRF in heterogeneous servers: weighted leximin of global dominant shares "
         "over real servers and placement constraints",
-        modes=("divisible",),
-        options_schema=NO_OPTIONS,
+        modes=("divisible", "indivisible"),
+        options_schema=PLACEMENT_OPTIONS,
         complexity="divisible: a few linear programs of tenants × server classes, each linear "
-        "in tenants",
-        source="Wang, Liang, Li, TPDS 2015, §4 and §5.1",
+        "in tenants; indivisible: linear in tasks, each O(log tenants) and a few servers",
+        source="Wang, Liang, Li, TPDS 2015, §4, §5.1 (divisible) and §5.2 (indivisible)",
     ),
     divisible=drfh.solve_divisible,
+    indivisible=drfh_tasks.solve_indivisible,
 )
 _register(
     PolicyInfo(
@@ -103,6 +124,60 @@ _register(
         source="the baseline of Tang et al., TPDS 2018, and Ghodsi et al., NSDI 2011",
     ),
     indivisible=static.solve_indivisible,
+)
+_register(
+    PolicyInfo(
+        name="asset",
+        description="Asset fairness: equal sums of the shares of all resources, in whole tasks",
+        modes=("indivisible",),
+        options_schema=NO_OPTIONS,
+        complexity="as drf indivisible",
+        source="Ghodsi et al., NSDI 2011, §4.2",
+        places=False,
+    ),
+    indivisible=pool_tasks.solve_asset,
+)
+_register(
+    PolicyInfo(
+        name="single-resource",
+        description="Max-min fairness of one resource (the first, or the option resource), "
+        "whatever the others",
+        modes=("indivisible",),
+        options_schema=_options(
+            resource={"type": "string", "description": "the one that counts; default the first"}
+        ),
+        complexity="as drf indivisible",
+        source="the baseline of Ghodsi et al., NSDI 2011, §6 (CPU-only fair sharing)",
+        places=False,
+    ),
+    indivisible=pool_tasks.solve_single_resource,
+)
+_register(
+    PolicyInfo(
+        name="slots",
+        description="Hadoop's slots: servers cut into equal slots, max-min on the number of "
+        "slots that tasks take",
+        modes=("indivisible",),
+        options_schema=_options(
+            slots_per_largest_server={
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 1000,
+                "description": "the largest server is cut into so many; default 14",
+            },
+            slot={
+                "type": "object",
+                "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
+                "minProperties": 1,
+                "description": "amount of each resource in one slot, instead",
+            },
+        )
+        | {"not": {"required": ["slot", "slots_per_largest_server"]}},
+        complexity="as drf indivisible",
+        source="the baseline of Ghodsi et al., NSDI 2011, §6, and Wang et al., TPDS 2015, §6",
+        places=False,
+    ),
+    indivisible=pool_tasks.solve_slots,
 )
 
 

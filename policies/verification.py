@@ -16,6 +16,8 @@ from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
 from policies.problem import Problem
 from policies.reasons import TASK_LIMIT, unserved_reasons
+from policies.saturation import stops_of
+from policies.stops import STILL_FITS
 
 CAPACITY_TOLERANCE = 1e-12
 # Sums and products of reported numbers agree to this, relative.
@@ -61,7 +63,8 @@ def verify(problem: Problem, allocation: Allocation) -> Verification:
 
 def check_feasible(problem: Problem, allocation: Allocation) -> Iterator[Check]:
     """What must hold under every policy: shapes, limits, eligibility, capacity, sums."""
-    classes = classes_of_decision(problem, allocation.policy, allocation.mode)
+    ranges = None if allocation.classes.offset is None else allocation.classes.servers
+    classes = classes_of_decision(problem, allocation.policy, allocation.mode, ranges)
     shapes = _check_shapes(problem, allocation, classes)
     yield shapes
     if not shapes.holds:
@@ -102,6 +105,48 @@ def check_feasible(problem: Problem, allocation: Allocation) -> Iterator[Check]:
         "exactly the workloads that run all their tasks are limited by them",
         problem.workload_names,
     )
+    if allocation.mode == "indivisible":
+        yield from _check_whole_tasks(problem, allocation, classes)
+
+
+def _check_whole_tasks(
+    problem: Problem, allocation: Allocation, classes: ServerClasses
+) -> Iterator[Check]:
+    tasks = allocation.tasks
+    yield _check(
+        "whole_tasks",
+        np.abs(tasks - np.round(tasks)),
+        0.0,
+        "indivisible tasks run whole",
+        problem.workload_names,
+    )
+    if classes.offset is not None:
+        per_server = allocation.placement_tasks / classes.servers[allocation.placement_class]
+        yield _check(
+            "whole_tasks_on_servers",
+            np.abs(per_server - np.round(per_server)),
+            0.0,
+            "every server of a range runs the same number of whole tasks",
+            [problem.workload_names[j] for j in allocation.placement_workload.tolist()],
+        )
+    stops = stops_of(problem, allocation, classes)
+    if stops is None:
+        return
+    yield _check(
+        "saturated",
+        np.array([stop == STILL_FITS for stop in stops]) * 1.0,
+        0.0,
+        "no workload that wants more tasks has room for one",
+        problem.workload_names,
+    )
+    yield _check(
+        "stopped_by",
+        np.array([mine != stop for mine, stop in zip(allocation.limited_by, stops, strict=True)])
+        * 1.0,
+        0.0,
+        "the reasons follow from what is left on the servers",
+        problem.workload_names,
+    )
 
 
 def _check_shapes(problem: Problem, allocation: Allocation, classes: ServerClasses) -> Check:
@@ -117,6 +162,7 @@ def _check_shapes(problem: Problem, allocation: Allocation, classes: ServerClass
         and _within(allocation.placement_workload, problem.n)
         and _within(allocation.placement_class, classes.count)
         and np.array_equal(allocation.classes.class_of_row, classes.class_of_row)
+        and np.array_equal(allocation.classes.servers, classes.servers)
     )
     return Check("shapes", fits, "one row per workload, placements on the pool's servers", 0.0)
 

@@ -7,16 +7,43 @@ that has exactly room for three tasks takes three, whatever was launched in whic
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from policies.arrays import FloatArray
+from policies.problem import Problem
 
 LARGEST_WHOLE = 2.0**52
 FINEST_DIGIT = 24
 # Decimal digits beyond this relative distance are the noise of binary fractions. Where a
 # quantity has no finite decimal form (5/9), a server may be filled this much too full.
 SNAP_TOLERANCE = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class WholeServers:
+    """A problem's servers and tasks in whole numbers.
+
+    Attributes:
+        demand: (n, m) of one task.
+        capacity: (k, m) of one server of each row, 0 for rows that offer nothing.
+        share_of_unit: (m,) one unit as a share of the pool; 0 where the pool has none.
+    """
+
+    demand: FloatArray
+    capacity: FloatArray
+    share_of_unit: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem) -> WholeServers:
+        """The problem's quantities on one scale per resource."""
+        capacity = np.where(problem.contributed_only[:, None], 0.0, problem.capacity)
+        largest = capacity.max(axis=0, initial=0.0)
+        demand, whole = whole_quantities(problem.demand, capacity, largest)
+        totals = problem.server_count @ whole
+        share = np.divide(1.0, totals, out=np.zeros(problem.m), where=totals > 0)
+        return cls(demand, whole, share)
 
 
 def whole_quantities(

@@ -88,9 +88,13 @@ def _copy_server_classes(run: Run, state: PoolState, allocation: Decision) -> Se
             groups = [state.groups[row] for row in classes.rows_of(position)]
             owners = {group.contributed_by for group in groups}
             owner = next(iter(owners)) if len(owners) == 1 else None
+            first, last = 0, groups[-1].count - 1
+            if classes.offset is not None:
+                first = int(classes.offset[position])
+                last = first + int(classes.servers[position]) - 1
             yield (
                 id_, run.pk, position, int(classes.servers[position]), list(groups[0].capacity),
-                Jsonb(_common_labels(groups)), groups[0].first, groups[-1].last,
+                Jsonb(_common_labels(groups)), groups[0].names[first], groups[-1].names[last],
                 state.tenant_pks[owner] if owner else None, len(owners) > 1,
             )  # fmt: skip
 

@@ -54,8 +54,13 @@ def _stored_allocation(run: Run) -> tuple[Allocation, bool]:
         certificate = certificate_from_document(certificate_of(run))
     except Missing:
         certificate = None
-    classes = classes_of_decision(problem, parsed.policy, parsed.mode or "")
-    stored = list(ServerClass.objects.filter(run=run).values_list("position", "count", "capacity"))
+    stored = list(
+        ServerClass.objects.filter(run=run)
+        .order_by("position")
+        .values_list("position", "count", "capacity")
+    )
+    counts = np.array([count for _, count, _ in stored], dtype=np.int64)
+    classes = classes_of_decision(problem, parsed.policy, parsed.mode or "", counts)
     ranges_agree = [
         (position, count, [float(c) for c in capacity]) for position, count, capacity in stored
     ] == [

@@ -66,21 +66,27 @@ def servers_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Server]:
 
 @dataclass(frozen=True)
 class ServerGroup:
-    """Identical servers of one contributor: `count` of them, `first` to `last` by age."""
+    """Identical servers of one contributor, with their `names` by age."""
 
     capacity: Sequence[Decimal]
     labels: Mapping[str, str]
     contributed_by: str | None
     draining: bool
-    count: int
-    first: str
-    last: str
+    names: Sequence[str]
+
+    @property
+    def count(self) -> int:
+        """How many servers there are."""
+        return len(self.names)
+
+    @property
+    def first(self) -> str:
+        """Name of the oldest."""
+        return self.names[0]
 
 
 _GROUPS = """
-SELECT capacity, labels, tenant.slug, state = 'draining', count(*),
-       (array_agg(server.name ORDER BY server.id))[1],
-       (array_agg(server.name ORDER BY server.id DESC))[1]
+SELECT capacity, labels, tenant.slug, state = 'draining', array_agg(server.name ORDER BY server.id)
 FROM server LEFT JOIN tenant ON tenant.id = server.contributed_by_id
 WHERE server.pool_id = %s AND state <> 'retired'
 GROUP BY capacity, labels, tenant.slug, state

@@ -1,0 +1,230 @@
+"""Policies that see the pool as one server and hand out whole tasks.
+
+They differ in what one task adds to its tenant's share, and in what a task takes: of the
+resources themselves, or of equal slots.
+
+Sources: Ghodsi et al., NSDI 2011: Algorithm 1 (DRF), §4.2 (asset fairness), §6 (slots, and
+max-min on a single resource).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.allocation import Allocation
+from policies.arrays import FloatArray, IntArray, TextArray
+from policies.classes import one_class
+from policies.errors import PolicyOptionsError
+from policies.pool_filling import fill_pool
+from policies.problem import Problem
+from policies.queues import queues_of
+from policies.reasons import unserved_reasons
+from policies.rounding import whole_part
+from policies.stops import NO_SERVER_LARGE_ENOUGH, stopped_by
+from policies.whole_numbers import whole_quantities
+
+SLOTS_PER_LARGEST_SERVER = 14
+
+
+@dataclass(frozen=True, eq=False)
+class PoolOfTasks:
+    """What tasks take of the pool and add to shares, in whole numbers.
+
+    Attributes:
+        share_per_task: (n,) what one task adds to its tenant's share.
+        demand: (n, q) of one task, room: (q,) of the pool: resources, or one column of slots.
+        names: (n, q) index of the resource to name when that column is what is missing.
+        reasons: (n,) why a workload cannot run, or the empty string.
+    """
+
+    share_per_task: FloatArray
+    demand: FloatArray
+    room: FloatArray
+    names: IntArray
+    reasons: TextArray
+
+    def limited_by(self, problem: Problem, tasks: FloatArray) -> tuple[str, ...]:
+        """(n) what stopped each workload, given the tasks that run."""
+        left = self.room - tasks @ self.demand
+        stops = stopped_by(
+            tuple(str(column) for column in range(len(self.room))),
+            tasks,
+            problem.tasks,
+            self.demand,
+            left[None, :],
+            np.ones(len(self.room)),
+            np.ones((problem.n, 1), dtype=np.bool_),
+            np.zeros(1, dtype=np.int64),
+            self.reasons,
+        )
+        return tuple(
+            f"resource:{problem.resources[self.names[j, int(stop.removeprefix('resource:'))]]}"
+            if stop.startswith("resource:")
+            else stop
+            for j, stop in enumerate(stops)
+        )
+
+
+def pool_of_tasks(problem: Problem, policy: str, options: Mapping[str, Any]) -> PoolOfTasks:
+    """What the named policy counts; the same for solving and for verifying.
+
+    Raises:
+        PolicyOptionsError: options that name a resource that the pool does not have.
+    """
+    reasons = unserved_reasons(problem, one_class(problem).allowed)
+    if policy == "slots":
+        return _in_slots(problem, options, reasons)
+    demand, room = whole_quantities(problem.demand, problem.totals[None, :], problem.totals)
+    reasons[(reasons == "") & (demand > room).any(axis=1)] = NO_SERVER_LARGE_ENOUGH
+    if policy == "drf":
+        share = problem.dominant_share_per_task
+    elif policy == "asset":
+        share = problem.demand_share.sum(axis=1)
+    else:
+        share = problem.demand_share[:, _resource(problem, options)]
+    names = np.tile(np.arange(problem.m), (problem.n, 1))
+    return PoolOfTasks(share, demand, room[0], names, reasons)
+
+
+def _resource(problem: Problem, options: Mapping[str, Any]) -> int:
+    name = options.get("resource", problem.resources[0])
+    if name not in problem.resources:
+        raise PolicyOptionsError(
+            "policy.options",
+            f"the pool has no resource {name!r}; it has {', '.join(problem.resources)}",
+            "/policy/options/resource",
+        )
+    return problem.resources.index(name)
+
+
+def _in_slots(problem: Problem, options: Mapping[str, Any], reasons: TextArray) -> PoolOfTasks:
+    slot = _slot(problem, options)
+    offered = slot > 0
+    per_server = np.zeros(problem.k)
+    if offered.any():
+        per_server = whole_part((problem.capacity[:, offered] / slot[offered]).min(axis=1))
+    slots = float((per_server * problem.server_count)[~problem.contributed_only].sum())
+    taken = problem.demand / np.where(offered, slot, 1.0)
+    per_task = -whole_part(-taken.max(axis=1))
+    misfit = ((problem.demand > 0) & ~offered).any(axis=1) | (per_task > slots)
+    reasons[(reasons == "") & misfit] = NO_SERVER_LARGE_ENOUGH
+    return PoolOfTasks(
+        share_per_task=per_task / max(slots, 1.0),
+        demand=per_task[:, None],
+        room=np.array([slots]),
+        names=taken.argmax(axis=1)[:, None],
+        reasons=reasons,
+    )
+
+
+def _slot(problem: Problem, options: Mapping[str, Any]) -> FloatArray:
+    """(m,) one slot: the given vector, or the largest server cut into equal parts.
+
+    The largest server is the one with the largest sum of shares of the pool.
+    """
+    if "slot" in options:
+        for name in options["slot"]:
+            if name not in problem.resources:
+                raise PolicyOptionsError(
+                    "policy.options",
+                    f"the pool has no resource {name!r}; it has {', '.join(problem.resources)}",
+                    f"/policy/options/slot/{name}",
+                )
+        return np.array([float(options["slot"].get(name, 0)) for name in problem.resources])
+    if not problem.k or not (problem.totals > 0).any():
+        return np.zeros(problem.m)
+    share = problem.capacity / np.where(problem.totals > 0, problem.totals, 1.0)
+    size = np.where(problem.contributed_only, -1.0, share[:, problem.totals > 0].sum(axis=1))
+    largest: FloatArray = problem.capacity[int(size.argmax())]
+    return largest / float(options.get("slots_per_largest_server", SLOTS_PER_LARGEST_SERVER))
+
+
+def _allocate(
+    problem: Problem, policy: str, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    pool = pool_of_tasks(problem, policy, options)
+    queues = queues_of(problem, pool.reasons, pool.share_per_task)
+    demand = np.ascontiguousarray(pool.demand[queues.workloads])
+    level = fill_pool(queues, demand, pool.room.copy(), deadline)
+    tasks = queues.tasks(problem)
+    nothing = np.zeros(0, dtype=np.int64)
+    limited_by = pool.limited_by(problem, tasks)
+    return Allocation(
+        problem=problem,
+        policy=policy,
+        mode="indivisible",
+        options=dict(options),
+        tasks=tasks,
+        classes=one_class(problem),
+        placement_workload=nothing,
+        placement_class=nothing,
+        placement_tasks=np.zeros(0),
+        level=level,
+        limited_by=limited_by,
+        objective=least_level_unsatisfied(problem, level, limited_by),
+    )
+
+
+def least_level_unsatisfied(
+    problem: Problem, level: FloatArray, limited_by: tuple[str, ...]
+) -> float:
+    """Least weighted share of tenants served first that wanted more; NaN if nobody did."""
+    stopped = [reason.startswith("resource:") for reason in limited_by]
+    wanting = np.zeros(problem.t, dtype=np.bool_)
+    wanting[problem.workload_tenant[np.array(stopped, dtype=np.bool_)]] = True
+    wanting &= ~problem.second_stage
+    return float(level[wanting].min()) if wanting.any() else float("nan")
+
+
+def solve_drf(problem: Problem, options: Mapping[str, Any], deadline: float | None) -> Allocation:
+    """DRF, Algorithm 1: whole tasks by least weighted dominant share.
+
+    Args:
+        problem: any problem without selectors; options: none are known.
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+
+    Raises:
+        SolveTimeoutError: the deadline passed.
+    """
+    return _allocate(problem, "drf", options, deadline)
+
+
+def solve_asset(problem: Problem, options: Mapping[str, Any], deadline: float | None) -> Allocation:
+    """Asset fairness in whole tasks: by least weighted sum of shares of all resources.
+
+    Args and raises as :func:`solve_drf`.
+    """
+    return _allocate(problem, "asset", options, deadline)
+
+
+def solve_single_resource(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """Max-min on one resource only, the others merely must not overflow.
+
+    Args as :func:`solve_drf`; ``options["resource"]`` is the one that counts, by default the
+    first. A task without any of it is free, so its tenant is served first.
+
+    Raises:
+        PolicyOptionsError: no such resource. SolveTimeoutError: the deadline passed.
+    """
+    return _allocate(problem, "single-resource", options, deadline)
+
+
+def solve_slots(problem: Problem, options: Mapping[str, Any], deadline: float | None) -> Allocation:
+    """Hadoop's slots: max-min on equal slots, whatever a task needs of each resource.
+
+    A server has ``min_r floor(c[l, r] / slot[r])`` slots and a task takes
+    ``ceil(max_r D[j, r] / slot[r])`` of them.
+
+    Args as :func:`solve_drf`; options: ``slots_per_largest_server`` (14 unless given), or
+    ``slot`` with an amount per resource.
+
+    Raises:
+        PolicyOptionsError: a slot of an unknown resource. SolveTimeoutError.
+    """
+    return _allocate(problem, "slots", options, deadline)

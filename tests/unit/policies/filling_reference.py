@@ -1,0 +1,120 @@
+"""Progressive filling one task at a time, in rational arithmetic: slow, and plainly right."""
+
+from fractions import Fraction
+
+MASK = 2**64 - 1
+
+
+def exact(value):
+    """The decimal that a float was written as."""
+    return Fraction(repr(float(value)))
+
+
+def fill(problem, rule, seed=0):
+    """(workload, server) of every task in the order in which they are launched.
+
+    Servers are numbered row by row; rule is ``pool`` for one big server.
+    """
+    capacity, row_of = [], []
+    for row in range(problem.k):
+        if problem.contributed_only[row] or not problem.capacity[row].any():
+            continue
+        for _ in range(int(problem.server_count[row])):
+            capacity.append([exact(c) for c in problem.capacity[row]])
+            row_of.append(row)
+    totals = [sum(server[r] for server in capacity) for r in range(problem.m)]
+    if rule == "pool":
+        capacity, row_of = [totals[:]] if capacity else [], [0]
+    demand = [[exact(d) for d in row] for row in problem.demand]
+    share = [
+        max((d / c if c else Fraction(0)) for d, c in zip(row, totals, strict=True))
+        for row in demand
+    ]
+    left = [server[:] for server in capacity]
+    random = SplitMix64(seed)
+    launched, count = [], [0] * problem.n
+
+    def may(j, server):
+        selector = problem.selectors[j] if rule != "pool" else {}
+        labels = problem.server_labels[row_of[server]] if selector else {}
+        return all(labels.get(label) in values for label, values in selector.items())
+
+    def fits(j, server):
+        return may(j, server) and all(d <= c for d, c in zip(demand[j], left[server], strict=True))
+
+    runnable = {j for j in range(problem.n) if any(fits(j, s) for s in range(len(left)))}
+    for stage in (False, True):
+        waiting = {
+            i: sorted(
+                (
+                    j
+                    for j in range(problem.n)
+                    if problem.workload_tenant[j] == i
+                    and j in runnable
+                    and not problem.out_of_range[j]
+                ),
+                key=lambda j: (-problem.priority[j], j),
+            )
+            for i in range(problem.t)
+            if bool(problem.second_stage[i]) == stage
+        }
+        total = dict.fromkeys(waiting, Fraction(0))
+        while waiting:
+            tenant = min(waiting, key=lambda i: (total[i] / exact(problem.effective_weight[i]), i))
+            if not waiting[tenant]:
+                del waiting[tenant]
+                continue
+            j = waiting[tenant][0]
+            probes = []
+            if rule == "two-choices" and count[j] < problem.tasks[j]:
+                probes = [int(random.draw() * len(left)) for _ in range(2)]
+            candidates = [server for server in range(len(left)) if fits(j, server)]
+            if count[j] >= problem.tasks[j] or not candidates:
+                waiting[tenant].pop(0)
+                continue
+            server = _choose(rule, j, candidates, demand, left, totals, probes)
+            launched.append((j, server))
+            count[j] += 1
+            total[tenant] += share[j]
+            left[server] = [c - d for c, d in zip(left[server], demand[j], strict=True)]
+    return launched, count
+
+
+def _choose(rule, j, candidates, demand, left, totals, probes):
+    if rule in ("pool", "first-fit"):
+        return candidates[0]
+    present = [r for r, total in enumerate(totals) if total]
+    if rule == "affinity":
+        return max(
+            candidates,
+            key=lambda s: (sum(demand[j][r] * left[s][r] / totals[r] ** 2 for r in present), -s),
+        )
+    reference = next(r for r in present if demand[j][r])
+
+    def misfit(server):
+        return sum(
+            abs(
+                (demand[j][r] / totals[r]) / (demand[j][reference] / totals[reference])
+                - (left[server][r] / totals[r]) / (left[server][reference] / totals[reference])
+            )
+            for r in present
+        )
+
+    if rule == "two-choices":
+        probes = [server for server in probes if server in candidates]
+        candidates = probes or candidates[:1]
+    return min(candidates, key=lambda server: (misfit(server), server))
+
+
+class SplitMix64:
+    """Steele, Lea, Flood, OOPSLA 2014."""
+
+    def __init__(self, seed):
+        self.state = seed
+
+    def draw(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        bits = self.state
+        bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & MASK
+        return ((bits ^ (bits >> 31)) >> 11) * 2.0**-53
