@@ -1,5 +1,6 @@
 """Pools and their decisions in the admin. Decisions are read-only, for superusers too."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -12,6 +13,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
+from allocator_service.allocation.impact import servers_impact
 from allocator_service.allocation.models import Allocation, Placement, Run
 from allocator_service.allocation.overview import pool_overview
 from allocator_service.allocation.policies import policy_choose, policy_documents
@@ -19,10 +21,13 @@ from allocator_service.allocation.services import run_request
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource
-from allocator_service.pools.models import Pool
+from allocator_service.pools.admin import ServerAdmin
+from allocator_service.pools.models import Pool, Server, ServerState
 from allocator_service.pools.policy import Window
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.services import PoolSettings, pool_create, pool_retire, pool_update
+
+MAX_SHOWN_FIRST = 1_000
 
 
 class PoolForm(ServiceForm):
@@ -151,6 +156,40 @@ class PoolAdmin(ServiceAdmin):
         self.apply_to_each(
             request, queryset, lambda pool: pool_retire(pool=pool, version=None, now=now)
         )
+
+
+@admin.register(Server)
+class ImpactServerAdmin(ServerAdmin):
+    """Servers, whose draining and retiring is shown, and given a reason, before it is done."""
+
+    @admin.action(description="Drain: take out of the capacity, keep as contributed")
+    def drain(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
+        return self._shown_first(request, queryset, "drain", super().drain)
+
+    @admin.action(description="Retire: end the contribution, for ever")
+    def retire(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
+        return self._shown_first(request, queryset, "retire", super().retire)
+
+    def _shown_first(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Server],
+        action: str,
+        service: Callable[[HttpRequest, QuerySet[Server]], object],
+    ) -> HttpResponse | None:
+        if request.POST.get("confirmed") and request.POST.get("reason", "").strip():
+            service(request, queryset)
+            return None
+        servers = list(queryset.exclude(state=ServerState.RETIRED)[:MAX_SHOWN_FIRST])
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"{action.title()} {len(servers)} servers",
+            "action": action,
+            "servers": servers,
+            "impacts": servers_impact(servers, action),
+            "reason": request.POST.get("reason", ""),
+        }
+        return render(request, "admin/pools/server/impact.html", context)
 
 
 @admin.register(Run)

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
 from allocator_service.core.admin import (
     QuantitiesField,
@@ -67,8 +67,9 @@ class ServerForm(ServiceForm):
         return Server.objects.get(pk=created.ids[0])
 
 
-@admin.register(Server)
 class ServerAdmin(ServiceAdmin):
+    """Registered by `allocation.admin`, which can tell what an action would do before it is done."""
+
     form = ServerForm
     list_display = ["name", "pool", "contributed_by", "quantities", "labels", "state"]
     list_filter = ["state", "pool"]
@@ -88,9 +89,10 @@ class ServerAdmin(ServiceAdmin):
         return quantities_text(server.capacity, resources_of(server.pool))
 
     @admin.action(description="Drain: take out of the capacity, keep as contributed")
-    def drain(self, request: HttpRequest, queryset: QuerySet[Server]) -> None:
+    def drain(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         now = utc_now()
         self.apply_to_each(request, queryset, lambda server: server_drain(server=server, now=now))
+        return None
 
     @admin.action(description="Put draining servers back to work")
     def activate(self, request: HttpRequest, queryset: QuerySet[Server]) -> None:
@@ -100,9 +102,10 @@ class ServerAdmin(ServiceAdmin):
         )
 
     @admin.action(description="Retire: end the contribution, for ever")
-    def retire(self, request: HttpRequest, queryset: QuerySet[Server]) -> None:
+    def retire(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         now = utc_now()
         self.apply_to_each(request, queryset, lambda server: server_retire(server=server, now=now))
+        return None
 
 
 class MembershipForm(ServiceForm):

@@ -10,6 +10,7 @@ from django.urls import reverse
 from allocator_service.allocation.models import Allocation, Placement, Run
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.core.models import AuditEntry, Event
+from allocator_service.pools.models import Server
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -64,3 +65,19 @@ def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_i
     )
     page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
     assert "It broke. (run.internal)" in page
+
+
+@pytest.mark.parametrize("action", ["drain", "retire"])
+def test_what_an_action_on_servers_would_do_is_shown_before_and_wants_a_reason(pages, fig2, action):
+    server = Server.objects.get(name="high-cpu")
+    url = reverse("admin:pools_server_changelist")
+    asked = {"action": action, "_selected_action": [str(server.pk)]}
+    page = pages.post(url, asked).content.decode()
+    assert "2 tenants would run fewer tasks" in page
+    assert "10.00" in page
+    pages.post(url, {**asked, "confirmed": "yes", "reason": " "})
+    assert Server.objects.get(pk=server.pk).state == "active"
+    pages.post(url, {**asked, "confirmed": "yes", "reason": "old"})
+    assert (
+        Server.objects.get(pk=server.pk).state == {"drain": "draining", "retire": "retired"}[action]
+    )

@@ -73,7 +73,12 @@ def test_the_admins_actions_carry_their_reason(client, fig2):
     server = Server.objects.get(name="high-cpu")
     client.post(
         reverse("admin:pools_server_changelist"),
-        {"action": "retire", "_selected_action": [str(server.pk)], "reason": "end of lease"},
+        {
+            "action": "retire",
+            "_selected_action": [str(server.pk)],
+            "reason": "end of lease",
+            "confirmed": "yes",
+        },
     )
     ((actor, _, _, after, reason),) = entries(action="server.retire")
     assert (actor, reason, after["state"]) == ("user olga", "end of lease", "retired")
