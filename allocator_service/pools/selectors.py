@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
-from allocator_service.pools.models import Membership, MembershipTerms, Pool, Server
+from allocator_service.pools.models import MembershipTerms, Pool, Server
 from allocator_service.tenants.models import Tenant
 
 
@@ -33,16 +33,6 @@ def pool_get(*, slug: str, tenant: Tenant | None) -> Pool:
 def resources_of(pool: Pool) -> list[Resource]:
     """The pool's resources in the order of its vectors."""
     return [row.as_resource() for row in pool.resource_types.all()]
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member with the terms in force at some instant."""
-
-    membership: Membership
-    weight: Decimal
-    best_effort: bool
-    since: datetime
 
 
 def members_at(

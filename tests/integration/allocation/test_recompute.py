@@ -26,7 +26,7 @@ from allocator_service.pools.server_services import server_drain, server_retire
 from allocator_service.pools.services import pool_retire, pool_update
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
-from policies import problem_from_document, solve
+from policies import policies_available, problem_from_document, solve
 from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -260,14 +260,34 @@ def test_a_request_while_another_waits_is_answered_with_the_same_run(fig2, now):
     assert Run.objects.count() == 1
 
 
-@pytest.mark.parametrize("policy", ["drf", "drfh", "static"])
-def test_every_policy_decides_live_and_its_stored_decision_is_valid(fig2, now, policy):
-    choice = policy_choose(policy, None, {})
+EVERY_POLICY = [
+    (info.name, mode) for info in policies_available() if not info.long_term for mode in info.modes
+]
+
+
+@pytest.mark.parametrize(("policy", "mode"), EVERY_POLICY, ids="-".join)
+def test_every_policy_decides_live_and_its_stored_decision_is_valid(fig2, now, policy, mode):
+    choice = policy_choose(policy, mode, {})
     pool_update(pool=fig2, settings=settings(policy=choice), version=None, now=now)
     run = recomputed(fig2)
-    assert run.status == RunStatus.SUCCEEDED
-    assert min(run.allocations.values_list("tasks", flat=True)) > 0
+    assert run.error is None
+    assert sum(run.allocations.values_list("tasks", flat=True)) > 0
     assert [check for check in run_verify(run)["checks"] if not check["holds"]] == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode"), [case for case in EVERY_POLICY if "indivisible" in case], ids="-".join
+)
+def test_with_nothing_changed_nothing_moves(fig2, now, policy, mode):
+    choice = policy_choose(policy, mode, {})
+    pool_update(pool=fig2, settings=settings(policy=choice), version=None, now=now)
+    first = recomputed(fig2)
+    run_request(pool=fig2, reason="", now=now)
+    second = recomputed(fig2)
+    columns = ("workload", "server_class__first", "server_class__last", "tasks")
+    assert list(first.placements.values_list(*columns)) == list(
+        second.placements.values_list(*columns)
+    )
 
 
 def test_a_retired_pools_waiting_run_is_cancelled_and_its_job_is_done(pool, now):

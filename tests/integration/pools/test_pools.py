@@ -263,7 +263,7 @@ class TestServers:
         )
         assert len(created.ids) == 100_000
         (group,) = server_groups(pool)
-        assert (group.count, group.first, group.last) == (100_000, "n-000001", "n-100000")
+        assert (group.count, group.names[0], group.names[-1]) == (100_000, "n-000001", "n-100000")
 
     def test_drain_activate_and_retire_are_steps_that_can_be_repeated(self, fig2, now):
         server = Server.objects.get(name="high-cpu")
