@@ -1,0 +1,95 @@
+"""docs/guides/errors.md names every code that the service can answer with, and no other."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import policies.reasons
+from allocator_service.workloads import satisfiability
+
+PROJECT = Path(__file__).parents[2]
+CATALOGUE = PROJECT / "docs" / "guides" / "errors.md"
+SOURCES = [
+    path
+    for package in ("allocator_service", "api", "policies")
+    for path in (PROJECT / package).rglob("*.py")
+    if "migrations" not in path.parts
+]
+DOTTED = re.compile(r"[a-z_]+(?:\.[a-z_]+)+")
+CODE_NAMES = {"code", "violation_error_code"}
+# Put together while the service runs: f"{what}.{code}" in policies/validation.py, api/parameters.py.
+COMPOSED = {
+    f"{what}.{wrong}"
+    for what in ("capacity", "demand")
+    for wrong in ("negative", "too_large", "not_finite")
+} | {f"parameter.{kind}" for kind in ("unknown", "twice", "value")}
+PARTS_OF_COMPOSED = {"negative"}
+
+
+def codes_in(tree: ast.AST) -> Iterator[str]:
+    """Texts given as a code: by keyword, by assignment, or dotted to a call that makes an error."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg in CODE_NAMES:
+            yield from texts(node.value)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Name) and target.id == "code" for target in targets):
+                yield from texts(node.value)
+        elif isinstance(node, ast.Call) and is_error(node.func):
+            for argument in node.args:
+                yield from filter(DOTTED.fullmatch, texts(argument))
+
+
+def is_error(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return "error" in name.lower() or "refus" in name.lower()
+
+
+def texts(node: ast.expr) -> Iterator[str]:
+    for part in (node.body, node.orelse) if isinstance(node, ast.IfExp) else (node,):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def codes_used() -> set[str]:
+    found = {code for path in SOURCES for code in codes_in(ast.parse(path.read_text()))}
+    return (found - PARTS_OF_COMPOSED) | COMPOSED
+
+
+def first_cells(text: str) -> set[str]:
+    """What the first cells of the tables name in backquotes."""
+    return {
+        name
+        for line in text.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`([^`]+)`", line.split("|")[1])
+    }
+
+
+def test_every_code_is_in_the_catalogue_and_no_other():
+    _, _, codes = CATALOGUE.read_text().partition("## The request cannot be read")
+    assert first_cells(codes) == codes_used()
+
+
+def test_every_reason_is_in_the_catalogue_and_no_other():
+    reasons, _, _ = CATALOGUE.read_text().partition("## The request cannot be read")
+    named = {
+        value
+        for module in (policies.reasons, satisfiability)
+        for name, value in vars(module).items()
+        if name.isupper() and isinstance(value, str)
+    }
+    assert first_cells(reasons) == named | {policies.reasons.limited_by_resource("<name>")}
+
+
+def test_the_search_finds_codes_where_they_stand():
+    tree = ast.parse(
+        'raise Missing("x", code="a.keyword")\n'
+        'class E: code = "a.attribute"\n'
+        'FieldError("/p", "an.argument", "no. code")\n'
+        'f(code="a.first" if x else "a.second")\n'
+        'print("not.a_code")\n'
+    )
+    expected = {"a.keyword", "a.attribute", "an.argument", "a.first", "a.second"}
+    assert set(codes_in(tree)) == expected
