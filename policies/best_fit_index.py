@@ -5,9 +5,11 @@ least ``H = sum_r | D[j,r]/D[j,ref] - left[l,r]/left[l,ref] |`` among those on w
 
 The distance between the first two ratios alone is a lower bound of ``H`` (in two dimensions
 it *is* ``H``). So servers are kept in buckets by the ratio of what is left of the first two
-resources; a query walks outwards from the task's own ratio and stops when the next bucket
+resources, with edges that are quantiles and follow the servers as these fill; a query
+walks outwards from the task's own ratio and stops when the next bucket
 is farther away than the best server found. A bucket remembers an upper bound of what any of
-its servers has left of each resource and is passed over when that is too little. Servers on
+its servers has left of each resource and is passed over when that is too little, and so is a
+whole block of buckets at once. Servers on
 which nothing that still waits can fit are dropped, and of a row of identical servers only
 the first untouched one is in the index: the others tie with it and come later.
 """
@@ -19,23 +21,34 @@ import numpy as np
 from policies.compiled import compiled
 from policies.rounding import DISCRETE_TOLERANCE
 
-BUCKETS = 2048
 NOWHERE = -1
+BLOCK = 32
 
 
 @compiled
-def bucket_of(left, share_of_unit):  # type: ignore[no-untyped-def]
-    """The bucket of a server with ``left`` (m,): by the first resource against the second."""
+def position_of(left, share_of_unit):  # type: ignore[no-untyped-def]
+    """Where a server with ``left`` (m,) stands between all first and all second resource."""
     first, second = left[0] * share_of_unit[0], left[1] * share_of_unit[1]
-    if first + second <= 0.0:
-        return 0
-    return min(int(second / (first + second) * BUCKETS), BUCKETS - 1)
+    return second / (first + second) if first + second > 0.0 else 0.0
 
 
 @compiled
-def insert(server, left, share_of_unit, head, after, before, room, home):  # type: ignore[no-untyped-def]
+def bucket_of(position, edges):  # type: ignore[no-untyped-def]
+    """The last bucket that begins at or below a position from 0 to 1."""
+    low, high = 0, len(edges) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if edges[middle] <= position:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def insert(server, left, share_of_unit, edges, head, after, before, room, block, home):  # type: ignore[no-untyped-def]
     """Put a server into the bucket that its ``left`` (S, m) says."""
-    bucket = bucket_of(left[server], share_of_unit)
+    bucket = bucket_of(position_of(left[server], share_of_unit), edges)
     home[server] = bucket
     before[server] = NOWHERE
     after[server] = head[bucket]
@@ -45,6 +58,8 @@ def insert(server, left, share_of_unit, head, after, before, room, home):  # typ
     for r in range(left.shape[1]):
         if left[server, r] > room[bucket, r]:
             room[bucket, r] = left[server, r]
+        if left[server, r] > block[bucket // BLOCK, r]:
+            block[bucket // BLOCK, r] = left[server, r]
 
 
 @compiled
@@ -71,7 +86,7 @@ def misfit(task, reference, left, share_of_unit):  # type: ignore[no-untyped-def
 @compiled
 def nearest(  # type: ignore[no-untyped-def]
     demand, task, reference, size, allowed, row_of, least, left, share_of_unit,
-    head, after, before, room, home,
+    edges, head, after, before, room, block, home,
 ):  # fmt: skip
     """The server with the least ``H``, the first by position among equal ones; -1 if none.
 
@@ -83,7 +98,7 @@ def nearest(  # type: ignore[no-untyped-def]
         The rest is the index.
     """
     m = len(demand)
-    start = _start(task, reference)
+    start = _start(task, reference, edges)
     best, chosen, tie = np.inf, NOWHERE, False
     for again in range(2):
         low, high = start, start + 1
@@ -92,18 +107,20 @@ def nearest(  # type: ignore[no-untyped-def]
                 break
             chosen = NOWHERE
         threshold = best + DISCRETE_TOLERANCE * (size + best)
-        while low >= 0 or high < BUCKETS:
-            below = _below(task, reference, low) if low >= 0 else np.inf
-            above = _above(task, high) if high < BUCKETS else np.inf
-            if min(below, above) > threshold:
-                break
-            if below <= above:
-                bucket = low
-                low -= 1
-            else:
-                bucket = high
-                high += 1
+        below = _below(task, reference, edges[low + 1])
+        above = _above(task, edges[high]) if high < len(head) else np.inf
+        while min(below, above) <= threshold and (low >= 0 or high < len(head)):
+            downwards = below <= above
+            bucket = low if downwards else high
             passes = True
+            if bucket % BLOCK == (BLOCK - 1 if downwards else 0):
+                passes = block_has_room(bucket // BLOCK, demand, room, block)
+            if downwards:
+                low = bucket - (1 if passes else BLOCK)
+                below = _below(task, reference, edges[low + 1]) if low >= 0 else np.inf
+            else:
+                high = bucket + (1 if passes else BLOCK)
+                above = _above(task, edges[high]) if high < len(head) else np.inf
             for r in range(m):
                 passes = passes and room[bucket, r] >= demand[r]
             if not passes:
@@ -140,27 +157,41 @@ def nearest(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _start(task, reference):  # type: ignore[no-untyped-def]
-    """The bucket of the task's own ratio."""
-    if reference >= 2:
-        return BUCKETS - 1
-    ratio = task[1] / (task[0] + task[1])
-    return min(int(ratio * BUCKETS), BUCKETS - 1)
+def block_has_room(number, demand, room, block):  # type: ignore[no-untyped-def]
+    """May some bucket of a block have room? Tightens the block's bounds where they say so."""
+    for r in range(len(demand)):
+        if block[number, r] < demand[r]:
+            return False
+    first, last = number * BLOCK, min((number + 1) * BLOCK, len(room))
+    enough = True
+    for r in range(len(demand)):
+        most = 0.0
+        for bucket in range(first, last):
+            most = max(most, room[bucket, r])
+        block[number, r] = most
+        enough = enough and most >= demand[r]
+    return enough
 
 
 @compiled
-def _below(task, reference, bucket):  # type: ignore[no-untyped-def]
-    """A lower bound of ``H`` on servers of this bucket and those below it."""
+def _start(task, reference, edges):  # type: ignore[no-untyped-def]
+    """The bucket of the task's own ratio."""
     if reference >= 2:
+        return len(edges) - 2
+    return bucket_of(task[1] / (task[0] + task[1]), edges)
+
+
+@compiled
+def _below(task, reference, edge):  # type: ignore[no-untyped-def]
+    """A lower bound of ``H`` on servers whose position is at most ``edge``."""
+    if reference >= 2 or edge <= 0.0:
         return 0.0
-    edge = (bucket + 1.0) / BUCKETS
     if reference == 1:
         return (1.0 - edge) / edge
     return max(task[1] - edge / (1.0 - edge), 0.0) if edge < 1.0 else 0.0
 
 
 @compiled
-def _above(task, bucket):  # type: ignore[no-untyped-def]
-    """A lower bound of ``H`` on servers of this bucket and those above it."""
-    edge = bucket / BUCKETS
-    return max(edge / (1.0 - edge) - task[1], 0.0)
+def _above(task, edge):  # type: ignore[no-untyped-def]
+    """A lower bound of ``H`` on servers whose position is at least ``edge``."""
+    return max(edge / (1.0 - edge) - task[1], 0.0) if edge < 1.0 else 0.0

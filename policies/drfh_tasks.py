@@ -16,7 +16,7 @@ import numpy as np
 
 from policies.allocation import Allocation
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.best_fit_index import BUCKETS
+from policies.best_fit_index import BLOCK, NOWHERE
 from policies.classes import each_row_alone, server_ranges
 from policies.errors import ProblemTooLargeError, SolveTimeoutError
 from policies.pool_tasks import least_level_unsatisfied
@@ -47,6 +47,8 @@ LARGEST_TABLE = 40_000_000
 MOST_TASKS = 200_000_000
 # Tasks launched between two looks at the clock.
 CHUNK = 1 << 18
+SERVERS_PER_BUCKET = 4
+MOST_BUCKETS = 1 << 14
 
 
 def solve_indivisible(
@@ -140,7 +142,10 @@ def _place(
     ratio = share / share[np.arange(len(share)), reference][:, None] if m else share
     size = ratio.sum(axis=1)
     least, pointer = np.zeros(m), np.zeros(len(demand), dtype=np.int64)
-    head, room = np.empty(BUCKETS, dtype=np.int64), np.empty((BUCKETS, m))
+    buckets = min(max(total // SERVERS_PER_BUCKET, 1), MOST_BUCKETS)
+    edges, room = np.zeros(buckets + 1), np.zeros((buckets, m))
+    block = np.zeros((buckets // BLOCK + 1, m))
+    head = np.full(buckets, NOWHERE, dtype=np.int64)
     after, before, home = (np.empty(total, dtype=np.int64) for _ in range(3))
     draws = np.array([seed], dtype=np.uint64)
     level = np.full(len(queues.weight), np.nan)
@@ -151,7 +156,7 @@ def _place(
         if rule == BEST_FIT:
             index_servers(
                 tree, queues.stop, queues.current, demand, least, row_start, opened, left,
-                share_of_unit, head, after, before, room, home,
+                share_of_unit, edges, head, after, before, room, block, home,
             )  # fmt: skip
         while np.isfinite(tree[1]):
             if deadline is not None and time.monotonic() > deadline:
@@ -160,8 +165,8 @@ def _place(
             launched = fill(
                 rule, tree, queues.stop, queues.current, queues.share, queues.limit,
                 queues.weight, queues.count, queues.passed, level, demand, ratio, reference, size,
-                allowed, row_of, row_start, opened, left, share_of_unit, least, pointer, head,
-                after, before, room, home, draws, job, server,
+                allowed, row_of, row_start, opened, left, share_of_unit, least, pointer, edges, head,
+                after, before, room, block, home, draws, job, server,
             )  # fmt: skip
             done += launched
             if done > MOST_TASKS:

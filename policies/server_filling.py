@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.best_fit_index import NOWHERE, insert, misfit, nearest, remove
+from policies.best_fit_index import NOWHERE, insert, misfit, nearest, position_of, remove
 from policies.compiled import compiled
 from policies.rounding import DISCRETE_TOLERANCE
 from policies.tournament import next_tenant, set_share
@@ -21,7 +21,7 @@ FIRST_FIT, BEST_FIT, AFFINITY, TWO_CHOICES = 0, 1, 2, 3
 def fill(  # type: ignore[no-untyped-def]
     rule, tree, stop, current, share, limit, weight, count, passed, level,
     demand, ratio, reference, size, allowed, row_of, row_start, opened, left, share_of_unit,
-    least, pointer, head, after, before, room, home, draws, log_job, log_server,
+    least, pointer, edges, head, after, before, room, block, home, draws, log_job, log_server,
 ):  # fmt: skip
     """Launch tasks until nobody's fits any more or the log is full; returns its length.
 
@@ -36,14 +36,14 @@ def fill(  # type: ignore[no-untyped-def]
         left: (S, m) whole; share_of_unit: (m,).
         least: (m,) no workload that still waits demands less.
         pointer: (q,) no server before it has room (first-fit).
-        head ... home: the index of best-fit.
+        edges ... home: the index of best-fit.
         draws: (1,) state of the random numbers.
         log_job, log_server: (L,) one entry per task launched.
     """
     m = demand.shape[1]
     leaves = len(tree) // 2
     launched = 0
-    closed = 0
+    closed, since = 0, 0
     while tree[1] < np.inf and launched < len(log_job):
         tenant = next_tenant(tree)
         job = current[tenant]
@@ -52,7 +52,7 @@ def fill(  # type: ignore[no-untyped-def]
             if rule == BEST_FIT:
                 server = nearest(
                     demand[job], ratio[job], reference[job], size[job], allowed[job], row_of,
-                    least, left, share_of_unit, head, after, before, room, home,
+                    least, left, share_of_unit, edges, head, after, before, room, block, home,
                 )  # fmt: skip
             elif rule == AFFINITY:
                 server = most_affine(
@@ -90,11 +90,20 @@ def fill(  # type: ignore[no-untyped-def]
             opened[row] += 1
         if rule == BEST_FIT:
             if alive:
-                insert(server, left, share_of_unit, head, after, before, room, home)
+                insert(server, left, share_of_unit, edges, head, after, before, room, block, home)
             if fresh and opened[row] < row_start[row + 1]:
-                insert(opened[row], left, share_of_unit, head, after, before, room, home)
+                insert(
+                    opened[row], left, share_of_unit, edges, head, after, before, room, block, home
+                )
         count[job] += 1.0
         set_share(tree, tenant, (passed[tenant] + count[job] * share[job]) / weight[tenant])
+        since += 1
+        if rule == BEST_FIT and since > 64 + len(left) // 2:
+            since = 0
+            index_servers(
+                tree, stop, current, demand, least, row_start, opened, left, share_of_unit,
+                edges, head, after, before, room, block, home,
+            )  # fmt: skip
         log_job[launched] = job
         log_server[launched] = server
         launched += 1
@@ -104,15 +113,32 @@ def fill(  # type: ignore[no-untyped-def]
 @compiled
 def index_servers(  # type: ignore[no-untyped-def]
     tree, stop, current, demand, least, row_start, opened, left, share_of_unit,
-    head, after, before, room, home,
+    edges, head, after, before, room, block, home,
 ):  # fmt: skip
     """Build the index of best-fit: touched servers, and the first untouched one of each row."""
     head[:] = NOWHERE
     room[:] = 0.0
+    block[:] = 0.0
     _least_waiting(tree, stop, current, demand, least)
+    servers = np.empty(len(left), dtype=np.int64)
+    positions = np.empty(len(left))
+    size = 0
     for row in range(len(opened)):
         for server in range(row_start[row], min(opened[row] + 1, row_start[row + 1])):
-            insert(server, left, share_of_unit, head, after, before, room, home)
+            alive = True
+            for r in range(left.shape[1]):
+                alive = alive and left[server, r] >= least[r]
+            if alive:
+                servers[size] = server
+                positions[size] = position_of(left[server], share_of_unit)
+                size += 1
+    ascending = np.sort(positions[:size])
+    buckets = len(head)
+    edges[0], edges[buckets] = 0.0, 1.0
+    for bucket in range(1, buckets):
+        edges[bucket] = ascending[bucket * size // buckets] if size > 0 else 1.0
+    for server in servers[:size]:
+        insert(server, left, share_of_unit, edges, head, after, before, room, block, home)
 
 
 @compiled
