@@ -8,13 +8,14 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import exact_drfh, leximin
+from benchmarks import exact_drfh, filling, leximin
 from benchmarks.measurement import Row, print_table
 from policies import warm
 
 BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "exact-drfh": exact_drfh.measure,
     "leximin": leximin.measure,
+    "filling": filling.measure,
 }
 
 

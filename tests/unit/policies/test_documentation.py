@@ -17,7 +17,14 @@ def example(page):
 
 
 @pytest.mark.parametrize(
-    ("page", "tasks"), [("drf.md", [3, 2]), ("drfh.md", [10, 10]), ("static.md", [3, 1])]
+    ("page", "tasks"),
+    [
+        ("drf.md", [3, 2]),
+        ("drfh.md", [10, 10]),
+        ("pool-tasks.md", [2, 3]),
+        ("server-tasks.md", [10, 10]),
+        ("static.md", [3, 1]),
+    ],
 )
 def test_a_page_s_example_gives_the_figures_it_states(page, tasks):
     answer = evaluate_document(example(page))
