@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.allocation import Allocation
-from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.certificates import LEVEL_TOLERANCE, Certificate, level_scale, prove_round
 from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
@@ -127,7 +127,8 @@ def _check_whole_tasks(
             np.abs(per_server - np.round(per_server)),
             0.0,
             "every server of a range runs the same number of whole tasks",
-            [problem.workload_names[j] for j in allocation.placement_workload.tolist()],
+            problem.workload_names,
+            allocation.placement_workload,
         )
     stops = stops_of(problem, allocation, classes)
     if stops is None:
@@ -181,7 +182,8 @@ def _check_placements(
         -np.sign(tasks) + 1,
         0.0,
         "every placement has tasks",
-        [problem.workload_names[j] for j in workload.tolist()],
+        problem.workload_names,
+        workload,
     )
     placed = grouped_sum(tasks, workload, problem.n)
     size = np.maximum(np.maximum(placed, allocation.tasks), 1e-300)
@@ -198,7 +200,8 @@ def _check_placements(
         ~allowed[workload, server_class] * 1.0,
         0.0,
         "tasks run only where they may",
-        [problem.workload_names[j] for j in workload.tolist()],
+        problem.workload_names,
+        workload,
     )
     used = np.zeros((classes.count, problem.m))
     np.add.at(used, server_class, tasks[:, None] * problem.demand[workload])
@@ -209,7 +212,8 @@ def _check_placements(
         over.max(axis=1, initial=-1.0),
         CAPACITY_TOLERANCE,
         "no server is overfilled",
-        [problem.server_names[row] for row in classes.first_row.tolist()],
+        problem.server_names,
+        classes.first_row,
     )
 
 
@@ -352,12 +356,21 @@ def _check(
     tolerance: float,
     detail: str,
     places: Sequence[str],
+    place: IntArray | None = None,
 ) -> Check:
-    """A check that no deviation exceeds the tolerance; names the worst place otherwise."""
+    """A check that no deviation exceeds the tolerance; names the worst place otherwise.
+
+    Deviation ``i`` is at ``places[i]``, or at ``places[place[i]]`` where ``place`` is given.
+    """
     if not len(deviation):
         return Check(name, True, detail, 0.0)
     where = int(np.argmax(deviation))
     worst = float(deviation[where])
     if worst <= tolerance:
         return Check(name, True, detail, worst)
-    return Check(name, False, f"not so for {places[where]!r}: {detail}", worst)
+    return Check(
+        name,
+        False,
+        f"not so for {places[where if place is None else int(place[where])]!r}: {detail}",
+        worst,
+    )
