@@ -46,7 +46,7 @@ LARGEST_POOL = 2_000_000
 LARGEST_TABLE = 40_000_000
 MOST_TASKS = 200_000_000
 # Tasks launched between two looks at the clock.
-CHUNK = 1 << 18
+CHUNK = 1 << 13
 SERVERS_PER_BUCKET = 4
 MOST_BUCKETS = 1 << 14
 
