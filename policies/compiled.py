@@ -1,11 +1,21 @@
-"""How inner loops are compiled: once, and kept on disk beside the module."""
+"""How inner loops are compiled: once, and kept on disk for as long as no kernel's source changes.
+
+Numba notices a change in a kernel's own file, not in the file of a kernel that it calls. The cache is
+therefore in a folder named after the sources of all kernels: new sources, new folder.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from numba import njit
+import numba
+
+_PACKAGE = Path(__file__).parent
+_MARK = b"from policies.compiled import compiled"
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -13,5 +23,23 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     The order is fixed when compiling, so the same input gives the same bits.
     """
-    kernel: Callable[..., Any] = njit(cache=True, fastmath={"reassoc", "contract", "nsz"})(function)
+    config: Any = numba.config
+    chosen = config.CACHE_DIR
+    config.CACHE_DIR = str(Path(chosen or _PACKAGE / "__pycache__") / f"kernels-{_sources()}")
+    try:
+        options = {"reassoc", "contract", "nsz"}
+        kernel: Callable[..., Any] = numba.njit(cache=True, fastmath=options)(function)
+    finally:
+        config.CACHE_DIR = chosen
     return kernel
+
+
+@cache
+def _sources() -> str:
+    """A digest of every module of this package that has kernels."""
+    digest = hashlib.sha256()
+    for path in sorted(_PACKAGE.glob("*.py")):
+        content = path.read_bytes()
+        if _MARK in content:
+            digest.update(path.name.encode() + b"\0" + content + b"\0")
+    return digest.hexdigest()[:16]
