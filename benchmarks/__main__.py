@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 from collections.abc import Callable
 from pathlib import Path
+
+# Both sides get one thread: cores are shared, and a second one of BLAS slows small matrices down.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks import exact_drfh, filling, leximin
 from benchmarks.measurement import Row, print_table
