@@ -21,14 +21,17 @@ _MARK = b"from policies.compiled import compiled"
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function of arrays and numbers; sums may be reordered to vectorise.
 
-    The order is fixed when compiling, so the same input gives the same bits.
+    The order is fixed when compiling, so the same input gives the same bits. Division by 0 gives
+    what NumPy gives; checking for it would keep loops from being vectorised.
     """
     config: Any = numba.config
     chosen = config.CACHE_DIR
     config.CACHE_DIR = str(Path(chosen or _PACKAGE / "__pycache__") / f"kernels-{_sources()}")
     try:
         options = {"reassoc", "contract", "nsz"}
-        kernel: Callable[..., Any] = numba.njit(cache=True, fastmath=options)(function)
+        kernel: Callable[..., Any] = numba.njit(cache=True, error_model="numpy", fastmath=options)(
+            function
+        )
     finally:
         config.CACHE_DIR = chosen
     return kernel
