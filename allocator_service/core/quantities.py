@@ -8,7 +8,7 @@ pool's resources; what it leaves out at its end is 0.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import Any
 
 from allocator_service.core.errors import FieldError, Unacceptable
@@ -135,10 +135,7 @@ def _split_text(text: str, pointer: str) -> tuple[str, str]:
 def _parse_text(text: str, unit: str, pointer: str) -> Decimal:
     digits, suffix = _split_text(text, pointer)
     with localcontext(prec=90):
-        try:
-            number = Decimal(digits)
-        except InvalidOperation:  # pragma: no cover - the patterns admit numbers only
-            raise Unacceptable("Not a number.", code="quantity.syntax", pointer=pointer) from None
+        number = Decimal(digits)
         if suffix:
             number = number * _SUFFIXES[suffix] / _unit_size(unit, suffix, text, pointer)
         if abs(number) >= LIMIT:

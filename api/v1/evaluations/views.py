@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.evaluations import evaluate
-from allocator_service.core.errors import Unacceptable, Unreadable
+from allocator_service.core.errors import Unacceptable
 from api.auth import EVERY_SCOPE
 from api.describing import computes
 from api.errors import TooManyRequests
@@ -35,9 +35,4 @@ class EvaluationsView(ContractView):
                     code="evaluation.too_many",
                     retry_after=RETRY_SECONDS,
                 )
-            try:
-                return Response(evaluate(plain))
-            except Unacceptable as error:
-                if error.code == "field.unknown":
-                    raise Unreadable(error.detail, code=error.code, errors=error.errors) from error
-                raise
+            return Response(evaluate(plain))
