@@ -8,7 +8,7 @@ os.environ.setdefault("ALLOCATOR_PROCESS", "worker")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from celery import Celery
-from celery.signals import setup_logging, worker_process_init, worker_ready
+from celery.signals import setup_logging, worker_init, worker_ready
 
 app = Celery("allocator_service")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -20,9 +20,13 @@ def _keep_djangos_logging(**_: object) -> None:
     """Leave logging as the settings configured it: one format for every process."""
 
 
-@worker_process_init.connect
+@worker_init.connect
 def _load_compiled_kernels(**_: object) -> None:
-    """Load the compiled kernels before the first task, so that no decision waits for a compiler."""
+    """Load the compiled kernels before the first task, so that no decision waits for a compiler.
+
+    Before the children are forked: they start with everything loaded, also in the place of one that
+    was killed.
+    """
     from policies import warm
 
     warm()

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
-from django.db.models import QuerySet
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -13,7 +12,7 @@ from structlog.contextvars import bind_contextvars
 
 from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
-from allocator_service.tenants.services import api_key_digest
+from allocator_service.tenants.selectors import api_key_of
 from api.errors import Unauthenticated
 
 if TYPE_CHECKING:  # views read the settings that name this module
@@ -69,8 +68,7 @@ class ApiKeyAuthentication(BaseAuthentication):
 def _key(text: str) -> ApiKey | None:
     if not text or len(text) > MAX_KEY_LENGTH:
         return None
-    keys: QuerySet[ApiKey] = ApiKey.objects.select_related("tenant")
-    return keys.filter(digest=api_key_digest(text)).first()
+    return api_key_of(text)
 
 
 class ScopePermission(BasePermission):

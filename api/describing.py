@@ -34,6 +34,7 @@ class Operation:
     patched: bool = False
     many: bool = False
     claims: bool = False
+    facts: bool = False
     media_types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     other_answers: Mapping[HTTPStatus, Document] = field(default_factory=dict)
     other_rows: Document | None = None
@@ -184,6 +185,22 @@ def accepts(request: Document, answer: Document, summary: str) -> Callable[[H], 
             headers=("Location", "Retry-After", "Idempotency-Replayed", "Pool-Generation"),
             problems=(409, 411, 413, 415, 422),
             claims=True,
+        )
+    )
+
+
+def records(request: Document, answer: Document, summary: str) -> Callable[[H], H]:
+    """POST of one or many facts, each stored once; answers how many were new (200)."""
+    return described(
+        Operation(
+            "record",
+            summary,
+            answer,
+            request,
+            headers=("Idempotency-Replayed",),
+            problems=(409, 411, 413, 415, 422),
+            claims=True,
+            facts=True,
         )
     )
 

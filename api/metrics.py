@@ -1,7 +1,7 @@
 """What the web process measures and what the database tells, for Prometheus. No tenant is named.
 
-Requests are counted per process; with several web processes set PROMETHEUS_MULTIPROC_DIR, and the
-library adds them up.
+Requests are counted per process; the library adds them up in PROMETHEUS_MULTIPROC_DIR, which
+`./dev serve` and docker-compose.yml set.
 """
 
 import time

@@ -159,7 +159,7 @@ class ContractSchema(AutoSchema):
             schema = self._component(f"{document.__name__}Patch", patch_schema(document))
         else:
             schema = self._document(document)
-        if operation.many:
+        if operation.many or operation.facts:
             schema = {"oneOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
         content: dict[str, Schema] = {}
         for parser in self.view.parsers_for(method):

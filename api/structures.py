@@ -1,6 +1,7 @@
 """Fields that hold more than one value: objects, quantities, labels, selectors, arrays of texts."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -87,6 +88,23 @@ class QuantitiesField(ObjectField):
                 "oneOf": [{"type": "number", "minimum": 0}, {"type": "string", "maxLength": 50}]
             },
             "examples": [{"cpu": 2, "memory": "4Gi"}],
+        }
+
+
+class QuantityField(StrictField):
+    """One quantity, read once its unit is known."""
+
+    type_name = "a number, a decimal string or a Kubernetes quantity"
+
+    def read(self, value: Any, pointer: str) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+            raise self.wrong_type(pointer)
+        return value
+
+    def describe(self) -> Schema:
+        return {
+            "oneOf": [{"type": "number", "minimum": 0}, {"type": "string", "maxLength": 50}],
+            "description": self.help_text or "",
         }
 
 

@@ -1,7 +1,7 @@
 """The API's routes: operations at the root, the contract under /api/v1/."""
 
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from api.operations import HealthView, MetricsView, ReadinessView
 
@@ -12,7 +12,7 @@ urlpatterns = [
     path("api/v1/schema/", SpectacularAPIView.as_view(authentication_classes=[]), name="schema"),
     path(
         "api/v1/docs/",
-        SpectacularSwaggerView.as_view(url_name="schema", authentication_classes=[]),
+        SpectacularSwaggerSplitView.as_view(url_name="schema", authentication_classes=[]),
         name="docs",
     ),
     path("api/v1/", include("api.v1.urls")),

@@ -12,14 +12,18 @@ from pathlib import Path
 # Both sides get one thread: cores are shared, and a second one of BLAS slows small matrices down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from benchmarks import exact_drfh, filling, leximin
+from benchmarks import ceei, exact_drfh, filling, http, leximin, long_term, tda
 from benchmarks.measurement import Row, print_table
 from policies import warm
 
 BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "exact-drfh": exact_drfh.measure,
+    "ceei": ceei.measure,
     "leximin": leximin.measure,
     "filling": filling.measure,
+    "long-term": long_term.measure,
+    "http": http.measure,
+    "tda": tda.measure,
 }
 
 

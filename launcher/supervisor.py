@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from shutil import rmtree
 from types import FrameType
 
 from launcher import processes
@@ -34,6 +35,7 @@ class Supervisor:
         Raises `StepFailed` when the port is taken.
         """
         self._python = python
+        self._folder = folder.path
         self._servers = servers
         self._output = output
         self._listener = listen(port)
@@ -82,6 +84,8 @@ class Supervisor:
             ALLOCATOR_PROCESS=component.name,
             WEB_CONCURRENCY=os.environ.get("WEB_CONCURRENCY", DEFAULT_WEB_WORKERS),
         )
+        if component.name == "web":
+            env["PROMETHEUS_MULTIPROC_DIR"] = str(self._empty_metrics())
         with self._output.stream(component.name) as stream:
             self._running[component.name] = processes.start(
                 [self._python, *component.command],
@@ -90,6 +94,13 @@ class Supervisor:
                 output=stream,
                 pass_fds=[self._listener.fileno()] if component.name == "web" else [],
             )
+
+    def _empty_metrics(self) -> Path:
+        """Where the web processes count together; counts of those before them are gone."""
+        metrics = self._folder / "metrics"
+        rmtree(metrics, ignore_errors=True)
+        metrics.mkdir()
+        return metrics
 
     def _note_end(self, name: str, process: processes.Process, log: Path | None) -> None:
         now = time.monotonic()

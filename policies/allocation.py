@@ -1,4 +1,4 @@
-"""The answer every memoryless policy gives, with what explains it."""
+"""The answer every policy gives, with what explains it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from policies.problem import Problem
 
 if TYPE_CHECKING:
     from policies.certificates import Certificate
+    from policies.history import History
+    from policies.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,6 +39,10 @@ class Allocation:
         objective: the least weighted share among tenants served first that wanted more,
             or NaN; ``bound`` the proven upper bound on it; ``gap`` their relative distance.
         certificate: proof of optimality, or None for policies that have none.
+        moved: tasks that run on another server than before, where that was asked for.
+        history: what a long-term policy remembers after this step; None for memoryless ones.
+        schedule: the slots of a policy that divides time, of which ``tasks`` are the averages
+            over the period; None for the others.
         statistics: how it was solved (iterations, rounds, solver); not part of the answer.
     """
 
@@ -55,6 +61,9 @@ class Allocation:
     bound: float = float("nan")
     gap: float = float("nan")
     certificate: Certificate | None = None
+    moved: int | None = None
+    history: History | None = None
+    schedule: Schedule | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -75,12 +84,14 @@ class Allocation:
         bound: float = float("nan"),
         gap: float = float("nan"),
         certificate: Certificate | None = None,
+        history: History | None = None,
+        schedule: Schedule | None = None,
     ) -> Allocation:
         """Rebuild a stored allocation whose placements name server rows.
 
         Rows are added up per server class where the policy decides on classes.
         """
-        classes = classes_of_decision(problem, policy, mode)
+        classes = classes_of_decision(problem, policy, mode, options=options)
         of_class = classes.class_of_row[np.asarray(placement_row, dtype=np.int64)]
         pair = np.asarray(placement_workload, dtype=np.int64) * (classes.count + 1) + of_class
         pairs, inverse = np.unique(pair, return_inverse=True)
@@ -100,7 +111,14 @@ class Allocation:
             bound=bound,
             gap=gap,
             certificate=certificate,
+            history=history,
+            schedule=schedule,
         )
+
+    @property
+    def whole(self) -> bool:
+        """Are ``tasks`` whole numbers? (Averages over the slots of a schedule are not.)"""
+        return self.mode == "indivisible" and self.schedule is None
 
     @cached_property
     def dominant_share(self) -> FloatArray:

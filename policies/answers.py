@@ -12,7 +12,9 @@ from policies.allocation import Allocation
 from policies.certificates import certificate_to_document
 from policies.classes import server_classes
 from policies.documents import quantities
-from policies.problem import Problem
+from policies.explanations import explain, explanation_to_document
+from policies.history import history_to_document
+from policies.schedule import schedule_to_document, server_name
 
 
 def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) -> dict[str, Any]:
@@ -20,10 +22,11 @@ def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) 
 
     Args:
         allocation: what ``solve`` returned.
-        include: ``placements`` and ``certificate`` add those parts.
+        include: ``placements``, ``certificate``, ``schedule``, ... add those parts.
 
     Returns:
-        ``allocations`` (one per workload, in order), ``summary`` and what was included;
+        ``allocations`` (one per workload, in order), ``summary``, ``history`` after the step of a
+        long-term policy, and what was included;
         numbers that do not exist (no bound, no weight) are None.
     """
     document: dict[str, Any] = {
@@ -36,6 +39,20 @@ def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) 
         certificate = allocation.certificate
         document["certificate"] = (
             None if certificate is None else certificate_to_document(certificate)
+        )
+    if allocation.history is not None:
+        document["history"] = history_to_document(
+            allocation.history, allocation.problem.tenants, allocation.problem.resources
+        )
+    if "explanations" in include:
+        document["explanations"] = [
+            explanation_to_document(allocation, explain(allocation, tenant))
+            for tenant in range(allocation.problem.t)
+        ]
+    if "schedule" in include:
+        schedule = allocation.schedule
+        document["schedule"] = (
+            None if schedule is None else schedule_to_document(allocation.problem, schedule)
         )
     return document
 
@@ -59,6 +76,7 @@ def summary_document(allocation: Allocation) -> dict[str, Any]:
         "objective": _number_or_none(allocation.objective),
         "bound": _number_or_none(allocation.bound),
         "gap": _number_or_none(allocation.gap),
+        "moved_tasks": allocation.moved,
     }
 
 
@@ -69,7 +87,7 @@ def _allocation_row(allocation: Allocation, j: int) -> dict[str, Any]:
     return {
         "tenant": problem.tenants[tenant],
         "workload": {"id": None, "name": problem.workload_names[j]},
-        "tasks": int(tasks) if allocation.mode == "indivisible" else tasks,
+        "tasks": int(tasks) if allocation.whole else tasks,
         "resources": quantities(problem.resources, tasks * problem.demand[j]),
         "dominant_resource": problem.resources[int(allocation.dominant_resource[j])],
         "dominant_share": float(allocation.dominant_share[j]),
@@ -90,25 +108,17 @@ def _placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
             "resources": quantities(problem.resources, per_server * problem.demand[j]),
         }
         if count == 1:
-            item["server"] = _server_name(problem, row, offset)
+            item["server"] = server_name(problem, row, offset)
         else:
             item["servers"] = {
                 "count": count,
                 "capacity": quantities(problem.resources, problem.capacity[row]),
                 "labels": dict(problem.server_labels[row]),
-                "first": _server_name(problem, row, offset),
-                "last": _server_name(problem, row, offset + count - 1),
+                "first": server_name(problem, row, offset),
+                "last": server_name(problem, row, offset + count - 1),
             }
         rows.append(item)
     return rows
-
-
-def _server_name(problem: Problem, row: int, offset: int) -> str:
-    """A row of one server has its name; the servers of a larger one are numbered from 1."""
-    name, count = problem.server_names[row], int(problem.server_count[row])
-    if count == 1:
-        return name
-    return f"{name}-{offset + 1:0{max(4, len(str(count)))}d}"
 
 
 def _number_or_none(value: float) -> float | None:

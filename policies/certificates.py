@@ -32,6 +32,8 @@ LEVEL_TOLERANCE = 1e-9
 # summation never costs an answer its proof.
 SOLVER_TOLERANCE = LEVEL_TOLERANCE / 2
 SOLVER_NOISE = 2e-15
+# What rounding may hide when costs are taken from the worth of all servers, relative to that.
+ROUNDING = 1e-15
 SMALLEST_LEVEL_SCALE = 1e-2
 
 
@@ -145,9 +147,7 @@ def prove_round(
         unit_costs(problem.demand, problem.allowed, prices),
         problem.t,
     )
-    budget = float((problem.capacity_share * prices).sum()) - float(
-        order.cost_of(np.where(rising, 0.0, share)).sum()
-    )
+    budget = budget_left(problem, prices, order, np.where(rising, 0.0, share))
     nobody_wants_more = float((problem.cap / problem.weight)[rising].max(initial=0.0))
     bound = min(order.highest_level(problem.weight, rising, budget), nobody_wants_more)
     reached = np.where(rising, np.minimum(problem.cap, level * problem.weight), 0.0)
@@ -162,6 +162,18 @@ def prove_round(
     stuck = rising & (problem.cap > reached) & (together > 0)
     stuck &= np.maximum(gap, 0.0) <= allowed_lift * together
     return RoundProof(bound, stuck, order)
+
+
+def budget_left(
+    problem: LeximinProblem, prices: FloatArray, order: MeritOrder, share: FloatArray
+) -> float:
+    """What the servers are worth beyond the cost of ``share`` (t,), and what rounding may hide.
+
+    A bound holds for any budget at least as large as the true one. Without the allowance
+    prices of very different sizes could cancel to nothing, and prove what is not so.
+    """
+    worth = float((problem.capacity_share * prices).sum())
+    return max(worth - float(order.cost_of(share).sum()), 0.0) + ROUNDING * worth
 
 
 def level_scale(problem: LeximinProblem, rising: BoolArray, level: float) -> float:

@@ -7,7 +7,9 @@ is feasible when every member gets the same fraction of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,9 @@ from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.problem import Problem
 
 POOL_LEVEL = ("drf", "asset", "ceei", "single-resource", "slots")
-PLACED_ON_RANGES = ("drfh",)
+PLACED_ON_RANGES = ("drfh", "lt-drf", "lt-af", "h-mrf", "mrfs")
+# Policies on one pool that place on real servers when the option of that name asks for it.
+PLACES_ON_REQUEST = {"tda": "pack"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +55,11 @@ class ServerClasses:
         if self.offset is not None:
             return self.first_row[server_class : server_class + 1]
         return np.flatnonzero(self.class_of_row == server_class)
+
+
+def places(policy: str, options: Mapping[str, Any] | None) -> bool:
+    """Does an option ask a policy on one pool to place on real servers?"""
+    return bool((options or {}).get(PLACES_ON_REQUEST.get(policy, ""), False))
 
 
 def server_classes(problem: Problem) -> ServerClasses:
@@ -134,8 +143,19 @@ def one_class(problem: Problem) -> ServerClasses:
     return _classes(problem, class_of_row, offering[:count], servers, capacity)
 
 
+def sees_one_pool(policy: str, options: Mapping[str, Any] | None) -> bool:
+    """Does the policy, with these options, see the pool as one server and place nothing?"""
+    if policy in PLACES_ON_REQUEST:
+        return not places(policy, options)
+    return policy in POOL_LEVEL or (options or {}).get("placement") == "pool"
+
+
 def classes_of_decision(
-    problem: Problem, policy: str, mode: str, servers: IntArray | None = None
+    problem: Problem,
+    policy: str,
+    mode: str,
+    servers: IntArray | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> ServerClasses:
     """The server classes that an answer of the policy refers to; needed to rebuild one.
 
@@ -146,8 +166,9 @@ def classes_of_decision(
         problem: the problem.
         policy, mode: what answered it.
         servers: (K,) sizes of the answer's ranges of servers, where it has any.
+        options: the answer's options, where they decide whether the policy places.
     """
-    if policy in POOL_LEVEL:
+    if sees_one_pool(policy, options):
         return one_class(problem)
     if (policy, mode) == ("drfh", "divisible"):
         return server_classes(problem)

@@ -15,6 +15,7 @@ from policies.classes import ServerClasses
 from policies.errors import ProblemTooLargeError
 from policies.leximin import Leximin, leximin
 from policies.leximin_problem import LeximinProblem
+from policies.measure import Measure, measure_of
 from policies.problem import Problem
 from policies.reasons import LEVEL, TASK_LIMIT, limited_by_resource, unserved_reasons
 
@@ -40,11 +41,17 @@ class Normalised:
     reasons: TextArray
 
 
-def normalise(problem: Problem, classes: ServerClasses) -> Normalised:
+def normalise(
+    problem: Problem, classes: ServerClasses, measure: Measure | None = None
+) -> Normalised:
     """Leave out what cannot run and add up workloads of a tenant that are alike.
 
     Workloads of one tenant with the same normalised demand and the same eligible classes
     are one workload as far as shares go; their order of preference decides afterwards.
+
+    Args:
+        problem: the problem; classes: where it runs.
+        measure: what shares count; dominant shares unless given.
 
     Raises:
         ProblemTooLargeError: more than 40 million (workload, class) pairs.
@@ -55,18 +62,19 @@ def normalise(problem: Problem, classes: ServerClasses) -> Normalised:
             f"{problem.n} workloads on {classes.count} server classes are "
             f"{problem.n * classes.count} variables; at most {LARGEST_PROGRAM} are solved",
         )
+    measure = measure or measure_of(problem, "drfh")
     allowed = classes.allowed
     reasons = unserved_reasons(problem, allowed)
     runnable = np.flatnonzero(reasons == "")
     order = np.lexsort((runnable, -problem.priority[runnable], problem.workload_tenant[runnable]))
     workloads = runnable[order]
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
-    merged, first = _alike(problem, allowed, workloads, owner)
-    limit = problem.share_limit[workloads]
+    merged, first = _alike(measure.demand, allowed, workloads, owner)
+    limit = measure.limit[workloads]
     chosen = workloads[first]
     return Normalised(
         leximin=LeximinProblem(
-            demand=np.ascontiguousarray(problem.normalised_demand[chosen]),
+            demand=np.ascontiguousarray(measure.demand[chosen]),
             allowed=np.ascontiguousarray(allowed[chosen]),
             limit=grouped_sum(limit, merged, len(chosen)),
             owner=owner[first].astype(np.int64),
@@ -82,7 +90,7 @@ def normalise(problem: Problem, classes: ServerClasses) -> Normalised:
 
 
 def _alike(
-    problem: Problem, allowed: BoolArray, workloads: IntArray, owner: IntArray
+    demand: FloatArray, allowed: BoolArray, workloads: IntArray, owner: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Which merged workload each is part of, and the first (preferred) of each."""
     if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
@@ -94,7 +102,7 @@ def _alike(
     for position, j in enumerate(workloads.tolist()):
         key = (
             int(owner[position]),
-            problem.normalised_demand[j].tobytes(),
+            demand[j].tobytes(),
             allowed[j].tobytes(),
         )
         merged[position] = index.setdefault(key, len(index))
@@ -115,10 +123,11 @@ def divisible_allocation(
     Raises:
         ProblemTooLargeError, SolveTimeoutError, SolveFailedError.
     """
-    form = normalise(problem, classes)
+    measure = measure_of(problem, policy)
+    form = normalise(problem, classes, measure)
     answer = leximin(form.leximin, deadline)
-    workload, server_class, share = _placements(problem, form, answer.x)
-    placed = share / problem.dominant_share_per_task[workload]
+    workload, server_class, share = placements_of(measure, form, answer.x)
+    placed = share / measure.per_task[workload]
     tasks = grouped_sum(placed, workload, problem.n)
     certificate = _certificate_of_problem(problem, form, answer)
     frozen_in = answer.certificate.frozen_in
@@ -143,8 +152,8 @@ def divisible_allocation(
     )
 
 
-def _placements(
-    problem: Problem, form: Normalised, x: FloatArray
+def placements_of(
+    measure: Measure, form: Normalised, x: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """(workload, class, share) triplets; alike workloads filled in order of preference."""
     merged, server_class = np.nonzero(x)
@@ -158,7 +167,7 @@ def _placements(
     for part in range(form.leximin.n):
         mine = np.flatnonzero(merged == part)
         pieces = [(int(server_class[q]), float(share[q])) for q in mine]
-        rows += _in_preference(members[part], problem.share_limit, pieces)
+        rows += _in_preference(members[part], measure.limit, pieces)
     table = sorted(rows)
     return (
         np.array([row[0] for row in table], dtype=np.int64),

@@ -32,7 +32,14 @@ def solve_divisible(
     Raises:
         SolveTimeoutError, SolveFailedError.
     """
-    answer = divisible_allocation(problem, one_class(problem), "drf", options, deadline)
+    return fill_pool_divisibly(problem, "drf", options, deadline)
+
+
+def fill_pool_divisibly(
+    problem: Problem, policy: str, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """Progressive filling by what the named policy counts as a share (``measure``)."""
+    answer = divisible_allocation(problem, one_class(problem), policy, options, deadline)
     nothing = np.zeros(0, dtype=np.int64)
     return replace(
         answer, placement_workload=nothing, placement_class=nothing, placement_tasks=np.zeros(0)

@@ -16,39 +16,37 @@ import numpy as np
 
 from policies.allocation import Allocation
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.best_fit_index import BLOCK, NOWHERE
+from policies.best_fit_index import slope_index
+from policies.best_fit_scan import columns_of
 from policies.classes import each_row_alone, server_ranges
 from policies.errors import ProblemTooLargeError, SolveTimeoutError
+from policies.launch_log import ranges_of_launches
 from policies.pool_tasks import least_level_unsatisfied
 from policies.problem import Problem
 from policies.queues import Queues, queues_of
 from policies.saturation import filling_reasons, stops_of
 from policies.server_filling import (
     AFFINITY,
-    BEST_FIT,
+    BEST_BY_SCAN,
+    BEST_BY_SLOPE,
     FIRST_FIT,
     TWO_CHOICES,
-    by_server,
+    Servers,
+    Tasks,
+    Waiting,
     fill,
-    index_servers,
-    range_starts,
+    list_servers,
 )
 from policies.tournament import tree_of
 from policies.whole_numbers import WholeServers
 
-RULES = {
-    "best-fit": BEST_FIT,
-    "first-fit": FIRST_FIT,
-    "affinity": AFFINITY,
-    "two-choices": TWO_CHOICES,
-}
+RULES = {"first-fit": FIRST_FIT, "affinity": AFFINITY, "two-choices": TWO_CHOICES}
 LARGEST_POOL = 2_000_000
 LARGEST_TABLE = 40_000_000
 MOST_TASKS = 200_000_000
-# Tasks launched between two looks at the clock.
-CHUNK = 1 << 13
-SERVERS_PER_BUCKET = 4
-MOST_BUCKETS = 1 << 14
+# Tasks launched, and servers looked at, between two looks at the clock: some 30 ms.
+MOST_LAUNCHED = 1 << 16
+MOST_LOOKED_AT = 1 << 24
 
 
 def solve_indivisible(
@@ -71,7 +69,7 @@ def solve_indivisible(
         SolveTimeoutError: the deadline passed.
     """
     rows = each_row_alone(problem)
-    _check_size(problem, int(rows.servers.sum()), rows.count)
+    check_size(problem, int(rows.servers.sum()), rows.count)
     whole = WholeServers.of(problem)
     queues = queues_of(
         problem, filling_reasons(problem, whole, rows), problem.dominant_share_per_task
@@ -85,11 +83,13 @@ def solve_indivisible(
         np.ascontiguousarray(whole.share_of_unit[present]),
         np.ascontiguousarray(rows.allowed[queues.workloads]),
         rows.servers,
-        RULES[options.get("placement", "best-fit")],
+        options.get("placement", "best-fit"),
         int(options.get("seed", 0)),
         deadline,
     )
-    servers, workload, server_class, tasks = _ranges(row_of, queues.workloads[job], server)
+    servers, workload, server_class, tasks = ranges_of_launches(
+        row_of, queues.workloads[job], server
+    )
     allocation = Allocation(
         problem=problem,
         policy="drfh",
@@ -108,7 +108,8 @@ def solve_indivisible(
     return replace(allocation, limited_by=limited_by, objective=objective)
 
 
-def _check_size(problem: Problem, servers: int, rows: int) -> None:
+def check_size(problem: Problem, servers: int, rows: int) -> None:
+    """Refuse a pool that is too large to place tasks on one by one."""
     if servers > LARGEST_POOL or problem.n * rows > LARGEST_TABLE:
         raise ProblemTooLargeError(
             "problem.too_large",
@@ -124,50 +125,32 @@ def _place(
     share_of_unit: FloatArray,
     allowed: BoolArray,
     servers: IntArray,
-    rule: int,
+    placement: str,
     seed: int,
     deadline: float | None,
 ) -> tuple[FloatArray, IntArray, IntArray]:
     """Fill both stages: (t,) levels, and the (job, server) of every task launched."""
     m = len(share_of_unit)
-    if m == 1 and rule == BEST_FIT:
-        rule = FIRST_FIT  # with one resource every H is 0 and the first by position wins
-    total = int(servers.sum())
-    row_start = np.concatenate([[0], np.cumsum(servers)])
-    opened = row_start[:-1].copy()
-    row_of = np.repeat(np.arange(len(servers)), servers)
-    left = capacity[row_of]
-    share = demand * share_of_unit
-    reference = (demand > 0).argmax(axis=1) if m else np.zeros(len(demand), dtype=np.int64)
-    ratio = share / share[np.arange(len(share)), reference][:, None] if m else share
-    size = ratio.sum(axis=1)
-    least, pointer = np.zeros(m), np.zeros(len(demand), dtype=np.int64)
-    buckets = min(max(total // SERVERS_PER_BUCKET, 1), MOST_BUCKETS)
-    edges, room = np.zeros(buckets + 1), np.zeros((buckets, m))
-    block = np.zeros((buckets // BLOCK + 1, m))
-    head = np.full(buckets, NOWHERE, dtype=np.int64)
-    after, before, home = (np.empty(total, dtype=np.int64) for _ in range(3))
+    rule = _rule(placement, m)
+    tasks = _tasks(demand, share_of_unit, allowed)
+    state = _servers(capacity, share_of_unit, servers, rule)
     draws = np.array([seed], dtype=np.uint64)
     level = np.full(len(queues.weight), np.nan)
-    jobs, places = [], []
+    jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
     done = 0
     for stage in (0, 1):
-        tree = tree_of(queues.shares_in_stage(stage))
-        if rule == BEST_FIT:
-            index_servers(
-                tree, queues.stop, queues.current, demand, least, row_start, opened, left,
-                share_of_unit, edges, head, after, before, room, block, home,
-            )  # fmt: skip
-        while np.isfinite(tree[1]):
+        waiting = Waiting(
+            tree_of(queues.shares_in_stage(stage)), queues.stop, queues.current, queues.share,
+            queues.limit, queues.weight, queues.count, queues.passed, level, np.zeros(m),
+        )  # fmt: skip
+        if rule in (BEST_BY_SLOPE, BEST_BY_SCAN):
+            list_servers(rule, waiting, tasks, state)
+        while np.isfinite(waiting.tree[1]):
             if deadline is not None and time.monotonic() > deadline:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
-            job, server = np.empty(CHUNK, dtype=np.int32), np.empty(CHUNK, dtype=np.int32)
-            launched = fill(
-                rule, tree, queues.stop, queues.current, queues.share, queues.limit,
-                queues.weight, queues.count, queues.passed, level, demand, ratio, reference, size,
-                allowed, row_of, row_start, opened, left, share_of_unit, least, pointer, edges, head,
-                after, before, room, block, home, draws, job, server,
-            )  # fmt: skip
+            job = np.empty(MOST_LAUNCHED, dtype=np.int32)
+            server = np.empty(MOST_LAUNCHED, dtype=np.int32)
+            launched = fill(rule, waiting, tasks, state, draws, job, server, MOST_LOOKED_AT)
             done += launched
             if done > MOST_TASKS:
                 raise ProblemTooLargeError(
@@ -175,27 +158,39 @@ def _place(
                 )
             jobs.append(job[:launched])
             places.append(server[:launched])
-    nothing = [np.zeros(0, dtype=np.int32)]
-    return level, np.concatenate(jobs or nothing), np.concatenate(places or nothing)
+    return level, np.concatenate(jobs), np.concatenate(places)
 
 
-def _ranges(
-    row_of: IntArray, job: IntArray, server: IntArray
-) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """Servers of a row that run the same tasks as one range each.
+def _rule(placement: str, resources: int) -> int:
+    if placement != "best-fit":
+        return RULES[placement]
+    if resources < 2:
+        return FIRST_FIT  # with one resource every H is 0 and the first by position wins
+    return BEST_BY_SLOPE if resources == 2 else BEST_BY_SCAN
 
-    Returns:
-        (K,) sizes of the ranges; (p,) workload, range and tasks on the whole range.
-    """
-    start = np.empty(len(row_of) + 1, dtype=np.int64)
-    jobs, tasks = np.empty(len(job), dtype=np.int64), np.empty(len(job))
-    by_server(job, server, start, jobs, tasks)
-    first = np.flatnonzero(range_starts(row_of, start, jobs, tasks))
-    sizes = np.diff(np.concatenate([first, [len(row_of)]]))
-    entries = start[first + 1] - start[first]
-    server_class = np.repeat(np.arange(len(first)), entries)
-    within = np.arange(entries.sum()) - np.repeat(np.cumsum(entries) - entries, entries)
-    entry = start[first][server_class] + within
-    order = np.lexsort((server_class, jobs[entry]))
-    entry, server_class = entry[order], server_class[order]
-    return sizes, jobs[entry], server_class, tasks[entry] * sizes[server_class]
+
+def _tasks(demand: FloatArray, share_of_unit: FloatArray, allowed: BoolArray) -> Tasks:
+    reference = np.zeros(len(demand), dtype=np.int64)
+    ratio = demand * share_of_unit
+    if len(share_of_unit):
+        reference = (demand > 0).argmax(axis=1)
+        ratio /= ratio[np.arange(len(ratio)), reference][:, None]
+    pointer = np.zeros(len(demand), dtype=np.int64)
+    return Tasks(demand, ratio, reference, ratio.sum(axis=1), allowed, pointer)
+
+
+def _servers(
+    capacity: FloatArray, share_of_unit: FloatArray, servers: IntArray, rule: int
+) -> Servers:
+    total = int(servers.sum())
+    row_start = np.concatenate([[0], np.cumsum(servers)])
+    row_of = np.repeat(np.arange(len(servers)), servers)
+    return Servers(
+        left=capacity[row_of],
+        share_of_unit=share_of_unit,
+        row_of=row_of,
+        row_start=row_start,
+        opened=row_start[:-1].copy(),
+        slopes=slope_index(total if rule == BEST_BY_SLOPE else 0),
+        columns=columns_of(total if rule == BEST_BY_SCAN else 0, len(share_of_unit)),
+    )

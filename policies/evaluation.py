@@ -7,6 +7,7 @@ from typing import Any
 
 from policies.answers import allocation_to_document
 from policies.documents import problem_from_document
+from policies.properties import properties_of, properties_to_document
 from policies.registry import solve
 
 
@@ -32,6 +33,12 @@ def evaluate_document(
         parsed.policy,
         mode=parsed.mode,
         options=parsed.options,
+        running=parsed.running,
         time_limit=time_limit,
+        history=parsed.history,
     )
-    return allocation_to_document(allocation, include=parsed.include)
+    answer = allocation_to_document(allocation, include=parsed.include)
+    if "properties" in parsed.include:
+        checked = properties_of(allocation, history=parsed.history)
+        answer["properties"] = properties_to_document(allocation, checked)
+    return answer

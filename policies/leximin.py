@@ -19,6 +19,7 @@ from policies.certificates import (
     Certificate,
     Round,
     RoundProof,
+    budget_left,
     level_scale,
     normalised_prices,
     prove_round,
@@ -219,9 +220,8 @@ class _Rounds:
         problem = self.problem
         costs = unit_costs(problem.demand, problem.allowed, prices)
         order = MeritOrder.of(problem.owner, problem.limit, costs, problem.t)
-        kept = order.cost_of(np.where(rising, 0.0, self.share))
-        budget = float((problem.capacity_share * prices).sum()) - float(kept.sum())
-        return order.highest_level(problem.weight, rising, max(budget, 0.0))
+        budget = budget_left(problem, prices, order, np.where(rising, 0.0, self.share))
+        return order.highest_level(problem.weight, rising, budget)
 
     def _by_interior_point(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         program, workloads = level_program(self.problem, rise, keep)

@@ -95,14 +95,12 @@ class MeritOrder:
         Args:
             weight: (t,) level × weight is the share a rising tenant reaches;
             rising: (t,) who rises (each until its tasks are all placed);
-            budget: what they may pay together.
+            budget: what they may pay together, >= 0.
         """
         mine = rising[self.owner] & (self.start < self.end)
         w = weight[self.owner[mine]]
         slope = self.cost[mine] * w
         start, end = self.start[mine] / w, self.end[mine] / w
-        if budget < 0:
-            return 0.0
         if not np.isfinite(end).any() and not start.any():
             total = float(slope.sum())
             return budget / total if total > 0 else np.inf

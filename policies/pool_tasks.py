@@ -9,8 +9,9 @@ max-min on a single resource).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from policies.allocation import Allocation
 from policies.arrays import FloatArray, IntArray, TextArray
 from policies.classes import one_class
 from policies.errors import PolicyOptionsError
+from policies.measure import share_per_task
 from policies.pool_filling import fill_pool
 from policies.problem import Problem
 from policies.queues import queues_of
@@ -80,14 +82,21 @@ def pool_of_tasks(problem: Problem, policy: str, options: Mapping[str, Any]) -> 
         return _in_slots(problem, options, reasons)
     demand, room = whole_quantities(problem.demand, problem.totals[None, :], problem.totals)
     reasons[(reasons == "") & (demand > room).any(axis=1)] = NO_SERVER_LARGE_ENOUGH
-    if policy == "drf":
-        share = problem.dominant_share_per_task
-    elif policy == "asset":
-        share = problem.demand_share.sum(axis=1)
-    else:
+    if policy == "single-resource":
         share = problem.demand_share[:, _resource(problem, options)]
+    else:
+        share = share_per_task(problem, policy)
     names = np.tile(np.arange(problem.m), (problem.n, 1))
     return PoolOfTasks(share, demand, room[0], names, reasons)
+
+
+@lru_cache(maxsize=1)
+def whole_pool(problem: Problem) -> PoolOfTasks:
+    """What tasks take of the pool as one server: solving and verifying a step ask four times."""
+    pool = pool_of_tasks(problem, "drf", {})
+    for array in (pool.demand, pool.room, pool.reasons):
+        array.setflags(write=False)
+    return pool
 
 
 def _resource(problem: Problem, options: Mapping[str, Any]) -> int:
@@ -170,7 +179,7 @@ def _allocate(
 
 
 def least_level_unsatisfied(
-    problem: Problem, level: FloatArray, limited_by: tuple[str, ...]
+    problem: Problem, level: FloatArray, limited_by: Sequence[str]
 ) -> float:
     """Least weighted share of tenants served first that wanted more; NaN if nobody did."""
     stopped = [reason.startswith("resource:") for reason in limited_by]

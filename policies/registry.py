@@ -9,10 +9,22 @@ from types import MappingProxyType
 from typing import Any
 
 import jsonschema
-import numpy as np
 
-from policies import drf, drfh, drfh_tasks, pool_tasks, static
+from policies import (
+    asset,
+    ceei,
+    drf,
+    drfh,
+    drfh_tasks,
+    longterm,
+    longterm_policies,
+    mrfs,
+    pool_tasks,
+    static,
+    tda,
+)
 from policies.allocation import Allocation
+from policies.classes import sees_one_pool
 from policies.errors import (
     PolicyModeError,
     PolicyNotApplicableError,
@@ -20,21 +32,17 @@ from policies.errors import (
     PolicyUnknownError,
     SolveFailedError,
 )
+from policies.history import History, check_history_fits
+from policies.policy_info import NO_OPTIONS, PolicyInfo, options_schema
 from policies.problem import Problem
+from policies.running import Running
+from policies.staying import keeps_places, stay_in_place
 from policies.verification import check_feasible
 
 Solver = Callable[[Problem, Mapping[str, Any], float | None], Allocation]
+LongTermSolver = Callable[[Problem, str, Mapping[str, Any], History, float | None], Allocation]
 
-NO_OPTIONS: Mapping[str, Any] = MappingProxyType(
-    {"type": "object", "properties": {}, "additionalProperties": False}
-)
-
-
-def _options(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-PLACEMENT_OPTIONS = _options(
+PLACEMENT_OPTIONS = options_schema(
     placement={
         "enum": ["best-fit", "first-fit", "affinity", "two-choices"],
         "description": "indivisible: which server a task goes to; default best-fit",
@@ -49,32 +57,12 @@ PLACEMENT_OPTIONS = _options(
 
 
 @dataclass(frozen=True)
-class PolicyInfo:
-    """What a caller may know about a policy.
-
-    Attributes:
-        name, description: for lists; ``source`` is the paper it comes from.
-        modes: the first is the default.
-        options_schema: JSON Schema that ``options`` must fit; unknown options never fit.
-        complexity: running time in words.
-        long_term: does it read and write a history?
-        places: does it decide on servers (and so honours selectors)?
-    """
-
-    name: str
-    description: str
-    modes: tuple[str, ...]
-    options_schema: Mapping[str, Any]
-    complexity: str
-    source: str
-    long_term: bool = False
-    places: bool = True
-
-
-@dataclass(frozen=True)
 class _Policy:
+    """``solvers`` by mode; of long-term policies one that also takes the history."""
+
     info: PolicyInfo
     solvers: Mapping[str, Solver]
+    long_term_solver: LongTermSolver | None = None
 
 
 _POLICIES: dict[str, _Policy] = {}
@@ -128,14 +116,28 @@ _register(
 _register(
     PolicyInfo(
         name="asset",
-        description="Asset fairness: equal sums of the shares of all resources, in whole tasks",
-        modes=("indivisible",),
+        description="Asset fairness: equal sums of the shares of all resources",
+        modes=("divisible", "indivisible"),
         options_schema=NO_OPTIONS,
-        complexity="as drf indivisible",
+        complexity="as drf",
         source="Ghodsi et al., NSDI 2011, §4.2",
         places=False,
     ),
+    divisible=asset.solve_divisible,
     indivisible=pool_tasks.solve_asset,
+)
+_register(
+    PolicyInfo(
+        name="ceei",
+        description="Competitive equilibrium from equal incomes: the greatest weighted product of "
+        "shares, and the prices at which everybody's budget buys its share",
+        modes=("divisible",),
+        options_schema=NO_OPTIONS,
+        complexity="20 to 40 steps, each O(workloads × resources²)",
+        source="Ghodsi et al., NSDI 2011, §4.3; Eisenberg, Gale, 1959",
+        places=False,
+    ),
+    divisible=ceei.solve_divisible,
 )
 _register(
     PolicyInfo(
@@ -143,7 +145,7 @@ _register(
         description="Max-min fairness of one resource (the first, or the option resource), "
         "whatever the others",
         modes=("indivisible",),
-        options_schema=_options(
+        options_schema=options_schema(
             resource={"type": "string", "description": "the one that counts; default the first"}
         ),
         complexity="as drf indivisible",
@@ -158,7 +160,7 @@ _register(
         description="Hadoop's slots: servers cut into equal slots, max-min on the number of "
         "slots that tasks take",
         modes=("indivisible",),
-        options_schema=_options(
+        options_schema=options_schema(
             slots_per_largest_server={
                 "type": "integer",
                 "minimum": 1,
@@ -179,6 +181,46 @@ _register(
     ),
     indivisible=pool_tasks.solve_slots,
 )
+_register(
+    PolicyInfo(
+        name="tda",
+        description="Time division: slots of whole tasks whose average weighted dominant shares "
+        "are leximin over the period",
+        modes=("indivisible",),
+        options_schema=options_schema(
+            pack={
+                "type": "boolean",
+                "description": "every slot's tasks fit on the real servers; default false: the "
+                "pool counts as one server",
+            },
+            period_seconds={
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 31_536_000,
+                "description": "the slots take turns within so many seconds; default 3600",
+            },
+        ),
+        complexity="a few dozen programs of tenants + 1 rows, each with one knapsack over the grid "
+        "of capacities (or a search where that is large)",
+        source="the TDA thesis, 2015, chapters 3 and 4",
+        places=False,
+    ),
+    indivisible=tda.solve_indivisible,
+)
+
+_register(
+    PolicyInfo(
+        name="mrfs",
+        description="MRFS: requests go where a server hosts equally many dominated by each resource",
+        modes=("indivisible",),
+        options_schema=NO_OPTIONS,
+        complexity="linear in tasks, each O(log tenants) and the servers that run something",
+        source="Hamzeh et al., MRFS, 2020, Algorithm 1",
+    ),
+    indivisible=mrfs.solve_indivisible,
+)
+for _info in longterm_policies.INFOS:
+    _POLICIES[_info.name] = _Policy(_info, MappingProxyType({}), longterm.solve_step)
 
 
 def policies_available() -> tuple[PolicyInfo, ...]:
@@ -244,6 +286,8 @@ def solve(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     time_limit: float | None = None,
+    running: Running | None = None,
+    history: History | None = None,
 ) -> Allocation:
     """Allocate the pool by the named policy.
 
@@ -253,6 +297,9 @@ def solve(
         mode: one of the policy's modes; None is its default.
         options: see the policy's ``options_schema``.
         time_limit: seconds after which to give up; None is no limit.
+        running: where tasks run now; they stay there where that gives the same counts.
+        history: what long-term policies remember before this step; None is nothing, and a
+            step of length 1.
 
     Returns:
         An allocation whose feasibility has been checked; the same input gives the same
@@ -260,14 +307,16 @@ def solve(
 
     Raises:
         PolicyUnknownError, PolicyModeError, PolicyOptionsError: what was asked for.
-        PolicyNotApplicableError: a selector under a policy that does not place.
+        PolicyNotApplicableError: a selector under a policy that does not place, a history under
+            one that remembers nothing.
+        ProblemError: a history that is not about the problem's tenants and resources.
         ProblemTooLargeError, SolveTimeoutError: it would take, or took, too much.
         SolveFailedError: no answer passed its checks.
     """
     entry = _policy(policy)
     chosen_mode = mode_of(policy, mode)
     chosen_options = options_of(policy, options)
-    if problem.has_selectors and not entry.info.places:
+    if problem.has_selectors and sees_one_pool(policy, chosen_options):
         first = next(j for j, selector in enumerate(problem.selectors) if selector)
         raise PolicyNotApplicableError(
             "policy.no_placement",
@@ -275,9 +324,18 @@ def solve(
             f"({problem.workload_names[first]!r}) cannot have a server_selector",
             f"/workloads/{first}/server_selector",
         )
+    if history is not None:
+        _check_history(problem, entry.info, history)
     deadline = None if time_limit is None else time.monotonic() + time_limit
-    allocation = entry.solvers[chosen_mode](problem, chosen_options, deadline)
-    failed = [check for check in check_feasible(problem, allocation) if not check.holds]
+    if entry.long_term_solver is not None:
+        before = History.zeros(problem) if history is None else history
+        allocation = entry.long_term_solver(problem, policy, chosen_options, before, deadline)
+    else:
+        allocation = entry.solvers[chosen_mode](problem, chosen_options, deadline)
+    if running is not None and keeps_places(allocation):
+        allocation = stay_in_place(problem, allocation, running, deadline)
+    checks = check_feasible(problem, allocation, history)
+    failed = [check for check in checks if not check.holds]
     if failed:
         raise SolveFailedError(
             "solve.failed", f"policy {policy!r}: {failed[0].name}: {failed[0].detail}"
@@ -285,19 +343,14 @@ def solve(
     return allocation
 
 
-def warm() -> None:
-    """Compile, or load from the cache, every numeric kernel before the first request."""
-    for tenants, servers in ((60, 4), (3, 80)):  # both eliminations of the interior point
-        amounts = np.arange(1.0, 1 + max(tenants, servers))
-        problem = Problem.create(
-            resources=("a", "b"),
-            capacity=np.c_[amounts[:servers], amounts[:servers][::-1]],
-            tenants=[str(i) for i in range(tenants)],
-            demand=np.c_[amounts[:tenants] / 100, 1 / (100 * amounts[:tenants])],
+def _check_history(problem: Problem, info: PolicyInfo, history: History) -> None:
+    if not info.long_term:
+        raise PolicyNotApplicableError(
+            "policy.history",
+            f"policy {info.name!r} remembers nothing and takes no history",
+            "/history",
         )
-        for name, policy in _POLICIES.items():
-            for mode in policy.solvers:
-                solve(problem, name, mode=mode)
+    check_history_fits(problem, history)
 
 
 def _policy(name: str) -> _Policy:

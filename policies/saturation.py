@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.arrays import TextArray
-from policies.classes import POOL_LEVEL, ServerClasses
-from policies.pool_tasks import pool_of_tasks
+from policies.arrays import TextArray, grouped_sum
+from policies.borrowing import beyond_borrow_limit
+from policies.classes import POOL_LEVEL, ServerClasses, sees_one_pool
+from policies.pool_tasks import pool_of_tasks, whole_pool
 from policies.problem import Problem
-from policies.reasons import unserved_reasons
-from policies.stops import NO_SERVER_LARGE_ENOUGH, stopped_by, too_large
+from policies.reasons import LEVEL, unserved_reasons
+from policies.stops import NO_SERVER_LARGE_ENOUGH, STILL_FITS, stopped_by, too_large
 from policies.whole_numbers import WholeServers
 
 
@@ -24,16 +25,33 @@ def stops_of(
         allocation: whole tasks within every capacity.
         classes: the server classes or ranges that its placements refer to.
     """
+    if allocation.policy == "static":
+        return None
+    stops = _stops_by_room(problem, allocation, classes)
+    if allocation.history is None:
+        return stops
+    beyond = beyond_borrow_limit(problem, allocation.options, allocation.history)
+    return tuple(
+        LEVEL if stop == STILL_FITS and beyond[tenant] else stop
+        for stop, tenant in zip(stops, problem.workload_tenant.tolist(), strict=True)
+    )
+
+
+def _stops_by_room(
+    problem: Problem, allocation: Allocation, classes: ServerClasses
+) -> tuple[str, ...]:
+    """(n) the reasons by what is left on the servers, or in the pool."""
     if allocation.policy in POOL_LEVEL:
         pool = pool_of_tasks(problem, allocation.policy, allocation.options)
         return pool.limited_by(problem, allocation.tasks)
-    if allocation.policy == "static":
-        return None
+    if sees_one_pool(allocation.policy, allocation.options):
+        return whole_pool(problem).limited_by(problem, allocation.tasks)
     whole = WholeServers.of(problem)
     left = whole.capacity[classes.first_row].copy()
     per_server = np.round(allocation.placement_tasks / classes.servers[allocation.placement_class])
-    used = per_server[:, None] * whole.demand[allocation.placement_workload]
-    np.subtract.at(left, allocation.placement_class, used)
+    for r in range(problem.m):
+        used = per_server * whole.demand[allocation.placement_workload, r]
+        left[:, r] -= grouped_sum(used, allocation.placement_class, classes.count)
     rows, kind = np.unique(classes.first_row, return_inverse=True)
     first = np.searchsorted(classes.first_row, rows)
     allowed = np.ascontiguousarray(classes.allowed[:, first])

@@ -7,54 +7,126 @@ are alike, so that the rules look at the first of them only.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from policies.best_fit_index import NOWHERE, insert, misfit, nearest, position_of, remove
+from policies import best_fit_index, best_fit_scan
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.best_fit import NOWHERE, misfit, slope_of
+from policies.best_fit_index import SlopeIndex, nearest
+from policies.best_fit_scan import Columns, least_misfit
 from policies.compiled import compiled
 from policies.rounding import DISCRETE_TOLERANCE
 from policies.tournament import next_tenant, set_share
 
-FIRST_FIT, BEST_FIT, AFFINITY, TWO_CHOICES = 0, 1, 2, 3
+FIRST_FIT, AFFINITY, TWO_CHOICES, BEST_BY_SLOPE, BEST_BY_SCAN = range(5)
+
+build_index, insert, update, remove = (
+    best_fit_index.build,
+    best_fit_index.insert,
+    best_fit_index.update,
+    best_fit_index.remove,
+)
+append, rewrite, drop = best_fit_scan.append, best_fit_scan.rewrite, best_fit_scan.drop
+
+
+class Waiting(NamedTuple):
+    """Who launches what (``queues``), and how far everybody is.
+
+    Attributes:
+        tree: tenants' shares (``tournament``).
+        stop, current: (t,); share, limit, done: (q,); weight, passed: (t,), as ``Queues`` (done: count).
+        level: (t,) is given the weighted share at which a tenant leaves.
+        least: (m,) no workload that still waits demands less.
+    """
+
+    tree: FloatArray
+    stop: IntArray
+    current: IntArray
+    share: FloatArray
+    limit: FloatArray
+    weight: FloatArray
+    done: FloatArray
+    passed: FloatArray
+    level: FloatArray
+    least: FloatArray
+
+
+class Tasks(NamedTuple):
+    """One task of each workload.
+
+    Attributes:
+        demand: (q, m) whole; ratio: (q, m) shares relative to the reference resource.
+        reference: (q,) the first resource demanded; size: (q,) sums of ``ratio``.
+        allowed: (q, rows).
+        pointer: (q,) no server before it has room (first-fit).
+    """
+
+    demand: FloatArray
+    ratio: FloatArray
+    reference: IntArray
+    size: FloatArray
+    allowed: BoolArray
+    pointer: IntArray
+
+
+class Servers(NamedTuple):
+    """The servers, numbered row by row.
+
+    Attributes:
+        left: (S, m) whole; share_of_unit: (m,).
+        row_of: (S,); row_start: (rows + 1,); opened: (rows,) first untouched one of each row.
+        slopes, columns: what best-fit looks at, with two resources and with more.
+    """
+
+    left: FloatArray
+    share_of_unit: FloatArray
+    row_of: IntArray
+    row_start: IntArray
+    opened: IntArray
+    slopes: SlopeIndex
+    columns: Columns
 
 
 @compiled
-def fill(  # type: ignore[no-untyped-def]
-    rule, tree, stop, current, share, limit, weight, count, passed, level,
-    demand, ratio, reference, size, allowed, row_of, row_start, opened, left, share_of_unit,
-    least, pointer, edges, head, after, before, room, block, home, draws, log_job, log_server,
-):  # fmt: skip
-    """Launch tasks until nobody's fits any more or the log is full; returns its length.
+def fill(rule, waiting, tasks, servers, draws, log_job, log_server, work):  # type: ignore[no-untyped-def]
+    """Launch tasks until nobody's fits any more, the log is full, or the work is done.
 
     Args:
-        rule: one of the four constants.
-        tree: tenants' shares (``tournament``); stop ... passed: their ``Queues``; level: (t,)
-            is given the weighted share at which a tenant leaves.
-        demand: (q, m) whole; ratio: (q, m) shares relative to the reference resource;
-            reference: (q,) the first resource demanded; size: (q,) sums of ``ratio``.
-        allowed: (q, rows); row_of: (S,); row_start: (rows + 1,); opened: (rows,) the first
-            untouched server of each row.
-        left: (S, m) whole; share_of_unit: (m,).
-        least: (m,) no workload that still waits demands less.
-        pointer: (q,) no server before it has room (first-fit).
-        edges ... home: the index of best-fit.
+        rule: one of the five constants.
+        waiting, tasks, servers: the state, which is brought up to date.
         draws: (1,) state of the random numbers.
         log_job, log_server: (L,) one entry per task launched.
+        work: about how many servers to look at before returning.
+
+    Returns:
+        How many tasks were launched.
     """
+    # Structures are taken apart once: handing them on for every task would cost more than it does.
+    tree, stop, current, share, limit, weight, count, passed, level, least = waiting
+    demand, ratio, reference, size, allowed, pointer = tasks
+    left, share_of_unit, row_of, row_start, opened, slopes, columns = servers
     m = demand.shape[1]
     leaves = len(tree) // 2
-    launched = 0
-    closed, since = 0, 0
-    while tree[1] < np.inf and launched < len(log_job):
+    launched, closed = 0, 0
+    while tree[1] < np.inf and launched < len(log_job) and work > 0:
         tenant = next_tenant(tree)
         job = current[tenant]
-        server = NOWHERE
+        server, looked = NOWHERE, 1
         if count[job] < limit[job]:
-            if rule == BEST_FIT:
-                server = nearest(
+            if rule == BEST_BY_SLOPE:
+                server, looked = nearest(
+                    demand[job], ratio[job], reference[job], size[job], allowed[job], row_of, slopes
+                )
+            elif rule == BEST_BY_SCAN:
+                looked = columns.size[0]
+                server = least_misfit(
                     demand[job], ratio[job], reference[job], size[job], allowed[job], row_of,
-                    least, left, share_of_unit, edges, head, after, before, room, block, home,
+                    share_of_unit, columns,
                 )  # fmt: skip
             elif rule == AFFINITY:
+                looked = len(left)
                 server = most_affine(
                     demand[job], allowed[job], row_start, opened, left, share_of_unit
                 )
@@ -66,7 +138,10 @@ def fill(  # type: ignore[no-untyped-def]
                     )  # fmt: skip
                 if server == NOWHERE:
                     server = first_fit(demand[job], allowed[job], row_of, left, pointer[job])
+                    looked = -pointer[job]
                     pointer[job] = server if server != NOWHERE else len(left)
+                    looked += pointer[job] + 1
+        work -= looked
         if server == NOWHERE:
             passed[tenant] += count[job] * share[job]
             current[tenant] += 1
@@ -74,36 +149,41 @@ def fill(  # type: ignore[no-untyped-def]
                 level[tenant] = tree[leaves + tenant]
                 set_share(tree, tenant, np.inf)
             closed += 1
-            if rule == BEST_FIT and closed * 100 >= len(stop):
+            if rule >= BEST_BY_SLOPE and closed * 100 >= len(stop):
                 closed = 0
-                _least_waiting(tree, stop, current, demand, least)
+                list_servers(rule, waiting, tasks, servers)
             continue
-        row = row_of[server]
-        fresh = server == opened[row]
-        if rule == BEST_FIT:
-            remove(server, head, after, before, home)
         alive = True
         for r in range(m):
             left[server, r] -= demand[job, r]
             alive = alive and left[server, r] >= least[r]
+        row = row_of[server]
+        fresh = server == opened[row]
         if fresh:
             opened[row] += 1
-        if rule == BEST_FIT:
+            fresh = opened[row] < row_start[row + 1]
+        if rule == BEST_BY_SLOPE:
+            listed = True
             if alive:
-                insert(server, left, share_of_unit, edges, head, after, before, room, block, home)
-            if fresh and opened[row] < row_start[row + 1]:
-                insert(
-                    opened[row], left, share_of_unit, edges, head, after, before, room, block, home
-                )
+                slope = slope_of(left[server], share_of_unit)
+                listed = update(server, slope, left[server], slopes)
+            else:
+                remove(server, slopes)
+            if fresh:
+                following = opened[row]
+                slope = slope_of(left[following], share_of_unit)
+                listed = listed and insert(following, slope, left[following], slopes)
+            if not listed:
+                list_servers(rule, waiting, tasks, servers)
+        elif rule == BEST_BY_SCAN:
+            if alive:
+                rewrite(server, left[server], share_of_unit, columns)
+            else:
+                drop(server, columns)
+            if fresh:
+                append(opened[row], left[opened[row]], share_of_unit, columns)
         count[job] += 1.0
         set_share(tree, tenant, (passed[tenant] + count[job] * share[job]) / weight[tenant])
-        since += 1
-        if rule == BEST_FIT and since > 64 + len(left) // 2:
-            since = 0
-            index_servers(
-                tree, stop, current, demand, least, row_start, opened, left, share_of_unit,
-                edges, head, after, before, room, block, home,
-            )  # fmt: skip
         log_job[launched] = job
         log_server[launched] = server
         launched += 1
@@ -111,17 +191,15 @@ def fill(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def index_servers(  # type: ignore[no-untyped-def]
-    tree, stop, current, demand, least, row_start, opened, left, share_of_unit,
-    edges, head, after, before, room, block, home,
-):  # fmt: skip
-    """Build the index of best-fit: touched servers, and the first untouched one of each row."""
-    head[:] = NOWHERE
-    room[:] = 0.0
-    block[:] = 0.0
-    _least_waiting(tree, stop, current, demand, least)
-    servers = np.empty(len(left), dtype=np.int64)
-    positions = np.empty(len(left))
+def list_servers(rule, waiting, tasks, servers):  # type: ignore[no-untyped-def]
+    """List afresh what best-fit looks at: touched servers, and each row's first untouched one.
+
+    Servers too full for everything that waits are left out.
+    """
+    left, share_of_unit, opened = servers.left, servers.share_of_unit, servers.opened
+    row_start, least = servers.row_start, waiting.least
+    _least_waiting(waiting.tree, waiting.stop, waiting.current, tasks.demand, least)
+    listed = np.empty(len(left), dtype=np.int64)
     size = 0
     for row in range(len(opened)):
         for server in range(row_start[row], min(opened[row] + 1, row_start[row + 1])):
@@ -129,16 +207,18 @@ def index_servers(  # type: ignore[no-untyped-def]
             for r in range(left.shape[1]):
                 alive = alive and left[server, r] >= least[r]
             if alive:
-                servers[size] = server
-                positions[size] = position_of(left[server], share_of_unit)
+                listed[size] = server
                 size += 1
-    ascending = np.sort(positions[:size])
-    buckets = len(head)
-    edges[0], edges[buckets] = 0.0, 1.0
-    for bucket in range(1, buckets):
-        edges[bucket] = ascending[bucket * size // buckets] if size > 0 else 1.0
-    for server in servers[:size]:
-        insert(server, left, share_of_unit, edges, head, after, before, room, block, home)
+    if rule == BEST_BY_SLOPE:
+        slopes = np.empty(size)
+        for position in range(size):
+            slopes[position] = slope_of(left[listed[position]], share_of_unit)
+        build_index(listed[:size], slopes, left, servers.slopes)
+    else:
+        servers.columns.position[:] = NOWHERE
+        servers.columns.size[0] = 0
+        for server in listed[:size]:
+            append(server, left[server], share_of_unit, servers.columns)
 
 
 @compiled
@@ -221,54 +301,3 @@ def most_affine(demand, allowed, row_start, opened, left, share_of_unit):  # typ
                 if fits and score > best:
                     best = score
     return NOWHERE
-
-
-@compiled
-def by_server(log_job, log_server, start, jobs, tasks):  # type: ignore[no-untyped-def]
-    """Sort a log of launches: tasks per server and workload.
-
-    Args:
-        log_job, log_server: (N,) one entry per task.
-        start: (S + 1,) is given where each server's entries begin.
-        jobs, tasks: (N,) are given the workloads of each server, ascending, and their tasks.
-    """
-    servers = len(start) - 1
-    start[:] = 0
-    for server in log_server:
-        start[server + 1] += 1
-    for server in range(servers):
-        start[server + 1] += start[server]
-    place = start[:-1].copy()
-    sorted_jobs = np.empty_like(log_job)
-    for entry in range(len(log_job)):
-        sorted_jobs[place[log_server[entry]]] = log_job[entry]
-        place[log_server[entry]] += 1
-    filled = 0
-    for server in range(servers):
-        mine = np.sort(sorted_jobs[start[server] : start[server + 1]])
-        start[server] = filled
-        for entry in range(len(mine)):
-            if entry > 0 and mine[entry] == mine[entry - 1]:
-                tasks[filled - 1] += 1.0
-            else:
-                jobs[filled] = mine[entry]
-                tasks[filled] = 1.0
-                filled += 1
-    start[servers] = filled
-
-
-@compiled
-def range_starts(row_of, start, jobs, tasks):  # type: ignore[no-untyped-def]
-    """(S,) does a server differ from the one before it in row or in tasks?"""
-    differs = np.ones(len(row_of), dtype=np.bool_)
-    for server in range(1, len(row_of)):
-        length = start[server + 1] - start[server]
-        same = row_of[server] == row_of[server - 1]
-        same = same and length == start[server] - start[server - 1]
-        entry = 0
-        while same and entry < length:
-            here, there = start[server] + entry, start[server - 1] + entry
-            same = jobs[here] == jobs[there] and tasks[here] == tasks[there]
-            entry += 1
-        differs[server] = not same
-    return differs

@@ -71,35 +71,70 @@ def stopped_by(
 def _blocking(demand, left, share_of_unit, allowed, kind):  # type: ignore[no-untyped-def]
     """(n,) index of the resource that stops each workload; -1 where it fits somewhere."""
     n, m = demand.shape
-    fullness = np.zeros(len(left))
-    for server in range(len(left)):
-        for r in range(m):
-            fullness[server] += left[server, r] * share_of_unit[r]
+    most, emptiest, fullness = _extremes(left, share_of_unit, kind, allowed.shape[1])
+    # Only servers with enough of the resource that fewest have enough of are looked at.
+    descending = np.empty((m, len(left)), dtype=np.int64)
+    amounts = np.empty((m, len(left)))
+    for r in range(m):
+        descending[r] = np.argsort(-left[:, r])
+        for position in range(len(left)):
+            amounts[r, position] = -left[descending[r, position], r]
     blocking = np.full(n, -1)
-    enough = np.zeros(m, dtype=np.bool_)
     for j in range(n):
-        enough[:] = False
-        emptiest, best, fits = -1, -1.0, False
-        for server in range(len(left)):
-            if not allowed[j, kind[server]]:
-                continue
-            fits = True
-            for r in range(m):
-                if demand[j, r] <= left[server, r]:
-                    enough[r] = True
-                else:
-                    fits = False
-            if fits:
-                break
-            if fullness[server] > best:
-                emptiest, best = server, fullness[server]
-        if fits:
+        scarce, fewest = -1, len(left) + 1
+        for r in range(m - 1, -1, -1):
+            enough = np.searchsorted(amounts[r], -demand[j, r], side="right")
+            if enough <= fewest:
+                scarce, fewest = r, enough
+        if scarce >= 0 and _fits_any(
+            demand[j], left, descending[scarce, :fewest], allowed[j], kind
+        ):
             continue
         blocking[j] = 0
+        where = -1
+        for k in range(allowed.shape[1]):
+            if allowed[j, k] and emptiest[k] >= 0:
+                if where < 0 or fullness[k] > fullness[kind[where]]:
+                    where = emptiest[k]
+                elif fullness[k] == fullness[kind[where]]:
+                    where = min(where, emptiest[k])
         for r in range(m - 1, -1, -1):
-            if emptiest >= 0 and demand[j, r] > left[emptiest, r]:
+            if where >= 0 and demand[j, r] > left[where, r]:
                 blocking[j] = r
         for r in range(m - 1, -1, -1):
-            if not enough[r]:
+            anywhere = False
+            for k in range(allowed.shape[1]):
+                anywhere = anywhere or (allowed[j, k] and most[k, r] >= demand[j, r])
+            if not anywhere:
                 blocking[j] = r
     return blocking
+
+
+@compiled
+def _extremes(left, share_of_unit, kind, kinds):  # type: ignore[no-untyped-def]
+    """Per kind of server: (kinds, m) the most left of each resource; the emptiest server
+    (largest sum of shares left, the first of equal ones), -1 if there is none; and that sum.
+    """
+    most = np.full((kinds, left.shape[1]), -1.0)
+    emptiest, fullness = np.full(kinds, -1), np.full(kinds, -1.0)
+    for server in range(len(left)):
+        k = kind[server]
+        total = 0.0
+        for r in range(left.shape[1]):
+            total += left[server, r] * share_of_unit[r]
+            most[k, r] = max(most[k, r], left[server, r])
+        if total > fullness[k]:
+            emptiest[k], fullness[k] = server, total
+    return most, emptiest, fullness
+
+
+@compiled
+def _fits_any(demand, left, servers, allowed, kind):  # type: ignore[no-untyped-def]
+    """Does one task fit on one of the servers?"""
+    for server in servers:
+        fits = allowed[kind[server]]
+        for r in range(len(demand)):
+            fits = fits and demand[r] <= left[server, r]
+        if fits:
+            return True
+    return False

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from policies.allocation import Allocation
-from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.certificates import LEVEL_TOLERANCE, Certificate, level_scale, prove_round
+from policies.checks import AGREEMENT, CAPACITY_TOLERANCE, Check
+from policies.checks import check as _check
 from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
+from policies.equilibrium_checks import check_equilibrium
+from policies.history import History
+from policies.history_checks import check_history
+from policies.measure import measure_of
 from policies.problem import Problem
 from policies.reasons import TASK_LIMIT, unserved_reasons
 from policies.saturation import stops_of
+from policies.schedule_checks import check_division, check_schedule
 from policies.stops import STILL_FITS
-
-CAPACITY_TOLERANCE = 1e-12
-# Sums and products of reported numbers agree to this, relative.
-AGREEMENT = 1e-9
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that must hold.
-
-    Attributes:
-        name: what is checked; holds: whether it does.
-        detail: a sentence; where it does not hold, it names the worst place.
-        worst: size of the worst deviation (relative).
-    """
-
-    name: str
-    holds: bool
-    detail: str
-    worst: float
 
 
 @dataclass(frozen=True)
@@ -48,23 +33,34 @@ class Verification:
     checks: tuple[Check, ...]
 
 
-def verify(problem: Problem, allocation: Allocation) -> Verification:
+def verify(
+    problem: Problem, allocation: Allocation, history: History | None = None
+) -> Verification:
     """Check a decision against the problem it claims to answer.
 
     Args:
         problem: the problem, for example from a stored input.
         allocation: the answer; its own ``problem`` and ``classes`` are not trusted.
+        history: what a long-term policy was given to remember; None is nothing, as in ``solve``.
     """
-    checks = list(check_feasible(problem, allocation))
-    if allocation.certificate is not None and all(check.holds for check in checks):
-        checks += _check_certificate(problem, allocation, allocation.certificate)
-    return Verification(all(check.holds for check in checks), tuple(checks))
+    checks = list(check_feasible(problem, allocation, history))
+    certificate, schedule = allocation.certificate, allocation.schedule
+    if certificate is not None and all(item.holds for item in checks):
+        if schedule is None:
+            checks += _check_certificate(problem, allocation, certificate)
+        else:
+            checks += check_division(problem, allocation, schedule, certificate)
+    return Verification(all(item.holds for item in checks), tuple(checks))
 
 
-def check_feasible(problem: Problem, allocation: Allocation) -> Iterator[Check]:
-    """What must hold under every policy: shapes, limits, eligibility, capacity, sums."""
+def check_feasible(
+    problem: Problem, allocation: Allocation, history: History | None = None
+) -> Iterator[Check]:
+    """What must hold under every policy: shapes, limits, eligibility, capacity, sums, history."""
     ranges = None if allocation.classes.offset is None else allocation.classes.servers
-    classes = classes_of_decision(problem, allocation.policy, allocation.mode, ranges)
+    classes = classes_of_decision(
+        problem, allocation.policy, allocation.mode, ranges, allocation.options
+    )
     shapes = _check_shapes(problem, allocation, classes)
     yield shapes
     if not shapes.holds:
@@ -105,7 +101,11 @@ def check_feasible(problem: Problem, allocation: Allocation) -> Iterator[Check]:
         "exactly the workloads that run all their tasks are limited by them",
         problem.workload_names,
     )
-    if allocation.mode == "indivisible":
+    remembered = check_history(problem, allocation, history)
+    yield from remembered
+    if allocation.schedule is not None:
+        yield from check_schedule(problem, allocation, allocation.schedule)
+    elif allocation.whole and all(item.holds for item in remembered):
         yield from _check_whole_tasks(problem, allocation, classes)
 
 
@@ -203,8 +203,9 @@ def _check_placements(
         problem.workload_names,
         workload,
     )
-    used = np.zeros((classes.count, problem.m))
-    np.add.at(used, server_class, tasks[:, None] * problem.demand[workload])
+    used = np.empty((classes.count, problem.m))
+    for r in range(problem.m):
+        used[:, r] = grouped_sum(tasks * problem.demand[workload, r], server_class, classes.count)
     capacity = problem.capacity[classes.first_row] * classes.servers[:, None]
     over = used / np.where(capacity > 0, capacity, 1.0) - (capacity > 0)
     yield _check(
@@ -221,33 +222,18 @@ def _check_certificate(
     problem: Problem, allocation: Allocation, certificate: Certificate
 ) -> Iterator[Check]:
     classes = classes_of_decision(problem, allocation.policy, allocation.mode)
-    form = normalise(problem, classes)
+    measure = measure_of(problem, allocation.policy)
+    form = normalise(problem, classes, measure)
     readable = _certificate_fits(problem, form, certificate)
     yield readable
     if not readable.holds:
         return
-    names = [problem.tenants[i] for i in form.tenants.tolist()]
-    share = allocation.tenant_share[form.tenants]
+    of_workload = allocation.tasks * measure.per_task
+    if allocation.policy == "ceei":
+        yield from check_equilibrium(problem, allocation, form, of_workload, certificate)
+    else:
+        yield from _check_leximin(problem, allocation, form, of_workload, certificate)
     frozen_in = certificate.frozen_in[form.tenants]
-    level_of_round = np.array([item.level for item in certificate.rounds])
-    expected = np.minimum(form.leximin.cap, level_of_round[frozen_in] * form.leximin.weight)
-    scale = np.maximum(expected, 1e-3 * AGREEMENT)
-    yield _check(
-        "shares",
-        np.abs(share - expected) / scale,
-        AGREEMENT,
-        "every tenant's share is its round's level × weight, or all its tasks",
-        names,
-    )
-    level = allocation.level[form.tenants] * form.leximin.weight
-    yield _check(
-        "levels",
-        np.where(np.isfinite(level), np.abs(level - expected) / scale, np.inf),
-        AGREEMENT,
-        "every tenant's level is its share over its weight",
-        names,
-    )
-    yield from _check_rounds(form, certificate, expected, frozen_in, names)
     agree = limits(problem, form, certificate, allocation.tasks)
     yield _check(
         "limited_by",
@@ -270,6 +256,39 @@ def _check_certificate(
         "objective, bound and gap are those of the rounds",
         ("objective", "bound", "gap"),
     )
+
+
+def _check_leximin(
+    problem: Problem,
+    allocation: Allocation,
+    form: Normalised,
+    of_workload: FloatArray,
+    certificate: Certificate,
+) -> Iterator[Check]:
+    """Shares and levels are those of the rounds, and each round is proven."""
+    names = [problem.tenants[i] for i in form.tenants.tolist()]
+    shares = grouped_sum(of_workload, problem.workload_tenant, problem.t)
+    share = shares[form.tenants]
+    frozen_in = certificate.frozen_in[form.tenants]
+    level_of_round = np.array([item.level for item in certificate.rounds])
+    expected = np.minimum(form.leximin.cap, level_of_round[frozen_in] * form.leximin.weight)
+    scale = np.maximum(expected, 1e-3 * AGREEMENT)
+    yield _check(
+        "shares",
+        np.abs(share - expected) / scale,
+        AGREEMENT,
+        "every tenant's share is its round's level × weight, or all its tasks",
+        names,
+    )
+    level = allocation.level[form.tenants] * form.leximin.weight
+    yield _check(
+        "levels",
+        np.where(np.isfinite(level), np.abs(level - expected) / scale, np.inf),
+        AGREEMENT,
+        "every tenant's level is its share over its weight",
+        names,
+    )
+    yield from _check_rounds(form, certificate, expected, frozen_in, names)
 
 
 def _certificate_fits(problem: Problem, form: Normalised, certificate: Certificate) -> Check:
@@ -347,30 +366,4 @@ def _check_rounds(
         0.0,
         "every tenant has all its tasks or is proven to be stuck in its round",
         names,
-    )
-
-
-def _check(
-    name: str,
-    deviation: npt.NDArray[np.floating[Any]],
-    tolerance: float,
-    detail: str,
-    places: Sequence[str],
-    place: IntArray | None = None,
-) -> Check:
-    """A check that no deviation exceeds the tolerance; names the worst place otherwise.
-
-    Deviation ``i`` is at ``places[i]``, or at ``places[place[i]]`` where ``place`` is given.
-    """
-    if not len(deviation):
-        return Check(name, True, detail, 0.0)
-    where = int(np.argmax(deviation))
-    worst = float(deviation[where])
-    if worst <= tolerance:
-        return Check(name, True, detail, worst)
-    return Check(
-        name,
-        False,
-        f"not so for {places[where if place is None else int(place[where])]!r}: {detail}",
-        worst,
     )

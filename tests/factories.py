@@ -88,8 +88,11 @@ def tenant(slug: str) -> Tenant:
 
 
 def pool(slug: str = "lab", **changes: Any) -> Pool:
-    """A pool of cpu and memory under exact DRFH."""
+    """A pool of cpu and memory under exact DRFH, or the policy of that name with `options`."""
     options = {"policy": "drfh", **changes}
+    choice = policy_choose(
+        options["policy"], options.pop("mode", None), options.pop("options", None)
+    )
     settings = {
         "name": slug.title(),
         "resources": [Resource("cpu", "core"), Resource("memory", "GiB")],
@@ -101,7 +104,7 @@ def pool(slug: str = "lab", **changes: Any) -> Pool:
         "timezone": "UTC",
         "transparent": False,
         **options,
-        "policy": policy_choose(options["policy"], None, None),
+        "policy": choice,
     }
     return pool_create(slug=slug, settings=PoolSettings(**settings), now=utc_now())
 

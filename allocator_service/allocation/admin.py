@@ -1,7 +1,7 @@
 """Pools and their decisions in the admin. Decisions are read-only, for superusers too."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import admin
@@ -13,17 +13,18 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
-from allocator_service.allocation.impact import servers_impact
+from allocator_service.allocation.impact import changes_impact, servers_impact
 from allocator_service.allocation.models import Allocation, Placement, Run
 from allocator_service.allocation.overview import pool_overview
 from allocator_service.allocation.policies import policy_choose, policy_documents
 from allocator_service.allocation.services import run_request
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
-from allocator_service.pools.admin import ServerAdmin
-from allocator_service.pools.models import Pool, Server, ServerState
-from allocator_service.pools.policy import Window
+from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
+from allocator_service.pools.models import Membership, Pool, Server, ServerState
+from allocator_service.pools.policy import PolicyChoice, Window
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.services import PoolSettings, pool_create, pool_retire, pool_update
 
@@ -77,13 +78,31 @@ class PoolForm(ServiceForm):
         lines = [line.split(maxsplit=1) for line in self.cleaned_data["resources"].splitlines()]
         return [Resource(*parts) for parts in lines if parts]
 
+    def changes(self) -> dict[str, Any]:
+        cleaned, pool = self.cleaned_data, self.instance
+        policy = self._policy(cleaned)
+        now = (pool.policy_name, pool.policy_mode, pool.policy_options)
+        changes: dict[str, Any] = {}
+        if (policy.name, policy.mode, policy.options) != now:
+            changes["policy"] = {
+                "name": policy.name,
+                "mode": policy.mode,
+                "options": policy.options,
+            }
+        if cleaned["weights"] != pool.weights:
+            changes["weights"] = cleaned["weights"]
+        return changes
+
+    def _policy(self, cleaned: dict[str, Any]) -> PolicyChoice:
+        return policy_choose(
+            cleaned["policy_name"], cleaned["policy_mode"] or None, cleaned["policy_options"]
+        )
+
     def perform(self, cleaned: dict[str, Any]) -> Pool:
         settings = PoolSettings(
             name=cleaned["name"],
             resources=cleaned["resources"],
-            policy=policy_choose(
-                cleaned["policy_name"], cleaned["policy_mode"] or None, cleaned["policy_options"]
-            ),
+            policy=self._policy(cleaned),
             window=Window(
                 cleaned["window_kind"],
                 cleaned["window_anchor"],
@@ -102,8 +121,60 @@ class PoolForm(ServiceForm):
         return pool_update(pool=self.instance, settings=settings, version=None, now=utc_now())
 
 
+class ImpactFormAdmin(ServiceAdmin):
+    """A form that shows what its change would do to the tenants before it is saved."""
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        """The form; when it is sent and would change decisions, first the page that says how."""
+        if request.method == "POST" and object_id and not request.POST.get("confirmed"):
+            page = self._impact_page(request, object_id)
+            if page is not None:
+                return page
+        return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def _impact_page(self, request: HttpRequest, object_id: str) -> HttpResponse | None:
+        present = self.get_object(request, object_id)
+        if present is None or not self.has_change_permission(request, present):
+            return None
+        form = cast("ServiceForm", self.get_form(request, present)(request.POST, instance=present))
+        form.performs = False
+        try:
+            changes = form.changes() if form.is_valid() else {}
+        except DomainError:
+            changes = {}  # the form itself says what the service refuses
+        if not changes:
+            return None
+        pool = present if isinstance(present, Pool) else present.pool
+        skipped = {"csrfmiddlewaretoken", "reason"}
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Change {present}",
+            "impacts": [changes_impact(pool, changes, ", ".join(changes), now=utc_now())],
+            "hidden": [
+                (name, value)
+                for name, values in request.POST.lists()
+                if name not in skipped
+                for value in values
+            ],
+            "reason": request.POST.get("reason", ""),
+            "leave": reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"),
+        }
+        return render(request, "admin/pools/impact.html", context)
+
+
+@admin.register(Membership)
+class ImpactMembershipAdmin(ImpactFormAdmin, MembershipAdmin):
+    """Members, whose new weight is shown with what it does before it is saved."""
+
+
 @admin.register(Pool)
-class PoolAdmin(ServiceAdmin):
+class PoolAdmin(ImpactFormAdmin):
     form = PoolForm
     list_display = [
         "slug", "name", "policy_name", "weights", "generation", "retired_at", "pictures",
@@ -183,13 +254,16 @@ class ImpactServerAdmin(ServerAdmin):
         servers = list(queryset.exclude(state=ServerState.RETIRED)[:MAX_SHOWN_FIRST])
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{action.title()} {len(servers)} servers",
-            "action": action,
-            "servers": servers,
-            "impacts": servers_impact(servers, action),
+            "title": f"{action.title()} {len(servers)} server{'' if len(servers) == 1 else 's'}",
+            "impacts": servers_impact(servers, action, now=utc_now()),
+            "hidden": [
+                ("action", action),
+                *(("_selected_action", str(server.pk)) for server in servers),
+            ],
             "reason": request.POST.get("reason", ""),
+            "leave": reverse("admin:pools_server_changelist"),
         }
-        return render(request, "admin/pools/server/impact.html", context)
+        return render(request, "admin/pools/impact.html", context)
 
 
 @admin.register(Run)

@@ -57,6 +57,7 @@ class _Editor:
         self._pool = pool
         self._resources = resources
         self._document = dict(state.document)
+        self._servers_left = False
         self._servers = [dict(server) for server in state.document["servers"]]
         self._tenants = {tenant["name"]: dict(tenant) for tenant in state.document["tenants"]}
         self._workloads: list[tuple[UUID | None, dict[str, Any]]] = [
@@ -77,6 +78,8 @@ class _Editor:
         self._document["servers"] = [server for server in self._servers if server["count"] > 0]
         self._document["tenants"] = list(self._tenants.values())
         self._document["workloads"] = [workload for _, workload in self._workloads]
+        if self._servers_left:
+            self._document.pop("running", None)  # it names servers by their place among all
         return WhatIf(self._document, [id_ for id_, _ in self._workloads])
 
     def _policy(self, policy: Mapping[str, Any]) -> None:
@@ -119,6 +122,7 @@ class _Editor:
                     "contributed_by": server.get("contributed_by"),
                 }
             )
+        self._servers_left = bool(servers.get("drain") or servers.get("retire"))
         for action in ("drain", "retire"):
             for position, id_ in enumerate(servers.get(action, [])):
                 self._take_server(id_, action, f"/servers/{action}/{position}")

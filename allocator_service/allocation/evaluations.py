@@ -5,7 +5,7 @@ What runs in the child lives in `policies`: a child knows neither Django nor the
 
 import multiprocessing
 import resource
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
@@ -16,6 +16,7 @@ from pebble import ProcessExpired, ProcessPool
 from allocator_service.allocation.policies import domain_error
 from allocator_service.core.errors import TooLarge, Unavailable
 from policies import warm
+from policies.comparison import compare_documents
 from policies.errors import PolicyError
 from policies.evaluation import evaluate_document
 
@@ -38,13 +39,28 @@ def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
     return answer_document(document)
 
 
+def compare(
+    document: Mapping[str, Any], policies: Sequence[str | Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Answer a document by several policies, a column each, within ten seconds together.
+
+    Raises as `evaluate`; what only one policy refuses is in its column.
+    """
+    _refuse_oversized(document)
+    return _in_child(compare_documents, document, policies)
+
+
 def answer_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a document of any size, within the same ten seconds and in the same children.
 
     Raises as `evaluate`, but for the limits on size.
     """
+    return _in_child(evaluate_document, document)
+
+
+def _in_child(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
     future = _children().schedule(
-        evaluate_document, args=[document], kwargs={"time_limit": SECONDS}, timeout=SECONDS
+        function, args=arguments, kwargs={"time_limit": SECONDS}, timeout=SECONDS
     )
     try:
         answer: dict[str, Any] = future.result(timeout=4 * SECONDS)
@@ -83,7 +99,7 @@ def evaluation_children_start() -> None:
 @cache
 def _children() -> ProcessPool:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["policies.evaluation"])
+    context.set_forkserver_preload(["policies.comparison"])
     return ProcessPool(
         max_workers=CHILDREN,
         max_tasks=1_000,

@@ -11,20 +11,15 @@ from typing import Any
 
 from allocator_service.allocation.evaluations import answer_document
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
-from allocator_service.allocation.selectors import certificate_of, input_of
+from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.verification import stored_decision
 from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
-from policies import (
-    Problem,
-    certificate_from_document,
-    classes_of_decision,
-    problem_from_document,
-)
+from policies import Problem
+from policies.explanations import explain
 
-PRICE_NOISE = 1e-9
-BINDINGS_SHOWN = 10
 GAIN = 1e-6
 
 
@@ -84,66 +79,31 @@ def run_explain(*, run: Run, tenant: Tenant) -> Explanation:
     )
     if not rows:
         raise Missing("The run has no workload of this tenant.", code="tenant.not_found")
-    document = input_of(run)
-    problem = problem_from_document(document).problem
-    index = problem.tenants.index(tenant.slug)
+    decision = stored_decision(run).allocation
+    problem = decision.problem
+    found = explain(decision, problem.tenants.index(tenant.slug))
+    stored = {row.position: row for row in ServerClass.objects.filter(run=run)}
     resources = resources_of(run.pool)
-    binding = _binding(run, problem, index, resources)
-    above, below = _neighbours(run, rows[0].weighted_share)
+    binding = [
+        Binding(
+            resources[item.resource],
+            None if item.server_class is None else stored.get(item.server_class),
+            item.price,
+        )
+        for item in found.binding
+    ]
     return Explanation(
         tenant=tenant.slug,
-        share=rows[0].tenant_share,
-        weight=float(problem.effective_weight[index]),
-        weighted_share=rows[0].weighted_share,
-        level=rows[0].level,
+        share=found.share,
+        weight=found.weight,
+        weighted_share=found.weighted_share,
+        level=found.level,
         reasons={row.workload.name: row.limited_by for row in rows},
         binding=binding,
-        just_above=above,
-        just_below=below,
-        counterfactuals=list(_counterfactuals(document, problem, rows, binding)),
-        sentence=_sentence(rows, binding, float(problem.effective_weight[index])),
-    )
-
-
-def _binding(
-    run: Run, problem: Problem, tenant: int, resources: Sequence[Resource]
-) -> list[Binding]:
-    """The full resources by price, highest first, where the tenant has an eligible workload."""
-    try:
-        certificate = certificate_from_document(certificate_of(run))
-    except Missing:
-        return []
-    frozen_in = int(certificate.frozen_in[tenant])
-    if frozen_in < 0:
-        return []
-    prices = certificate.rounds[frozen_in].prices
-    classes = classes_of_decision(problem, run.policy["name"], run.policy["mode"])
-    mine = problem.workload_tenant == tenant
-    eligible = classes.allowed[mine]
-    demands = problem.demand[mine] > 0
-    stored = {row.position: row for row in ServerClass.objects.filter(run=run)}
-    found = [
-        Binding(resource, stored.get(position), float(prices[position, r] / problem.totals[r]))
-        for position in range(classes.count)
-        for r, resource in enumerate(resources[: problem.m])
-        if problem.totals[r] > 0
-        and prices[position, r] > PRICE_NOISE
-        and (eligible[:, position] & demands[:, r]).any()
-    ]
-    return sorted(found, key=lambda item: -item.price)[:BINDINGS_SHOWN]
-
-
-def _neighbours(run: Run, weighted_share: float | None) -> tuple[float | None, float | None]:
-    """The least weighted share above the tenant's and the greatest below it, of whomever."""
-    if weighted_share is None:
-        return None, None
-    shares = Allocation.objects.filter(run=run, weighted_share__isnull=False)
-    near = abs(weighted_share) * PRICE_NOISE
-    above = shares.filter(weighted_share__gt=weighted_share + near).order_by("weighted_share")
-    below = shares.filter(weighted_share__lt=weighted_share - near).order_by("-weighted_share")
-    return (
-        above.values_list("weighted_share", flat=True).first(),
-        below.values_list("weighted_share", flat=True).first(),
+        just_above=found.just_above,
+        just_below=found.just_below,
+        counterfactuals=list(_counterfactuals(input_of(run), problem, rows, binding)),
+        sentence=found.sentence,
     )
 
 
@@ -252,30 +212,3 @@ def _with_server(
         {"servers": {"add": [server]}},
         {**document, "servers": [*document["servers"], server]},
     )
-
-
-def _sentence(rows: Sequence[Allocation], binding: Sequence[Binding], weight: float) -> str:
-    first = rows[0]
-    tasks = ", ".join(f"{row.tasks:.6g} tasks of {row.workload.name}" for row in rows[:3])
-    more = f" and {len(rows) - 3} more workloads" if len(rows) > 3 else ""
-    share = f"a dominant share of {first.tenant_share:.4g} at weight {weight:.4g}"
-    return f"{first.tenant.slug} runs {tasks}{more}, {share}; {_why(rows, binding)}"
-
-
-def _why(rows: Sequence[Allocation], binding: Sequence[Binding]) -> str:
-    reasons = {row.limited_by for row in rows}
-    if reasons == {"task_limit"}:
-        return "that is all it asked for."
-    unmet = next(row for row in rows if row.limited_by != "task_limit")
-    fixed = {
-        "resource_absent": "no server of the pool has a resource that it demands.",
-        "no_eligible_server": "no server of the pool matches what it selects and demands.",
-        "no_server_large_enough": "one task is larger than every server it may run on.",
-        "out_of_range": "its demand is too small or too large for this pool to be computed.",
-    }
-    if unmet.limited_by in fixed:
-        return f"{unmet.workload.name} gets nothing more: {fixed[unmet.limited_by]}"
-    if binding:
-        full = ", ".join(dict.fromkeys(item.resource.name for item in binding))
-        return f"it stopped where {full} ran out on the servers it can use."
-    return "it stopped where everybody who waits is equally far."

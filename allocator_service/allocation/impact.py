@@ -1,7 +1,8 @@
-"""What draining or retiring servers would do to the tenants of their pools, before it is done."""
+"""What a change would do to the tenants of a pool, shown to operators before it is done."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -28,40 +29,53 @@ class TenantImpact:
 
 @dataclass(frozen=True)
 class Impact:
-    """Of one pool: who is hit hardest first, how many are, or why it could not be computed."""
+    """Of one pool: who is hit hardest first, how many are, or why it could not be computed.
+
+    `gain` counts the tenants that would run more tasks; `moved` the whole tasks that would go to
+    another server, None where tasks are divisible or that is not known.
+    """
 
     pool: Pool
-    servers: int
+    subject: str
     tenants: Sequence[TenantImpact] = ()
     hit: int = 0
+    gain: int = 0
+    moved: int | None = None
     unknown: str = ""
 
 
-def servers_impact(servers: Iterable[Server], action: str) -> list[Impact]:
+def servers_impact(servers: Iterable[Server], action: str, *, now: datetime) -> list[Impact]:
     """The impact of `drain` or `retire` on the decision of each pool; nothing is changed."""
     by_pool = sorted(servers, key=lambda server: server.pool_id)
-    return [
-        _pool_impact(pool, list(members), action)
-        for pool, members in groupby(by_pool, key=lambda server: server.pool)
-    ]
+    impacts = []
+    for pool, members in groupby(by_pool, key=lambda server: server.pool):
+        ids = [server.pk for server in members]
+        subject = f"{len(ids)} server{'s' if len(ids) > 1 else ''}"
+        impacts.append(changes_impact(pool, {"servers": {action: ids}}, subject, now=now))
+    return impacts
 
 
-def _pool_impact(pool: Pool, servers: Sequence[Server], action: str) -> Impact:
+def changes_impact(
+    pool: Pool, changes: Mapping[str, Any], subject: str, *, now: datetime
+) -> Impact:
+    """The impact of a simulation's `changes` on the decision of a pool; nothing is changed."""
     try:
-        live = pool_state(pool.pk)
-        changes = {"servers": {action: [server.pk for server in servers]}}
+        live = pool_state(pool.pk, now=now)
         changed = with_changes(live, changes, pool=pool, resources=resources_of(pool))
         before = _by_tenant(answer_document(live.document))
-        after = _by_tenant(answer_document(changed.document))
+        answer = answer_document(changed.document)
     except DomainError as error:
-        return Impact(pool, len(servers), unknown=error.detail)
+        return Impact(pool, subject, unknown=error.detail)
+    after = _by_tenant(answer)
     rows = [
         TenantImpact(tenant, *_columns(before[tenant], after.get(tenant, (0.0, None))))
         for tenant in before
     ]
     hit = [row for row in rows if row.tasks_after < row.tasks_before * (1 - 1e-9)]
     hit.sort(key=lambda row: row.tasks_after / row.tasks_before)
-    return Impact(pool, len(servers), hit[:TENANTS_SHOWN], len(hit))
+    gain = sum(row.tasks_after > row.tasks_before * (1 + 1e-9) for row in rows)
+    moved = answer["summary"]["moved_tasks"]
+    return Impact(pool, subject, hit[:TENANTS_SHOWN], len(hit), gain, moved)
 
 
 def _by_tenant(answer: Mapping[str, Any]) -> dict[str, tuple[float, float | None]]:

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from allocator_service.core.constraints import TimeRange
 from allocator_service.core.ids import new_id
-from allocator_service.pools.models import Pool, vector_field
+from allocator_service.pools.models import Pool, Server, vector_field
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 
@@ -38,6 +38,8 @@ class ServerClass(models.Model):
 
     `labels` are those that all of them carry. `owner` is the tenant that contributed all of them,
     null when they are the pool's own or several tenants'; `shared` tells the latter apart.
+    `first_server` and `last_server` say which servers those names meant, for a class within one
+    contributor's identical servers; a server's id grows with its age.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -48,6 +50,12 @@ class ServerClass(models.Model):
     labels = models.JSONField()
     first = models.CharField(max_length=253)
     last = models.CharField(max_length=253)
+    first_server = models.ForeignKey(
+        Server, models.PROTECT, null=True, db_index=False, related_name="+"
+    )
+    last_server = models.ForeignKey(
+        Server, models.PROTECT, null=True, db_index=False, related_name="+"
+    )
     owner = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="+")
     shared = models.BooleanField()
 
@@ -221,6 +229,61 @@ class Certificate(models.Model):
 
     def __str__(self) -> str:
         return f"certificate of {self.run_id}"
+
+
+class Schedule(models.Model):
+    """Which whole tasks run in which part of a period: of decisions that divide time.
+
+    `document` is zlib-compressed JSON in the shape of an evaluation's schedule; `intervals` are
+    `[start, end, slot]` in whole seconds of the period, which repeats from `Run.effective_from` on.
+    """
+
+    run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="schedule")
+    document = models.BinaryField()
+    period_seconds = models.PositiveIntegerField()
+    intervals = models.JSONField()
+    gap_on_the_clock = models.FloatField(null=True)
+
+    class Meta:
+        db_table = "run_schedule"
+
+    def __str__(self) -> str:
+        return f"schedule of {self.run_id}"
+
+
+class Step(models.Model):
+    """What a decision of a long-term policy adds to the past while it is in force.
+
+    `used` and `alone` are per second, one row per tenant of `tenant_ids` with a column per resource,
+    written one after the other; `waiting` is for how many seconds each has received nothing at the
+    step's end. `history` is zlib-compressed JSON: what the policy remembered after the step.
+    """
+
+    run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="step")
+    tenant_ids = ArrayField(models.BigIntegerField())
+    used = ArrayField(models.FloatField())
+    alone = ArrayField(models.FloatField())
+    waiting = ArrayField(models.FloatField())
+    history = models.BinaryField()
+
+    class Meta:
+        db_table = "run_step"
+
+    def __str__(self) -> str:
+        return f"step of {self.run_id}"
+
+
+class Meter(models.Model):
+    """Up to when a pool's decisions have been written to the ledger."""
+
+    pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="meter")
+    metered_until = models.DateTimeField()
+
+    class Meta:
+        db_table = "pool_meter"
+
+    def __str__(self) -> str:
+        return f"{self.pool_id} until {self.metered_until:%Y-%m-%d %H:%M:%S}"
 
 
 class SimulationStatus(models.TextChoices):

@@ -12,6 +12,7 @@ from allocator_service.core.errors import (
     Unreadable,
 )
 from allocator_service.pools.policy import PolicyChoice
+from policies.classes import sees_one_pool
 from policies.errors import PolicyError, ProblemTooLargeError, SolveTimeoutError
 
 
@@ -26,7 +27,8 @@ def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None
         chosen_options = policies.options_of(name, options)
     except PolicyError as error:
         raise domain_error(error) from error
-    return PolicyChoice(name, chosen_mode, chosen_options, info.long_term, info.places)
+    places = not sees_one_pool(name, chosen_options)
+    return PolicyChoice(name, chosen_mode, chosen_options, info.long_term, places)
 
 
 def policy_documents() -> list[dict[str, Any]]:

@@ -16,16 +16,25 @@ from allocator_service.allocation.models import (
     Placement,
     Run,
     RunStatus,
+    Schedule,
     ServerClass,
 )
 from allocator_service.allocation.snapshots import PoolState
+from allocator_service.allocation.steps import step_keep
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.ids import new_ids
-from allocator_service.core.outbox import event_record
+from allocator_service.core.outbox import event_record, events_record
 from allocator_service.pools.selectors import ServerGroup
 from allocator_service.workloads.models import Workload
 from policies import Allocation as Decision
-from policies import certificate_to_document, policy_info, summary_document
+from policies import certificate_to_document, summary_document
+from policies.classes import sees_one_pool
+from policies.history import history_from_document
+from policies.schedule import DEFAULT_PERIOD, schedule_to_document, timetable
+from policies.schedule import Schedule as Plan
+
+# Tasks of a divisible decision that differ by less are the same, computed again.
+SAME_TASKS = 1e-9
 
 UNSATISFIABLE = {
     "resource_absent",
@@ -62,13 +71,21 @@ def decision_publish(
     run.solve_seconds = seconds
     run.summary = _finite(summary_document(allocation))
     run.save()
+    _tell_whose_tasks_changed(run, previous, state, allocation, now)
     _copy_allocations(run, state, allocation)
-    if policy_info(allocation.policy).places:
+    if not sees_one_pool(allocation.policy, allocation.options):
         class_ids = _copy_server_classes(run, state, allocation)
         _copy_placements(run, state, allocation, class_ids)
     if allocation.certificate is not None:
         content = orjson.dumps(certificate_to_document(allocation.certificate))
         Certificate.objects.create(run=run, document=zlib.compress(content, 1))
+    if allocation.schedule is not None:
+        _keep_schedule(run, allocation, allocation.schedule)
+    if allocation.history is not None:
+        before = history_from_document(
+            state.document["history"], allocation.problem.tenants, allocation.problem.resources
+        )
+        step_keep(run, list(state.tenant_pks.values()), before, allocation)
     _mark_unsatisfiable(run, state, allocation, now)
     event_record(
         kind="decision.published",
@@ -77,6 +94,49 @@ def decision_publish(
         now=now,
     )
     return run
+
+
+def _tell_whose_tasks_changed(
+    run: Run, previous: Run | None, state: PoolState, allocation: Decision, now: datetime
+) -> None:
+    """An event for every tenant that runs other numbers of tasks than before, with the numbers."""
+    before: dict[UUID, tuple[str, float]] = {}
+    if previous is not None:
+        rows = Allocation.objects.filter(run=previous)
+        before = {
+            workload: (tenant, tasks)
+            for workload, tenant, tasks in rows.values_list("workload_id", "tenant__slug", "tasks")
+        }
+    problem = allocation.problem
+    changed: dict[str, list[dict[str, Any]]] = {}
+    for id_, owner, tasks in zip(
+        state.workload_ids, problem.workload_tenant, allocation.tasks.tolist(), strict=True
+    ):
+        tenant, had = before.pop(id_, (problem.tenants[owner], 0.0))
+        if not math.isclose(had, tasks, rel_tol=SAME_TASKS):
+            entry = {"workload": str(id_), "before": had, "after": tasks}
+            changed.setdefault(tenant, []).append(entry)
+    for id_, (tenant, had) in before.items():
+        if had > 0:
+            entry = {"workload": str(id_), "before": had, "after": 0.0}
+            changed.setdefault(tenant, []).append(entry)
+    payloads = {
+        tenant: {"run": str(run.pk), "generation": run.generation, "workloads": workloads}
+        for tenant, workloads in changed.items()
+    }
+    events_record(kind="allocation.changed", pool=run.pool.slug, payloads=payloads, now=now)
+
+
+def _keep_schedule(run: Run, allocation: Decision, plan: Plan) -> None:
+    table = timetable(allocation, allocation.options.get("period_seconds", DEFAULT_PERIOD))
+    content = orjson.dumps(schedule_to_document(allocation.problem, plan))
+    Schedule.objects.create(
+        run=run,
+        document=zlib.compress(content, 1),
+        period_seconds=table.intervals[-1].end,
+        intervals=[[item.start, item.end, item.slot] for item in table.intervals],
+        gap_on_the_clock=_or_none(table.gap),
+    )
 
 
 def _copy_server_classes(run: Run, state: PoolState, allocation: Decision) -> Sequence[UUID]:
@@ -95,13 +155,15 @@ def _copy_server_classes(run: Run, state: PoolState, allocation: Decision) -> Se
             yield (
                 id_, run.pk, position, int(classes.servers[position]), list(groups[0].capacity),
                 Jsonb(_common_labels(groups)), groups[0].names[first], groups[-1].names[last],
+                groups[0].ids[first] if len(groups) == 1 else None,
+                groups[0].ids[last] if len(groups) == 1 else None,
                 state.tenant_pks[owner] if owner else None, len(owners) > 1,
             )  # fmt: skip
 
     copy_rows(
         ServerClass,
-        ["id", "run_id", "position", "count", "capacity", "labels", "first", "last", "owner_id",
-         "shared"],
+        ["id", "run_id", "position", "count", "capacity", "labels", "first", "last",
+         "first_server_id", "last_server_id", "owner_id", "shared"],
         rows(),
     )  # fmt: skip
     return ids

@@ -22,7 +22,7 @@ from allocator_service.core.errors import DomainError
 from allocator_service.core.ids import new_id
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.core.outbox import event_record, request_id
-from allocator_service.pools.models import RecomputeJob
+from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.recompute import decision_wanted, job_settle
 from policies import Allocation, problem_from_document, solve
 from policies.errors import PolicyError
@@ -62,8 +62,9 @@ def recompute_pool(*, pool_id: int, clock: Clock) -> Run | None:
             )
             return _fail(claim, error, clock())
         try:
-            state = pool_state(pool_id)
-            _keep_input(claim, state, clock())
+            begun = clock()
+            state = pool_state(pool_id, now=begun)
+            _keep_input(claim, state, begun)
             started = clock()
             allocation = document_solve(state.document)
             seconds = (clock() - started).total_seconds()
@@ -135,6 +136,8 @@ def document_solve(document: Mapping[str, Any]) -> Allocation:
             mode=parsed.mode,
             options=parsed.options,
             time_limit=SOLVE_SECONDS,
+            running=parsed.running,
+            history=parsed.history,
         )
     except PolicyError as error:
         raise domain_error(error) from error
@@ -200,6 +203,9 @@ def _own_job(claim: Claim) -> RecomputeJob | None:
 
 def _settle(job: RecomputeJob, now: datetime) -> None:
     job_settle(job)
+    pool = Pool.objects.get(pk=job.pk)
+    if pool.policy_long_term:
+        decision_wanted(pool, now=now)  # what it remembers has changed at the next boundary
     waiting = Run.objects.filter(pool_id=job.pk, status=RunStatus.PENDING).select_related("pool")
     for run in waiting:
         decision_wanted(run.pool, now=now)

@@ -1,6 +1,6 @@
 """The relay: from job rows in PostgreSQL to messages in Redis, and again for messages that got lost.
 
-It seals events too, so that sealing goes on while Redis is down.
+It seals events and ledger entries too, so that sealing goes on while Redis is down.
 It claims what is due, commits, then publishes. Losing a message costs time, never work; two relays
 are harmless. While Redis is down the rows wait.
 """
@@ -21,6 +21,7 @@ from allocator_service.allocation.simulations import simulations_due
 from allocator_service.allocation.tasks import recompute, simulate
 from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
+from allocator_service.ledger.sealing import entries_seal
 from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1
@@ -77,6 +78,7 @@ class Relay:
             heartbeat_record(process="relay", now=now)
             self._heartbeat_due = monotonic + HEARTBEAT_SECONDS
         events_seal()
+        entries_seal(now=now)
         self._publish(recompute, jobs_due(now=now, again=False))
         self._publish(simulate, [str(id_) for id_ in simulations_due(now=now)])
         if monotonic >= self._reconcile_due:

@@ -1,7 +1,8 @@
 """Reads of runs and decisions. `tenant` is that of a tenant key, or None for whoever sees all."""
 
 import zlib
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from allocator_service.allocation.models import (
     Placement,
     Run,
     RunStatus,
+    Schedule,
 )
 from allocator_service.allocation.snapshots import snapshot_document
 from allocator_service.core.errors import Gone, Missing
@@ -69,6 +71,50 @@ def certificate_of(run: Run) -> dict[str, Any]:
         )
     document: dict[str, Any] = orjson.loads(zlib.decompress(certificate.document))
     return document
+
+
+def schedule_of(run: Run) -> Schedule:
+    """The run's schedule. Raises `Missing` for a decision that does not divide time."""
+    schedule = Schedule.objects.filter(run=run).first()
+    if schedule is None:
+        raise Missing("The run has no schedule: its policy plans none.", code="schedule.none")
+    return schedule
+
+
+def plan_of(schedule: Schedule) -> dict[str, Any]:
+    """The stored schedule in the shape of an evaluation's."""
+    document: dict[str, Any] = orjson.loads(zlib.decompress(schedule.document))
+    return document
+
+
+@dataclass(frozen=True)
+class SlotInForce:
+    """A slot on the clock: `[start, end)`, and what runs in it."""
+
+    start: datetime
+    end: datetime
+    fraction: float
+    allocations: list[dict[str, Any]]
+
+
+def slot_in_force(*, run: Run, at: datetime) -> SlotInForce | None:
+    """The slot of the run's schedule at an instant of its being in force; None without a schedule."""
+    schedule = Schedule.objects.filter(run=run).first()
+    if schedule is None or run.effective_from is None:
+        return None
+    period = timedelta(seconds=schedule.period_seconds)
+    turns, within = divmod(at - run.effective_from, period)
+    start, end, slot = next(
+        interval for interval in schedule.intervals if within < timedelta(seconds=interval[1])
+    )
+    began = run.effective_from + turns * period
+    planned = plan_of(schedule)["slots"][slot]
+    return SlotInForce(
+        began + timedelta(seconds=start),
+        began + timedelta(seconds=end),
+        planned["fraction"],
+        planned["allocations"],
+    )
 
 
 def input_of(run: Run) -> dict[str, Any]:

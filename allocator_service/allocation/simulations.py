@@ -127,7 +127,7 @@ def simulation_run(*, simulation_id: UUID, clock: Callable[[], datetime]) -> Non
     if simulation is None:
         return
     try:
-        simulation.generation, simulation.result = _simulate(simulation)
+        simulation.generation, simulation.result = _simulate(simulation, clock())
         simulation.status = SimulationStatus.SUCCEEDED
     except DomainError as error:
         simulation.status = SimulationStatus.FAILED
@@ -140,14 +140,14 @@ def simulation_run(*, simulation_id: UUID, clock: Callable[[], datetime]) -> Non
     simulation.save(update_fields=["status", "generation", "result", "error", "finished_at"])
 
 
-def _simulate(simulation: Simulation) -> tuple[int, dict[str, Any]]:
+def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any]]:
     """The generation that the simulation starts from, and what it found."""
     if simulation.attempts > MAX_ATTEMPTS:
         raise DomainError(
             f"The worker died {MAX_ATTEMPTS} times while it computed this simulation.",
             code="run.worker_lost",
         )
-    live = pool_state(simulation.pool_id)
+    live = pool_state(simulation.pool_id, now=now)
     changed = with_changes(
         live, simulation.changes, pool=simulation.pool, resources=resources_of(simulation.pool)
     )

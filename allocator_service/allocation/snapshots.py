@@ -2,6 +2,7 @@
 
 import hashlib
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,8 @@ from uuid import UUID
 import orjson
 from django.db import connection, transaction
 
-from allocator_service.allocation.models import Snapshot
+from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
+from allocator_service.allocation.steps import history_at
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.models import MembershipTerms, Pool
@@ -38,16 +40,19 @@ class PoolState:
         return hashlib.sha256(content).hexdigest()
 
 
-def pool_state(pool_id: int) -> PoolState:
-    """Read a pool as it was at one instant: every query sees the same committed state."""
+def pool_state(pool_id: int, *, now: datetime) -> PoolState:
+    """Read a pool as it was at one instant: every query sees the same committed state.
+
+    `now` is where the step of a long-term policy begins; it changes nothing under others.
+    """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
-        return _read(pool)
+        return _read(pool, now)
 
 
-def _read(pool: Pool) -> PoolState:
+def _read(pool: Pool, now: datetime) -> PoolState:
     resources = resources_of(pool)
     groups = server_groups(pool)
     members = list(
@@ -63,9 +68,10 @@ def _read(pool: Pool) -> PoolState:
             "server_selector",
         )
     )  # fmt: skip
-    document = {
+    servers = _servers(groups, resources)
+    document: dict[str, Any] = {
         "resources": [{"name": resource.name, "unit": resource.unit} for resource in resources],
-        "servers": _servers(groups, resources),
+        "servers": servers,
         "tenants": [
             {"name": slug, "weight": _number(weight), "best_effort": best_effort}
             for _, slug, weight, best_effort in members
@@ -88,6 +94,13 @@ def _read(pool: Pool) -> PoolState:
         },
         "weights": pool.weights,
     }
+    if pool.policy_places and pool.policy_mode == "indivisible":
+        running = _running(pool, groups, [server["name"] for server in servers])
+        if running:
+            document["running"] = running
+    if pool.policy_long_term:
+        slugs = [(pk, slug) for pk, slug, _, _ in members]
+        document["history"] = history_at(pool, slugs, resources, now)
     return PoolState(
         generation=pool.generation,
         document=document,
@@ -96,6 +109,62 @@ def _read(pool: Pool) -> PoolState:
         workload_tenant_pks=[row[1] for row in workloads],
         tenant_pks={slug: pk for pk, slug, _, _ in members},
     )
+
+
+def _running(
+    pool: Pool, groups: Sequence[ServerGroup], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Where the decision in force runs whole tasks, on the servers of `groups` called `names`.
+
+    Servers that are no longer as they were (retired, draining, of another capacity) are called "".
+    """
+    previous = Run.objects.filter(
+        pool=pool,
+        status=RunStatus.SUCCEEDED,
+        effective_until=None,
+        policy__mode="indivisible",
+    ).first()
+    if previous is None:
+        return []
+    placed = Placement.objects.filter(run=previous, workload__state=WorkloadState.ACTIVE).order_by(
+        "position"
+    )
+    rows = placed.values_list(
+        "workload__tenant__slug",
+        "workload__name",
+        "tasks",
+        "server_class__count",
+        "server_class__capacity",
+        "server_class__labels",
+        "server_class__owner__slug",
+        "server_class__first_server",
+        "server_class__last_server",
+    )
+    position_of = {
+        (tuple(group.capacity), orjson.dumps(group.labels, option=orjson.OPT_SORT_KEYS),
+         group.contributed_by): position
+        for position, group in enumerate(groups)
+        if not group.draining
+    }  # fmt: skip
+    running = []
+    for tenant, workload, tasks, count, capacity, labels, owner, first, last in rows:
+        if first is None or last is None:
+            continue
+        entry = {"tenant": tenant, "workload": workload, "tasks": int(tasks)}
+        kind = (tuple(capacity), orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), owner)
+        position = position_of.get(kind)
+        here = 0
+        if position is not None:
+            ids = groups[position].ids
+            offset = bisect_left(ids, str(first))
+            here = bisect_right(ids, str(last)) - offset
+            if here:
+                running.append(
+                    entry | {"server": names[position], "offset": offset, "servers": here}
+                )
+        if count > here:
+            running.append(entry | {"server": "", "servers": count - here})
+    return running
 
 
 def _servers(groups: Sequence[ServerGroup], resources: Sequence[Resource]) -> list[dict[str, Any]]:

@@ -4,10 +4,13 @@ from uuid import UUID
 
 from celery import shared_task
 
+from allocator_service.allocation.metering import pool_meter, pools_to_meter
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.allocation.services import heartbeat_record, retention_apply
 from allocator_service.allocation.simulations import simulation_run
 from allocator_service.core.clock import utc_now
+
+METER_SECONDS = 10.0
 
 
 @shared_task(name="allocation.recompute")
@@ -20,6 +23,19 @@ def recompute(pool_id: int) -> None:
 def simulate(simulation_id: str) -> None:
     """Compute a simulation that waits."""
     simulation_run(simulation_id=UUID(simulation_id), clock=utc_now)
+
+
+@shared_task(name="allocation.meter")
+def meter() -> None:
+    """Ask for every pool that meters itself to be metered: one that fails stops no other."""
+    for pool_id in pools_to_meter():
+        meter_pool.apply_async(args=[pool_id], expires=METER_SECONDS, retry=False)
+
+
+@shared_task(name="allocation.meter_pool")
+def meter_pool(pool_id: int) -> None:
+    """Write what the pool's decisions gave to the ledger, as far as it is over."""
+    pool_meter(pool_id=pool_id, now=utc_now())
 
 
 @shared_task(name="allocation.heartbeat")

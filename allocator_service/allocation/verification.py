@@ -1,21 +1,34 @@
 """Putting a stored decision to the proof again, from what is stored and nothing else."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from allocator_service.allocation.models import Allocation as AllocationRow
-from allocator_service.allocation.models import Placement, Run, RunStatus, ServerClass
-from allocator_service.allocation.selectors import certificate_of, input_of
+from allocator_service.allocation.models import (
+    Placement,
+    Run,
+    RunStatus,
+    Schedule,
+    ServerClass,
+    Step,
+)
+from allocator_service.allocation.selectors import certificate_of, input_of, plan_of
+from allocator_service.allocation.steps import step_history
 from allocator_service.core.errors import Conflict, Missing
 from policies import (
     Allocation,
+    Problem,
     certificate_from_document,
     classes_of_decision,
-    policy_info,
     problem_from_document,
     verify,
 )
+from policies.classes import places, sees_one_pool
+from policies.history import History
+from policies.schedule import Schedule as Plan
+from policies.schedule import schedule_from_document
 
 
 def run_verify(run: Run) -> dict[str, Any]:
@@ -28,8 +41,9 @@ def run_verify(run: Run) -> dict[str, Any]:
         raise Conflict(
             f"The run is {run.status}: there is no decision to verify.", code="run.not_succeeded"
         )
-    allocation, ranges_agree = _stored_allocation(run)
-    verification = verify(allocation.problem, allocation)
+    stored = stored_decision(run)
+    ranges_agree = stored.ranges_agree
+    verification = verify(stored.allocation.problem, stored.allocation, stored.history)
     checks = [
         {"name": "server_ranges", "holds": ranges_agree, "detail": _RANGES[ranges_agree]},
         *(
@@ -46,8 +60,21 @@ _RANGES = {
 }
 
 
-def _stored_allocation(run: Run) -> tuple[Allocation, bool]:
-    """The decision rebuilt from its rows, and whether the stored ranges are those of its input."""
+@dataclass(frozen=True)
+class StoredDecision:
+    """A decision rebuilt from its rows.
+
+    `history` is what its policy remembered before it; `ranges_agree`: the stored ranges of servers
+    are those of its input.
+    """
+
+    allocation: Allocation
+    history: History | None
+    ranges_agree: bool
+
+
+def stored_decision(run: Run) -> StoredDecision:
+    """Rebuild the decision of a succeeded run. Raises `Gone` once its input is pruned."""
     parsed = problem_from_document(input_of(run))
     problem = parsed.problem
     try:
@@ -60,13 +87,13 @@ def _stored_allocation(run: Run) -> tuple[Allocation, bool]:
         .values_list("position", "count", "capacity")
     )
     counts = np.array([count for _, count, _ in stored], dtype=np.int64)
-    classes = classes_of_decision(problem, parsed.policy, parsed.mode or "", counts)
+    classes = classes_of_decision(problem, parsed.policy, parsed.mode or "", counts, parsed.options)
     ranges_agree = [
         (position, count, [float(c) for c in capacity]) for position, count, capacity in stored
     ] == [
         (position, int(classes.servers[position]), problem.capacity[row].tolist())
         for position, row in enumerate(classes.first_row)
-        if policy_info(parsed.policy).places
+        if not sees_one_pool(parsed.policy, parsed.options)
     ]
     rows = list(
         AllocationRow.objects.filter(run=run)
@@ -100,8 +127,23 @@ def _stored_allocation(run: Run) -> tuple[Allocation, bool]:
         bound=_number(summary.get("bound")),
         gap=_number(summary.get("gap")),
         certificate=certificate,
+        schedule=_stored_schedule(run, problem),
+        history=_stored_history(run, problem),
     )
-    return allocation, ranges_agree
+    return StoredDecision(allocation, parsed.history, ranges_agree)
+
+
+def _stored_schedule(run: Run, problem: Problem) -> Plan | None:
+    schedule = Schedule.objects.filter(run=run).first()
+    if schedule is None:
+        return None
+    packed = places(run.policy["name"], run.policy["options"])
+    return schedule_from_document(problem, plan_of(schedule), packed=packed)
+
+
+def _stored_history(run: Run, problem: Problem) -> History | None:
+    step = Step.objects.filter(run=run).first()
+    return None if step is None else step_history(step, problem)
 
 
 def _number(value: float | None) -> float:

@@ -25,11 +25,16 @@ class ServiceForm(forms.ModelForm):
     """
 
     performed: models.Model
+    performs = True  # False: validate only, to show first what the change would do
     reason = forms.CharField(required=False, help_text="Why; it is kept in the audit.")
 
     def perform(self, cleaned: dict[str, Any]) -> models.Model:
         """Make the service call and return the object it wrote."""
         raise NotImplementedError
+
+    def changes(self) -> dict[str, Any]:
+        """What a valid form would change, as a simulation's `changes`; empty: nothing to show first."""
+        return {}
 
     @property
     def adding(self) -> bool:
@@ -38,7 +43,7 @@ class ServiceForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         cleaned.pop("reason", None)  # the audit has it from the request
-        if not self.errors:
+        if self.performs and not self.errors:
             try:
                 self.performed = self.perform(cleaned)
             except DomainError as error:

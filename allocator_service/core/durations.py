@@ -24,6 +24,22 @@ class CalendarDuration:
     days: int
     seconds: int
 
+    def times(self, count: int) -> "CalendarDuration":
+        """So many of it, without the days that months of different lengths would lose in steps."""
+        return CalendarDuration(self.months * count, self.days * count, self.seconds * count)
+
+    def around(
+        self, instant: datetime, anchor: datetime, zone: ZoneInfo
+    ) -> tuple[datetime, datetime]:
+        """The interval `[start, end)` around an instant, of those that tile time from `anchor`."""
+        about = self.months * 2_629_746 + self.days * 86_400 + self.seconds
+        count = int((instant - anchor).total_seconds() // about)
+        while self.times(count).after(anchor, zone) > instant:
+            count -= 1
+        while self.times(count + 1).after(anchor, zone) <= instant:
+            count += 1
+        return self.times(count).after(anchor, zone), self.times(count + 1).after(anchor, zone)
+
     def after(self, instant: datetime, zone: ZoneInfo) -> datetime:
         """The instant this long after `instant`: the same wall-clock time after calendar parts.
 

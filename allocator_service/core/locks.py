@@ -19,6 +19,7 @@ class Lock(IntEnum):
     API_KEY_NAME = 2
     RECOMPUTE = 3
     EVENT_SEAL = 4
+    LEDGER_SEAL = 5
 
 
 def _key(namespace: Lock, name: str) -> int:

@@ -4,7 +4,7 @@ A reader that pages by time or by id misses what commits late. Readers here page
 given to committed events only, without gaps, by one process at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -37,6 +37,25 @@ def event_record(
     )
     PendingEvent.objects.create(event=event)
     return event
+
+
+def events_record(
+    *, kind: str, pool: str, payloads: Mapping[str, dict[str, Any]], now: datetime
+) -> None:
+    """Store an event of the same kind for each tenant that `payloads` names by its slug."""
+    events = [
+        Event(
+            kind=kind,
+            pool=pool,
+            tenant=tenant,
+            payload=payload,
+            occurred_at=now,
+            request_id=request_id(),
+        )
+        for tenant, payload in payloads.items()
+    ]
+    Event.objects.bulk_create(events)
+    PendingEvent.objects.bulk_create([PendingEvent(event=event) for event in events])
 
 
 _SEAL = """

@@ -129,6 +129,14 @@ class MembershipForm(ServiceForm):
             terms = self.instance.terms.get(end=None)
             self.initial.update(weight=terms.weight.normalize(), best_effort=terms.best_effort)
 
+    def changes(self) -> dict[str, Any]:
+        terms = self.instance.terms.get(end=None)
+        weight, best_effort = self.cleaned_data["weight"], self.cleaned_data["best_effort"]
+        if (weight, best_effort) == (terms.weight, terms.best_effort):
+            return {}
+        member = {"tenant": self.instance.tenant.slug, "weight": str(weight)}
+        return {"members": [{**member, "best_effort": best_effort}]}
+
     def perform(self, cleaned: dict[str, Any]) -> Membership:
         present = None if self.adding else self.instance
         membership, _ = member_put(
@@ -142,8 +150,9 @@ class MembershipForm(ServiceForm):
         return membership
 
 
-@admin.register(Membership)
 class MembershipAdmin(ServiceAdmin):
+    """Registered by `allocation.admin`, which can tell what another weight would do."""
+
     form = MembershipForm
     list_display = ["tenant", "pool", "present_terms", "admitted_at"]
     list_filter = ["pool"]

@@ -1,12 +1,15 @@
 """How a change asks for a new decision: the pool's generation and its job row, in one transaction.
 
-Changes are coalesced: a run starts 250 ms after the last one, and at most 2 s after the first.
+Changes are coalesced: a run starts 250 ms after the last one, and at most 2 s after the first. Under
+a policy that remembers, changes wait for the next boundary of the pool's decision interval.
 """
 
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from django.db import connection
 
+from allocator_service.core.durations import parse_duration
 from allocator_service.pools.models import Pool, RecomputeJob
 
 QUIET = timedelta(milliseconds=250)
@@ -16,13 +19,17 @@ CHANNEL = "allocator_recompute"
 _WANT = """
 INSERT INTO pool_recompute_job (pool_id, wanted, settled, first_change_at, run_after,
                                 publications, claimed, attempts)
-VALUES (%(pool)s, 1, 0, %(now)s, %(now)s + %(quiet)s::interval, 0, 0, 0)
+VALUES (%(pool)s, 1, 0, %(now)s,
+        COALESCE(%(boundary)s::timestamptz, %(now)s + %(quiet)s::interval), 0, 0, 0)
 ON CONFLICT (pool_id) DO UPDATE SET
     wanted = pool_recompute_job.wanted + 1,
     first_change_at = COALESCE(pool_recompute_job.first_change_at, %(now)s),
-    run_after = LEAST(
+    run_after = CASE WHEN %(boundary)s::timestamptz IS NOT NULL THEN
+        CASE WHEN pool_recompute_job.wanted > pool_recompute_job.settled
+             THEN LEAST(pool_recompute_job.run_after, %(boundary)s) ELSE %(boundary)s END
+    ELSE LEAST(
         %(now)s + %(quiet)s::interval,
-        COALESCE(pool_recompute_job.first_change_at, %(now)s) + %(patience)s::interval)
+        COALESCE(pool_recompute_job.first_change_at, %(now)s) + %(patience)s::interval) END
 """
 
 
@@ -43,11 +50,25 @@ def pool_changed(pool: Pool, *, now: datetime) -> int:
 
 def decision_wanted(pool: Pool, *, now: datetime) -> None:
     """Ask for a decision without a change, as an operator does, or a run that nobody finished."""
+    boundary = interval_around(pool, now)[1] if pool.policy_long_term else None
     with connection.cursor() as cursor:
         cursor.execute(
-            _WANT, {"pool": pool.pk, "now": now, "quiet": str(QUIET), "patience": str(PATIENCE)}
+            _WANT,
+            {
+                "pool": pool.pk,
+                "now": now,
+                "quiet": str(QUIET),
+                "patience": str(PATIENCE),
+                "boundary": boundary,
+            },
         )
         cursor.execute(f"NOTIFY {CHANNEL}")
+
+
+def interval_around(pool: Pool, instant: datetime) -> tuple[datetime, datetime]:
+    """The decision interval `[start, end)` of the pool around an instant, by its window's anchor."""
+    duration = parse_duration(pool.decision_interval)
+    return duration.around(instant, pool.window_anchor, ZoneInfo(pool.timezone))
 
 
 def job_settle(job: RecomputeJob) -> None:

@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from uuid import UUID
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
-from allocator_service.pools.models import MembershipTerms, Pool, Server
+from allocator_service.core.rows import RowReader, only_row, prefetched, selecting
+from allocator_service.pools.models import MembershipTerms, Pool, ResourceType, Server
 from allocator_service.tenants.models import Tenant
 
 
@@ -22,11 +24,33 @@ def pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
     )
 
 
+_POOL = RowReader(Pool, "pool")
+_POOL_BY_SLUG = selecting(
+    """
+    SELECT {pool},
+           ARRAY(SELECT ARRAY[id::text, name, unit] FROM pool_resource_type
+                 WHERE pool_id = pool.id ORDER BY position)
+    FROM pool WHERE slug = %(slug)s AND retired_at IS NULL
+    """,
+    pool=_POOL,
+)
+_A_MEMBER = """
+AND EXISTS (SELECT FROM pool_membership WHERE pool_id = pool.id AND tenant_id = %(tenant)s)
+"""
+
+
 def pool_get(*, slug: str, tenant: Tenant | None) -> Pool:
-    """The open pool of this slug, if the caller may see it. Raises `Missing`."""
-    pool = pools_for(tenant).filter(slug=slug).first()
-    if pool is None:
+    """The open pool of this slug with its resources, if the caller may see it. Raises `Missing`."""
+    statement = _POOL_BY_SLUG if tenant is None else _POOL_BY_SLUG + _A_MEMBER
+    row = only_row(statement, {"slug": slug, "tenant": tenant and tenant.pk})
+    if row is None:
         raise Missing("There is no such pool.", code="pool.not_found")
+    pool = _POOL.read(row)
+    types = [
+        ResourceType(id=int(id_), pool=pool, name=name, unit=unit, position=position)
+        for position, (id_, name, unit) in enumerate(row[_POOL.width])
+    ]
+    prefetched(pool, "resource_types", types)
     return pool
 
 
@@ -54,15 +78,45 @@ def servers_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Server]:
     )
 
 
+_SERVER, _TENANT = RowReader(Server, "server"), RowReader(Tenant, "tenant")
+_SERVER_BY_ID = selecting(
+    """
+    SELECT {server}, {tenant}
+    FROM server LEFT JOIN tenant ON tenant.id = server.contributed_by_id
+    WHERE server.id = %(id)s AND server.pool_id = %(pool)s
+    """,
+    server=_SERVER,
+    tenant=_TENANT,
+)
+_CONTRIBUTED = "AND server.contributed_by_id = %(tenant)s"
+
+
+def server_get(*, pool: Pool, server_id: UUID | None, tenant: Tenant | None) -> Server:
+    """The pool's server of this id, retired or not, if the caller may see it. Raises `Missing`."""
+    row = None
+    if server_id is not None:
+        statement = _SERVER_BY_ID if tenant is None else _SERVER_BY_ID + _CONTRIBUTED
+        row = only_row(
+            statement, {"id": server_id, "pool": pool.pk, "tenant": tenant and tenant.pk}
+        )
+    if row is None:
+        raise Missing("There is no such server.", code="server.not_found")
+    server = _SERVER.read(row)
+    server.pool = pool
+    server.contributed_by = _TENANT.read(row[_SERVER.width :]) if server.contributed_by_id else None
+    return server
+
+
 @dataclass(frozen=True)
 class ServerGroup:
-    """Identical servers of one contributor, with their `names` by age."""
+    """Identical servers of one contributor: their `names` and, as text, `ids` by age."""
 
     capacity: Sequence[Decimal]
     labels: Mapping[str, str]
     contributed_by: str | None
     draining: bool
     names: Sequence[str]
+    ids: Sequence[str]
 
     @property
     def count(self) -> int:
@@ -76,7 +130,8 @@ class ServerGroup:
 
 
 _GROUPS = """
-SELECT capacity, labels, tenant.slug, state = 'draining', array_agg(server.name ORDER BY server.id)
+SELECT capacity, labels, tenant.slug, state = 'draining',
+       array_agg(server.name ORDER BY server.id), array_agg(server.id::text ORDER BY server.id)
 FROM server LEFT JOIN tenant ON tenant.id = server.contributed_by_id
 WHERE server.pool_id = %s AND state <> 'retired'
 GROUP BY capacity, labels, tenant.slug, state

@@ -100,6 +100,8 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     _extend_resources(pool, settings.resources)
     if not settings.policy.places:
         _refuse_selectors(pool, settings.policy)
+    if settings.metering != pool.metering:
+        pool.metering_changed_at = now
     before = told(pool)
     _apply(pool, settings)
     pool.version += 1
@@ -140,6 +142,7 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
     pool.policy_mode = settings.policy.mode
     pool.policy_options = settings.policy.options
     pool.policy_places = settings.policy.places
+    pool.policy_long_term = settings.policy.long_term
     pool.window_kind = settings.window.kind
     pool.window_length = settings.window.length
     pool.window_anchor = settings.window.anchor

@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "allocator_service.pools",
     "allocator_service.workloads",
     "allocator_service.imports",
+    "allocator_service.ledger",
     "allocator_service.allocation",
     "api",
 ]
@@ -40,6 +41,7 @@ MIDDLEWARE = [
     "api.metrics.MetricsMiddleware",
     "api.middleware.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "allocator_service.core.headers.ContentPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -147,8 +149,11 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_TASK_TIME_LIMIT = 120
 CELERY_TIMEZONE = "UTC"
+# A busy machine may take long to fork; giving up on a child would only start another one.
+CELERY_WORKER_PROC_ALIVE_TIMEOUT = 60.0
 CELERY_BEAT_SCHEDULE = {
     "heartbeat": {"task": "allocation.heartbeat", "schedule": 10.0, "options": {"expires": 30}},
+    "meter": {"task": "allocation.meter", "schedule": 10.0, "options": {"expires": 30}},
     "retention": {"task": "allocation.retention", "schedule": 3600.0, "options": {"expires": 3600}},
 }
 CELERY_BROKER_TRANSPORT_OPTIONS = {

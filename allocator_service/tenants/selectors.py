@@ -5,6 +5,7 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from allocator_service.core.errors import Missing
+from allocator_service.core.rows import RowReader, only_row, selecting
 from allocator_service.tenants.models import ApiKey, Tenant
 from allocator_service.tenants.services import api_key_digest
 
@@ -24,11 +25,30 @@ def tenant_get(*, slug: str, within: QuerySet[Tenant] | None = None) -> Tenant:
     return tenant
 
 
+_KEY, _TENANT = RowReader(ApiKey, "api_key"), RowReader(Tenant, "tenant")
+_KEY_BY_DIGEST = selecting(
+    """
+    SELECT {key}, {tenant}
+    FROM api_key LEFT JOIN tenant ON tenant.id = api_key.tenant_id WHERE api_key.digest = %s
+    """,
+    key=_KEY,
+    tenant=_TENANT,
+)
+
+
+def api_key_of(text: str) -> ApiKey | None:
+    """The key with this text, revoked and expired ones too, with its tenant."""
+    row = only_row(_KEY_BY_DIGEST, [api_key_digest(text)])
+    if row is None:
+        return None
+    key = _KEY.read(row)
+    key.tenant = _TENANT.read(row[_KEY.width :]) if key.tenant_id else None
+    return key
+
+
 def api_key_live(*, text: str, now: datetime) -> ApiKey | None:
     """The key with this text if it is neither revoked nor expired."""
-    return (
-        ApiKey.objects.live_at(now)
-        .select_related("tenant")
-        .filter(digest=api_key_digest(text))
-        .first()
-    )
+    key = api_key_of(text)
+    if key is None or key.revoked_at is not None or key.expires_at <= now:
+        return None
+    return key

@@ -12,8 +12,10 @@ RESOURCES = (
     "runs",
     "decisions",
     "evaluations",
+    "comparisons",
     "simulations",
     "events",
+    "ledger",
     "policies",
 )
 

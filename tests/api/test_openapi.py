@@ -1,5 +1,7 @@
 """The OpenAPI document: committed as it is served, complete, and kept by the service under fuzzing."""
 
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +17,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from allocator_service.allocation.simulations import simulation_request
 from allocator_service.core.clock import utc_now
+from allocator_service.ledger.models import Entry
+from allocator_service.ledger.services import UsageEvent, usage_record
 from allocator_service.wsgi import application
 from tests import factories
 from tests.api.v1.test_scopes import MATRIX
@@ -62,6 +66,17 @@ def test_operations_have_names_of_their_own():
     assert len(names) == len(set(names)) == sum(len(path) for path in paths)
 
 
+def _entry(owner):
+    """An entry of the ledger, in a pool that takes reports."""
+    pool = factories.pool("reported", metering="reported")
+    moment = utc_now() - timedelta(hours=2)
+    event = UsageEvent(
+        "meter", "e1", owner, None, [Decimal(1)], moment, moment + timedelta(hours=1)
+    )
+    usage_record(pool=pool, events=[event], now=utc_now())
+    return Entry.objects.get().pk
+
+
 @pytest.fixture
 def decided(world, operator):
     """Real names for every parameter of a path, so that the fuzz gets beyond 404."""
@@ -78,6 +93,7 @@ def decided(world, operator):
             "workload": str(world.ada_workload.pk),
             "run": str(run.pk),
             "simulation": str(simulation.pk),
+            "entry": str(_entry(world.ada)),
         },
     )
     request_started.connect(close_old_connections)

@@ -117,3 +117,12 @@ def test_the_schema_and_its_page_are_open(anonymous, db):
     assert page.status_code == 200
     assert b"swagger-ui" in page.content
     assert b"https://" not in page.content
+
+
+def test_browsers_may_do_nothing_with_answers_of_the_api(db):
+    answer = factories.client().get("/api/v1/pools/")
+    assert answer.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["Referrer-Policy"] == "same-origin"
+    assert answer.headers["Cache-Control"] == "no-store"

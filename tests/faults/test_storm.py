@@ -15,6 +15,7 @@ import pytest
 
 from launcher import folders
 from launcher.client import Client
+from launcher.console import StepFailed
 from launcher.servers import Servers
 from tests.faults.checker import wrongs
 from tests.faults.storm import Storm, Writer
@@ -83,7 +84,7 @@ def settled(client: Client, database: str, accepted: dict[str, list[str]]) -> li
     while True:
         try:
             found = wrongs(client, database, accepted)
-        except OSError as error:
+        except (OSError, StepFailed) as error:
             found = [str(error)]
         if not found or time.monotonic() > deadline:
             return found

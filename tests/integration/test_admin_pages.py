@@ -7,21 +7,26 @@ from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
+from allocator_service.allocation.metering import pool_meter
 from allocator_service.allocation.models import Allocation, Placement, Run
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.core.models import AuditEntry, Event
+from allocator_service.ledger.models import Block, Entry
+from allocator_service.ledger.sealing import entries_seal
 from allocator_service.pools.models import Server
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-HISTORY = {Run, Allocation, Placement, Event, AuditEntry}
+HISTORY = {Run, Allocation, Placement, Event, AuditEntry, Entry, Block}
 
 
 @pytest.fixture
 def pages(client, fig2):
     client.force_login(get_user_model().objects.create_superuser("operator"))
     recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=1))
+    entries_seal(now=NOON)
     return client
 
 

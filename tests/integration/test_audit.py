@@ -60,7 +60,7 @@ def test_the_admin_names_the_operator_and_the_reason(client, fig2):
     membership = Membership.objects.get(tenant__slug="u1")
     answer = client.post(
         reverse("admin:pools_membership_change", args=[membership.pk]),
-        {"weight": "2.5", "reason": "bought a rack"},
+        {"weight": "2.5", "reason": "bought a rack", "confirmed": "yes"},
     )
     assert answer.status_code == 302
     ((actor, _, before, after, reason),) = entries(action="member.update")

@@ -25,7 +25,7 @@ OURS = ("migrate", "web", "worker", "beat", "relay")
 COMPONENTS = {component.name: component for component in components(listener=3, data=Path("/tmp"))}
 SECRETS = ("SECRET_KEY", "POSTGRES_PASSWORD", "ALLOCATOR_PASSWORD", "ALLOCATOR_OWNER_PASSWORD")
 # Read by Django and gunicorn themselves.
-READ_BY_LIBRARIES = {"DJANGO_SETTINGS_MODULE", "WEB_CONCURRENCY"}
+READ_BY_LIBRARIES = {"DJANGO_SETTINGS_MODULE", "WEB_CONCURRENCY", "PROMETHEUS_MULTIPROC_DIR"}
 
 
 def variables_read_by_the_settings() -> set[str]:

@@ -3,8 +3,8 @@
 from api.documents import DocumentField, StrictSerializer
 from api.fields import IntegerField, SlugField, TimestampField
 from api.parameters import Parameters
-from api.structures import ObjectField
 from api.v1.pools.serializers import MAX_GENERATION
+from api.v1.runs.schedules import SlotInForceDocument
 from api.v1.runs.serializers import RunDocument
 
 
@@ -13,8 +13,10 @@ class DecisionDocument(StrictSerializer):
     at = TimestampField()
     generation = IntegerField(minimum=0, maximum=MAX_GENERATION)
     run = DocumentField(RunDocument)
-    slot = ObjectField(
-        allow_null=True, help_text="The planned slot in force, of policies that plan."
+    slot = DocumentField(
+        SlotInForceDocument,
+        allow_null=True,
+        help_text="The planned slot in force, of policies that plan.",
     )
 
 

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.selectors import decision_at, run_get
+from allocator_service.allocation.selectors import decision_at, run_get, slot_in_force
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from api.auth import EVERY_SCOPE
@@ -17,6 +17,7 @@ from api.pagination import bad_cursor, cursor_list
 from api.parameters import PageParameters
 from api.v1.decisions.serializers import DecisionDocument, DecisionParameters
 from api.v1.runs.rows import allocations_page, placements_page
+from api.v1.runs.schedules import slot_document
 from api.v1.runs.serializers import (
     AllocationDocument,
     AllocationParameters,
@@ -36,16 +37,17 @@ class DecisionView(PoolView):
     def get(self, request: Request, pool: str) -> Response:
         now = utc_now()
         at: datetime = self.query["at"] or now
-        if at > now:
-            raise Missing("Nothing is planned for then.", code="decision.none")
         generation = self.pool.generation
-        run = decision_at(pool=self.pool, at=at)
+        run = decision_at(pool=self.pool, at=min(at, now))
+        slot = slot_in_force(run=run, at=at)
+        if at > now and slot is None:
+            raise Missing("Nothing is planned for then.", code="decision.none")
         document = {
             "pool": self.pool.slug,
             "at": at,
             "generation": run.generation,
             "run": run_document(run, whole=sees_whole(self.pool, self.tenant)),
-            "slot": None,
+            "slot": None if slot is None else slot_document(slot, self.tenant),
         }
         return Response(document, headers={"Pool-Generation": str(generation)})
 

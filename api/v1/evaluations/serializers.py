@@ -31,6 +31,7 @@ _RESOURCES: Schema = {
     },
     "examples": [["cpu", "memory"]],
 }
+_NAME: Schema = {"type": "string"}
 _PRICES: Schema = {
     "type": "array",
     "items": {"type": "array", "items": {"type": "number"}},
@@ -67,6 +68,17 @@ class EvaluationWorkload(StrictSerializer):
     server_selector = SelectorField(default=dict)
 
 
+class EvaluationRunning(StrictSerializer):
+    tenant = SchemaField(schema=_NAME)
+    workload = SchemaField(schema=_NAME)
+    server = SchemaField(
+        schema={**_NAME, "description": "Name of a server row; any other has left the pool."}
+    )
+    offset = IntegerField(minimum=0, maximum=MAX_WHOLE, default=0)
+    servers = IntegerField(minimum=0, maximum=MAX_WHOLE, default=1)
+    tasks = IntegerField(minimum=0, maximum=MAX_WHOLE, help_text="On each of the servers.")
+
+
 class EvaluationRequest(StrictSerializer):
     resources = SchemaField(schema=_RESOURCES)
     servers = ListField(EvaluationServer, min_items=0, max_items=10**6, required=False)
@@ -75,6 +87,13 @@ class EvaluationRequest(StrictSerializer):
     policy = DocumentField(PolicyFields)
     weights = ChoiceField(choices=["explicit", "contribution"], default="explicit")
     history = ObjectField(required=False, allow_null=True)
+    running = ListField(
+        EvaluationRunning,
+        min_items=0,
+        max_items=10**6,
+        required=False,
+        help_text="Where whole tasks run now: they stay there where that gives the same counts.",
+    )
     include = TextsField(
         choices=["placements", "certificate", "properties", "schedule", "explanations"],
         required=False,
@@ -98,3 +117,18 @@ class EvaluationDocument(StrictSerializer):
     summary = DocumentField(SummaryDocument)
     placements = ListField(PlacementDocument, min_items=0, max_items=MAX_ROWS, required=False)
     certificate = DocumentField(CertificateDocument, required=False, allow_null=True)
+    history = ObjectField(
+        required=False, help_text="After the step, of long-term policies: feed it back to continue."
+    )
+    explanations = SchemaField(
+        schema={
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "Per tenant: shares, level, workloads, binding, neighbours, sentence.",
+        },
+        required=False,
+    )
+    properties = ObjectField(
+        required=False, help_text="Each with holds (true, false, null), worst and reason."
+    )
+    schedule = ObjectField(required=False, allow_null=True)

@@ -1,5 +1,7 @@
 """Evaluations: what a policy would decide, without storing anything."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from rest_framework.request import Request
@@ -7,7 +9,7 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.evaluations import evaluate
 from allocator_service.core.errors import Unacceptable
-from api.auth import EVERY_SCOPE
+from api.auth import EVERY_SCOPE, Caller
 from api.describing import computes
 from api.errors import TooManyRequests
 from api.throttling import EVALUATIONS_AT_ONCE, limiter
@@ -28,11 +30,18 @@ class EvaluationsView(ContractView):
         if not isinstance(document, dict):
             raise Unacceptable("An evaluation is an object.", code="field.type", pointer="")
         plain = plain_document(document)
-        with limiter().evaluation(key=self.caller.key_id) as admitted:
-            if not admitted:
-                raise TooManyRequests(
-                    f"This key has {EVALUATIONS_AT_ONCE} evaluations running.",
-                    code="evaluation.too_many",
-                    retry_after=RETRY_SECONDS,
-                )
+        with admitted_evaluation(self.caller):
             return Response(evaluate(plain))
+
+
+@contextmanager
+def admitted_evaluation(caller: Caller) -> Iterator[None]:
+    """Hold one of the key's places for evaluations. Raises `TooManyRequests` if it has none left."""
+    with limiter().evaluation(key=caller.key_id) as admitted:
+        if not admitted:
+            raise TooManyRequests(
+                f"This key has {EVALUATIONS_AT_ONCE} evaluations running.",
+                code="evaluation.too_many",
+                retry_after=RETRY_SECONDS,
+            )
+        yield

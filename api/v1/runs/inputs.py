@@ -25,7 +25,10 @@ class _Veil:
         self._known = set(self._known_labels())
 
     def whole(self) -> dict[str, Any]:
-        return {
+        names = {
+            server["name"]: self._server(server)["name"] for server in self._document["servers"]
+        }
+        veiled = {
             **self._document,
             "servers": [self._server(server) for server in self._document["servers"]],
             "tenants": [
@@ -34,6 +37,16 @@ class _Veil:
             ],
             "workloads": [self._workload(workload) for workload in self._document["workloads"]],
         }
+        if "running" in veiled:
+            veiled["running"] = [
+                self._running(entry, names.get(entry["server"], ""))
+                for entry in self._document["running"]
+            ]
+        if "history" in veiled:
+            history = self._document["history"]
+            tenants = {self._tenant(name): row for name, row in history["tenants"].items()}
+            veiled["history"] = {**history, "tenants": tenants}
+        return veiled
 
     def _known_labels(self) -> Iterable[str]:
         for server in self._document["servers"]:
@@ -63,9 +76,23 @@ class _Veil:
         return {
             **workload,
             "tenant": self._tenant(owner),
-            "name": pseudonym("workload", f"{owner}:{workload['name']}", pool=self._pool),
+            "name": self._workload_name(owner, workload["name"]),
             "server_selector": self._labels(workload["server_selector"]),
         }
+
+    def _running(self, entry: dict[str, Any], server: str) -> dict[str, Any]:
+        owner = entry["tenant"]
+        return {
+            **entry,
+            "tenant": self._tenant(owner),
+            "workload": self._workload_name(owner, entry["workload"]),
+            "server": server,
+        }
+
+    def _workload_name(self, owner: str, name: str) -> str:
+        if owner == self._caller.slug:
+            return name
+        return pseudonym("workload", f"{owner}:{name}", pool=self._pool)
 
     def _tenant(self, slug: str) -> str:
         return tenant_name(slug, pool=self._pool, caller=self._caller)

@@ -48,6 +48,14 @@ class SummaryDocument(StrictSerializer):
     objective = NumberField(allow_null=True)
     bound = NumberField(allow_null=True)
     gap = NumberField(allow_null=True)
+    moved_tasks = IntegerField(
+        minimum=0,
+        maximum=MAX_ROWS,
+        required=False,
+        allow_null=True,
+        help_text="Whole tasks that run on another server than in the decision before; null where"
+        " that is not known.",
+    )
 
 
 class RunDocument(StrictSerializer):

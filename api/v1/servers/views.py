@@ -9,10 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.models import Server, ServerState
-from allocator_service.pools.selectors import resources_of, servers_for
+from allocator_service.pools.selectors import resources_of, server_get, servers_for
 from allocator_service.pools.server_services import (
     ServerDraft,
     ServerSettings,
@@ -111,15 +110,7 @@ class OneServerView(PoolView):
     """A route of one server, which is absent for other tenants."""
 
     def server(self, text: str) -> Server:
-        server_id = uuid_or_none(text)
-        server = (
-            servers_for(pool=self.pool, tenant=self.tenant).filter(pk=server_id).first()
-            if server_id
-            else None
-        )
-        if server is None:
-            raise Missing("There is no such server.", code="server.not_found")
-        return server
+        return server_get(pool=self.pool, server_id=uuid_or_none(text), tenant=self.tenant)
 
     def shown(self, server: Server, *, generation: bool) -> Response:
         headers = {"ETag": entity_tag(server.version)}

@@ -43,6 +43,7 @@ MATRIX = {
     "/api/v1/runs/<str:run>/allocations/": {"GET": ALL},
     "/api/v1/runs/<str:run>/placements/": {"GET": ALL},
     "/api/v1/runs/<str:run>/certificate/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/schedule/": {"GET": ALL},
     "/api/v1/runs/<str:run>/input/": {"GET": ALL},
     "/api/v1/runs/<str:run>/verify/": {"POST": ALL},
     "/api/v1/runs/<str:run>/explanation/<str:tenant>/": {"GET": ALL},
@@ -51,6 +52,10 @@ MATRIX = {
     "/api/v1/events/": {"GET": ALL},
     "/api/v1/policies/": {"GET": ALL},
     "/api/v1/evaluations/": {"POST": ALL},
+    "/api/v1/comparisons/": {"POST": ALL},
+    "/api/v1/ledger-entries/": {"GET": ALL},
+    "/api/v1/ledger-entries/<str:entry>/corrections/": {"POST": ONE},
+    "/api/v1/pools/<str:pool>/usage/": {"POST": BOTH},
 }
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in sorted(ALL)]

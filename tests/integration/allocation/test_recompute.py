@@ -22,6 +22,7 @@ from allocator_service.allocation.verification import run_verify
 from allocator_service.core.errors import Conflict, Gone, Missing
 from allocator_service.core.models import Event
 from allocator_service.pools.models import RecomputeJob
+from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import server_drain, server_retire
 from allocator_service.pools.services import pool_retire, pool_update
 from allocator_service.workloads.models import Workload
@@ -157,8 +158,8 @@ def test_a_workload_that_cannot_run_gets_nothing_says_why_and_harms_nobody(fig2,
 def test_changes_made_during_a_run_are_decided_by_the_next(fig2, tenant, now, monkeypatch):
     original = recompute.pool_state
 
-    def change_while_reading(pool_id):
-        state = original(pool_id)
+    def change_while_reading(pool_id, *, now):
+        state = original(pool_id, now=now)
         monkeypatch.setattr(recompute, "pool_state", original)
         workloads_submit(
             pool=fig2, drafts=[WorkloadDraft(tenant("u3"), "late", vector(1, 1))], now=now
@@ -298,3 +299,23 @@ def test_a_retired_pools_waiting_run_is_cancelled_and_its_job_is_done(pool, now)
     assert run.status == RunStatus.CANCELLED
     job = RecomputeJob.objects.get(pool=pool)
     assert job.settled == job.wanted
+
+
+def test_tenants_are_told_when_their_tasks_change_and_only_then(fig2, tenant):
+    run = recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    told = Event.objects.filter(kind="allocation.changed").order_by("pk")
+    assert [(event.tenant, event.payload["run"]) for event in told] == [
+        ("u1", str(run.pk)),
+        ("u2", str(run.pk)),
+    ]
+    assert told[0].payload["workloads"][0]["after"] == pytest.approx(10)
+    decision_wanted(fig2, now=NOON)
+    recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    assert told.count() == 2
+    withdrawn = Workload.objects.get(name="analysis")
+    workload_withdraw(workload=withdrawn, version=None, now=NOON)
+    recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    first, second = told.all()[2:]
+    assert {first.tenant, second.tenant} == {"u1", "u2"}
+    (entry,) = told.filter(tenant="u1").last().payload["workloads"]
+    assert (entry["workload"], entry["after"]) == (str(withdrawn.pk), 0)

@@ -4,9 +4,18 @@ import pytest
 
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.verification import run_verify
-from allocator_service.pools.server_services import ServerDraft, servers_contribute
+from allocator_service.pools.models import Server
+from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.server_services import (
+    ServerDraft,
+    server_drain,
+    servers_contribute,
+)
 from allocator_service.pools.services import pool_update
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from policies.evaluation import evaluate_document
 from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,3 +37,90 @@ def test_servers_that_run_the_same_tasks_are_one_named_range(fig2, tenant):
     assert sum(count for *_, count in names) == 5
     assert names[-1][1] == "node-3"
     assert run_verify(run)["valid"] is True
+
+
+@pytest.fixture
+def busy(pool, tenant):
+    """Three kinds of servers with tasks of two tenants placed on them, best-fit."""
+    choice = policy_choose("drfh", "indivisible", {"placement": "best-fit"})
+    pool_update(pool=pool, settings=settings(policy=choice), version=None, now=NOON)
+    servers_contribute(
+        pool=pool,
+        drafts=[
+            *(ServerDraft(f"small-{i}", vector(4, 4), tenant("u1")) for i in range(1, 4)),
+            *(ServerDraft(f"wide-{i}", vector(8, 2), tenant("u2")) for i in range(1, 3)),
+        ],
+        now=NOON,
+    )
+    submit(pool, tenant("u1"), "a", vector(1, 1), 4)
+    submit(pool, tenant("u2"), "b", vector(2, "0.5"), 2)
+    return pool
+
+
+def submit(pool, owner, name, demand, tasks):
+    draft = WorkloadDraft(owner, name, demand, tasks=tasks)
+    return workloads_submit(pool=pool, drafts=[draft], now=NOON)
+
+
+def decide(pool):
+    decision_wanted(pool, now=NOON)
+    return recompute_pool(pool_id=pool.pk, clock=lambda: NOON)
+
+
+def placed(run):
+    """{(workload, first server, last server): tasks on each}."""
+    rows = run.placements.select_related("workload", "server_class")
+    return {
+        (row.workload.name, row.server_class.first, row.server_class.last): row.tasks
+        for row in rows
+    }
+
+
+def test_with_nothing_changed_no_task_moves(busy):
+    first = decide(busy)
+    again = decide(busy)
+    assert first.summary["moved_tasks"] is None
+    assert again.summary["moved_tasks"] == 0
+    assert placed(again) == placed(first)
+
+
+def test_running_tasks_stay_where_they_are_when_others_come(busy, tenant):
+    before = placed(decide(busy))
+    submit(busy, tenant("u1"), "newcomer", vector(1, "0.5"), 5)
+    servers_contribute(
+        pool=busy, drafts=[ServerDraft("later", vector(64, 64), tenant("u2"))], now=NOON
+    )
+    run = decide(busy)
+    assert run.summary["moved_tasks"] == 0
+    tasks = dict(run.allocations.values_list("workload__name", "tasks"))
+    assert tasks == {"a": 4, "b": 2, "newcomer": 5}
+    kept = {name: sum(n for (job, *_), n in before.items() if job == name) for name in "ab"}
+    assert kept == {"a": 4, "b": 2}
+    assert run_verify(run)["valid"] is True
+    assert placed(decide(busy)) == placed(run)
+
+
+def test_tasks_of_a_drained_server_move_and_are_counted(busy):
+    run = decide(busy)
+    name = next(first for (job, first, _) in placed(run) if job == "a")
+    server = Server.objects.get(pool=busy, name=name)
+    on_it = sum(n for (_, first, last), n in placed(run).items() if first <= name <= last)
+    server_drain(server=server, version=None, now=NOON)
+    after = decide(busy)
+    assert after.summary["moved_tasks"] == on_it
+    assert all(not first <= name <= last for (_, first, last) in placed(after))
+    assert run_verify(after)["valid"] is True
+
+
+def test_the_stored_input_replayed_gives_the_same_placements(busy, tenant):
+    decide(busy)
+    submit(busy, tenant("u1"), "newcomer", vector(1, "0.5"), 5)
+    run = decide(busy)
+    document = input_of(run)
+    answer = evaluate_document({**document, "include": ["placements"]})
+    assert answer["summary"]["moved_tasks"] == 0
+    replayed = sum(
+        row["tasks"] * row.get("servers", {"count": 1})["count"] for row in answer["placements"]
+    )
+    assert replayed == 11
+    assert len(answer["placements"]) == run.placements.count()

@@ -10,6 +10,32 @@ def exact(value):
     return Fraction(repr(float(value)))
 
 
+def exact_weights(problem):
+    """The tenants' weights within their stage as fractions: contributed shares are seldom decimal."""
+    weights = [exact(weight) for weight in problem.weight]
+    if problem.derived_weight is problem.weight:
+        return weights
+    rows = range(problem.k)
+    amount = [
+        [exact(c) * int(problem.server_count[row]) for c in problem.capacity[row]] for row in rows
+    ]
+    offered = [row for row in rows if not problem.contributed_only[row]]
+    totals = [sum(amount[row][r] for row in offered) for r in range(problem.m)]
+
+    def contributed(tenant):
+        mine = [row for row in rows if problem.contributed_by[row] == tenant]
+        return max(
+            sum((amount[row][r] for row in mine), Fraction(0)) / total
+            for r, total in enumerate(totals)
+            if total
+        )
+
+    return [
+        weight if problem.second_stage[i] else weight * contributed(i)
+        for i, weight in enumerate(weights)
+    ]
+
+
 def fill(problem, rule, seed=0):
     """(workload, server) of every task in the order in which they are launched.
 
@@ -31,6 +57,7 @@ def fill(problem, rule, seed=0):
         for row in demand
     ]
     left = [server[:] for server in capacity]
+    weights = exact_weights(problem)
     random = SplitMix64(seed)
     launched, count = [], [0] * problem.n
 
@@ -60,7 +87,7 @@ def fill(problem, rule, seed=0):
         }
         total = dict.fromkeys(waiting, Fraction(0))
         while waiting:
-            tenant = min(waiting, key=lambda i: (total[i] / exact(problem.effective_weight[i]), i))
+            tenant = min(waiting, key=lambda i: (total[i] / weights[i], i))
             if not waiting[tenant]:
                 del waiting[tenant]
                 continue

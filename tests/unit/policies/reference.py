@@ -5,15 +5,20 @@ weighted share of the active tenants, then ask of each of them, with a program o
 whether it could have more while nobody has less; whoever cannot is inactive.
 """
 
+import math
+
 import numpy as np
 from scipy.optimize import linprog
 
 LIFT = 1e-6
 
 
-def reference_shares(problem, *, pooled=False):
-    """(t,) global dominant shares of the weighted leximin; ``pooled`` makes one server of all."""
-    model = _Model(problem, pooled)
+def reference_shares(problem, *, pooled=False, summed=False):
+    """(t,) global dominant shares of the weighted leximin; ``pooled`` makes one server of all.
+
+    ``summed`` counts the shares of all resources together, as asset fairness does.
+    """
+    model = _Model(problem, pooled, summed)
     share = np.zeros(problem.t)
     for stage in (False, True):
         active = (problem.second_stage == stage) & model.runs
@@ -32,7 +37,7 @@ def reference_shares(problem, *, pooled=False):
 
 
 class _Model:
-    def __init__(self, problem, pooled):
+    def __init__(self, problem, pooled, summed):
         self.problem = problem
         capacity = problem.row_capacity / np.where(problem.totals > 0, problem.totals, 1)
         eligible = problem.selector_matches[problem.selector_group]
@@ -51,9 +56,13 @@ class _Model:
         limits = np.zeros((problem.n, size))
         limits[j, np.arange(size)] = 1
         use = np.zeros((len(capacity) * problem.m, size))
+        share = problem.demand_share.sum(axis=1) if summed else problem.demand_share.max(axis=1)
+        tasks = problem.tasks.tolist()
         for r in range(problem.m):
-            use[row * problem.m + r, np.arange(size)] = problem.normalised_demand[j, r]
-        limit = problem.share_limit
+            use[row * problem.m + r, np.arange(size)] = problem.demand_share[j, r] / share[j]
+        limit = np.array(
+            [math.inf if math.isinf(T) else T * s for T, s in zip(tasks, share, strict=True)]
+        )
         limited = np.isfinite(limit)
         scale = np.where(capacity > 0, capacity, 1.0).ravel()
         self.rows = np.vstack([use / scale[:, None], limits[limited]])

@@ -19,11 +19,16 @@ def example(page):
 @pytest.mark.parametrize(
     ("page", "tasks"),
     [
+        ("asset.md", [6, 12]),
+        ("ceei.md", [100 / 31, 1500 / 31]),
         ("drf.md", [3, 2]),
         ("drfh.md", [10, 10]),
         ("pool-tasks.md", [2, 3]),
         ("server-tasks.md", [10, 10]),
         ("static.md", [3, 1]),
+        ("tda.md", [63 / 41, 90 / 41]),
+        ("long-term.md", [40, 20]),
+        ("mrfs.md", [1, 1, 1, 1, 1]),
     ],
 )
 def test_a_page_s_example_gives_the_figures_it_states(page, tasks):
@@ -36,3 +41,38 @@ def test_every_policy_has_its_page_in_the_index():
     for page in PAGES.glob("*.md"):
         if page.name != "index.md":
             assert f"({page.name})" in index
+
+
+def test_what_the_page_on_long_term_policies_says_about_their_example():
+    document = example("long-term.md")
+    for policy, tasks, degrees in (
+        ("h-mrf", [40, 20], [1.375, 1]),
+        ("lt-af", [42, 16], [1.425, 0.9556]),
+        ("lt-drf", [35, 30], [1.25, 1.1111]),
+    ):
+        answer = evaluate_document(document | {"policy": {"name": policy}})
+        assert [row["tasks"] for row in answer["allocations"]] == tasks
+        tenants = answer["history"]["tenants"].values()
+        found = [tenant["sharing_degree"]["min"] for tenant in tenants]
+        assert found == pytest.approx(degrees, abs=5e-5)
+
+
+def test_the_page_on_mrfs_shows_where_requests_go():
+    rows = evaluate_document(example("mrfs.md"))["placements"]
+    assert {row["workload"]["name"]: row["server"] for row in rows} == {
+        "a": "s-0001",
+        "b": "s-0002",
+        "c": "s-0001",
+        "d": "s-0002",
+        "e": "s-0001",
+    }
+
+
+def test_the_windows_example_counts_what_its_page_says():
+    page = (PAGES / "long-term.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["window"].start(names["t"], names["dt"]) == 1860
+    assert names["before"].tolist() == [[1740 * 4, 1740 * 8], [7200, 7200]]
+    assert names["history"].elapsed == names["window"].elapsed(0, names["t"], names["dt"])

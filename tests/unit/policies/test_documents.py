@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from policies import (
+    History,
     PolicyError,
     allocation_to_document,
     problem_from_document,
@@ -126,11 +127,15 @@ def test_what_cannot_be_accepted_names_the_place(path, value, code, pointer):
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(problem=problems())
 def test_a_problem_survives_being_written_and_read(problem):
-    parsed = ParsedProblem(problem, "drfh", "divisible", {}, ("certificate",), {"step": 1})
+    history = History.zeros(problem, step=0.1)
+    parsed = ParsedProblem(problem, "drfh", "divisible", {}, ("certificate",), history)
     text = json.dumps(problem_to_document(parsed), allow_nan=False)
     read = problem_from_document(json.loads(text))
     assert (read.policy, read.mode, read.options) == ("drfh", "divisible", {})
-    assert (read.include, read.history) == (("certificate",), {"step": 1})
+    assert read.include == ("certificate",)
+    assert read.history is not None
+    assert read.history.step == 0.1
+    assert read.history.used.shape == (problem.t, problem.m)
     for name, value in vars(problem).items():
         if name in type(problem).__dataclass_fields__:
             assert np.array_equal(getattr(read.problem, name), value), name

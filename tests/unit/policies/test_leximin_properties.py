@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policies import Problem, leximin, solve, verify
-from tests.unit.policies.problems import problems
+from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.reference import reference_shares
 
 SLOW = settings(max_examples=60, deadline=None, derandomize=True)
@@ -29,10 +29,24 @@ def drfh(problem):
     return answer
 
 
+# The first stage fills all CPUs to the last digit; one task of what is left is free to u1.
+LEFT_FOR_BEST_EFFORT = problem_of(
+    [[1, 0, 0.25], [0.5, 0, 0]],
+    [[0.1, 0, 0.1], [0, 0, 0.1], [0.1, 0, 0], [0.1, 0, 0]],
+    server_count=[2, 3],
+    t=3,
+    workload_tenant=[2, 0, 0, 1],
+    tasks=[1, 1, np.inf, np.inf],
+    weight=[0.5, 0.5, 0.5],
+    best_effort=[True, False, False],
+)
+
+
 @pytest.mark.usefixtures("engine")
 class TestExactDrfh:
     @SLOW
     @given(problem=problems())
+    @example(problem=LEFT_FOR_BEST_EFFORT)
     def test_it_is_the_leximin_of_the_paper_s_rounds(self, problem):
         answer = drfh(problem)
         assert answer.tenant_share == pytest.approx(reference_shares(problem), **REFERENCE)

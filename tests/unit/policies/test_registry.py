@@ -8,7 +8,9 @@ from policies import (
     PolicyOptionsError,
     PolicyUnknownError,
     ProblemTooLargeError,
+    bundles,
     divisible,
+    knapsack,
     mode_of,
     options_of,
     policies_available,
@@ -65,3 +67,6 @@ def test_a_problem_beyond_the_limit_is_refused_before_any_work(monkeypatch):
 
 def test_warming_up_runs_every_policy():
     warm()
+    assert knapsack._programme.signatures
+    assert knapsack._search.signatures
+    assert bundles._tasks_in_bundles.signatures

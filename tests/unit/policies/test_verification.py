@@ -57,6 +57,36 @@ def test_any_number_changed_is_found(problem, answer, field, factor):
         assert refusals(problem, replace(answer, **{field: value})), (field, i)
 
 
+def test_prices_too_far_apart_to_be_added_up_prove_nothing():
+    """Their costs cancel to 0 but for rounding, as if nothing were left for u3."""
+    problem = problem_of(
+        [[1, 0.25], [0.5, 0]],
+        [[0.1, 0.1], [0.1, 0], [0, 0.1], [0.1, 0]],
+        server_count=[2, 3],
+        t=3,
+        workload_tenant=[1, 0, 2, 2],
+        tasks=[1, np.inf, 1, np.inf],
+        best_effort=[False, False, True],
+    )
+    answer = solve(problem, "drfh")
+    assert answer.tasks == pytest.approx([1, 34, 1, 0])
+    first, last = answer.certificate.rounds
+    gpus_next_to_nothing = np.array([[1.2e19, 2.0], [1.2e19, 0.4]])
+    rounds = (first, replace(last, level=0.0, bound=0.0, prices=gpus_next_to_nothing))
+    kept = answer.placement_workload < 2
+    denied = replace(
+        answer,
+        tasks=answer.tasks * [1, 1, 0, 0],
+        level=answer.level * [1, 1, 0],
+        limited_by=("task_limit", "resource:cpu", "resource:memory", "level"),
+        placement_workload=answer.placement_workload[kept],
+        placement_class=answer.placement_class[kept],
+        placement_tasks=answer.placement_tasks[kept],
+        certificate=replace(answer.certificate, rounds=rounds),
+    )
+    assert {"bounds_stated", "tenants_stuck"} <= set(refusals(problem, denied))
+
+
 def test_a_gap_that_is_not_the_certificate_s_is_found(problem, answer):
     assert refusals(problem, replace(answer, gap=answer.gap + 1e-6)) == ["objective"]
 

@@ -1,0 +1,214 @@
+"""Metering: what decisions gave is written to the ledger, interval by interval.
+
+Time is cut where the decision in force changes, where a schedule's slot ends, and at the boundaries
+of the pool's decision interval. The pieces follow from what is stored and not from when this runs:
+a worker that was away for an hour writes the same entries later, none twice and none left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+import numpy as np
+import structlog
+from django.db import transaction
+from django.db.models import Min, Q
+
+from allocator_service.allocation.models import Allocation, Meter, Run, RunStatus
+from allocator_service.allocation.selectors import slot_in_force
+from allocator_service.allocation.verification import stored_decision
+from allocator_service.core.errors import Gone
+from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
+from allocator_service.ledger.models import Kind
+from allocator_service.ledger.services import entries_append
+from allocator_service.pools.models import Metering, Pool
+from allocator_service.pools.recompute import interval_around
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from policies import Allocation as Decision
+from policies.alone import tasks_alone
+from policies.reasons import unserved_reasons
+
+SOURCE = "decisions"
+ENTRIES_AT_ONCE = 200_000
+PIECES_AT_ONCE = 500
+_QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What a decision uses all the while: amounts per tenant, workload and owner of the servers."""
+
+    tenant: int
+    workload: Any
+    owner: int | None
+    amounts: Sequence[float]
+    kind: Kind
+
+
+def pools_to_meter() -> list[int]:
+    """The pools that meter themselves and have had a decision."""
+    pools = Pool.objects.filter(metering=Metering.ALLOCATION, runs__status=RunStatus.SUCCEEDED)
+    return list(pools.distinct().order_by("pk").values_list("pk", flat=True))
+
+
+@transaction.atomic
+def pool_meter(*, pool_id: int, now: datetime) -> int:
+    """Write the pieces of time that are over to the ledger; returns how many entries that were."""
+    pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
+    meter = _locked_meter(pool)
+    if meter is None or pool.metering != Metering.ALLOCATION:
+        return 0
+    # What was used while the pool took reports is in the ledger already.
+    since = max(meter.metered_until, pool.metering_changed_at or meter.metered_until)
+    written = 0
+    for number, (run, start, end) in enumerate(_pieces(pool, since, now)):
+        if written > ENTRIES_AT_ONCE or number > PIECES_AT_ONCE:
+            break
+        rows = list(_rows(pool, run, start, end, now))
+        entries_append(rows)
+        written += len(rows)
+        meter.metered_until = end
+    meter.save()
+    return written
+
+
+def _locked_meter(pool: Pool) -> Meter | None:
+    first = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED).aggregate(
+        at=Min("effective_from")
+    )["at"]
+    if first is None:
+        return None
+    Meter.objects.bulk_create([Meter(pool=pool, metered_until=first)], ignore_conflicts=True)
+    return Meter.objects.select_for_update(no_key=True).get(pool=pool)
+
+
+def _pieces(pool: Pool, since: datetime, now: datetime) -> Iterator[tuple[Run, datetime, datetime]]:
+    """The pieces of time from `since` on that are over, in their order."""
+    runs = (
+        Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
+        .filter(Q(effective_until=None) | Q(effective_until__gt=since))
+        .order_by("effective_from")
+    )
+    for run in runs.iterator(chunk_size=100):
+        if run.effective_from is None:
+            continue
+        start = max(since, run.effective_from)
+        while run.effective_until is None or start < run.effective_until:
+            ends = [interval_around(pool, start)[1]]
+            if run.effective_until is not None:
+                ends.append(run.effective_until)
+            slot = slot_in_force(run=run, at=start)
+            if slot is not None:
+                ends.append(slot.end)
+            end = min(ends)
+            if end > now:
+                return
+            yield run, start, end
+            start = end
+
+
+def _rows(
+    pool: Pool, run: Run, start: datetime, end: datetime, now: datetime
+) -> Iterator[dict[str, Any]]:
+    resources = resources_of(pool)
+    for use in _uses(run, start):
+        for resource, amount in zip(resources, use.amounts, strict=False):
+            quantity = Decimal(repr(float(amount))).quantize(_QUANTUM, ROUND_HALF_EVEN)
+            if quantity > 0:
+                yield _row(pool, run, use, resource, quantity, start, end, now)
+
+
+def _row(
+    pool: Pool,
+    run: Run,
+    use: _Use,
+    resource: Resource,
+    quantity: Decimal,
+    start: datetime,
+    end: datetime,
+    now: datetime,
+) -> dict[str, Any]:
+    return {
+        "pool_id": pool.pk,
+        "tenant_id": use.tenant,
+        "server_owner_id": use.owner,
+        "workload_id": use.workload,
+        "resource": resource.name,
+        "unit": resource.unit,
+        "quantity": quantity,
+        "start": start,
+        "end": end,
+        "kind": use.kind.value,
+        "corrects": None,
+        "reason": "",
+        "source": SOURCE,
+        "event_id": None,
+        "run_id": run.pk,
+        "recorded_at": now,
+    }
+
+
+def _uses(run: Run, at: datetime) -> list[_Use]:
+    """What each tenant uses under a decision at an instant, and would use alone."""
+    try:
+        decision = stored_decision(run).allocation
+    except Gone:
+        log.warning("run_pruned_before_it_was_metered", run=str(run.pk))
+        return []
+    stored = Allocation.objects.filter(run=run).order_by("position")
+    rows = list(stored.values_list("workload_id", "tenant_id"))
+    keys = dict(Tenant.objects.values_list("slug", "pk"))
+    return [*_shared(run, decision, rows, keys, at), *_alone(decision, keys)]
+
+
+def _shared(
+    run: Run,
+    decision: Decision,
+    rows: Sequence[tuple[Any, int]],
+    keys: dict[str, int],
+    at: datetime,
+) -> Iterator[_Use]:
+    """Usage per workload and owner; of the slot in force where time is divided."""
+    problem = decision.problem
+    slot = slot_in_force(run=run, at=at)
+    placed: dict[tuple[int, int], float] = {}
+    if slot is not None:
+        position = {
+            (problem.tenants[problem.workload_tenant[j]], problem.workload_names[j]): j
+            for j in range(problem.n)
+        }
+        for row in slot.allocations:
+            placed[position[row["tenant"], row["workload"]], -1] = float(row["tasks"])
+    elif len(decision.placement_tasks):
+        columns = (column.tolist() for column in decision.placements_by_row())
+        for j, row, tasks in zip(*columns, strict=True):
+            owner = int(problem.contributed_by[row])
+            placed[j, owner] = placed.get((j, owner), 0.0) + tasks
+    else:
+        placed = {(j, -1): tasks for j, tasks in enumerate(decision.tasks.tolist()) if tasks}
+    for (j, owner), tasks in sorted(placed.items()):
+        workload, tenant = rows[j]
+        yield _Use(
+            tenant,
+            workload,
+            None if owner < 0 else keys[problem.tenants[owner]],
+            (tasks * problem.demand[j]).tolist(),
+            Kind.USAGE,
+        )
+
+
+def _alone(decision: Decision, keys: dict[str, int]) -> Iterator[_Use]:
+    """What each tenant would use in its entitled partition, whole tasks where the pool's are."""
+    problem = decision.problem
+    runnable = unserved_reasons(problem, decision.classes.allowed) == ""
+    tasks = tasks_alone(problem, runnable, whole=decision.mode == "indivisible")
+    amounts = np.zeros((problem.t, problem.m))
+    np.add.at(amounts, problem.workload_tenant, tasks[:, None] * problem.demand)
+    for tenant, row in enumerate(amounts.tolist()):
+        if any(row):
+            yield _Use(keys[problem.tenants[tenant]], None, None, row, Kind.ALONE)

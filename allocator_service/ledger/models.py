@@ -1,0 +1,146 @@
+"""The usage ledger: entries that are only ever added, and the one order in which they are read.
+
+`ledger_entry` is partitioned by the month in which an entry's interval starts; identities and the
+sealed order are tables of their own, because PostgreSQL cannot keep them unique across partitions.
+The migration makes what Django has no words for: partitions, triggers, privileges.
+"""
+
+from typing import Self
+
+from django.db import models
+from django.db.models import Q
+
+from allocator_service.core.ids import new_id
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload
+
+
+class Kind(models.TextChoices):
+    """What an entry tells: what was used, what would have been used alone, or what was wrong."""
+
+    USAGE = "usage"
+    ALONE = "alone"
+    CORRECTION = "correction"
+
+
+class EntryQuerySet(models.QuerySet["Entry"]):
+    def for_tenant(self, tenant: Tenant | None) -> Self:
+        """The entries a caller may see: all, or those of the tenant of a key."""
+        return self if tenant is None else self.filter(tenant=tenant)
+
+
+class Entry(models.Model):
+    """An amount of one resource, `quantity` over `[start, end)`; `amount` is that times seconds.
+
+    `server_owner` contributed the servers, null for the pool's own or where that is not known. An
+    entry of kind `correction` adds to the one that it `corrects`.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="entries")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="entries")
+    server_owner = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="lent_entries")
+    workload = models.ForeignKey(Workload, models.PROTECT, null=True, related_name="entries")
+    resource = models.CharField(max_length=63)
+    unit = models.CharField(max_length=20)
+    quantity = models.DecimalField(max_digits=36, decimal_places=12)
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    amount = models.DecimalField(max_digits=48, decimal_places=18)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    corrects = models.UUIDField(null=True)
+    reason = models.TextField(default="")
+    source = models.CharField(max_length=200)
+    event_id = models.CharField(max_length=200, null=True)  # noqa: DJ001 - null is "of no event"
+    run_id = models.UUIDField(null=True)
+    recorded_at = models.DateTimeField()
+
+    objects = EntryQuerySet.as_manager()
+
+    class Meta:
+        db_table = "ledger_entry"
+        verbose_name_plural = "entries"
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.resource}: {self.amount}"
+
+
+class Identity(models.Model):
+    """An event that has been posted, for ever: `digest` is of what it said."""
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
+    source = models.CharField(max_length=200)
+    event_id = models.CharField(max_length=200)
+    digest = models.BinaryField()
+
+    class Meta:
+        db_table = "ledger_identity"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pool", "source", "event_id"], name="ledger_identity_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.source}/{self.event_id}"
+
+
+class PendingEntry(models.Model):
+    """Names an entry that is to be sealed; written in the entry's own transaction."""
+
+    entry_id = models.UUIDField(primary_key=True)
+    start = models.DateTimeField()
+
+    class Meta:
+        db_table = "ledger_pending"
+
+    def __str__(self) -> str:
+        return str(self.entry_id)
+
+
+class Seal(models.Model):
+    """The place of a committed entry in the one order that consumers read: gapless, for ever."""
+
+    sequence = models.BigIntegerField(primary_key=True)
+    entry_id = models.UUIDField()
+    start = models.DateTimeField()
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
+    block = models.PositiveBigIntegerField()
+
+    class Meta:
+        db_table = "ledger_seal"
+        ordering = ["sequence"]
+        indexes = [
+            models.Index(fields=["pool", "sequence"], name="ledger_seal_by_pool"),
+            models.Index(fields=["tenant", "sequence"], name="ledger_seal_by_tenant"),
+        ]
+        constraints = [models.UniqueConstraint(fields=["entry_id"], name="ledger_seal_once")]
+
+    def __str__(self) -> str:
+        return f"{self.sequence}: {self.entry_id}"
+
+
+class Block(models.Model):
+    """Entries of one pool that were sealed together, and the digest that chains them to those before."""
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
+    number = models.PositiveBigIntegerField()
+    first_sequence = models.BigIntegerField()
+    last_sequence = models.BigIntegerField()
+    entries = models.PositiveIntegerField()
+    digest = models.BinaryField()
+    sealed_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "ledger_block"
+        ordering = ["pool", "number"]
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "number"], name="ledger_block_number_unique"),
+            models.CheckConstraint(condition=Q(entries__gt=0), name="ledger_block_not_empty"),
+        ]
+
+    def __str__(self) -> str:
+        return f"block {self.number} of {self.pool}"

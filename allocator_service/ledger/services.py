@@ -1,0 +1,279 @@
+"""Writes to the ledger: usage that is reported, and corrections of it. Nothing is ever changed."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, localcontext
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import connection, transaction
+
+from allocator_service.core.audit import audit_record
+from allocator_service.core.copying import copy_rows
+from allocator_service.core.errors import Conflict, FieldError, Unacceptable
+from allocator_service.core.ids import new_ids
+from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.ledger.models import Entry, Identity, Kind, PendingEntry
+from allocator_service.pools.models import Metering, Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload
+
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+CLOCKS_DIFFER = timedelta(minutes=5)
+LONGEST = timedelta(days=366)
+MAX_EVENTS_PER_REQUEST = 10_000
+
+
+@dataclass(frozen=True)
+class UsageEvent:
+    """Something that was used: `vector` in the pool's order of resources, over `[start, end)`.
+
+    `source` and `event_id` identify it in its pool for ever.
+    """
+
+    source: str
+    event_id: str
+    tenant: Tenant
+    workload: Workload | None
+    vector: Sequence[Decimal]
+    start: datetime
+    end: datetime
+    pointer: str = ""
+
+    @property
+    def digest(self) -> bytes:
+        """Of what the event says, by which a repeat is told from a contradiction."""
+        content = [
+            self.tenant.slug,
+            None if self.workload is None else str(self.workload.pk),
+            [decimal_text(amount) for amount in self.vector],
+            self.start.isoformat(),
+            self.end.isoformat(),
+        ]
+        return hashlib.sha256(orjson.dumps(content)).digest()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How many events of a request were new, and how many had been posted before."""
+
+    accepted: int
+    duplicates: int
+
+
+@transaction.atomic
+def usage_record(*, pool: Pool, events: Sequence[UsageEvent], now: datetime) -> Recorded:
+    """Post what tenants report to have used, all or none; late and out of order is fine.
+
+    Raises `Conflict` with `usage.metering` for a pool that meters itself and `usage.conflict` for an
+    identity that was posted with other content, `Unacceptable` for an interval that cannot be.
+    """
+    if pool.metering != Metering.REPORTED:
+        raise Conflict(
+            "This pool meters itself from its decisions: it takes no reports.",
+            code="usage.metering",
+        )
+    if len(events) > MAX_EVENTS_PER_REQUEST:
+        raise Unacceptable(
+            f"{len(events)} events; a request takes at most {MAX_EVENTS_PER_REQUEST}.",
+            code="bulk.too_many",
+        )
+    _refuse_impossible(events, now)
+    fresh = _claim(pool, events)
+    resources = resources_of(pool)
+    rows = [
+        _row(pool, event, resource, quantity, now)
+        for event in fresh
+        for resource, quantity in zip(resources, event.vector, strict=False)
+        if quantity
+    ]
+    entries_append(rows)
+    return Recorded(len(fresh), len(events) - len(fresh))
+
+
+def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
+    """Add entries within the open transaction; `rows` lack `id` and `amount`. Returns their ids."""
+    if not rows:
+        return []
+    ids = new_ids(len(rows))
+    _make_partitions({row["start"].astimezone(UTC).date().replace(day=1) for row in rows})
+    columns = list(rows[0])
+    copy_rows(
+        Entry,
+        ["id", "amount", *columns],
+        (
+            (id_, amount_of(row["quantity"], row["start"], row["end"]), *row.values())
+            for id_, row in zip(ids, rows, strict=True)
+        ),
+    )
+    copy_rows(
+        PendingEntry,
+        ["entry_id", "start"],
+        ((id_, row["start"]) for id_, row in zip(ids, rows, strict=True)),
+    )
+    return ids
+
+
+def amount_of(quantity: Decimal, start: datetime, end: datetime) -> Decimal:
+    """Quantity × seconds, exactly: microseconds are six of the amount's eighteen digits."""
+    length = end - start
+    microseconds = length // timedelta(microseconds=1)
+    with localcontext(prec=60):
+        return quantity * Decimal(microseconds).scaleb(-6)
+
+
+@transaction.atomic
+def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime) -> Entry:
+    """Say what an entry's quantity should have been: a new entry holds the difference.
+
+    The entry and its corrections add up to what is right. Raises `Unacceptable` without a reason or
+    for a quantity that is right already, `Conflict` for a correction of a correction.
+    """
+    if entry.kind == Kind.CORRECTION:
+        raise Conflict(
+            "This is a correction: correct the entry that it corrects.", code="entry.correction"
+        )
+    if not reason.strip():
+        raise Unacceptable("A correction says why.", code="correction.reason", pointer="/reason")
+    with connection.cursor() as cursor:  # corrections of one entry come one after the other
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"correct:{entry.pk}"]
+        )
+    present = entry.quantity + sum(
+        Entry.objects.filter(corrects=entry.pk).values_list("quantity", flat=True), Decimal(0)
+    )
+    if quantity == present:
+        raise Unacceptable(
+            f"The quantity is {decimal_text(present)} already.",
+            code="correction.nothing",
+            pointer="/quantity",
+        )
+    kept = ("pool_id", "tenant_id", "server_owner_id", "workload_id", "resource", "unit", "start",
+            "end", "source", "run_id")  # fmt: skip
+    row = {name: getattr(entry, name) for name in kept} | {
+        "quantity": quantity - present,
+        "kind": Kind.CORRECTION.value,
+        "corrects": entry.pk,
+        "reason": reason,
+        "event_id": None,
+        "recorded_at": now,
+    }
+    (id_,) = entries_append([row])
+    correction = Entry.objects.get(pk=id_)
+    audit_record(action="entry.correct", instance=correction, pool=entry.pool.slug, now=now)
+    return correction
+
+
+def _row(
+    pool: Pool, event: UsageEvent, resource: Resource, quantity: Decimal, now: datetime
+) -> dict[str, Any]:
+    return {
+        "pool_id": pool.pk,
+        "tenant_id": event.tenant.pk,
+        "server_owner_id": None,
+        "workload_id": None if event.workload is None else event.workload.pk,
+        "resource": resource.name,
+        "unit": resource.unit,
+        "quantity": quantity,
+        "start": event.start,
+        "end": event.end,
+        "kind": Kind.USAGE.value,
+        "corrects": None,
+        "reason": "",
+        "source": event.source,
+        "event_id": event.event_id,
+        "run_id": None,
+        "recorded_at": now,
+    }
+
+
+def _refuse_impossible(events: Sequence[UsageEvent], now: datetime) -> None:
+    errors = [error for event in events if (error := _impossible(event, now)) is not None]
+    if errors:
+        raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:20])
+
+
+def _impossible(event: UsageEvent, now: datetime) -> FieldError | None:
+    end, start = f"{event.pointer}/end", f"{event.pointer}/start"
+    if event.end <= event.start:
+        return FieldError(end, "usage.interval", "end is not after start.")
+    if event.end > now + CLOCKS_DIFFER:
+        detail = "end is in the future: report what has been used."
+        return FieldError(end, "usage.future", detail)
+    if event.start < EARLIEST:
+        return FieldError(start, "usage.interval", f"start is before {EARLIEST:%Y}.")
+    if event.end - event.start > LONGEST:
+        detail = f"an event lasts at most {LONGEST.days} days."
+        return FieldError(end, "usage.interval", detail)
+    return None
+
+
+_CLAIM = """
+INSERT INTO ledger_identity (pool_id, source, event_id, digest)
+SELECT %(pool)s, source, event_id, digest
+FROM unnest(%(sources)s::text[], %(ids)s::text[], %(digests)s::bytea[])
+     AS sent (source, event_id, digest)
+ORDER BY source, event_id
+ON CONFLICT ON CONSTRAINT ledger_identity_once DO NOTHING
+RETURNING source, event_id
+"""
+
+
+def _claim(pool: Pool, events: Sequence[UsageEvent]) -> list[UsageEvent]:
+    """Take the identities of new events; those taken before must say the same.
+
+    The claim comes first and is atomic: of two that post the same event, one posts it and the other
+    waits and finds it posted.
+    """
+    sent: dict[tuple[str, str], UsageEvent] = {}
+    digests = {}
+    for event in events:
+        key = (event.source, event.event_id)
+        digests[id(event)] = event.digest
+        first = sent.setdefault(key, event)
+        if digests[id(first)] != digests[id(event)]:
+            raise _contradiction(event)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _CLAIM,
+            {
+                "pool": pool.pk,
+                "sources": [source for source, _ in sent],
+                "ids": [event_id for _, event_id in sent],
+                "digests": [digests[id(event)] for event in sent.values()],
+            },
+        )
+        new = set(cursor.fetchall())
+    _refuse_contradictions(pool, [e for key, e in sent.items() if key not in new], digests)
+    return [event for key, event in sent.items() if key in new]
+
+
+def _refuse_contradictions(
+    pool: Pool, repeated: Iterable[UsageEvent], digests: Mapping[int, bytes]
+) -> None:
+    by_key = {(event.source, event.event_id): event for event in repeated}
+    stored = Identity.objects.filter(
+        pool=pool, event_id__in=[event_id for _, event_id in by_key]
+    ).values_list("source", "event_id", "digest")
+    for source, event_id, digest in stored:
+        event = by_key.get((source, event_id))
+        if event is not None and bytes(digest) != digests[id(event)]:
+            raise _contradiction(event)
+
+
+def _contradiction(event: UsageEvent) -> Conflict:
+    return Conflict(
+        f'The event "{event.event_id}" of {event.source} was posted with other content.',
+        code="usage.conflict",
+        pointer=event.pointer,
+    )
+
+
+def _make_partitions(months: Iterable[date]) -> None:
+    with connection.cursor() as cursor:
+        for month in sorted(months):
+            cursor.execute("SELECT ledger_partition(%s)", [month])

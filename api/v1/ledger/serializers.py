@@ -1,0 +1,120 @@
+"""Usage and the ledger as documents."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.models import Entry, Kind
+from allocator_service.workloads.models import MAX_TASKS
+from api.documents import StrictSerializer
+from api.fields import (
+    ChoiceField,
+    IdField,
+    IntegerField,
+    PatternField,
+    SlugField,
+    TextField,
+    TimestampField,
+)
+from api.structures import QuantitiesField, QuantityField, SchemaField
+from api.v1.events.views import FeedParameters
+
+_DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
+MAX_SEQUENCE = 2**63 - 1
+MAX_EVENTS = 10_000
+# What only operators and billing see: it counts what others used.
+OF_THE_WHOLE = ("sequence", "digest")
+
+
+class UsageRequest(StrictSerializer):
+    # The metaclass takes fields off the class: `source` does not hide that of DRF's fields.
+    source = TextField(max_length=100)  # type: ignore[assignment]
+    id = TextField(max_length=200)
+    tenant = SlugField(required=False, help_text="May be left out by a tenant's key: itself.")
+    workload = TextField(max_length=253, required=False, help_text="Its name.")
+    tasks = IntegerField(
+        minimum=0, maximum=MAX_TASKS, required=False, help_text="Of the workload, each its demand."
+    )
+    resources = QuantitiesField(required=False, help_text="In the place of tasks.")
+    start = TimestampField()
+    end = TimestampField()
+
+
+class RecordedDocument(StrictSerializer):
+    accepted = IntegerField(minimum=0, maximum=MAX_EVENTS)
+    duplicates = IntegerField(
+        minimum=0, maximum=MAX_EVENTS, help_text="Posted before, with the same content."
+    )
+
+
+class EntryParameters(FeedParameters):
+    pool = SlugField(required=False)
+    tenant = SlugField(required=False)
+    kind = ChoiceField(choices=Kind.values, required=False)
+
+
+class EntryDocument(StrictSerializer):
+    sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, required=False)
+    id = IdField()
+    pool = SlugField()
+    tenant = SlugField()
+    server_owner = SlugField(allow_null=True)
+    workload = IdField(allow_null=True)
+    resource = TextField(max_length=63)
+    unit = TextField(max_length=20, blank=True)
+    quantity = SchemaField(schema=_DECIMAL)
+    start = TimestampField()
+    end = TimestampField()
+    amount = SchemaField(schema={**_DECIMAL, "description": "quantity × seconds."})
+    kind = ChoiceField(choices=Kind.values)
+    corrects = IdField(allow_null=True)
+    reason = TextField(max_length=2_000, blank=True)
+    source = TextField(max_length=200)  # type: ignore[assignment]
+    event_id = TextField(max_length=200, allow_null=True)
+    run = IdField(allow_null=True)
+    recorded_at = TimestampField()
+    digest = PatternField(
+        pattern="^[0-9a-f]{64}$",
+        code="digest.syntax",
+        required=False,
+        help_text="Of the block in which the entry was sealed, chained to those before.",
+    )
+
+
+class CorrectionRequest(StrictSerializer):
+    quantity = QuantityField(help_text="What the entry's quantity should have been.")
+    reason = TextField(max_length=2_000)
+
+
+def entry_document(row: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+    """A row of the feed: amounts exact, and as much as the caller may see."""
+    document = {
+        **row,
+        "quantity": decimal_text(row["quantity"]),
+        "amount": decimal_text(row["amount"]),
+    }
+    return document if whole else {k: v for k, v in document.items() if k not in OF_THE_WHOLE}
+
+
+def correction_document(entry: Entry) -> dict[str, Any]:
+    """A correction that has not been sealed yet: it has no place in the order."""
+    return {
+        "id": entry.pk,
+        "pool": entry.pool.slug,
+        "tenant": entry.tenant.slug,
+        "server_owner": entry.server_owner.slug if entry.server_owner else None,
+        "workload": entry.workload_id,
+        "resource": entry.resource,
+        "unit": entry.unit,
+        "quantity": decimal_text(entry.quantity),
+        "start": entry.start,
+        "end": entry.end,
+        "amount": decimal_text(entry.amount),
+        "kind": entry.kind,
+        "corrects": entry.corrects,
+        "reason": entry.reason,
+        "source": entry.source,
+        "event_id": entry.event_id,
+        "run": entry.run_id,
+        "recorded_at": entry.recorded_at,
+    }

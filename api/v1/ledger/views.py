@@ -1,0 +1,204 @@
+"""Usage in, the ledger out: each event once for ever, each entry once for whoever reads."""
+
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from django.urls import reverse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import FieldError, Missing, Unacceptable
+from allocator_service.core.quantities import Resource, parse_quantity, vector_from
+from allocator_service.ledger.selectors import entries_after, entry_get, position_of
+from allocator_service.ledger.services import UsageEvent, entry_correct, usage_record
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload, WorkloadState
+from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_TENANT
+from api.bulk import Items, read_items, tenants_named
+from api.describing import creates, feeds, records
+from api.documents import MAX_ERRORS
+from api.fields import uuid_or_none
+from api.pagination import Page, bad_cursor, cursor_position, make_cursor
+from api.v1.ledger.serializers import (
+    OF_THE_WHOLE,
+    CorrectionRequest,
+    EntryDocument,
+    EntryParameters,
+    RecordedDocument,
+    UsageRequest,
+    correction_document,
+    entry_document,
+)
+from api.views import ContractView, PoolView, writes
+
+FEED = "ledger"
+
+
+class UsageView(PoolView):
+    scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
+    large = True
+
+    @records(UsageRequest, RecordedDocument, "Report usage")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        pool_of_route = self.pool
+        items = read_items(UsageRequest, self.document(), cells=False)
+        recorded = usage_record(pool=pool_of_route, events=self._events(items), now=utc_now())
+        return Response({"accepted": recorded.accepted, "duplicates": recorded.duplicates})
+
+    def _events(self, items: Items) -> list[UsageEvent]:
+        tenants = tenants_named(items, "tenant", caller=self.tenant, required=True)
+        workloads = self._workloads(items)
+        resources = resources_of(self.pool)
+        events: list[UsageEvent] = []
+        errors: list[FieldError] = []
+        for index, (fields, tenant) in enumerate(zip(items.fields, tenants, strict=True)):
+            pointer = items.pointer(index)
+            try:
+                events.append(self._event(fields, tenant, workloads, resources, pointer))
+            except Unacceptable as error:
+                errors.extend(error.errors)
+                if len(errors) >= MAX_ERRORS:
+                    break
+        if errors:
+            raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
+        return events
+
+    def _workloads(self, items: Items) -> dict[tuple[int, str], Workload]:
+        """The workloads that are named, withdrawn ones too where no present one has the name."""
+        names = {fields["workload"] for fields in items.fields} - {None}
+        found = Workload.objects.filter(pool=self.pool, name__in=names).order_by("pk")
+        by_name: dict[tuple[int, str], Workload] = {}
+        for workload in found:
+            key = (workload.tenant_id, workload.name)
+            present = by_name.get(key)
+            if present is None or workload.state != WorkloadState.WITHDRAWN:
+                by_name[key] = workload
+        return by_name
+
+    def _event(
+        self,
+        fields: dict[str, Any],
+        tenant: Tenant | None,
+        workloads: dict[tuple[int, str], Workload],
+        resources: Sequence[Resource],
+        pointer: str,
+    ) -> UsageEvent:
+        if tenant is None:
+            raise Unacceptable(
+                '"tenant" is required.', code="field.required", pointer=f"{pointer}/tenant"
+            )
+        workload = None
+        if fields["workload"] is not None:
+            workload = workloads.get((tenant.pk, fields["workload"]))
+            if workload is None:
+                raise Unacceptable(
+                    f'The tenant has no workload "{fields["workload"]}" in this pool.',
+                    code="workload.unknown",
+                    pointer=f"{pointer}/workload",
+                )
+        source = fields["source"]
+        return UsageEvent(
+            source=source if self.tenant is None else f"tenant:{self.tenant.slug}/{source}",
+            event_id=fields["id"],
+            tenant=tenant,
+            workload=workload,
+            vector=_vector(fields, workload, resources, pointer),
+            start=fields["start"],
+            end=fields["end"],
+            pointer=pointer,
+        )
+
+
+def _vector(
+    fields: dict[str, Any],
+    workload: Workload | None,
+    resources: Sequence[Resource],
+    pointer: str,
+) -> list[Decimal]:
+    if (fields["tasks"] is None) == (fields["resources"] is None):
+        raise Unacceptable(
+            "Say either tasks (of a workload) or resources.", code="usage.amount", pointer=pointer
+        )
+    if fields["resources"] is not None:
+        return vector_from(fields["resources"], resources, pointer=f"{pointer}/resources")
+    if workload is None:
+        raise Unacceptable(
+            "Tasks are those of a workload: name it.",
+            code="field.required",
+            pointer=f"{pointer}/workload",
+        )
+    with localcontext(prec=60):
+        return [demand * fields["tasks"] for demand in workload.demand]
+
+
+class EntriesView(ContractView):
+    """The ledger in its sealed order: `next_cursor` is there on an empty page too, and stays valid."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    parameters = EntryParameters
+    listed = True
+    cursor_parameter = "after"
+
+    @feeds(EntryDocument, "Follow the ledger")
+    def get(self, request: Request) -> Response:
+        after, limit = self.query["after"], self.query["limit"]
+        rows = entries_after(
+            0 if after is None else _position(after),
+            caller=self.tenant,
+            limit=limit + 1,
+            pool=self.query["pool"],
+            tenant=self.query["tenant"],
+            kind=self.query["kind"],
+        )
+        shown = rows[:limit]
+        cursor = make_cursor(FEED, str(shown[-1]["id"])) if shown else after
+        whole = self.tenant is None
+        columns = [
+            name for name in EntryDocument.strict_fields() if whole or name not in OF_THE_WHOLE
+        ]
+        response = self.listing(
+            Page(shown, cursor if len(rows) > limit else None),
+            lambda row: entry_document(row, whole=whole),
+            columns,
+        )
+        response.data["next_cursor"] = cursor
+        if cursor is not None:
+            response["X-Next-Cursor"] = cursor
+        return response
+
+
+def _position(cursor: str) -> int:
+    value = cursor_position(FEED, cursor)
+    entry_id = uuid_or_none(value) if isinstance(value, str) else None
+    position = None if entry_id is None else position_of(entry_id)
+    if position is None:
+        raise bad_cursor()
+    return position
+
+
+class CorrectionsView(ContractView):
+    scopes: ClassVar = {"POST": OPERATOR}
+
+    @creates(CorrectionRequest, EntryDocument, "Correct an entry: the difference is a new one")
+    @writes
+    def post(self, request: Request, entry: str) -> Response:
+        entry_id = uuid_or_none(entry)
+        if entry_id is None:
+            raise Missing("There is no such entry.", code="entry.not_found")
+        corrected = entry_get(entry_id=entry_id, tenant=self.tenant)
+        fields = self.read(CorrectionRequest)
+        correction = entry_correct(
+            entry=corrected,
+            quantity=parse_quantity(fields["quantity"], corrected.unit, pointer="/quantity"),
+            reason=fields["reason"],
+            now=utc_now(),
+        )
+        location = f"{reverse('ledger-entries')}?after={make_cursor(FEED, str(corrected.pk))}"
+        return Response(
+            correction_document(correction), HTTPStatus.CREATED, headers={"Location": location}
+        )

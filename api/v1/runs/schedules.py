@@ -1,0 +1,106 @@
+"""Schedules as documents and their route: which whole tasks run in which part of a period."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.models import Schedule
+from allocator_service.allocation.selectors import SlotInForce, plan_of, schedule_of
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+from api.describing import shows
+from api.documents import ListField, StrictSerializer
+from api.fields import IntegerField, NumberField, TextField, TimestampField
+from api.v1.runs.serializers import MAX_ROWS
+from api.v1.runs.views import OneRunView, sees_whole
+
+
+class SlotServer(StrictSerializer):
+    server = TextField(max_length=253)
+    tasks = IntegerField(minimum=1, maximum=MAX_ROWS)
+
+
+class SlotRow(StrictSerializer):
+    tenant = TextField(max_length=253)
+    workload = TextField(max_length=253)
+    tasks = IntegerField(minimum=1, maximum=MAX_ROWS)
+    servers = ListField(
+        SlotServer, min_items=0, max_items=MAX_ROWS, required=False, help_text="Of packed slots."
+    )
+
+
+class SlotDocument(StrictSerializer):
+    fraction = NumberField(help_text="Of the period.")
+    allocations = ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
+
+
+class TimetableRow(StrictSerializer):
+    start = IntegerField(minimum=0, maximum=MAX_ROWS, help_text="Seconds into the period.")
+    end = IntegerField(minimum=1, maximum=MAX_ROWS)
+    slot = IntegerField(minimum=0, maximum=MAX_ROWS, help_text="Position in `slots`.")
+
+
+class ScheduleDocument(StrictSerializer):
+    objective = NumberField(allow_null=True)
+    bound = NumberField(allow_null=True)
+    lp_bound = NumberField(allow_null=True)
+    gap = NumberField(allow_null=True)
+    slots = ListField(SlotDocument, min_items=0, max_items=MAX_ROWS)
+    period_seconds = IntegerField(minimum=1, maximum=MAX_ROWS)
+    timetable = ListField(TimetableRow, min_items=0, max_items=MAX_ROWS)
+    gap_on_the_clock = NumberField(
+        allow_null=True, help_text="After rounding to whole seconds of the period."
+    )
+
+
+def slot_rows(rows: Sequence[dict[str, Any]], caller: Tenant | None) -> list[dict[str, Any]]:
+    """What runs in a slot, as the caller may see it: a tenant its own."""
+    if caller is None:
+        return list(rows)
+    return [row for row in rows if row["tenant"] == caller.slug]
+
+
+def schedule_document(
+    schedule: Schedule, plan: dict[str, Any], *, pool: Pool, caller: Tenant | None
+) -> dict[str, Any]:
+    """A stored schedule; a tenant sees its own tasks, and what concerns all if the pool is open."""
+    numbers = ("objective", "bound", "lp_bound", "gap")
+    whole = sees_whole(pool, caller)
+    return {
+        **{name: plan[name] if whole else None for name in numbers},
+        "slots": [
+            {**slot, "allocations": slot_rows(slot["allocations"], caller)}
+            for slot in plan["slots"]
+        ],
+        "period_seconds": schedule.period_seconds,
+        "timetable": [
+            {"start": start, "end": end, "slot": slot} for start, end, slot in schedule.intervals
+        ],
+        "gap_on_the_clock": schedule.gap_on_the_clock if whole else None,
+    }
+
+
+class SlotInForceDocument(StrictSerializer):
+    start = TimestampField()
+    end = TimestampField()
+    fraction = NumberField(help_text="Of the period.")
+    allocations = ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
+
+
+def slot_document(slot: SlotInForce, caller: Tenant | None) -> dict[str, Any]:
+    """The slot in force as the caller may see it."""
+    return {**asdict(slot), "allocations": slot_rows(slot.allocations, caller)}
+
+
+class ScheduleView(OneRunView):
+    @shows(ScheduleDocument, "Show the schedule of a run; a tenant sees its own tasks", headers=())
+    def get(self, request: Request, run: str) -> Response:
+        found = self.run(run)
+        schedule = schedule_of(found)
+        document = schedule_document(
+            schedule, plan_of(schedule), pool=found.pool, caller=self.tenant
+        )
+        return Response(document)

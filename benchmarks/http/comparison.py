@@ -1,0 +1,145 @@
+"""Two measurements: rates beside Placement's, and answer times under a mixed load."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from benchmarks.http.load import Connection, Outcome, closed_loop, open_loop, request_bytes
+from benchmarks.http.peer import HEADERS, Placement, provider, provider_id
+from benchmarks.http.service import POOL, TENANTS, Service
+from benchmarks.measurement import Row
+
+WEB_WORKERS = 2
+CONNECTIONS = 8
+SERVERS = 50
+GOAL = 1.5
+MIXED_RATE = 50.0
+SLOWEST_SECONDS = 0.150
+ROUNDS = 3
+
+
+def measure(*, quick: bool = False) -> list[Row]:
+    """List of 50 and get, ours beside Placement's; then 50 mixed requests/s with recomputes.
+
+    Both sides answer from the same PostgreSQL through the same web server with the same
+    settings, to the same load generator, in turns. Ours checks a key and writes each server's
+    capacity, labels, owner and state; Placement's ``noauth2`` and bare providers do less.
+    """
+    service = Service(WEB_WORKERS)
+    peer = Placement(os.environ["DATABASE_URL"], WEB_WORKERS)
+    try:
+        server = service.fill(SERVERS)
+        _fill(peer)
+        pages = {
+            "list of 50": (f"{POOL}/servers/?limit=50", "/resource_providers"),
+            "get": (f"{POOL}/servers/{server}/", f"/resource_providers/{provider_id(0)}"),
+        }
+        seconds = 2.0 if quick else 8.0
+        rows = [
+            _rates(name, service, peer, *paths, seconds=seconds) for name, paths in pages.items()
+        ]
+        rows.append(_mixed(service, server, seconds=20.0 if quick else 300.0))
+    finally:
+        peer.stop()
+        service.stop()
+    return rows
+
+
+def _headers(service: Service) -> dict[str, str]:
+    return {"Authorization": f"Bearer {service.key}", "Accept": "application/json"}
+
+
+def _fill(peer: Placement) -> None:
+    connection = Connection("127.0.0.1", peer.port)
+
+    def made(position: int) -> bool:
+        request = request_bytes("POST", "/resource_providers", HEADERS, provider(position))
+        try:
+            return connection.send(request)[0] in (200, 409)
+        except OSError:
+            connection.close()
+            return False
+
+    peer.wait(lambda: made(0))
+    failed = [position for position in range(1, SERVERS) if not made(position)]
+    connection.close()
+    if failed:
+        raise RuntimeError(f"Placement refused {len(failed)} resource providers")
+
+
+def _rates(
+    name: str, service: Service, peer: Placement, ours: str, theirs: str, *, seconds: float
+) -> Row:
+    sides = (
+        (service.port, request_bytes("GET", ours, _headers(service)), "results"),
+        (peer.port, request_bytes("GET", theirs, HEADERS), "resource_providers"),
+    )
+    best: list[Outcome] = []
+    for port, request, key in sides:
+        status, body = Connection("127.0.0.1", port).send(request)
+        answer = json.loads(body)
+        if status != 200 or len(answer.get(key, [0] * SERVERS)) != SERVERS:
+            raise RuntimeError(f"{name}: {status} {body[:200]!r}")
+        best.append(closed_loop(port, request, connections=CONNECTIONS, seconds=1.0))
+    for _ in range(ROUNDS):
+        for side, (port, request, _) in enumerate(sides):
+            outcome = closed_loop(port, request, connections=CONNECTIONS, seconds=seconds)
+            if set(outcome.statuses) != {200}:
+                raise RuntimeError(f"{name}: {dict(outcome.statuses)}")
+            best[side] = max(best[side], outcome, key=lambda one: one.rate)
+    mine, other = best
+    return Row(
+        name=f"GET, {name}",
+        sizes=f"{CONNECTIONS} connections, {WEB_WORKERS} web processes",
+        ours_seconds=1 / mine.rate,
+        peer="OpenStack Placement 16",
+        peer_seconds=1 / other.rate,
+        agreement=0.0,
+        goal=GOAL,
+        notes=f"{mine.rate:.0f}/s beside {other.rate:.0f}/s",
+    )
+
+
+def _mixed(service: Service, server: str, *, seconds: float) -> Row:
+    """Reads, and a write in ten that asks for a new decision, at a fixed rate."""
+    headers = _headers(service)
+    batch = [
+        row["id"]
+        for row in service.client.get(f"{POOL}/workloads/?limit={TENANTS}").body["results"]
+    ]
+    reads = [
+        f"{POOL}/allocations/", f"{POOL}/servers/?limit=50", f"{POOL}/servers/{server}/",
+        f"{POOL}/decision/", f"{POOL}/", f"{POOL}/workloads/?limit=50", f"{POOL}/placements/",
+        f"{POOL}/members/", "/api/v1/events/?limit=100",
+    ]  # fmt: skip
+    whole_file = {**headers, "If-Match": "*"}
+
+    def make(number: int) -> bytes:
+        if number % 10 == 9:
+            tasks = json.dumps({"tasks": 10 + number % 50}).encode()
+            path = f"{POOL}/workloads/{batch[number // 10 % len(batch)]}/"
+            return request_bytes("PATCH", path, whole_file, tasks)
+        return request_bytes("GET", reads[number % len(reads)], headers)
+
+    before = _decisions(service)
+    outcome = open_loop(
+        service.port, make, rate=MIXED_RATE, connections=CONNECTIONS, seconds=seconds
+    )
+    refused = {status: count for status, count in outcome.statuses.items() if status >= 400}
+    p95 = outcome.percentile(95)
+    return Row(
+        name="mixed load",
+        sizes=f"{MIXED_RATE:.0f} requests/s for {seconds:.0f} s, a tenth of them writes",
+        ours_seconds=p95,
+        peer="p95 of at most 150 ms",
+        peer_seconds=SLOWEST_SECONDS,
+        agreement=0.0,
+        goal=1.0 if not refused else float("inf"),
+        notes=f"p50 {outcome.percentile(50) * 1e3:.1f} ms, p99 {outcome.percentile(99) * 1e3:.1f} ms, "
+        f"{_decisions(service) - before} decisions, refused: {refused or 'none'}",
+    )
+
+
+def _decisions(service: Service) -> int:
+    return len(service.client.pages("/api/v1/pools/bench/runs/?limit=1000"))

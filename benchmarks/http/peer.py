@@ -1,0 +1,103 @@
+"""OpenStack Placement on the same PostgreSQL, behind the same web server with the same settings.
+
+It inventories servers and claims of them, behind a REST interface in Python that many sites run:
+what users of such an interface are used to. It is installed into an environment of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from launcher.folders import PROJECT
+from launcher.processes import Process, start, stop, wait_until_ready
+from launcher.service import WEB_OPTIONS
+
+REQUIREMENTS = (
+    "openstack-placement==16.0.0",
+    "psycopg2-binary==2.9.13",
+    f"gunicorn=={version('gunicorn')}",
+)
+ENVIRONMENT = PROJECT / ".data" / "placement"
+DATABASE = "placement"
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+
+
+class Placement:
+    """A running Placement with ``servers`` resource providers."""
+
+    def __init__(self, database_url: str, workers: int) -> None:
+        python = _installed()
+        self._folder = ENVIRONMENT / "configuration"
+        self._folder.mkdir(exist_ok=True)
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            name = sql.Identifier(DATABASE)
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(name))
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(name))
+            user, host = connection.info.user, connection.info.host
+            port = connection.info.port
+        (self._folder / "placement.conf").write_text(
+            "[api]\nauth_strategy = noauth2\n[placement_database]\n"
+            f"connection = postgresql+psycopg2://{user}@/{DATABASE}?host={host}&port={port}\n"
+        )
+        environment = {**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(self._folder)}
+        environment |= {"WEB_CONCURRENCY": str(workers)}
+        manage = [str(python.parent / "placement-manage"), "--config-dir", str(self._folder)]
+        subprocess.run([*manage, "db", "sync"], check=True, env=environment, capture_output=True)
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = int(listener.getsockname()[1])
+        self.log = self._folder / "web.log"
+        with self.log.open("wb") as log:
+            self._process: Process = start(
+                [python, "-m", "gunicorn", "placement.wsgi.api:application", *WEB_OPTIONS,
+                 "--bind", f"fd://{listener.fileno()}", "--no-control-socket"],
+                env=environment, cwd=self._folder, output=log, pass_fds=[listener.fileno()],
+            )  # fmt: skip
+        listener.close()
+
+    def wait(self, answers: Callable[[], bool]) -> None:
+        """Until ``answers()`` holds. Raises `StepFailed`."""
+        wait_until_ready(
+            answers,
+            process=self._process,
+            step="start Placement",
+            log=self.log,
+        )
+
+    def stop(self) -> None:
+        """Stop its web server; the database goes with the servers."""
+        stop(self._process, patience_seconds=5)
+
+
+def provider(position: int) -> bytes:
+    """The body that makes resource provider ``position``."""
+    name = f"server-{position:04d}"
+    return json.dumps({"name": name, "uuid": provider_id(position)}).encode()
+
+
+def provider_id(position: int) -> str:
+    """The id of resource provider ``position``, the same in every run."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"server-{position}"))
+
+
+def _installed() -> Path:
+    """The interpreter of its environment, made at the first use."""
+    python = ENVIRONMENT / "venv" / "bin" / "python"
+    mark = ENVIRONMENT / "installed"
+    if not mark.exists() or mark.read_text() != "\n".join(REQUIREMENTS):
+        ENVIRONMENT.mkdir(parents=True, exist_ok=True)
+        print("Installing OpenStack Placement into an environment of its own (once) ...")
+        subprocess.run([sys.executable, "-m", "venv", "--clear", python.parents[1]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *REQUIREMENTS], check=True)
+        mark.write_text("\n".join(REQUIREMENTS))
+    return python

@@ -1,0 +1,110 @@
+"""This service on the same PostgreSQL: its processes, a key, and a pool to ask about."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from launcher.client import Client
+from launcher.folders import PROJECT
+from launcher.processes import Process, start, stop, wait_until_ready
+from launcher.service import components
+
+POOL = "/api/v1/pools/bench"
+TENANTS = 20
+# The load of the benchmark is one key's; what a key may send is not what is measured.
+UNTHROTTLED = {"THROTTLE_RATE": "100000", "THROTTLE_BURST": "1000000"}
+
+
+class Service:
+    """The running service: web with ``workers`` processes, relay, beat and worker."""
+
+    def __init__(self, workers: int) -> None:
+        self._environment = {**os.environ, **UNTHROTTLED, "WEB_CONCURRENCY": str(workers)}
+        self._manage("migrate", "--verbosity", "0")
+        self.key = self._manage("apikey", "create", "--scope", "operator", "--name", "bench")
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = int(listener.getsockname()[1])
+        self.client = Client(f"http://127.0.0.1:{self.port}", self.key)
+        self._folder = Path(tempfile.mkdtemp(prefix="allocator-bench-"))
+        self._processes: dict[str, Process] = {}
+        for component in components(listener=listener.fileno(), data=self._folder):
+            with (self._folder / f"{component.name}.log").open("wb") as log:
+                self._processes[component.name] = start(
+                    [sys.executable, *component.command],
+                    env={**self._environment, "ALLOCATOR_PROCESS": component.name},
+                    cwd=PROJECT,
+                    output=log,
+                    pass_fds=[listener.fileno()],
+                )
+        listener.close()
+        wait_until_ready(
+            self._ready,
+            process=self._processes["web"],
+            step="start the service",
+            log=self._folder / "web.log",
+            seconds=120,
+        )
+
+    def fill(self, servers: int) -> str:
+        """Make the pool with so many servers, tenants and workloads; the id of a server."""
+        policy = {"name": "drfh", "mode": "divisible"}
+        resources = [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}]
+        self.client.post(
+            "/api/v1/pools/",
+            {"slug": "bench", "name": "Bench", "resources": resources, "policy": policy},
+        )
+        for number in range(TENANTS):
+            self.client.post(
+                "/api/v1/tenants/", {"slug": f"group-{number}", "name": f"Group {number}"}
+            )
+        self.client.post(
+            f"{POOL}/servers/",
+            [
+                {
+                    "name": f"server-{number:04d}",
+                    "capacity": {"cpu": 32, "memory": 128 + number % 4},
+                    "contributed_by": f"group-{number % TENANTS}",
+                }
+                for number in range(servers)
+            ],
+        )
+        self.client.post(
+            f"{POOL}/workloads/",
+            [
+                {
+                    "tenant": f"group-{number}",
+                    "name": "batch",
+                    "demand": {"cpu": 1 + number % 3, "memory": 2 + number % 5},
+                }
+                for number in range(TENANTS)
+            ],
+        )
+        first: str = self.client.get(f"{POOL}/servers/?limit=1").body["results"][0]["id"]
+        return first
+
+    def stop(self) -> None:
+        """Stop every process."""
+        for process in self._processes.values():
+            stop(process, patience_seconds=20)
+
+    def _ready(self) -> bool:
+        try:
+            answer = self.client.request("GET", "/readyz")
+        except OSError:
+            return False
+        return answer.status == 200 and set(answer.body["checks"].values()) == {"ok"}
+
+    def _manage(self, *arguments: str) -> str:
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            env={**self._environment, "ALLOCATOR_PROCESS": "manage"},
+            cwd=PROJECT,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout.strip()

@@ -1,0 +1,111 @@
+"""Long-term policies: many steps of one pool, the history fed back, against plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.measurement import Row, best_seconds
+from policies import History, Problem, solve
+
+TENANTS = 100
+CAPACITY = 4096.0
+STEPS = 50
+MOST_PENDING = 80
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """100 tenants whose 100,000 tasks come in 50 steps of one pool, or in one of a larger pool."""
+    part = 8 if quick else 1
+    return [
+        _row(_problems(STEPS // part, CAPACITY, MOST_PENDING), quick),
+        _row(_problems(1, 64 * CAPACITY // part, 64 * MOST_PENDING // part), quick),
+    ]
+
+
+def _row(problems: list[Problem], quick: bool) -> Row:
+    ours = _simulate(problems)
+    peer_seconds, peer = best_seconds(lambda: problems, _plain, repeat=1 if quick else 3)
+    tasks = int(ours.sum())
+    seconds, _ = best_seconds(lambda: problems, _simulate, repeat=2 if quick else 5)
+    return Row(
+        name="h-mrf",
+        sizes=f"{TENANTS} tenants, {len(problems)} steps, {tasks} tasks",
+        ours_seconds=seconds,
+        peer="plain Python",
+        peer_seconds=peer_seconds,
+        agreement=float(np.abs(ours - peer).max()),
+        goal=20.0,
+        notes=f"{tasks / seconds:.3g} tasks/s, plain {tasks / peer_seconds:.3g} tasks/s",
+    )
+
+
+def _problems(steps: int, capacity: float, most_pending: float) -> list[Problem]:
+    """Demands are quarters and the pool a power of two, so that plain floats tie exactly too."""
+    random = np.random.default_rng(4)
+    demand = random.integers(1, 13, size=(TENANTS, 2)) / 4
+    return [
+        Problem.create(
+            resources=("cpu", "memory"),
+            capacity=[[capacity, capacity]],
+            tenants=[f"tenant-{i:03d}" for i in range(TENANTS)],
+            demand=demand,
+            tasks=random.integers(0, int(most_pending), size=TENANTS).astype(np.float64),
+        )
+        for _ in range(steps)
+    ]
+
+
+def _simulate(problems: list[Problem]) -> np.ndarray:
+    history = History.zeros(problems[0])
+    tasks = []
+    for problem in problems:
+        answer = solve(problem, "h-mrf", options={"placement": "pool"}, history=history)
+        assert answer.history is not None
+        history = answer.history
+        tasks.append(answer.tasks)
+    return np.array(tasks)
+
+
+def _plain(problems: list[Problem]) -> np.ndarray:
+    """Algorithm 1 of Tang et al., TPDS 2018: measures kept per tenant, one scan of them per task."""
+    demand = problems[0].demand.tolist()
+    used = [[0.0, 0.0] for _ in demand]
+    alone = [[0.0, 0.0] for _ in demand]
+    result = []
+    capacity = float(problems[0].totals[0])
+    for problem in problems:
+        pending = problem.tasks.tolist()
+        part = [total / TENANTS for total in problem.totals.tolist()]
+        for i, (cpu, memory) in enumerate(demand):
+            tasks = min(pending[i], part[0] / cpu // 1, part[1] / memory // 1)
+            alone[i][0] += tasks * cpu
+            alone[i][1] += tasks * memory
+        left = problem.totals.tolist()
+        count = [0] * TENANTS
+        degree = [_degree(u, a) for u, a in zip(used, alone, strict=True)]
+        aggregate = [sum(u) / capacity for u in used]
+        dominant = [max(u) / capacity for u in used]
+        active = {i for i in range(TENANTS) if pending[i] > 0}
+        while active:
+            if min(degree[i] for i in active) < 1:
+                i = min(active, key=lambda i: (degree[i], aggregate[i], i))
+            else:
+                i = min(active, key=lambda i: (aggregate[i], dominant[i], i))
+            cpu, memory = demand[i]
+            if count[i] == pending[i] or cpu > left[0] or memory > left[1]:
+                active.discard(i)
+                continue
+            left[0] -= cpu
+            left[1] -= memory
+            used[i][0] += cpu
+            used[i][1] += memory
+            count[i] += 1
+            degree[i] = _degree(used[i], alone[i])
+            aggregate[i] = (used[i][0] + used[i][1]) / capacity
+            dominant[i] = max(used[i]) / capacity
+        result.append(count)
+    return np.array(result)
+
+
+def _degree(used: list[float], alone: list[float]) -> float:
+    return min((u / a for u, a in zip(used, alone, strict=True) if a > 0), default=1.0)

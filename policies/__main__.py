@@ -1,0 +1,189 @@
+"""Fair allocation on the command line: solve a problem, compare policies, verify an answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from policies.answer_reading import allocation_from_document
+from policies.answers import allocation_to_document
+from policies.comparison import compare_documents
+from policies.documents import ParsedProblem, problem_from_document
+from policies.errors import PolicyError, SolveFailedError, SolveTimeoutError
+from policies.registry import mode_of, options_of, policies_available, solve
+from policies.tables import answer_text, comparison_text, verification_text
+from policies.verification import verify
+
+FINE, NOT_SO, UNUSABLE = 0, 1, 2
+EVERYTHING = ("placements", "certificate", "schedule")
+
+
+class UnusableInput(Exception):
+    """An argument or a file that cannot be used; its text says which and why."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns 0, or 1 where the answer is no, or 2 for unusable input."""
+    given = _parser().parse_args(arguments)
+    try:
+        return {"solve": _solve, "compare": _compare, "verify": _verify}[given.command](given)
+    except (UnusableInput, PolicyError) as error:
+        print(_sentence(error), file=sys.stderr)
+        return NOT_SO if isinstance(error, SolveTimeoutError | SolveFailedError) else UNUSABLE
+    except BrokenPipeError:  # whoever reads has seen enough
+        sys.stderr.close()
+        return FINE
+
+
+def _sentence(error: UnusableInput | PolicyError) -> str:
+    """What is wrong, where in the problem, and its stable name."""
+    if isinstance(error, UnusableInput):
+        return str(error)
+    where = f" at {error.pointer}" if error.pointer else ""
+    return f"{error}{where} ({error.code})"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m policies",
+        description=__doc__,
+        epilog="Exit code 0: fine; 1: not verified, or no answer in time; 2: unusable input.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    names = ", ".join(info.name for info in policies_available())
+
+    def command(name: str, purpose: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=purpose, description=purpose)
+        sub.add_argument("problem", help="an evaluation as JSON; - is standard input")
+        sub.add_argument("--json", action="store_true", help="JSON instead of tables")
+        return sub
+
+    def policy(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--policy", help=f"instead of the problem's: {names}")
+        sub.add_argument("--mode", help="divisible or indivisible, where the policy has both")
+        sub.add_argument(
+            "--option",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="of the policy; the value is JSON, or else text; may be repeated",
+        )
+
+    solving = command("solve", "Allocate the pool by one policy.")
+    policy(solving)
+    solving.add_argument("--time-limit", type=float, metavar="SECONDS", help="then give up")
+    comparing = command("compare", "Answer one problem by several policies.")
+    comparing.add_argument("--policies", required=True, metavar="A,B,C", help=names)
+    comparing.add_argument("--time-limit", type=float, metavar="SECONDS", help="for all of them")
+    verifying = command("verify", "Put an answer of `solve --json` to the proof, without a solver.")
+    verifying.add_argument("answer", help="what solve --json printed")
+    policy(verifying)
+    return parser
+
+
+def _solve(given: argparse.Namespace) -> int:
+    parsed, policy = _asked(given, _read(given.problem), {})
+    allocation = solve(
+        parsed.problem,
+        policy["name"],
+        mode=policy["mode"],
+        options=policy["options"],
+        time_limit=given.time_limit,
+        history=parsed.history,
+        running=parsed.running,
+    )
+    if given.json:
+        _print_json({"policy": policy, **allocation_to_document(allocation, EVERYTHING)})
+    else:
+        print(f"{policy['name']}, {policy['mode']}\n")
+        print(answer_text(allocation_to_document(allocation, (*parsed.include, "schedule"))))
+    return FINE
+
+
+def _compare(given: argparse.Namespace) -> int:
+    names = [name.strip() for name in given.policies.split(",") if name.strip()]
+    comparison = compare_documents(_read(given.problem), names, time_limit=given.time_limit)
+    if given.json:
+        _print_json(comparison)
+    else:
+        print(comparison_text(comparison))
+    answered = any(column["error"] is None for column in comparison["columns"])
+    return FINE if answered else NOT_SO
+
+
+def _verify(given: argparse.Namespace) -> int:
+    answer = _read(given.answer)
+    parsed, policy = _asked(given, _read(given.problem), answer.get("policy") or {})
+    allocation = allocation_from_document(
+        answer,
+        parsed.problem,
+        policy=policy["name"],
+        mode=policy["mode"],
+        options=policy["options"],
+    )
+    verification = verify(parsed.problem, allocation, parsed.history)
+    checks = [
+        {"name": check.name, "holds": check.holds, "detail": check.detail}
+        for check in verification.checks
+    ]
+    if given.json:
+        _print_json({"valid": verification.valid, "checks": checks})
+    else:
+        print(verification_text(checks))
+        print("\nvalid" if verification.valid else "\nNOT valid")
+    return FINE if verification.valid else NOT_SO
+
+
+def _asked(
+    given: argparse.Namespace, document: dict[str, Any], answered: dict[str, Any]
+) -> tuple[ParsedProblem, dict[str, Any]]:
+    """The problem, and the policy by the arguments, else by the answer, else by the problem."""
+    stated = answered or document.get("policy") or {}
+    policy = dict(stated) if isinstance(stated, dict) else {"name": stated}
+    if given.policy is not None:
+        policy = {"name": given.policy}
+    if "name" not in policy:
+        raise UnusableInput("name a policy: --policy, or policy.name in the problem")
+    if given.mode is not None:
+        policy["mode"] = given.mode
+    policy["options"] = {**(policy.get("options") or {}), **dict(map(_option, given.option))}
+    parsed = problem_from_document({**document, "policy": policy})
+    mode, options = mode_of(parsed.policy, parsed.mode), options_of(parsed.policy, parsed.options)
+    return parsed, {"name": parsed.policy, "mode": mode, "options": options}
+
+
+def _option(text: str) -> tuple[str, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise UnusableInput(f"--option {text}: write key=value")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        document = json.loads(text, parse_constant=_no_number)
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise UnusableInput(f"{name}: {error}") from error
+    if not isinstance(document, dict):
+        raise UnusableInput(f"{name}: this is not a JSON object")
+    return document
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    print(json.dumps(document, indent=2, allow_nan=False))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

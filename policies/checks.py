@@ -1,0 +1,58 @@
+"""One thing that must hold of an answer, and by how much it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.arrays import IntArray
+
+CAPACITY_TOLERANCE = 1e-12
+# Sums and products of reported numbers agree to this, relative.
+AGREEMENT = 1e-9
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must hold.
+
+    Attributes:
+        name: what is checked; holds: whether it does.
+        detail: a sentence; where it does not hold, it names the worst place.
+        worst: size of the worst deviation (relative).
+    """
+
+    name: str
+    holds: bool
+    detail: str
+    worst: float
+
+
+def check(
+    name: str,
+    deviation: npt.NDArray[np.floating[Any]],
+    tolerance: float,
+    detail: str,
+    places: Sequence[str],
+    place: IntArray | None = None,
+) -> Check:
+    """A check that no deviation exceeds the tolerance; names the worst place otherwise.
+
+    Deviation ``i`` is at ``places[i]``, or at ``places[place[i]]`` where ``place`` is given.
+    """
+    if not len(deviation):
+        return Check(name, True, detail, 0.0)
+    where = int(np.argmax(deviation))
+    worst = float(deviation[where])
+    if worst <= tolerance:
+        return Check(name, True, detail, worst)
+    return Check(
+        name,
+        False,
+        f"not so for {places[where if place is None else int(place[where])]!r}: {detail}",
+        worst,
+    )

@@ -1,0 +1,256 @@
+"""What a slot of a schedule may run: saturated whole tasks on one pool, or packed on its servers.
+
+Source: the saturation property of the TDA thesis (2015, §3.2): in every slot the resources that are
+left are not sufficient for a task from any user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.classes import each_row_alone
+from policies.compiled import compiled
+from policies.errors import ProblemTooLargeError
+from policies.knapsack import Knapsack, Packing
+from policies.pool_tasks import pool_of_tasks
+from policies.problem import Problem
+from policies.saturation import filling_reasons
+from policies.whole_numbers import WholeServers
+
+LARGEST_PACKED = 20_000
+# (server, workload) pairs of servers tied together by limits that are searched as one.
+LARGEST_JOINT = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """Whole tasks that run together.
+
+    Attributes:
+        on_server: (L, q) tasks on each server.
+        bound: no tasks are worth more at the prices that it was made for.
+    """
+
+    on_server: IntArray
+    bound: float = float("nan")
+
+    @cached_property
+    def tasks(self) -> IntArray:
+        """(q,) tasks of each workload on all servers."""
+        total: IntArray = self.on_server.sum(axis=0)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class SlotPool:
+    """The servers of a slot and the workloads that can run there; whole numbers.
+
+    Attributes:
+        workloads: (q,) indices of the problem's runnable workloads, each tenant's in order of
+            preference.
+        tenants: (t',) tenants that own one of them; owner: (q,) positions in ``tenants``.
+        share: (q,) dominant share ``s[j]`` of one task.
+        demand: (q, m) of one task; limit: (q,) tasks at most.
+        capacity: (L, m) of each server; the whole pool as one unless tasks are packed.
+        kind: (L,) which of ``knapsacks`` each server is.
+        knapsacks: the kinds of servers.
+        reasons: (n,) why a workload of the problem cannot run, or the empty string.
+    """
+
+    workloads: IntArray
+    tenants: IntArray
+    owner: IntArray
+    share: FloatArray
+    demand: FloatArray
+    limit: FloatArray
+    capacity: FloatArray
+    kind: IntArray
+    knapsacks: tuple[Knapsack, ...]
+    reasons: TextArray
+
+    @classmethod
+    def of(cls, problem: Problem, *, pack: bool) -> SlotPool:
+        """The pool as one big server, or every server by itself.
+
+        Raises:
+            ProblemTooLargeError: more than 20,000 servers to pack, or that many (server,
+                workload) pairs a thousand times over.
+        """
+        if not pack:
+            pool = pool_of_tasks(problem, "drf", {})
+            everything = np.ones((problem.n, 1), dtype=np.bool_)
+            one = np.zeros(1, dtype=np.int64)
+            return cls._of(problem, pool.demand, pool.room[None, :], one, everything, pool.reasons)
+        rows = each_row_alone(problem)
+        servers = int(rows.servers.sum())
+        if servers > LARGEST_PACKED or servers * problem.n > 1000 * LARGEST_PACKED:
+            raise ProblemTooLargeError(
+                "problem.too_large",
+                f"{problem.n} workloads on {servers} servers; slots are packed on at most "
+                f"{LARGEST_PACKED} servers and {1000 * LARGEST_PACKED} (workload, server) pairs",
+            )
+        whole = WholeServers.of(problem)
+        reasons = filling_reasons(problem, whole, rows)
+        row_of = np.repeat(np.arange(rows.count), rows.servers)
+        capacity = whole.capacity[rows.first_row]
+        return cls._of(problem, whole.demand, capacity, row_of, rows.allowed, reasons)
+
+    @classmethod
+    def _of(
+        cls,
+        problem: Problem,
+        demand: FloatArray,
+        capacity: FloatArray,
+        row_of: IntArray,
+        allowed: BoolArray,
+        reasons: TextArray,
+    ) -> SlotPool:
+        runnable = np.flatnonzero(reasons == "")
+        owner = problem.workload_tenant[runnable]
+        workloads = runnable[np.lexsort((runnable, -problem.priority[runnable], owner))]
+        tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
+        limit = problem.tasks[workloads]
+        described = np.concatenate([capacity, allowed[workloads].T], axis=1)
+        _, first, kind_of_row = np.unique(described, axis=0, return_index=True, return_inverse=True)
+        return cls(
+            workloads=workloads,
+            tenants=tenants,
+            owner=owner.astype(np.int64),
+            share=problem.dominant_share_per_task[workloads],
+            demand=demand[workloads],
+            limit=limit,
+            capacity=capacity[row_of],
+            kind=kind_of_row.reshape(-1)[row_of],
+            knapsacks=tuple(
+                Knapsack(
+                    demand[workloads], capacity[row], np.where(allowed[workloads, row], limit, 0.0)
+                )
+                for row in first.tolist()
+            ),
+            reasons=reasons,
+        )
+
+    @cached_property
+    def coupled(self) -> bool:
+        """Do task limits tie the servers together, so that each alone says too much?"""
+        per_kind = np.array([knapsack.most for knapsack in self.knapsacks])
+        together = per_kind[self.kind].sum(axis=0) if len(self.kind) else np.zeros(0)
+        return len(self.kind) > 1 and bool((together > self.limit).any())
+
+    @cached_property
+    def exact(self) -> bool:
+        """Is every bound the value of the best tasks? (Else it may be more.)"""
+        return not self.coupled and all(knapsack.has_grid for knapsack in self.knapsacks)
+
+    def shares(self, tasks: IntArray) -> FloatArray:
+        """(t',) dominant shares of the tenants with these tasks (q,)."""
+        return grouped_sum(tasks * self.share, self.owner, len(self.tenants))
+
+    def best(self, prices: FloatArray) -> Slot:
+        """The saturated slot whose shares are worth most.
+
+        Args:
+            prices: (t',) of the tenants' shares, at least 0.
+        """
+        per_task = prices[self.owner] * self.share
+        packings = [knapsack.best(per_task) for knapsack in self.knapsacks]
+        servers = np.bincount(self.kind, minlength=len(self.knapsacks))
+        bound = float(
+            sum(
+                packing.bound * count
+                for packing, count in zip(packings, servers.tolist(), strict=True)
+            )
+        )
+        everything = float(per_task[self.limit < np.inf] @ self.limit[self.limit < np.inf])
+        if not per_task[np.isinf(self.limit)].any():
+            bound = min(bound, everything)
+        on_server = self._together(packings, per_task)
+        if self._joint is not None:
+            whole = self._joint.best(np.tile(per_task, len(self.kind)))
+            bound = min(bound, whole.bound)
+            if whole.value > float(per_task @ on_server.sum(axis=0)):
+                on_server = whole.tasks.reshape(on_server.shape)
+        return Slot(self.saturated(on_server), bound)
+
+    def bound(self, prices: FloatArray) -> float:
+        """No slot's shares are worth more at these prices (t',)."""
+        return self.best(prices).bound
+
+    @cached_property
+    def _joint(self) -> Knapsack | None:
+        """Few servers that limits tie together as one knapsack: limits count as resources."""
+        servers, q, m = len(self.kind), len(self.workloads), self.demand.shape[1]
+        if not self.coupled or servers * q > LARGEST_JOINT:
+            return None
+        finite = np.flatnonzero(np.isfinite(self.limit))
+        demand = np.zeros((servers, q, servers * m + len(finite)))
+        for server in range(servers):
+            demand[server, :, server * m : (server + 1) * m] = self.demand
+        demand[:, finite, servers * m + np.arange(len(finite))] = 1.0
+        alone = np.array([knapsack.limit for knapsack in self.knapsacks])[self.kind]
+        return Knapsack(
+            demand.reshape(servers * q, -1),
+            np.concatenate([self.capacity.ravel(), self.limit[finite]]),
+            alone.ravel(),
+        )
+
+    def _together(self, packings: Sequence[Packing], per_task: FloatArray) -> IntArray:
+        """(L, q) every server's best tasks, as far as the limits go."""
+        if not len(self.kind):
+            return np.zeros((0, len(self.workloads)), dtype=np.int64)
+        on_server = np.array([packing.tasks for packing in packings])[self.kind]
+        if not self.coupled:
+            return on_server
+        left = self.limit.copy()
+        for server, kind in enumerate(self.kind.tolist()):
+            if (on_server[server] > left).any():
+                knapsack = self.knapsacks[kind]
+                smaller = Knapsack(
+                    knapsack.demand, knapsack.capacity, np.minimum(knapsack.limit, left)
+                )
+                on_server[server] = smaller.best(per_task).tasks
+            left -= on_server[server]
+        return on_server
+
+    def saturated(self, on_server: IntArray) -> IntArray:
+        """(L, q) with tasks added, workload by workload on the servers in order, until none fits."""
+        full = np.ascontiguousarray(on_server)
+        _saturate(full, self.capacity, self.demand, self.limit, self.allowed_on_kind, self.kind)
+        return full
+
+    @cached_property
+    def allowed_on_kind(self) -> BoolArray:
+        """(q, K) may the workload run on servers of the kind?"""
+        columns = [knapsack.limit > 0 for knapsack in self.knapsacks]
+        allowed = np.array(columns, dtype=np.bool_).reshape(len(columns), len(self.workloads))
+        return np.ascontiguousarray(allowed.T)
+
+
+@compiled
+def _saturate(on_server, capacity, demand, limit, allowed, kind):  # type: ignore[no-untyped-def]
+    """Add tasks to ``on_server`` until no workload that wants more has room for one."""
+    servers, workloads = on_server.shape
+    m = demand.shape[1]
+    left = capacity.copy()
+    wanted = limit.copy()
+    for server in range(servers):
+        for j in range(workloads):
+            wanted[j] -= on_server[server, j]
+            for r in range(m):
+                left[server, r] -= on_server[server, j] * demand[j, r]
+    for j in range(workloads):
+        for server in range(servers):
+            room = wanted[j] if allowed[j, kind[server]] else 0.0
+            for r in range(m):
+                if demand[j, r] > 0.0:
+                    room = min(room, np.floor(left[server, r] / demand[j, r]))
+            if room > 0.0:
+                wanted[j] -= room
+                on_server[server, j] += int(room)
+                for r in range(m):
+                    left[server, r] -= room * demand[j, r]

@@ -1,0 +1,53 @@
+"""What stops workloads in the slots of a schedule, worked out from what each slot leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray
+from policies.problem import Problem
+from policies.reasons import TASK_LIMIT
+from policies.slot_columns import SlotPool
+from policies.stops import stopped_by
+
+
+def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tuple[str, ...]:
+    """(n) why each workload runs no more tasks in a slot with the tasks ``on_server`` (L, q)."""
+    q, m = len(pool.workloads), problem.m
+    left = pool.capacity - on_server @ pool.demand
+    largest = pool.capacity.sum(axis=0) if len(pool.capacity) else np.zeros(m)
+    stops = stopped_by(
+        problem.resources,
+        on_server.sum(axis=0).astype(np.float64),
+        pool.limit,
+        pool.demand,
+        left,
+        np.divide(1.0, largest, out=np.zeros(m), where=largest > 0),
+        pool.allowed_on_kind,
+        pool.kind,
+        np.full(q, "", dtype=object),
+    )
+    reasons = pool.reasons.copy()
+    reasons[pool.workloads] = stops
+    return tuple(reasons.tolist())
+
+
+def stops_over_time(
+    problem: Problem, pool: SlotPool, fraction: FloatArray, on_server: Sequence[IntArray]
+) -> tuple[str, ...]:
+    """(n) what stops each workload in the longest slot in which it does not run all its tasks.
+
+    ``task_limit`` where there is no such slot; equally long slots count in their order.
+
+    Args:
+        problem, pool: what the schedule is for.
+        fraction: (s,) of the period; on_server: (s) tasks (L, q) of each slot.
+    """
+    result = list(pool.reasons.tolist())
+    for position in np.argsort(-fraction, kind="stable").tolist():
+        for j, stop in enumerate(stops_in_slot(problem, pool, on_server[position])):
+            if result[j] in ("", TASK_LIMIT) and pool.reasons[j] == "":
+                result[j] = stop
+    return tuple(result)

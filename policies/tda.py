@@ -1,0 +1,153 @@
+"""Time division: a period is cut into slots of whole tasks, so that average shares are fair.
+
+Source: the TDA thesis (2015), chapters 3 and 4; policies §5 for more than two tenants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policies.allocation import Allocation
+from policies.arrays import FloatArray, IntArray
+from policies.certificates import Certificate, Round
+from policies.classes import classes_of_decision, server_classes
+from policies.divisible import divisible_allocation
+from policies.problem import Problem
+from policies.schedule import Schedule, SlotPlacement, gap_of, least_average
+from policies.schedule_rounds import divide, proven_bound
+from policies.slot_columns import Slot, SlotPool
+from policies.slot_order import order_of_slots
+from policies.slot_stops import stops_over_time
+from policies.two_tenants import divide_between_two, two_alone
+
+
+def solve_indivisible(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """Slots of whole tasks whose average weighted dominant shares are leximin.
+
+    Args:
+        problem: any problem; without ``pack`` none with selectors.
+        options: ``pack`` (False unless given): tasks must fit on the real servers.
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+
+    Returns:
+        The averages over the period as ``tasks``, the slots as ``schedule``, and the prices that
+        prove the levels as ``certificate``.
+
+    Raises:
+        ProblemTooLargeError, SolveTimeoutError, SolveFailedError.
+    """
+    pack = bool(options.get("pack", False))
+    pool = SlotPool.of(problem, pack=pack)
+    division = (
+        divide_between_two(problem, pool)
+        if two_alone(problem, pool)
+        else divide(problem, pool, deadline)
+    )
+    order = order_of_slots([slot.on_server for slot in division.slots])
+    slots = [division.slots[position] for position in order]
+    fraction = division.fractions[order]
+    tasks = np.zeros((len(slots), problem.n), dtype=np.int64)
+    for position, slot in enumerate(slots):
+        tasks[position, pool.workloads] = slot.tasks
+    average = np.minimum(fraction @ tasks, problem.tasks)
+    on_server = [slot.on_server for slot in slots]
+    limited_by = stops_over_time(problem, pool, fraction, on_server)
+    objective = least_average(problem, average, limited_by)
+    lp_bound = proven_bound(problem, pool, division.rounds, division.frozen_in, division.share)
+    level = np.full(problem.t, np.nan)
+    level[pool.tenants] = division.share / problem.effective_weight[pool.tenants]
+    frozen_in = np.full(problem.t, -1, dtype=np.int64)
+    frozen_in[pool.tenants] = division.frozen_in
+    classes = classes_of_decision(problem, "tda", "indivisible", options=options)
+    workload, server_class, placed = _average_placements(problem, pool, slots, fraction, pack=pack)
+    bound = divisible_bound(problem, pool, pack=pack, deadline=deadline)
+    if np.isnan(objective):
+        bound = objective
+    gap = gap_of(objective, lp_bound)
+    return Allocation(
+        problem=problem,
+        policy="tda",
+        mode="indivisible",
+        options=dict(options),
+        tasks=average,
+        classes=classes,
+        placement_workload=workload,
+        placement_class=server_class,
+        placement_tasks=placed,
+        level=level,
+        limited_by=limited_by,
+        objective=objective,
+        bound=lp_bound,
+        gap=gap,
+        certificate=Certificate(_of_all_tenants(problem, pool, division.rounds), frozen_in),
+        schedule=Schedule(
+            fraction=fraction,
+            tasks=tasks,
+            placements=tuple(_placement(pool, slot) for slot in slots) if pack else None,
+            objective=objective,
+            bound=bound,
+            lp_bound=lp_bound,
+            gap=gap,
+        ),
+        statistics={
+            "slots_made": division.slots_made,
+            "rounds": len(division.rounds),
+            "fewest_slots_proven": division.fewest,
+        },
+    )
+
+
+def divisible_bound(
+    problem: Problem, pool: SlotPool, *, pack: bool, deadline: float | None
+) -> float:
+    """The level of the same pool with divisible tasks of the workloads that can run; NaN: none.
+
+    For one server and unlimited tasks it is ``1 / max_r sum_i w_i d[i, r]``, the thesis' 1/Q for
+    two users.
+    """
+    runs = np.where(pool.reasons == "", problem.tasks, 0.0)
+    runnable = replace(problem, tasks=runs)
+    classes = (
+        server_classes(runnable) if pack else classes_of_decision(runnable, "drf", "divisible")
+    )
+    return divisible_allocation(runnable, classes, "drf", {}, deadline).bound
+
+
+def _of_all_tenants(
+    problem: Problem, pool: SlotPool, rounds: tuple[Round, ...]
+) -> tuple[Round, ...]:
+    """The rounds with a price for every tenant of the problem: 0 where nothing can run."""
+    result = []
+    for item in rounds:
+        prices = np.zeros(problem.t)
+        prices[pool.tenants] = item.prices
+        result.append(replace(item, prices=prices))
+    return tuple(result)
+
+
+def _placement(pool: SlotPool, slot: Slot) -> SlotPlacement:
+    server, q = np.nonzero(slot.on_server)
+    return SlotPlacement(pool.workloads[q], server, slot.on_server[server, q])
+
+
+def _average_placements(
+    problem: Problem, pool: SlotPool, slots: list[Slot], fraction: FloatArray, *, pack: bool
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """(workload, row class, tasks on the row) on average; nothing where the pool is one server."""
+    if not pack:
+        nothing = np.zeros(0, dtype=np.int64)
+        return nothing, nothing, np.zeros(0)
+    offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
+    row_of = np.repeat(np.arange(len(offering)), problem.server_count[offering])
+    placed = np.zeros((len(offering), problem.n))
+    for part, slot in zip(fraction.tolist(), slots, strict=True):
+        server, q = np.nonzero(slot.on_server)
+        np.add.at(placed, (row_of[server], pool.workloads[q]), part * slot.on_server[server, q])
+    workload, server_class = np.nonzero(placed.T)
+    return workload, server_class, placed[server_class, workload]

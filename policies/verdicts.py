@@ -1,0 +1,39 @@
+"""What a check of a property says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Differences of shares below this, relative, are rounding of solvers (solved to 1e-9).
+SHARE_TOLERANCE = 1e-7
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Does a property hold?
+
+    Attributes:
+        holds: None where that was not decided or does not apply; ``reason`` says why.
+        worst: where it fails worst: ``tenant``, mostly ``other``, and the ``size`` of the
+            loss or gain in dominant share; None where it holds.
+        reason: a sentence, or None.
+    """
+
+    holds: bool | None
+    worst: Mapping[str, Any] | None = None
+    reason: str | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """The JSON shape."""
+        return {
+            "holds": self.holds,
+            "worst": None if self.worst is None else dict(self.worst),
+            "reason": self.reason,
+        }
+
+
+def undecided(reason: str) -> Verdict:
+    """Neither yes nor no."""
+    return Verdict(None, None, reason)

@@ -1,0 +1,72 @@
+"""A pool whose time is divided: slots on the clock, one answer for every instant."""
+
+from datetime import timedelta
+
+import pytest
+
+from allocator_service.allocation.verification import run_verify
+from allocator_service.tenants.models import Tenant
+from tests.factories import client, decision, pool, server, tenant, workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def divided():
+    """The thesis' example, 15,15 with 5,2 and 3,3.5, in periods of 4,100 seconds."""
+    lab = pool(policy="tda", options={"period_seconds": 4100})
+    ada, bob = tenant("ada"), tenant("bob")
+    server(lab, "s1", 15, 15, ada)
+    workload(lab, "wide", 5, 2, ada)
+    workload(lab, "tall", 3, 3.5, bob)
+    return decision(lab)
+
+
+def test_the_schedule_is_the_optimum_and_proven_from_what_is_stored(divided):
+    document = client().get(f"/api/v1/runs/{divided.pk}/schedule/").json()
+    assert document["objective"] == pytest.approx(21 / 41, rel=1e-9)
+    assert document["gap"] <= 1e-9
+    assert document["bound"] == pytest.approx(7 / 13, rel=1e-9)
+    assert len(document["slots"]) == 2
+    assert [row["end"] for row in document["timetable"]][-1] == 4100
+    verification = run_verify(divided)
+    assert verification["valid"] is True, verification
+
+
+def test_every_instant_has_one_slot(divided):
+    start = divided.effective_from
+    seen = []
+    for seconds in (0, 1500, 4000, 4100, 5600, 4100 * 7 + 4099):
+        at = (start + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+        answer = client().get(f"/api/v1/pools/lab/decision/?at={at}")
+        assert answer.status_code == 200
+        slot = answer.json()["slot"]
+        assert slot["start"] <= answer.json()["at"] < slot["end"]
+        seen.append(tuple(row["tasks"] for row in slot["allocations"]))
+    assert seen[0] == seen[3]
+    assert seen[1] == seen[4]
+    assert set(seen) == {seen[0], seen[2]}
+
+
+def test_a_tenant_sees_its_own_tasks_in_the_slots(divided):
+    mine = client("tenant", Tenant.objects.get(slug="ada")).get(
+        f"/api/v1/runs/{divided.pk}/schedule/"
+    )
+    assert mine.status_code == 200
+    names = {row["tenant"] for slot in mine.json()["slots"] for row in slot["allocations"]}
+    assert names == {"ada"}
+    assert mine.json()["objective"] is None
+    assert "bob" not in mine.content.decode()
+    slot = (
+        client("tenant", Tenant.objects.get(slug="ada"))
+        .get("/api/v1/pools/lab/decision/")
+        .json()["slot"]
+    )
+    assert {row["tenant"] for row in slot["allocations"]} <= {"ada"}
+
+
+def test_other_policies_plan_no_slots(world):
+    run = decision(world.lab)
+    answer = client().get(f"/api/v1/runs/{run.pk}/schedule/")
+    assert (answer.status_code, answer.json()["code"]) == (404, "schedule.none")
+    assert client().get("/api/v1/pools/lab/decision/").json()["slot"] is None

@@ -1,0 +1,122 @@
+"""The ledger while many write: a consumer misses nothing, and no event is posted twice."""
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from decimal import Decimal
+from threading import Barrier
+
+import pytest
+from django.db import connection, transaction
+
+from allocator_service.ledger.models import Entry, Identity, Seal
+from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.selectors import entries_after
+from allocator_service.ledger.services import UsageEvent, usage_record
+from allocator_service.ledger.verification import ledger_verify
+from allocator_service.pools.services import pool_create
+from tests.integration.conftest import NOON, settings, tenant  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WRITERS, BATCHES, EVENTS = 6, 30, 3
+
+
+@pytest.fixture
+def batch(db):
+    return pool_create(slug="batch", settings=settings(metering="reported"), now=NOON)
+
+
+def events(owner, *names):
+    start = NOON - timedelta(hours=1)
+    return [UsageEvent("meter", name, owner, None, [Decimal(1)], start, NOON) for name in names]
+
+
+def write(pool, owner, number):
+    """Transactions of different lengths: what begins first often commits last."""
+    chance = random.Random(number)
+    try:
+        for step in range(BATCHES):
+            with transaction.atomic():
+                names = [f"{number}-{step}-{item}" for item in range(EVENTS)]
+                usage_record(pool=pool, events=events(owner, *names), now=NOON)
+                time.sleep(chance.random() * 0.01)
+    finally:
+        connection.close()
+
+
+def test_a_consumer_by_cursor_sees_every_entry_once_and_a_naive_one_does_not(batch, tenant):  # noqa: F811
+    owner = tenant("u1")
+    usage_record(pool=batch, events=events(owner, "first"), now=NOON)  # makes the partition
+    total = WRITERS * BATCHES * EVENTS + 1
+    consumers = {limit: [] for limit in (1, 7, 1000)}
+    naive = []
+
+    def read():
+        entries_seal(now=NOON)
+        for limit, seen in consumers.items():
+            position = seen[-1]["sequence"] if seen else 0
+            seen += entries_after(position, caller=None, limit=limit)
+        after = naive[-1].pk if naive else "00000000-0000-0000-0000-000000000000"
+        naive.extend(Entry.objects.filter(pk__gt=after).order_by("pk"))
+
+    with ThreadPoolExecutor(WRITERS) as threads:
+        writers = [threads.submit(write, batch, owner, number) for number in range(WRITERS)]
+        while not all(writer.done() for writer in writers):
+            read()
+        for writer in writers:
+            writer.result()
+    while any(len(seen) < total for seen in consumers.values()):
+        read()
+    for seen in consumers.values():
+        assert [row["sequence"] for row in seen] == list(range(1, total + 1))
+        assert len({row["id"] for row in seen}) == total
+    assert len(naive) < total  # the control: paging by id loses what commits late
+    assert [check.name for check in ledger_verify(now=NOON) if not check.holds] == []
+
+
+def test_the_same_events_from_many_at_once_are_posted_once(batch, tenant):  # noqa: F811
+    owner = tenant("u1")
+    usage_record(pool=batch, events=events(owner, "first"), now=NOON)
+    together = Barrier(8)
+
+    def post(number):
+        order = [f"e{item}" for item in range(40)]
+        random.Random(number).shuffle(order)
+        together.wait()
+        try:
+            return usage_record(pool=batch, events=events(owner, *order), now=NOON).accepted
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(post, range(8))) == 40
+    assert Entry.objects.count() == Identity.objects.count() == 41
+
+
+def test_sealing_does_not_wait_for_an_open_transaction(batch, tenant):  # noqa: F811
+    """What one idle transaction holds back is its own entries, and they come later."""
+    owner = tenant("u1")
+    usage_record(pool=batch, events=events(owner, "first"), now=NOON)
+    opened, may_end = Barrier(2), Barrier(2)
+
+    def idle():
+        try:
+            with transaction.atomic():
+                usage_record(pool=batch, events=events(owner, "late"), now=NOON)
+                opened.wait()
+                may_end.wait()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        idling = threads.submit(idle)
+        opened.wait()
+        usage_record(pool=batch, events=events(owner, "quick"), now=NOON)
+        assert entries_seal(now=NOON) == 2
+        may_end.wait()
+        idling.result()
+    assert entries_seal(now=NOON) == 1
+    last = Seal.objects.order_by("-sequence").first()
+    assert Entry.objects.get(pk=last.entry_id).event_id == "late"

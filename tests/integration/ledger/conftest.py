@@ -1,0 +1,45 @@
+"""A pool that takes reports, and ways to report."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from allocator_service.ledger.services import UsageEvent, usage_record
+from allocator_service.pools.models import Pool
+from allocator_service.pools.services import pool_create
+from allocator_service.tenants.models import Tenant
+from tests.integration.conftest import NOON, settings
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def reported(db: None) -> Pool:
+    return pool_create(slug="batch", settings=settings(metering="reported"), now=NOON)
+
+
+def usage(
+    tenant: Tenant,
+    event_id: str,
+    *amounts: float | str,
+    start: datetime = NOON - 2 * HOUR,
+    hours: float = 1,
+    source: str = "meter",
+) -> UsageEvent:
+    """An event of cpu and memory over some hours before noon."""
+    return UsageEvent(
+        source=source,
+        event_id=event_id,
+        tenant=tenant,
+        workload=None,
+        vector=[Decimal(str(amount)) for amount in amounts],
+        start=start,
+        end=start + hours * HOUR,
+        pointer="/0",
+    )
+
+
+def report(pool: Pool, *events: UsageEvent) -> Any:
+    return usage_record(pool=pool, events=events, now=NOON)

@@ -1,0 +1,187 @@
+"""What is posted is posted once, exactly, and never changed; the chain finds what was changed anyway."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection, transaction
+
+from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.ledger.models import Block, Entry, Identity, Seal
+from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.services import entry_correct
+from allocator_service.ledger.verification import ledger_verify
+from tests.integration.conftest import NOON
+from tests.integration.ledger.conftest import HOUR, report, usage
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def failed():
+    return [check.name for check in ledger_verify(now=NOON) if not check.holds]
+
+
+def run(statement, *parameters):
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+
+
+@transaction.atomic
+def run_as(role, *statements):
+    if role == "application":
+        run("SET LOCAL ROLE allocator")
+    for statement in statements:
+        run(statement)
+
+
+REFUSED = r"only added to|permission denied"
+# As the migration has it; the tests' own lets them empty the tables.
+TRUNCATE_REFUSED = """
+CREATE OR REPLACE FUNCTION ledger_refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'the ledger is only added to'; END $$
+"""
+
+
+def test_an_event_becomes_one_exact_entry_for_each_resource(reported, tenant):
+    event = replace(usage(tenant("u1"), "e1", "0.1", 3), end=NOON - HOUR + HOUR / 3600 / 1000)
+    assert report(reported, event).accepted == 1
+    cpu, memory = Entry.objects.order_by("id")
+    assert (cpu.resource, cpu.unit, cpu.quantity) == ("cpu", "core", Decimal("0.1"))
+    assert cpu.amount == Decimal("360.0001")
+    assert memory.amount == Decimal("10800.003")
+
+
+def test_a_repeat_is_a_duplicate_and_a_contradiction_refuses_the_whole_batch(reported, tenant):
+    first = usage(tenant("u1"), "e1", 1, 2)
+    assert report(reported, first).accepted == 1
+    again = report(reported, first, usage(tenant("u1"), "e2", 1, 1), first)
+    assert (again.accepted, again.duplicates) == (1, 2)
+    before = Entry.objects.count()
+    with pytest.raises(Conflict) as refused:
+        report(reported, usage(tenant("u1"), "e3", 1, 1), usage(tenant("u1"), "e1", 1, 3))
+    assert refused.value.code == "usage.conflict"
+    assert Entry.objects.count() == before
+    assert Identity.objects.count() == 2
+    other_source = usage(tenant("u1"), "e1", 9, 9, source="another")
+    assert report(reported, other_source).accepted == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"end": NOON - 2 * HOUR}, "usage.interval"),
+        ({"end": NOON + HOUR}, "usage.future"),
+        ({"start": datetime(1999, 12, 31, tzinfo=UTC)}, "usage.interval"),
+        ({"start": NOON - 400 * 24 * HOUR}, "usage.interval"),
+    ],
+)
+def test_intervals_that_cannot_be_are_refused(reported, tenant, changes, code):
+    with pytest.raises(Unacceptable) as refused:
+        report(reported, replace(usage(tenant("u1"), "e1", 1, 2), **changes))
+    assert refused.value.code == code
+    assert not Entry.objects.exists()
+
+
+def test_a_pool_that_meters_itself_takes_no_reports(fig2, tenant):
+    with pytest.raises(Conflict) as refused:
+        report(fig2, usage(tenant("u1"), "e1", 1, 2))
+    assert refused.value.code == "usage.metering"
+
+
+def test_months_have_partitions_and_late_events_find_theirs(reported, tenant):
+    for month in (1, 3, 11):
+        start = datetime(2026, month, 10, tzinfo=UTC)
+        report(reported, usage(tenant("u1"), f"m{month}", 1, 0, start=start))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tableoid::regclass::text FROM ledger_entry ORDER BY start")
+        tables = [name for (name,) in cursor.fetchall()]
+    assert tables == ["ledger_entry_202601", "ledger_entry_202603", "ledger_entry_202611"]
+
+
+def test_the_sealed_order_is_gapless_and_chained(reported, tenant):
+    for number in range(3):
+        report(reported, *(usage(tenant("u1"), f"{number}-{i}", 1, 2) for i in range(4)))
+        assert entries_seal(now=NOON) == 8
+    assert entries_seal(now=NOON) == 0
+    assert list(Seal.objects.values_list("sequence", flat=True)) == list(range(1, 25))
+    assert list(Block.objects.values_list("number", "first_sequence", "entries")) == [
+        (1, 1, 8),
+        (2, 9, 8),
+        (3, 17, 8),
+    ]
+    assert failed() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ledger_entry SET amount = 0",
+        "DELETE FROM ledger_entry",
+        "UPDATE ledger_entry_202611 SET reason = 'x'",
+        "DELETE FROM ledger_entry_202611",
+        "UPDATE ledger_seal SET sequence = sequence + 100",
+        "DELETE FROM ledger_identity",
+        "DELETE FROM ledger_block",
+    ],
+)
+@pytest.mark.parametrize("role", ["owner", "application"])
+def test_nobody_changes_or_removes(reported, tenant, role, statement):
+    report(reported, usage(tenant("u1"), "e1", 1, 2))
+    entries_seal(now=NOON)
+    with pytest.raises(DatabaseError, match=REFUSED):
+        run_as(role, statement)
+    assert failed() == []
+    assert Entry.objects.count() == 2
+
+
+@pytest.mark.parametrize("table", ["ledger_entry", "ledger_entry_202611", "ledger_seal"])
+def test_nobody_truncates(reported, tenant, table):
+    report(reported, usage(tenant("u1"), "e1", 1, 2))
+    with pytest.raises(DatabaseError, match=REFUSED):
+        run_as("owner", TRUNCATE_REFUSED, f"TRUNCATE {table} CASCADE")
+    assert Entry.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("tampering", "names"),
+    [
+        ("UPDATE ledger_entry SET reason = 'x' WHERE quantity = 2", {"chain"}),
+        ("DELETE FROM ledger_entry WHERE quantity = 2", {"chain", "no_entry_is_lost"}),
+        ("UPDATE ledger_block SET digest = sha256('x') WHERE number = 1", {"chain"}),
+        ("DELETE FROM ledger_seal WHERE sequence = 2", {"chain", "gapless"}),
+    ],
+)
+def test_what_a_superuser_changed_is_found(reported, tenant, tampering, names):
+    for number in range(2):
+        report(reported, usage(tenant("u1"), f"e{number}", 1, 2 + number))
+        entries_seal(now=NOON)
+    table = tampering.split()[2 if tampering.startswith("DELETE") else 1]
+    run(f"ALTER TABLE {table} DISABLE TRIGGER ledger_no_change")
+    run(tampering)
+    run(f"ALTER TABLE {table} ENABLE TRIGGER ledger_no_change")
+    assert names <= set(failed())
+    (chain,) = [check for check in ledger_verify(now=NOON) if check.name == "chain"]
+    assert chain.detail == "the chain of pool batch breaks in block 1"
+    with pytest.raises(CommandError, match="not whole"):
+        call_command("verify")
+
+
+def test_a_correction_adds_what_makes_it_right(reported, tenant):
+    report(reported, usage(tenant("u1"), "e1", 4, 0))
+    entry = Entry.objects.get()
+    entry_correct(entry=entry, quantity=Decimal(3), reason="one core was idle", now=NOON)
+    second = entry_correct(entry=entry, quantity=Decimal("3.5"), reason="half of one", now=NOON)
+    assert (second.quantity, second.amount) == (Decimal("0.5"), Decimal(1800))
+    entry.refresh_from_db()
+    assert entry.quantity == 4
+    assert sum(Entry.objects.values_list("amount", flat=True)) == Decimal("12600")
+    with pytest.raises(Unacceptable, match="already"):
+        entry_correct(entry=entry, quantity=Decimal("3.5"), reason="again", now=NOON)
+    with pytest.raises(Conflict):
+        entry_correct(entry=second, quantity=Decimal(1), reason="no", now=NOON)
+    with pytest.raises(Unacceptable, match="why"):
+        entry_correct(entry=entry, quantity=Decimal(1), reason=" ", now=NOON)
+    entries_seal(now=NOON)
+    assert failed() == []

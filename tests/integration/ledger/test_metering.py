@@ -1,0 +1,120 @@
+"""Pools that meter themselves: every interval once, whoever writes it and whenever."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.db.models import Sum
+
+from allocator_service.allocation.metering import pool_meter, pools_to_meter
+from allocator_service.allocation.models import Meter
+from allocator_service.allocation.policies import policy_choose
+from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.ledger.models import Entry, Kind
+from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.verification import ledger_verify
+from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.services import pool_update
+from tests.integration.conftest import NOON, settings
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+def decide(pool, at):
+    decision_wanted(pool, now=at)
+    return recompute_pool(pool_id=pool.pk, clock=lambda: at)
+
+
+def told(**filters):
+    """{(tenant, resource, owner, start, end in seconds after noon): quantity} of usage."""
+    return {
+        (
+            entry.tenant.slug,
+            entry.resource,
+            entry.server_owner and entry.server_owner.slug,
+            (entry.start - NOON).total_seconds(),
+            (entry.end - NOON).total_seconds(),
+        ): float(entry.quantity)
+        for entry in Entry.objects.filter(**filters).select_related("tenant", "server_owner")
+    }
+
+
+def test_intervals_end_with_the_decision_and_at_the_pool_s_boundaries(fig2):
+    decide(fig2, NOON)
+    decide(fig2, NOON + 90 * SECOND)
+    assert pools_to_meter() == [fig2.pk]
+    assert pool_meter(pool_id=fig2.pk, now=NOON + 125 * SECOND) > 0
+    usage = told(kind=Kind.USAGE, tenant__slug="u1", resource="cpu")
+    spans = sorted({key[3:] for key in usage})
+    assert spans == [(0, 60), (60, 90), (90, 120)]
+    assert usage["u1", "cpu", "u1", 0, 60] == pytest.approx(2)  # 10 tasks of 0.2, on its own server
+    assert Meter.objects.get(pool=fig2).metered_until == NOON + 120 * SECOND
+
+
+def test_what_would_have_been_used_alone_is_written_beside_it(fig2):
+    """Half of 14 and 14: 7 tasks of 0.2, 1 fit by memory; in fractions."""
+    decide(fig2, NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + MINUTE)
+    alone = told(kind=Kind.ALONE, tenant__slug="u1")
+    assert alone["u1", "memory", None, 0, 60] == pytest.approx(7)
+    assert alone["u1", "cpu", None, 0, 60] == pytest.approx(1.4)
+
+
+def test_metering_late_or_often_writes_the_same_and_nothing_twice(fig2):
+    decide(fig2, NOON)
+    decide(fig2, NOON + 30 * SECOND)
+    for second in range(0, 3600, 7):
+        pool_meter(pool_id=fig2.pk, now=NOON + second * SECOND)
+    pool_meter(pool_id=fig2.pk, now=NOON + 3600 * SECOND)
+    often = told()
+    count, amount = Entry.objects.count(), Entry.objects.aggregate(all=Sum("amount"))["all"]
+    assert count == len(often)
+    assert pool_meter(pool_id=fig2.pk, now=NOON + 3600 * SECOND) == 0
+
+    Meter.objects.update(metered_until=NOON)  # as if nobody had metered for an hour
+    pool_meter(pool_id=fig2.pk, now=NOON + 3600 * SECOND)
+    assert Entry.objects.count() == 2 * count
+    assert Entry.objects.aggregate(all=Sum("amount"))["all"] == 2 * amount
+    assert told() == often
+
+
+def test_use_of_others_servers_names_who_lent_them(fig2, tenant):
+    decide(fig2, NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + MINUTE)
+    owners = Entry.objects.filter(kind=Kind.USAGE).values_list("tenant__slug", "server_owner__slug")
+    assert set(owners) <= {("u1", "u1"), ("u2", "u2"), ("u1", "u2"), ("u2", "u1")}
+    used = Entry.objects.filter(kind=Kind.USAGE, resource="cpu").aggregate(all=Sum("quantity"))
+    assert used["all"] == pytest.approx(Decimal(12), rel=Decimal("1e-9"))
+
+
+def test_divided_time_is_metered_slot_by_slot(fig2):
+    choice = policy_choose("tda", None, {"period_seconds": 40})
+    pool_update(pool=fig2, settings=settings(policy=choice), version=None, now=NOON)
+    run = recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + 2 * MINUTE)
+    tasks = dict(run.allocations.values_list("workload__name", "tasks"))
+    amount = Entry.objects.filter(kind=Kind.USAGE, tenant__slug="u1", resource="memory").aggregate(
+        all=Sum("amount")
+    )["all"]
+    assert float(amount) == pytest.approx(tasks["analysis"] * 120, rel=1e-3)
+    entries_seal(now=NOON + 2 * MINUTE)
+    assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
+
+
+def test_pools_that_take_reports_are_not_metered(reported):
+    assert pools_to_meter() == []
+    assert pool_meter(pool_id=reported.pk, now=NOON) == 0
+
+
+def test_time_in_which_reports_were_taken_is_not_metered_as_well(fig2):
+    decide(fig2, NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + 5 * MINUTE)
+    for minute, metering in ((5, "reported"), (10, "allocation")):
+        changed = settings(metering=metering)
+        pool_update(pool=fig2, settings=changed, version=None, now=NOON + minute * MINUTE)
+        pool_meter(pool_id=fig2.pk, now=NOON + (minute + 2) * MINUTE)
+    starts = sorted({key[3] / 60 for key in told(kind=Kind.USAGE)})
+    assert starts == [0, 1, 2, 3, 4, 10, 11]

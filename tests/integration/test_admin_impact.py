@@ -1,0 +1,87 @@
+"""Before weights, policies or servers change, the admin says what that does to whom."""
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.urls import reverse
+
+from allocator_service.core.models import AuditEntry
+from allocator_service.pools.models import Membership, Pool, Server
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def operator(client):
+    client.force_login(get_user_model().objects.create_superuser("olga"))
+    return client
+
+
+def form_of(response):
+    """The fields of a change page as a browser would send them back."""
+    form = response.context["adminform"].form
+    values = {name: form[name].value() for name in form.fields}
+    return {name: value for name, value in values.items() if value not in (None, False)}
+
+
+def hidden(response):
+    return dict(response.context["hidden"])
+
+
+def test_a_new_weight_is_shown_before_it_is_saved(fig2, operator):
+    member = Membership.objects.get(pool=fig2, tenant__slug="u1")
+    url = reverse("admin:pools_membership_change", args=[member.pk])
+    asked = operator.post(url, form_of(operator.get(url)) | {"weight": "3"})
+    (impact,) = asked.context["impacts"]
+    assert [row.tenant for row in impact.tenants] == ["u2"]
+    assert (impact.hit, impact.gain) == (1, 1)
+    assert impact.tenants[0].tasks_before == pytest.approx(10)
+    assert member.terms.get(end=None).weight == 1
+
+    confirmed = {"confirmed": "yes", "reason": "bought a third rack"}
+    saved = operator.post(url, hidden(asked) | confirmed)
+    assert saved.status_code == 302
+    assert member.terms.get(end=None).weight == 3
+    assert AuditEntry.objects.order_by("-id").first().reason == "bought a third rack"
+
+
+def test_another_policy_is_shown_before_it_is_saved(fig2, operator):
+    url = reverse("admin:pools_pool_change", args=[fig2.pk])
+    sent = form_of(operator.get(url)) | {"policy_name": "drf", "policy_mode": ""}
+    sent |= {"window_anchor_0": "2026-11-20", "window_anchor_1": "12:00:00"}
+    asked = operator.post(url, sent)
+    (impact,) = asked.context["impacts"]
+    assert impact.subject == "policy"
+    assert (impact.hit, impact.gain) == (0, 2)
+    assert Pool.objects.get(pk=fig2.pk).policy_name == "drfh"
+    operator.post(url, hidden(asked) | {"confirmed": "yes", "reason": "trial"})
+    assert Pool.objects.get(pk=fig2.pk).policy_name == "drf"
+
+
+def test_what_changes_no_decision_is_saved_at_once(fig2, operator):
+    url = reverse("admin:pools_pool_change", args=[fig2.pk])
+    sent = form_of(operator.get(url)) | {"name": "Another name"}
+    sent |= {"window_anchor_0": "2026-11-20", "window_anchor_1": "12:00:00"}
+    assert operator.post(url, sent).status_code == 302
+    assert Pool.objects.get(pk=fig2.pk).name == "Another name"
+
+
+def test_a_form_with_a_mistake_shows_the_mistake_and_no_impact(fig2, operator):
+    url = reverse("admin:pools_pool_change", args=[fig2.pk])
+    sent = form_of(operator.get(url)) | {"policy_name": "drf", "policy_mode": "sideways"}
+    sent |= {"window_anchor_0": "2026-11-20", "window_anchor_1": "12:00:00"}
+    page = operator.post(url, sent)
+    assert "has no mode" in page.content.decode()
+    assert "impacts" not in page.context
+
+
+def test_draining_is_shown_before_it_is_done(fig2, operator):
+    server = Server.objects.get(name="high-cpu")
+    url = reverse("admin:pools_server_changelist")
+    sent = {"action": "drain", "_selected_action": str(server.pk)}
+    asked = operator.post(url, sent)
+    assert asked.context["impacts"][0].hit == 2
+    server.refresh_from_db()
+    assert server.state == "active"
+    operator.post(url, hidden(asked) | {"confirmed": "yes", "reason": "broken fan"})
+    server.refresh_from_db()
+    assert server.state == "draining"

@@ -1,0 +1,35 @@
+"""Answers with one number changed by a visible amount; a verifier has to refuse each of them."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+CHANGES = (0.9, 0.99, 1.01, 1.1)
+# Smaller numbers are changed by less than a verifier tells from rounding.
+VISIBLE = 1e-3
+
+
+@st.composite
+def tampered(draw, answer):
+    """(what was changed, the changed answer); None where the answer has no number to change."""
+    places = [("tasks", j) for j in np.flatnonzero(answer.tasks > VISIBLE).tolist()]
+    places += [("level", i) for i in np.flatnonzero(answer.level > VISIBLE).tolist()]
+    places += [(name, 0) for name in ("objective", "bound") if getattr(answer, name) > VISIBLE]
+    rounds = answer.certificate.rounds
+    places += [("round level", r) for r, item in enumerate(rounds) if item.level > VISIBLE]
+    places += [("round bound", r) for r, item in enumerate(rounds) if item.bound > VISIBLE]
+    if not places:
+        return None
+    what, where = draw(st.sampled_from(places))
+    factor = draw(st.sampled_from(CHANGES))
+    if what in ("objective", "bound"):
+        return what, replace(answer, **{what: getattr(answer, what) * factor})
+    if what.startswith("round"):
+        name = what.removeprefix("round ")
+        item = replace(rounds[where], **{name: getattr(rounds[where], name) * factor})
+        changed = (*rounds[:where], item, *rounds[where + 1 :])
+        return what, replace(answer, certificate=replace(answer.certificate, rounds=changed))
+    values = getattr(answer, what).copy()
+    values[where] *= factor
+    return what, replace(answer, **{what: values})

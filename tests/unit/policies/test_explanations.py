@@ -1,0 +1,64 @@
+"""What an answer tells one tenant: its share, what held it back, and who is near it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from policies import policies_available, solve
+from policies.evaluation import evaluate_document
+from policies.explanations import explain
+from tests.unit.policies.problems import problem_of, problems
+
+CHOICES = [(info.name, mode) for info in policies_available() for mode in info.modes]
+
+
+def test_what_binds_is_worth_the_level_at_its_prices():
+    """Figure 2 of the DRFH paper; the prices of everything full add up to the level (duality)."""
+    problem = problem_of([[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]])
+    answer = solve(problem, "drfh")
+    mine = explain(answer, 0)
+    assert mine.level == pytest.approx(5 / 7)
+    assert (mine.just_above, mine.just_below) == (None, None)
+    capacity = problem.capacity[answer.classes.first_row]
+    worth = sum(item.price * capacity[item.server_class, item.resource] for item in mine.binding)
+    assert worth == pytest.approx(5 / 7)
+    assert "ran out" in mine.sentence
+
+
+def test_who_has_all_its_tasks_is_told_so_and_who_is_above():
+    problem = problem_of([[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]], tasks=[3, np.inf])
+    answer = solve(problem, "drfh")
+    mine = explain(answer, 0)
+    assert mine.sentence.endswith("that is all it asked for.")
+    assert mine.just_above == pytest.approx(float(answer.weighted_share[1]))
+    assert explain(answer, 1).just_below == pytest.approx(float(answer.weighted_share[0]))
+
+
+@pytest.mark.parametrize(("policy", "mode"), CHOICES)
+@settings(max_examples=30, deadline=None)
+@given(problem=problems(selectors=False))
+def test_every_answer_is_explained_to_every_tenant(policy, mode, problem):
+    answer = solve(problem, policy, mode=mode)
+    for tenant in range(problem.t):
+        mine = explain(answer, tenant)
+        assert mine.sentence
+        assert mine.share == pytest.approx(float(answer.tenant_share[tenant]))
+        assert all(item.price > 0 for item in mine.binding)
+        assert len(mine.workloads) == (problem.workload_tenant == tenant).sum()
+
+
+def test_an_evaluation_includes_them_when_asked():
+    document = {
+        "resources": ["cpu"],
+        "servers": [{"capacity": {"cpu": 4}}],
+        "tenants": [{"name": "a"}, {"name": "b"}],
+        "workloads": [
+            {"tenant": "a", "name": "w", "demand": {"cpu": 1}, "server_selector": {"z": "x"}}
+        ],
+        "policy": {"name": "drfh"},
+        "include": ["explanations"],
+    }
+    first, second = evaluate_document(document)["explanations"]
+    assert first["workloads"] == [{"workload": "w", "limited_by": "no_eligible_server"}]
+    assert "matches what it selects" in first["sentence"]
+    assert second["sentence"] == "b runs nothing: it has no workload."
