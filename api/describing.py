@@ -18,7 +18,8 @@ class Operation:
     `kind` is the last word of the operation's id. `headers` are those of its success, `problems` the
     statuses of refusals beyond those that every route has. `other_answers` are documents
     that are no problems under another status, `other_rows` those of a list asked for otherwise.
-    A `feed` is a list that is followed for ever: it gives `next_cursor` on every page.
+    A `feed` is a list that is followed for ever: it gives `next_cursor` on every page. A `report` is
+    one document, its rows as CSV and NDJSON, and a picture.
     """
 
     kind: str
@@ -31,6 +32,7 @@ class Operation:
     if_match: str = ""
     paged: bool = False
     feed: bool = False
+    report: bool = False
     patched: bool = False
     many: bool = False
     claims: bool = False
@@ -89,6 +91,11 @@ def shows(
 ) -> Callable[[H], H]:
     """GET of one object."""
     return described(Operation("show", summary, answer, headers=headers, problems=problems))
+
+
+def reports(answer: Document, summary: str) -> Callable[[H], H]:
+    """GET of a report: a document, its rows as CSV or NDJSON, or a picture."""
+    return described(Operation("show", summary, answer, report=True, problems=(404, 422)))
 
 
 def creates(

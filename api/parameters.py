@@ -12,6 +12,7 @@ from api.fields import ChoiceField, IntegerField, Schema, TextField
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
 FORMATS = ("json", "csv", "ndjson")
+REPORT_FORMATS = (*FORMATS, "svg")
 
 # `format` is content negotiation's, on every route; see api.negotiation.
 _EVERYWHERE = {"format"}
@@ -77,3 +78,11 @@ class FormatParameter(Parameters):
     """Of a list in OpenAPI; read by content negotiation."""
 
     format = ChoiceField(choices=FORMATS, required=False, help_text="Instead of `Accept`.")
+
+
+class ReportFormatParameter(Parameters):
+    """Of a report in OpenAPI; read by content negotiation."""
+
+    format = ChoiceField(
+        choices=REPORT_FORMATS, required=False, help_text="Instead of `Accept`; svg is a picture."
+    )

@@ -1,7 +1,8 @@
-"""Answers out: JSON, and for lists CSV and NDJSON with the same rows."""
+"""Answers out: JSON, for lists and reports CSV and NDJSON with the same rows, for reports pictures."""
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from rest_framework.renderers import BaseRenderer
 
 # A cell that a spreadsheet would take for a formula is quoted by an apostrophe (OWASP).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# A negative number is none: what billing adds up stays a number.
+_NUMBER = re.compile(r"-[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
 
 class OrjsonRenderer(BaseRenderer):
@@ -57,6 +60,22 @@ class NDJSONRenderer(OrjsonRenderer):
         return b"".join(json_bytes(row) + b"\n" for row in data["results"])
 
 
+class SVGRenderer(OrjsonRenderer):
+    """`data` is the picture."""
+
+    media_type = "image/svg+xml"
+    format = "svg"
+    charset = "utf-8"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return str(data).encode()
+
+
 def json_bytes(document: Any) -> bytes:
     """Instants in UTC with `Z`, ids as texts, numbers in the shortest form that reads back equal."""
     return orjson.dumps(document, option=orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC)
@@ -84,4 +103,6 @@ def _cell(row: Mapping[str, Any], column: str) -> str:
 
 
 def _safe(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+    if text.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text

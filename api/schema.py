@@ -12,7 +12,7 @@ from api.describing import Document, Operation
 from api.documents import DocumentField, document_schema, field_schema
 from api.errors import PROBLEM_TYPE
 from api.fields import Schema
-from api.parameters import FormatParameter
+from api.parameters import FormatParameter, ReportFormatParameter
 from api.structures import LabelsField, QuantitiesField
 
 if TYPE_CHECKING:  # views read the settings that name this module
@@ -132,6 +132,8 @@ class ContractSchema(AutoSchema):
             parameters += self.view.parameters.describe()
             if operation.paged:
                 parameters += FormatParameter.describe()
+            if operation.report:
+                parameters += ReportFormatParameter.describe()
         if operation.if_match:
             parameters.append(
                 {
@@ -197,10 +199,17 @@ class ContractSchema(AutoSchema):
         if operation.answer is None:
             return {}
         schema = self._document(operation.answer)
+        text: Schema = {"schema": {"type": "string"}}
+        if operation.report:
+            return {
+                "application/json": {"schema": schema},
+                "text/csv": text,
+                "application/x-ndjson": text,
+                "image/svg+xml": text,
+            }
         if operation.paged:
             if operation.other_rows is not None:
                 schema = {"anyOf": [schema, self._document(operation.other_rows)]}
-            text: Schema = {"schema": {"type": "string"}}
             page = self._component(
                 f"{operation.answer.__name__}Page", _page_schema(schema, feed=operation.feed)
             )

@@ -132,7 +132,7 @@ class ContractView(APIView):
         self.columns = columns
         following = self._url_after(page.next_cursor)
         response = Response({"results": [document(row) for row in page.rows], "next": following})
-        response.add_post_render_callback(_keep_content_type)
+        response.add_post_render_callback(keep_content_type)
         if following is not None:
             response["Link"] = f'<{following}>; rel="next"'
             response["X-Next-Cursor"] = str(page.next_cursor)
@@ -146,7 +146,7 @@ class ContractView(APIView):
         return self.request.build_absolute_uri(f"{self.request.path}?{query.urlencode()}")
 
 
-def _keep_content_type(response: Response) -> None:
+def keep_content_type(response: Response) -> None:
     """DRF takes the content type of an answer without content for none, and no rows are NDJSON."""
     response.headers.setdefault("Content-Type", str(response.accepted_media_type))
 

@@ -203,7 +203,7 @@ class PoolAdmin(ImpactFormAdmin):
             **self.admin_site.each_context(request),
             "title": f"Pool {pool.name}",
             "overview": shown,
-            "charts": [mark_safe(chart) for chart in shown.charts],  # noqa: S308 - escaped by core.charts
+            "charts": [mark_safe(chart.svg) for chart in shown.charts],  # noqa: S308 - escaped by core.charts
         }
         return render(request, "admin/pools/pool/overview.html", context)
 

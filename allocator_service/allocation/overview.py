@@ -8,7 +8,7 @@ from django.db.models import Count, F, Sum
 
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
 from allocator_service.allocation.selectors import failed_since, input_of
-from allocator_service.core.charts import BarRow, bar_chart, history_chart
+from allocator_service.core.charts import BarRow, Chart, bar_chart, history_chart
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool
@@ -21,13 +21,13 @@ RUNS_SHOWN = 100
 
 @dataclass(frozen=True)
 class Overview:
-    """A pool at a glance: `charts` are SVG documents; `failure` is why no newer decision is."""
+    """A pool at a glance: `charts` are pictures; `failure` is why no newer decision is."""
 
     pool: Pool
     run: Run | None
     failure: Run | None
     unsatisfiable: Sequence[tuple[str, int]]
-    charts: Sequence[str]
+    charts: Sequence[Chart]
 
 
 def pool_overview(pool: Pool) -> Overview:
@@ -38,7 +38,7 @@ def pool_overview(pool: Pool) -> Overview:
         .select_related("snapshot")
         .first()
     )
-    charts: list[str] = []
+    charts: list[Chart] = []
     if run is not None:
         charts += _tenant_charts(run, resources)
         charts += _server_charts(run, resources)
@@ -53,7 +53,7 @@ def pool_overview(pool: Pool) -> Overview:
     return Overview(pool, run, failed_since(pool=pool, run=run), list(unsatisfiable), charts)
 
 
-def _tenant_charts(run: Run, resources: Sequence[Resource]) -> list[str]:
+def _tenant_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
     try:
         problem = problem_from_document(input_of(run)).problem
     except Gone:
@@ -103,7 +103,7 @@ def _allocated(run: Run, problem: Problem) -> np.ndarray:
     return amounts
 
 
-def _server_charts(run: Run, resources: Sequence[Resource]) -> list[str]:
+def _server_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
     classes = list(ServerClass.objects.filter(run=run).order_by("position")[:TENANTS_SHOWN])
     used = {server_class.pk: np.zeros(len(resources)) for server_class in classes}
     placed = (
@@ -139,7 +139,7 @@ def _server_charts(run: Run, resources: Sequence[Resource]) -> list[str]:
     return charts
 
 
-def _history_charts(pool: Pool) -> list[str]:
+def _history_charts(pool: Pool) -> list[Chart]:
     runs = [
         (at, seconds, (summary or {}).get("min_weighted_share"))
         for at, seconds, summary in Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
@@ -157,6 +157,6 @@ def _history_charts(pool: Pool) -> list[str]:
             title="Least weighted share of the tenants",
             unit="share",
             points=[(at, share) for at, _, share in runs],
-            colour=2,
+            ink=2,
         ),
     ]

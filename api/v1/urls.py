@@ -16,6 +16,7 @@ RESOURCES = (
     "simulations",
     "events",
     "ledger",
+    "reports",
     "policies",
 )
 

@@ -50,10 +50,15 @@ def test_a_row_of_the_wrong_length_is_named():
 
 
 def test_cells_that_a_spreadsheet_would_run_are_quoted():
-    rows = [{"name": text, "n": -1} for text in ("=1+1", "+1", "-1", "@x", "\tx", "\rx", "a=b")]
+    rows = [{"name": text, "n": -1} for text in ("=1+1", "+1", "-1+1", "@x", "\tx", "\rx", "a=b")]
     assert csv_bytes(rows, ["name", "n"]) == (
-        b"name,n\r\n'=1+1,-1\r\n'+1,-1\r\n'-1,-1\r\n'@x,-1\r\n'\tx,-1\r\n\"'\rx\",-1\r\na=b,-1\r\n"
+        b"name,n\r\n'=1+1,-1\r\n'+1,-1\r\n'-1+1,-1\r\n'@x,-1\r\n'\tx,-1\r\n\"'\rx\",-1\r\na=b,-1\r\n"
     )
+
+
+def test_negative_amounts_stay_numbers():
+    rows = [{"amount": text} for text in ("-900", "-0.25", "-1e5", "-.5", "-")]
+    assert csv_bytes(rows, ["amount"]) == b"amount\r\n-900\r\n-0.25\r\n'-1e5\r\n'-.5\r\n'-\r\n"
 
 
 def test_nested_values_are_dotted_columns_or_json():

@@ -56,6 +56,7 @@ MATRIX = {
     "/api/v1/ledger-entries/": {"GET": ALL},
     "/api/v1/ledger-entries/<str:entry>/corrections/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/usage/": {"POST": BOTH},
+    "/api/v1/pools/<str:pool>/reports/sharing-degree/": {"GET": ALL},
 }
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in sorted(ALL)]

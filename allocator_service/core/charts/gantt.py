@@ -1,0 +1,83 @@
+"""A timetable: who runs what, from when to when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+
+from allocator_service.core.charts.drawing import (
+    GRID,
+    LABEL_WIDTH,
+    MARGIN,
+    WIDTH,
+    Chart,
+    TimeAxis,
+    colour,
+    heading,
+    legend,
+    line,
+    short,
+    text,
+    tip,
+)
+
+_ROW, _BAR = 24, 18
+_CHARACTER = 7
+
+
+@dataclass(frozen=True)
+class GanttBar:
+    """Something that lasts: `text` stands on the bar where it has room, `series` is its colour."""
+
+    start: datetime
+    end: datetime
+    text: str
+    series: int
+
+
+@dataclass(frozen=True)
+class GanttRow:
+    """A labelled row of bars."""
+
+    label: str
+    bars: Sequence[GanttBar]
+
+
+def gantt_chart(
+    *,
+    title: str,
+    series: Sequence[str],
+    rows: Sequence[GanttRow],
+    start: datetime,
+    end: datetime,
+    now: datetime | None = None,
+) -> Chart:
+    """The rows over `[start, end)`; `now` is marked where it is within."""
+    told, top = legend(series, left=LABEL_WIDTH)
+    bottom = top + _ROW * len(rows)
+    axis = TimeAxis(start, end, LABEL_WIDTH)
+    parts = [heading(title), told, axis.drawn(top, bottom)]
+    for position, row in enumerate(rows):
+        y = top + position * _ROW
+        parts.append(line(LABEL_WIDTH, y + _ROW, WIDTH - MARGIN, y + _ROW, GRID))
+        parts.append(text(LABEL_WIDTH - 8, y + 16, short(row.label), anchor="end"))
+        parts += [_bar(row, bar, axis, y) for bar in row.bars]
+    if now is not None and start <= now < end:
+        parts.append(line(axis.x(now), top - 8, axis.x(now), bottom, "#222"))
+        parts.append(text(axis.x(now) + 4, top - 2, "now"))
+    return Chart(title, bottom + 46, "".join(parts))
+
+
+def _bar(row: GanttRow, bar: GanttBar, axis: TimeAxis, y: float) -> str:
+    left, right = axis.x(bar.start), axis.x(bar.end)
+    told = tip(f"{row.label}, {bar.start:%H:%M:%S} to {bar.end:%H:%M:%S} UTC: {bar.text}")
+    drawn = (
+        f"<rect x='{left:.1f}' y='{y + 3:.1f}' width='{max(right - left, 0.5):.1f}' height='{_BAR}'"
+        f" fill='{colour(bar.series)}' stroke='#fff'>{told}</rect>"
+    )
+    if right - left < _CHARACTER * len(bar.text) + 6:
+        return drawn
+    return drawn + (
+        f"<text x='{(left + right) / 2:.1f}' y='{y + 16:.1f}' text-anchor='middle' fill='#fff'"
+        f" stroke='#222' stroke-width='2.5' paint-order='stroke'>{escape(bar.text)}</text>"
+    )

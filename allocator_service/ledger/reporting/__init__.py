@@ -1,0 +1,1 @@
+"""What the ledger tells about a stretch of time: every total is a sum over its entries."""

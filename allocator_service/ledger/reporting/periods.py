@@ -1,0 +1,73 @@
+"""The stretch of time that a report is about, and the pieces it is cut into."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from allocator_service.core.durations import parse_duration
+from allocator_service.core.errors import Unreadable
+from allocator_service.ledger.services import EARLIEST
+from allocator_service.pools.models import Pool
+
+DEFAULT_LENGTH = "P7D"
+MAX_PIECES = 1_000
+
+
+@dataclass(frozen=True)
+class Period:
+    """`[start, end)` cut at `edges`, of which the first is the start and the last the end."""
+
+    edges: Sequence[datetime]
+
+    @property
+    def start(self) -> datetime:
+        return self.edges[0]
+
+    @property
+    def end(self) -> datetime:
+        return self.edges[-1]
+
+    @property
+    def pieces(self) -> list[tuple[datetime, datetime]]:
+        """The pieces, each `[start, end)`, in their order."""
+        return list(zip(self.edges[:-1], self.edges[1:], strict=True))
+
+
+def report_period(
+    *,
+    pool: Pool,
+    start: datetime | None,
+    end: datetime | None,
+    step: str | None,
+    now: datetime,
+) -> Period:
+    """The period of a report: the 7 days before its end unless told, in one piece without a step.
+
+    What lies ahead is cut off: a period that ends after `now` ends now. Steps are counted from the
+    start, in the pool's time zone; the last is shorter where they do not come out even. Raises
+    `Unreadable` with `report.period` for an empty period, one that begins before 2000, and more than
+    1,000 pieces.
+    """
+    zone = ZoneInfo(pool.timezone)
+    until = min(end or now, now)
+    since = start or parse_duration(DEFAULT_LENGTH).times(-1).after(until, zone)
+    if since >= until:
+        raise _refusal("from", "The period is empty: from is before to, and before now.")
+    if since < EARLIEST:
+        raise _refusal("from", f"A period begins in {EARLIEST:%Y} or later.")
+    if step is None:
+        return Period([since, until])
+    duration = parse_duration(step)
+    edges = [since]
+    while edges[-1] < until:
+        if len(edges) > MAX_PIECES:
+            raise _refusal(
+                "step", f"There are more than {MAX_PIECES} pieces: choose a longer step."
+            )
+        edges.append(min(duration.times(len(edges)).after(since, zone), until))
+    return Period([edge.astimezone(UTC) for edge in edges])
+
+
+def _refusal(parameter: str, detail: str) -> Unreadable:
+    return Unreadable(detail, code="report.period", extra={"parameter": parameter})

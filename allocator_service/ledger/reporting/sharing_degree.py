@@ -1,0 +1,157 @@
+"""The sharing degree: what sharing gave each tenant, beside what it would have used alone.
+
+Source: Tang et al., TPDS 2018, §3 (policies §4): β[r] = used[r] / alone[r], β = the least of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import Resource
+from allocator_service.ledger.models import Kind
+from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums, ratio
+from allocator_service.ledger.reporting.periods import Period
+from allocator_service.ledger.reporting.tenants import tenants_reported
+from allocator_service.pools.models import Metering, Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+
+BASELINE = "entitled"
+DEFINITIONS = {
+    "used": "Resource × seconds of the entries of kind usage within the period, with their"
+    " corrections: an entry that lies in it in part counts with that part of its seconds.",
+    "alone": "Resource × seconds of the entries of kind alone: what the tenant would have used in its"
+    " entitled partition of the pool, which is C[r] · w / Σ w. Whole tasks where the pool's policy"
+    " hands out whole tasks.",
+    "sharing_degree": "used / alone per resource; min is the least of them over the resources with"
+    " alone above 0. 1 and more is a benefit, below 1 a loss.",
+    "rounding": "Amounts are exact: nothing is rounded. Ratios are the nearest double.",
+}
+MAX_CELLS = 200_000
+
+# Why there is no sharing degree.
+NO_DEMAND = "no_demand"
+NOTHING_ALONE = "nothing_alone"
+NO_REFERENCE = "no_reference"
+REASONS = {
+    NO_DEMAND: "It used nothing and would have used nothing alone.",
+    NOTHING_ALONE: "It used some, and alone could have used none.",
+    NO_REFERENCE: "The pool takes reports of usage: what would have been used alone is not known.",
+}
+
+
+@dataclass(frozen=True)
+class Degree:
+    """Used and alone of one tenant over one interval, per resource in the pool's order.
+
+    `ratios` are None where `reasons` say why; `least` is the sharing degree, None where there is no
+    ratio at all, and then `reason` says why.
+    """
+
+    used: Sequence[Decimal]
+    alone: Sequence[Decimal]
+    ratios: Sequence[float | None]
+    reasons: Sequence[str | None]
+
+    @property
+    def least(self) -> float | None:
+        return min((ratio for ratio in self.ratios if ratio is not None), default=None)
+
+    @property
+    def reason(self) -> str | None:
+        """The first of the three that any resource has, those that say more before the others."""
+        if self.least is not None:
+            return None
+        return next(reason for reason in (NO_REFERENCE, NOTHING_ALONE, NO_DEMAND)
+                    if reason in self.reasons)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TenantDegree:
+    """A tenant's sharing degree over the period, and in each of its pieces."""
+
+    tenant: str
+    total: Degree
+    series: Sequence[Degree]
+
+
+@dataclass(frozen=True)
+class SharingDegreeReport:
+    """The sharing degrees of a pool's tenants, by slug."""
+
+    pool: Pool
+    period: Period
+    resources: Sequence[Resource]
+    tenants: Sequence[TenantDegree]
+
+    def under(
+        self, name: Callable[[str], str], wanted: Callable[[str], bool]
+    ) -> "SharingDegreeReport":
+        """The tenants whose name is wanted, under their names, in the order of these."""
+        named = [replace(each, tenant=name(each.tenant)) for each in self.tenants]
+        kept = [each for each in named if wanted(each.tenant)]
+        return replace(self, tenants=sorted(kept, key=lambda each: each.tenant))
+
+
+def sharing_degree_report(
+    *, pool: Pool, period: Period, tenant: Tenant | None = None
+) -> SharingDegreeReport:
+    """The sharing degrees in a pool, or of one tenant. Raises `Unacceptable` if it would be too long."""
+    resources = resources_of(pool)
+    amounts = amounts_within(pool=pool, period=period, tenant=tenant)
+    sums = exact_sums(((a.tenant, a.piece, a.kind, a.resource), a.amount) for a in amounts)
+    slugs = tenants_reported(
+        pool=pool, period=period, found={a.tenant for a in amounts}, tenant=tenant
+    )
+    refuse_too_long(len(slugs) * len(period.pieces) * len(resources))
+    metered = pool.metering == Metering.ALLOCATION
+
+    def degree(key: int, piece: int) -> Degree:
+        used, alone = (
+            [sums.get((key, piece, kind.value, each.name), Decimal(0)) for each in resources]
+            for kind in (Kind.USAGE, Kind.ALONE)
+        )
+        return degree_of(used, alone, metered=metered)
+
+    tenants = []
+    for key, slug in slugs.items():
+        series = [degree(key, piece) for piece in range(len(period.pieces))]
+        tenants.append(TenantDegree(slug, _total(series, metered=metered), series))
+    return SharingDegreeReport(pool, period, resources, tenants)
+
+
+def degree_of(used: Sequence[Decimal], alone: Sequence[Decimal], *, metered: bool) -> Degree:
+    """The degree of amounts; `metered`: the pool meters itself, so that `alone` is known."""
+    ratios = [ratio(u, a) if a else None for u, a in zip(used, alone, strict=True)]
+    reasons = [_reason(u, a, metered=metered) for u, a in zip(used, alone, strict=True)]
+    return Degree(used, alone, ratios, reasons)
+
+
+def _reason(used: Decimal, alone: Decimal, *, metered: bool) -> str | None:
+    if alone:
+        return None
+    if not metered:
+        return NO_REFERENCE
+    return NOTHING_ALONE if used else NO_DEMAND
+
+
+def _total(series: Sequence[Degree], *, metered: bool) -> Degree:
+    columns: Mapping[str, list[Decimal]] = {
+        name: [
+            exact_sums((0, getattr(degree, name)[r]) for degree in series)[0]
+            for r in range(len(series[0].used))
+        ]
+        for name in ("used", "alone")
+    }
+    return degree_of(columns["used"], columns["alone"], metered=metered)
+
+
+def refuse_too_long(cells: int) -> None:
+    """Raise `Unacceptable` for a report of more cells than one answer takes."""
+    if cells > MAX_CELLS:
+        raise Unacceptable(
+            f"The report would have {cells} values; at most {MAX_CELLS} are answered: choose a longer"
+            " step, a shorter period or one tenant.",
+            code="report.too_long",
+        )

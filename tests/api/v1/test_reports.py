@@ -1,0 +1,170 @@
+"""Reports over REST: totals equal to the ledger's, as JSON, rows and pictures; nobody else's."""
+
+import csv
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from allocator_service.core.clock import utc_now
+from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.services import entries_append
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+LAB = "/api/v1/pools/lab/reports"
+MONDAY = datetime(2026, 10, 5, tzinfo=UTC)
+OCTOBER = "from=2026-10-05T00:00:00Z&to=2026-10-07T00:00:00Z"
+DAY = timedelta(days=1)
+
+
+def add(pool, tenant, kind, resource, quantity, day=0, owner=None, days=1):
+    """An entry of whole days of October, sealed."""
+    entries_append(
+        [
+            {
+                "pool_id": pool.pk,
+                "tenant_id": tenant.pk,
+                "server_owner_id": owner and owner.pk,
+                "workload_id": None,
+                "resource": resource,
+                "unit": "core",
+                "quantity": Decimal(str(quantity)),
+                "start": MONDAY + day * DAY,
+                "end": MONDAY + (day + days) * DAY,
+                "kind": kind,
+                "corrects": None,
+                "reason": "",
+                "source": "test",
+                "event_id": None,
+                "run_id": None,
+                "recorded_at": utc_now(),
+            }
+        ]
+    )
+    entries_seal(now=utc_now())
+
+
+@pytest.fixture
+def shared(world):
+    """Two days in `lab`: ada 3 and 5 cores beside 2 alone, bob 1 and 1 beside 2 alone."""
+    for day, quantity in enumerate(("3", "5")):
+        add(world.lab, world.ada, "usage", "cpu", quantity, day)
+        add(world.lab, world.ada, "alone", "cpu", "2", day)
+        add(world.lab, world.bob, "usage", "cpu", "1", day)
+        add(world.lab, world.bob, "alone", "cpu", "2", day)
+    return world
+
+
+def rows_of(response):
+    return list(csv.DictReader(response.content.decode().splitlines()))
+
+
+class TestSharingDegree:
+    PATH = f"{LAB}/sharing-degree/"
+
+    def test_the_series_and_the_total(self, shared, billing):
+        answer = billing.get(f"{self.PATH}?{OCTOBER}&step=P1D")
+        assert answer.status_code == 200
+        told = answer.json()
+        assert (told["from"], told["to"]) == ("2026-10-05T00:00:00Z", "2026-10-07T00:00:00Z")
+        assert (told["report"], told["baseline"]) == ("sharing-degree", "entitled")
+        assert told["total"] == {"cpu": str(10 * 86_400), "memory": "0"}
+        ada, bob = told["tenants"]
+        assert ada["used"]["cpu"] == str(8 * 86_400)
+        assert ada["sharing_degree"] == {"resources": {"cpu": 2.0, "memory": None}, "min": 2.0}
+        assert (ada["reasons"], ada["reason"], ada["benefit"]) == (
+            {"memory": "no_demand"},
+            None,
+            True,
+        )
+        assert [piece["sharing_degree"]["min"] for piece in ada["series"]] == [1.5, 2.5]
+        assert (bob["sharing_degree"]["min"], bob["benefit"]) == (0.5, False)
+
+    def test_rows_add_up_to_the_total_and_are_the_same_in_both_formats(self, shared, billing):
+        path = f"{self.PATH}?{OCTOBER}&step=P1D"
+        rows = rows_of(billing.get(f"{path}&format=csv"))
+        assert len(rows) == 2 * 2 * 2
+        assert sum(Decimal(row["used"]) for row in rows) == 10 * 86_400
+        assert rows[0] == {
+            "tenant": "ada", "start": "2026-10-05T00:00:00Z", "end": "2026-10-06T00:00:00Z",
+            "resource": "cpu", "unit": "core", "used": "259200", "alone": "172800",
+            "sharing_degree": "1.5", "reason": "",
+        }  # fmt: skip
+        lines = billing.get(f"{path}&format=ndjson")
+        assert lines.headers["Content-Type"] == "application/x-ndjson"
+        assert len(lines.content.splitlines()) == len(rows)
+
+    def test_a_picture_has_axes_a_unit_and_a_legend(self, shared, billing):
+        answer = billing.get(f"{self.PATH}?{OCTOBER}&step=P1D", Accept="image/svg+xml")
+        assert answer.headers["Content-Type"] == "image/svg+xml; charset=utf-8"
+        texts = {text.text for text in ET.fromstring(answer.content).iter() if text.text}
+        assert {"ada", "bob", "cpu", "memory", "used ÷ alone", "2026-10-06"} <= texts
+        assert any(text.startswith("Sharing degree in lab") for text in texts)
+
+    def test_a_tenant_sees_itself_only(self, shared):
+        mine = shared.as_ada.get(f"{self.PATH}?{OCTOBER}").json()
+        assert [each["tenant"] for each in mine["tenants"]] == ["ada"]
+        assert mine["total"]["cpu"] == str(8 * 86_400)
+        for other in ("bob", "nobody"):
+            asked = shared.as_ada.get(f"{self.PATH}?{OCTOBER}&tenant={other}").json()
+            assert asked["tenants"] == []
+        picture = shared.as_ada.get(f"{self.PATH}?{OCTOBER}&step=P1D&format=svg").content
+        assert b"bob" not in picture
+
+    def test_in_a_transparent_pool_the_others_are_pseudonyms(self, shared):
+        shared.lab.transparent = True
+        shared.lab.save()
+        answer = shared.as_ada.get(f"{self.PATH}?{OCTOBER}")
+        names = [each["tenant"] for each in answer.json()["tenants"]]
+        assert len(names) == 2
+        assert "ada" in names
+        assert names == sorted(names)
+        assert b"bob" not in answer.content
+
+    def test_one_tenant_of_many(self, shared, operator):
+        told = operator.get(f"{self.PATH}?{OCTOBER}&tenant=bob").json()
+        assert [each["tenant"] for each in told["tenants"]] == ["bob"]
+        assert told["total"]["cpu"] == str(2 * 86_400)
+        assert operator.get(f"{self.PATH}?{OCTOBER}&tenant=nobody").json()["tenants"] == []
+
+
+REPORTS = ["sharing-degree"]
+
+
+@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize(
+    ("query", "code", "parameter"),
+    [
+        ("from=yesterday", "parameter.value", "from"),
+        ("step=1d", "parameter.value", "step"),
+        ("since=2026-10-05T00:00:00Z", "parameter.unknown", "since"),
+        ("from=2026-10-05T00:00:00Z&to=2026-10-05T00:00:00Z", "report.period", "from"),
+        ("from=2026-10-05T00:00:00Z&to=2026-10-06T00:00:00Z&step=PT1S", "report.period", "step"),
+    ],
+)
+def test_what_is_no_period_is_refused(world, operator, report, query, code, parameter):
+    answer = operator.get(f"{LAB}/{report}/?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert answer.json()["parameter"] == parameter
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_a_report_of_nothing_is_empty_in_every_format(operator, report):
+    factories.pool("lab")
+    for chosen in ("json", "csv", "ndjson", "svg"):
+        answer = operator.get(f"{LAB}/{report}/?format={chosen}")
+        assert answer.status_code == 200, answer.content
+        if chosen == "svg":
+            ET.fromstring(answer.content)
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_another_pool_is_as_one_that_does_not_exist(world, report):
+    told = [
+        world.as_ada.get(f"/api/v1/pools/{slug}/reports/{report}/") for slug in ("other", "nowhere")
+    ]
+    assert {answer.status_code for answer in told} == {404}
+    assert {answer.json()["code"] for answer in told} == {"pool.not_found"}
