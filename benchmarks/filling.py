@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -39,9 +38,7 @@ def _tasks_pool(resources: int) -> Problem:
 def _pool(*, repeat: int) -> Row:
     problem = _tasks_pool(2)
     answer = solve(problem, "drf", mode="indivisible")
-    begin = time.perf_counter()
-    count = _heap(problem)
-    peer = time.perf_counter() - begin
+    peer, count = best_seconds(lambda: problem, _heap, repeat=1)
     ours, _ = best_seconds(
         lambda: _tasks_pool(2), lambda p: solve(p, "drf", mode="indivisible"), repeat=repeat
     )
@@ -83,15 +80,18 @@ def _placed(rule: str, resources: int, goal: float, quick: bool) -> Row:
     """
     problem = _tasks_pool(resources)
     scanned = SCANNED_TASKS // 10 if quick else SCANNED_TASKS
-    begin = time.perf_counter()
-    sequence = scan(problem, rule, scanned)
-    per_task = (time.perf_counter() - begin) / scanned
+    seconds, sequence = best_seconds(
+        lambda: problem, lambda p: scan(p, rule, scanned), repeat=1 if quick else 3
+    )
+    per_task = seconds / scanned
     options = {"placement": rule}
     tasks = np.bincount(sequence[:, 0], minlength=problem.n).astype(float)
     some = solve(replace(problem, tasks=tasks), "drfh", mode="indivisible", options=options)
-    begin = time.perf_counter()
-    whole = solve(problem, "drfh", mode="indivisible", options=options)
-    ours = time.perf_counter() - begin
+    ours, whole = best_seconds(
+        lambda: _tasks_pool(resources),
+        lambda p: solve(p, "drfh", mode="indivisible", options=options),
+        repeat=1 if quick else 3,
+    )
     total = int(whole.tasks.sum())
     return Row(
         name=f"drfh, {rule}, {resources} resources",
@@ -113,15 +113,18 @@ def _two_choices(quick: bool) -> Row:
     problem = _tasks_pool(2)
     scanned = SCANNED_TASKS // 10 if quick else SCANNED_TASKS
     sequence = draws_of_two(problem, scanned)
-    begin = time.perf_counter()
-    scan(problem, "best-fit", scanned)
-    per_task = (time.perf_counter() - begin) / scanned
+    seconds, _ = best_seconds(
+        lambda: problem, lambda p: scan(p, "best-fit", scanned), repeat=1 if quick else 3
+    )
+    per_task = seconds / scanned
     options = {"placement": "two-choices"}
     tasks = np.bincount(sequence[:, 0], minlength=problem.n).astype(float)
     some = solve(replace(problem, tasks=tasks), "drfh", mode="indivisible", options=options)
-    begin = time.perf_counter()
-    whole = solve(problem, "drfh", mode="indivisible", options=options)
-    ours = time.perf_counter() - begin
+    ours, whole = best_seconds(
+        lambda: _tasks_pool(2),
+        lambda p: solve(p, "drfh", mode="indivisible", options=options),
+        repeat=1 if quick else 3,
+    )
     total = int(whole.tasks.sum())
     return Row(
         name="drfh, two-choices, 2 resources",

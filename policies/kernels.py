@@ -7,6 +7,8 @@ outside it ``x`` and ``theta`` are 0, ``z`` is 1, and no step is taken.
 
 from __future__ import annotations
 
+import numpy as np
+
 from policies.compiled import compiled
 
 
@@ -23,14 +25,14 @@ def scaling(x, z, theta, total):  # type: ignore[no-untyped-def]
 
 @compiled
 def to_classes(demand, theta, values, out):  # type: ignore[no-untyped-def]
-    """Write out (m, K) = sum over workloads of theta d values; values (n,)."""
+    """Add to out (m, K) the sums over workloads of theta d values; values (n,)."""
     classes, n = theta.shape
-    for r in range(demand.shape[0]):
-        for c in range(classes):
+    for c in range(classes):
+        for r in range(demand.shape[0]):
             total = 0.0
             for j in range(n):
                 total += theta[c, j] * (demand[r, j] * values[j])
-            out[r, c] = total
+            out[r, c] += total
 
 
 @compiled
@@ -38,8 +40,8 @@ def to_workloads(demand, theta, prices, out):  # type: ignore[no-untyped-def]
     """Write out (n,) = sum over classes of theta d . prices; prices (m, K)."""
     classes, n = theta.shape
     out[:] = 0.0
-    for r in range(demand.shape[0]):
-        for c in range(classes):
+    for c in range(classes):
+        for r in range(demand.shape[0]):
             price = prices[r, c]
             for j in range(n):
                 out[j] += theta[c, j] * demand[r, j] * price
@@ -49,31 +51,34 @@ def to_workloads(demand, theta, prices, out):  # type: ignore[no-untyped-def]
 def links(theta, products, part, out):  # type: ignore[no-untyped-def]
     """Write out (pairs, K, K), symmetric, zero diagonal: sums of theta_b theta_c products.
 
-    products (pairs, n) are d[r] d[q] / S, 0 for workloads that do not count; part (n,) is
+    products (pairs, n) are d[r] d[q] / S, 0 for workloads that do not count; part (K, n) is
     scratch.
     """
     classes, n = theta.shape
-    for pair in range(products.shape[0]):
-        for c in range(classes):
-            out[pair, c, c] = 0.0
+    for c in range(classes):
+        for b in range(c):
             for j in range(n):
-                part[j] = theta[c, j] * products[pair, j]
+                part[b, j] = theta[c, j] * theta[b, j]
+        together = np.dot(products, part[:c].T)
+        for pair in range(products.shape[0]):
+            out[pair, c, c] = 0.0
             for b in range(c):
-                total = 0.0
-                for j in range(n):
-                    total += part[j] * theta[b, j]
-                out[pair, c, b] = total
-                out[pair, b, c] = total
+                out[pair, c, b] = together[pair, b]
+                out[pair, b, c] = together[pair, b]
 
 
 @compiled
-def direction(allowed, demand, x, z, theta, push, dp, offset, dx, dz):  # type: ignore[no-untyped-def]
+def direction(allowed, demand, x, z, theta, push, dp, offset, ratio, dx, dz):  # type: ignore[no-untyped-def]
     """Steps dx and dz of x and z for given steps of the duals; offset (n,) is dh - dy.
 
-    Returns the largest of -dx / x and of -dz / z: 1 over the longest steps.
+    Returns the largest of -dx / x and of -dz / z, or 0: 1 over the longest steps. ratio (n,)
+    is scratch. Non-negative floats are in the order of their bits, and integers have a
+    greatest in one pass of vectors.
     """
     classes, n = theta.shape
-    primal, dual = 1e-300, 1e-300
+    bits = ratio.view(np.int64)
+    peak = np.zeros(2)
+    most = peak.view(np.int64)
     for c in range(classes):
         for j in range(n):
             dz[c, j] = offset[j]
@@ -84,12 +89,19 @@ def direction(allowed, demand, x, z, theta, push, dp, offset, dx, dz):  # type: 
         for j in range(n):
             dz[c, j] *= allowed[c, j]
             dx[c, j] = push[c, j] - theta[c, j] * dz[c, j]
+            ratio[j] = -dz[c, j] / z[c, j]
+        most[1] = _greatest(bits, most[1])
         for j in range(n):
-            if -dx[c, j] > primal * x[c, j]:
-                primal = -dx[c, j] / x[c, j]
-            if -dz[c, j] > dual * z[c, j]:
-                dual = -dz[c, j] / z[c, j]
-    return primal, dual
+            ratio[j] = -dx[c, j] / x[c, j] if dx[c, j] < 0.0 else 0.0
+        most[0] = _greatest(bits, most[0])
+    return peak[0], peak[1]
+
+
+@compiled
+def _greatest(bits, most):  # type: ignore[no-untyped-def]
+    for j in range(len(bits)):
+        most = max(most, bits[j])
+    return most
 
 
 @compiled
@@ -116,11 +128,7 @@ def second_order(allowed, demand, x, z, dx, dz, centre, push, by_class, by_workl
             wanted = (centre - dx[c, j] * dz[c, j]) * allowed[c, j]
             push[c, j] = wanted / z[c, j] - x[c, j]
             by_workload[j] += push[c, j]
-        for r in range(demand.shape[0]):
-            total = 0.0
-            for j in range(n):
-                total += push[c, j] * demand[r, j]
-            by_class[r, c] = total
+        _used(demand, push, c, by_class)
 
 
 @compiled
@@ -134,14 +142,16 @@ def recentre(allowed, demand, x, z, dx, dz, primal, dual, low, high, push, by_cl
     for c in range(classes):
         for j in range(n):
             product = (x[c, j] + primal * dx[c, j]) * (z[c, j] + dual * dz[c, j])
-            change = max(min(max(product, low), high) - product, -high)
+            change = recentred(product, low, high)
             push[c, j] += change * allowed[c, j] / z[c, j]
             by_workload[j] += push[c, j]
-        for r in range(demand.shape[0]):
-            total = 0.0
-            for j in range(n):
-                total += push[c, j] * demand[r, j]
-            by_class[r, c] = total
+        _used(demand, push, c, by_class)
+
+
+@compiled
+def recentred(product, low, high):  # type: ignore[no-untyped-def]
+    """How far to move one product: into [low, high], but no further down than by high."""
+    return max(min(max(product, low), high) - product, -high)
 
 
 @compiled
@@ -159,9 +169,14 @@ def advance(demand, x, z, dx, dz, primal, dual, used, by_workload):  # type: ign
             z[c, j] += dual * dz[c, j]
             by_workload[j] += x[c, j]
             complementarity += x[c, j] * z[c, j]
-        for r in range(demand.shape[0]):
-            total = 0.0
-            for j in range(n):
-                total += x[c, j] * demand[r, j]
-            used[r, c] = total
+        _used(demand, x, c, used)
     return complementarity
+
+
+@compiled
+def _used(demand, x, c, out):  # type: ignore[no-untyped-def]
+    for r in range(demand.shape[0]):
+        total = 0.0
+        for j in range(x.shape[1]):
+            total += x[c, j] * demand[r, j]
+        out[r, c] = total
