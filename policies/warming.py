@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from policies.fairness_checks import envy_free
+from policies.lending import tasks_by_owner
 from policies.problem import Problem
 from policies.registry import policies_available, solve
 
@@ -23,6 +24,14 @@ def warm() -> None:
             for mode in info.modes:
                 answer = solve(problem, info.name, mode=mode)
     envy_free(answer)
+    shared = Problem.create(
+        resources=("a", "b"),
+        capacity=np.ones((3, 2)),
+        tenants=["0", "1", "2"],
+        contributed_by=[0, 1, 2],
+        demand=[[0.1, 0.2], [0.2, 0.1], [0.1, 0.1]],
+    )
+    tasks_by_owner(solve(shared, "drfh"))
     # Whole numbers: slots by the dynamic programme, where those above are searched.
     whole = Problem.create(
         resources=("a", "b"), capacity=[[9, 9]], tenants=["0", "1", "2"], demand=np.eye(3, 2) + 1

@@ -29,10 +29,11 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import Allocation as Decision
 from policies.alone import tasks_alone
+from policies.lending import tasks_by_owner
 from policies.reasons import unserved_reasons
 
 SOURCE = "decisions"
-ENTRIES_AT_ONCE = 200_000
+ENTRIES_AT_ONCE = 20_000
 PIECES_AT_ONCE = 500
 _QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
 
@@ -58,7 +59,10 @@ def pools_to_meter() -> list[int]:
 
 @transaction.atomic
 def pool_meter(*, pool_id: int, now: datetime) -> int:
-    """Write the pieces of time that are over to the ledger; returns how many entries that were."""
+    """Write the pieces of time that are over to the ledger; returns how many entries that were.
+
+    As many as one task should: the next one goes on from there. None while another is at it.
+    """
     pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
     meter = _locked_meter(pool)
     if meter is None or pool.metering != Metering.ALLOCATION:
@@ -84,7 +88,7 @@ def _locked_meter(pool: Pool) -> Meter | None:
     if first is None:
         return None
     Meter.objects.bulk_create([Meter(pool=pool, metered_until=first)], ignore_conflicts=True)
-    return Meter.objects.select_for_update(no_key=True).get(pool=pool)
+    return Meter.objects.select_for_update(no_key=True, skip_locked=True).filter(pool=pool).first()
 
 
 def _pieces(pool: Pool, since: datetime, now: datetime) -> Iterator[tuple[Run, datetime, datetime]]:
@@ -185,10 +189,8 @@ def _shared(
         for row in slot.allocations:
             placed[position[row["tenant"], row["workload"]], -1] = float(row["tasks"])
     elif len(decision.placement_tasks):
-        columns = (column.tolist() for column in decision.placements_by_row())
-        for j, row, tasks in zip(*columns, strict=True):
-            owner = int(problem.contributed_by[row])
-            placed[j, owner] = placed.get((j, owner), 0.0) + tasks
+        columns = (column.tolist() for column in tasks_by_owner(decision))
+        placed = {(j, owner): tasks for j, owner, tasks in zip(*columns, strict=True)}
     else:
         placed = {(j, -1): tasks for j, tasks in enumerate(decision.tasks.tolist()) if tasks}
     for (j, owner), tasks in sorted(placed.items()):

@@ -21,7 +21,7 @@ from allocator_service.allocation.simulations import simulations_due
 from allocator_service.allocation.tasks import recompute, simulate
 from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
-from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.sealing import SEALED_AT_ONCE, entries_seal
 from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1
@@ -68,23 +68,25 @@ class Relay:
         listener: psycopg.Connection = connection.connection
         listener.execute(f"LISTEN {CHANNEL}")
         while not self._stopped:
-            self._tick(time.monotonic())
-            for _ in listener.notifies(timeout=POLL_SECONDS, stop_after=1):
+            more = self._tick(time.monotonic())
+            for _ in listener.notifies(timeout=0 if more else POLL_SECONDS, stop_after=1):
                 pass
 
-    def _tick(self, monotonic: float) -> None:
+    def _tick(self, monotonic: float) -> bool:
+        """Seal a batch and publish what is due; returns whether more waits to be sealed."""
         now = self._clock()
         if monotonic >= self._heartbeat_due:
             heartbeat_record(process="relay", now=now)
             self._heartbeat_due = monotonic + HEARTBEAT_SECONDS
         events_seal()
-        entries_seal(now=now)
+        sealed = entries_seal(now=now)
         self._publish(recompute, jobs_due(now=now, again=False))
         self._publish(simulate, [str(id_) for id_ in simulations_due(now=now)])
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
             if _queued() < MAX_QUEUED:
                 self._publish(recompute, jobs_due(now=now, again=True))
+        return sealed == SEALED_AT_ONCE
 
     def _publish(self, task: Task, jobs: Sequence[int | str]) -> None:
         for job in jobs:

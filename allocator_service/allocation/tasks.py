@@ -11,6 +11,8 @@ from allocator_service.allocation.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 
 METER_SECONDS = 10.0
+# Redis keeps a list for every priority, and workers empty that of decisions (0) first.
+AFTER_DECISIONS = 9
 
 
 @shared_task(name="allocation.recompute")
@@ -25,14 +27,14 @@ def simulate(simulation_id: str) -> None:
     simulation_run(simulation_id=UUID(simulation_id), clock=utc_now)
 
 
-@shared_task(name="allocation.meter")
+@shared_task(name="allocation.meter", priority=AFTER_DECISIONS)
 def meter() -> None:
     """Ask for every pool that meters itself to be metered: one that fails stops no other."""
     for pool_id in pools_to_meter():
         meter_pool.apply_async(args=[pool_id], expires=METER_SECONDS, retry=False)
 
 
-@shared_task(name="allocation.meter_pool")
+@shared_task(name="allocation.meter_pool", priority=AFTER_DECISIONS)
 def meter_pool(pool_id: int) -> None:
     """Write what the pool's decisions gave to the ledger, as far as it is over."""
     pool_meter(pool_id=pool_id, now=utc_now())
@@ -44,7 +46,7 @@ def heartbeat() -> None:
     heartbeat_record(process="worker", now=utc_now())
 
 
-@shared_task(name="allocation.retention")
+@shared_task(name="allocation.retention", priority=AFTER_DECISIONS)
 def retention() -> None:
     """Drop what has been kept long enough."""
     retention_apply(now=utc_now())

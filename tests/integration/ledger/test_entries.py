@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection, transaction
 
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.ledger.models import Block, Entry, Identity, Seal
-from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.sealing import SEALED_AT_ONCE, entries_seal
 from allocator_service.ledger.services import entry_correct
 from allocator_service.ledger.verification import ledger_verify
 from tests.integration.conftest import NOON
@@ -111,6 +111,36 @@ def test_the_sealed_order_is_gapless_and_chained(reported, tenant):
         (2, 9, 8),
         (3, 17, 8),
     ]
+    assert failed() == []
+
+
+MANY = """
+INSERT INTO ledger_entry (id, pool_id, tenant_id, resource, unit, quantity, start, "end", amount,
+                          kind, reason, source, recorded_at)
+SELECT gen_random_uuid(), %s, %s, 'cpu', 'core', 1, %s, %s, 60, 'usage', '', 'meter', %s
+FROM generate_series(1, 40000)
+"""
+
+
+def test_sealing_much_at_once_does_not_wait_for_the_planner_s_statistics(reported, tenant):
+    """With those of an emptied table, what waits would be read once for every entry: for minutes."""
+    run("INSERT INTO ledger_pending SELECT gen_random_uuid(), now() FROM generate_series(1, 40000)")
+    run("DELETE FROM ledger_pending")
+    run("ANALYZE ledger_pending, ledger_entry, ledger_seal, ledger_block")
+    user, start = tenant("u1"), NOON - HOUR
+    report(reported, usage(user, "e1", 1, 0, start=start))  # the month's partition is there
+    run(MANY, reported.pk, user.pk, start, start + HOUR / 60, NOON)
+    run("INSERT INTO ledger_pending SELECT id, start FROM ledger_entry WHERE amount = 60")
+    sealed = []
+    with connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '20s'")
+    try:
+        while not sealed or sealed[-1]:
+            sealed.append(entries_seal(now=NOON))
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("RESET statement_timeout")
+    assert sealed == [SEALED_AT_ONCE] * 4 + [1, 0]
     assert failed() == []
 
 
