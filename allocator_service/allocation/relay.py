@@ -1,8 +1,8 @@
 """The relay: from job rows in PostgreSQL to messages in Redis, and again for messages that got lost.
 
-It seals events and ledger entries too, so that sealing goes on while Redis is down.
-It claims what is due, commits, then publishes. Losing a message costs time, never work; two relays
-are harmless. While Redis is down the rows wait.
+It seals events and ledger entries too and keeps the ledger's totals, so that this goes on while Redis
+is down. It claims what is due, commits, then publishes. Losing a message costs time, never work; two
+relays are harmless. While Redis is down the rows wait.
 """
 
 import time
@@ -22,6 +22,7 @@ from allocator_service.allocation.tasks import recompute, simulate
 from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
 from allocator_service.ledger.sealing import SEALED_AT_ONCE, entries_seal
+from allocator_service.ledger.totals import totals_advance
 from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1
@@ -80,10 +81,13 @@ class Relay:
             self._heartbeat_due = monotonic + HEARTBEAT_SECONDS
         events_seal()
         sealed = entries_seal(now=now)
+        if sealed:
+            totals_advance()
         self._publish(recompute, jobs_due(now=now, again=False))
         self._publish(simulate, [str(id_) for id_ in simulations_due(now=now)])
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
+            totals_advance()
             if _queued() < MAX_QUEUED:
                 self._publish(recompute, jobs_due(now=now, again=True))
         return sealed == SEALED_AT_ONCE

@@ -24,6 +24,11 @@ class CalendarDuration:
     days: int
     seconds: int
 
+    @property
+    def nominal_seconds(self) -> int:
+        """Its length where no calendar is meant: days of 24 hours, months of a twelfth of a year."""
+        return self.months * 2_629_746 + self.days * 86_400 + self.seconds
+
     def times(self, count: int) -> "CalendarDuration":
         """So many of it, without the days that months of different lengths would lose in steps."""
         return CalendarDuration(self.months * count, self.days * count, self.seconds * count)
@@ -32,8 +37,7 @@ class CalendarDuration:
         self, instant: datetime, anchor: datetime, zone: ZoneInfo
     ) -> tuple[datetime, datetime]:
         """The interval `[start, end)` around an instant, of those that tile time from `anchor`."""
-        about = self.months * 2_629_746 + self.days * 86_400 + self.seconds
-        count = int((instant - anchor).total_seconds() // about)
+        count = int((instant - anchor).total_seconds() // self.nominal_seconds)
         while self.times(count).after(anchor, zone) > instant:
             count -= 1
         while self.times(count + 1).after(anchor, zone) <= instant:

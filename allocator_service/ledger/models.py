@@ -144,3 +144,49 @@ class Block(models.Model):
 
     def __str__(self) -> str:
         return f"block {self.number} of {self.pool}"
+
+
+class Total(models.Model):
+    """How the rate of use changed within one bucket of time, of one tenant and resource.
+
+    An entry raises the rate by its quantity at its start and lowers it at its end, so that it counts
+    in two buckets of a level however long it lasts. `rate` is the sum of these changes, `moment` that
+    of change × seconds since 1970, `decayed` that of the changes, each worth half per half-life until
+    the bucket's end. What was used before an instant t is the sum of `t × rate - moment` over the
+    buckets before it. Derived from the entries by `totals_advance`: the one table of the ledger that
+    may be thrown away.
+    """
+
+    pk = models.CompositePrimaryKey("pool_id", "level", "bucket", "tenant_id", "resource", "kind")
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
+    level = models.PositiveSmallIntegerField()
+    bucket = models.BigIntegerField()
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
+    resource = models.CharField(max_length=63)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    rate = models.DecimalField(max_digits=48, decimal_places=12)
+    moment = models.DecimalField(max_digits=60, decimal_places=18)
+    decayed = models.FloatField(null=True)
+
+    class Meta:
+        db_table = "ledger_total"
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.resource} in {self.level}/{self.bucket}"
+
+
+class TotalsCursor(models.Model):
+    """Up to which number of the sealed order a pool's entries are in its totals.
+
+    `half_life` (seconds) is what `Total.decayed` was made with.
+    """
+
+    pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="+")
+    through = models.BigIntegerField(default=0)
+    half_life = models.FloatField(null=True)
+
+    class Meta:
+        db_table = "ledger_totals_cursor"
+
+    def __str__(self) -> str:
+        return f"{self.pool_id} through {self.through}"

@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from django.db import connection, transaction
 
+from allocator_service.ledger.models import Kind, TotalsCursor
 from allocator_service.ledger.sealing import ENTRY_TEXT
+from allocator_service.ledger.totals import CHANGES, COUNTS_AS, bucket_parameters
+from allocator_service.ledger.windows import amounts_in
+from allocator_service.pools.models import Pool
+from allocator_service.pools.windows import Past, past_of
 
 STUCK_AFTER = timedelta(minutes=1)
 
@@ -65,6 +71,36 @@ SELECT count(*) FROM ledger_pending p
 JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start WHERE e.recorded_at < %(before)s
 """
 
+_TOTALS = """
+WITH entries AS (
+    SELECT e.start, e."end", e.tenant_id, e.resource, e.quantity, {counts_as} AS kind
+    FROM ledger_seal s JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start
+    WHERE s.pool_id = %(pool)s AND s.sequence <= %(through)s),
+{changes},
+stored AS (SELECT * FROM ledger_total WHERE pool_id = %(pool)s)
+SELECT count(*)
+FROM buckets b FULL JOIN stored t USING (level, bucket, tenant_id, resource, kind)
+WHERE b.rate IS DISTINCT FROM t.rate OR b.moment IS DISTINCT FROM t.moment
+   OR (b.decayed IS NULL) <> (t.decayed IS NULL)
+   OR abs(b.decayed - t.decayed) > 1e-9 * b.volume
+""".replace("{counts_as}", COUNTS_AS).replace("{changes}", CHANGES)
+_PLAIN = """
+SELECT tenant_id, resource, kind,
+       sum(quantity * extract(epoch FROM till - since)) AS amount,
+       sum(quantity * (
+           ledger_weight(extract(epoch FROM %(until)s - till), %(half_life)s::float8)
+           - ledger_weight(extract(epoch FROM %(until)s - since), %(half_life)s::float8)))
+           * %(half_life)s::float8 / ln(2::float8) AS decayed,
+       sum(abs(quantity)) AS volume
+FROM (SELECT e.tenant_id, e.resource, {counts_as} AS kind, e.quantity,
+             LEAST(e."end", %(until)s) AS till,
+             GREATEST(e.start, COALESCE(%(since)s::timestamptz, e.start)) AS since
+      FROM ledger_entry e
+      WHERE e.pool_id = %(pool)s AND e.start < %(until)s
+        AND (%(since)s::timestamptz IS NULL OR e."end" > %(since)s)) AS counted
+WHERE since < till GROUP BY 1, 2, 3
+""".replace("{counts_as}", COUNTS_AS)
+
 
 def ledger_verify(*, now: datetime) -> list[LedgerCheck]:
     """Read all of the ledger at one instant and check what must hold of it."""
@@ -86,6 +122,7 @@ def ledger_verify(*, now: datetime) -> list[LedgerCheck]:
             _none("corrections", first(_OVERCORRECTED), "corrects what is not there:"),
             _none("sealed_in_time", first(_STUCK), "entries have waited for a minute"),
         ]
+        checks += [_totals_agree(), _windows_agree(now)]
         broken = first(_CHAIN)
     where = "" if broken is None else f"the chain of pool {broken[0]} breaks in block {broken[1]}"
     return [*checks, LedgerCheck("chain", broken is None, where)]
@@ -94,3 +131,45 @@ def ledger_verify(*, now: datetime) -> list[LedgerCheck]:
 def _none(name: str, row: tuple[object, ...] | None, detail: str) -> LedgerCheck:
     found = row[0] if row else None
     return LedgerCheck(name, not found, f"{detail} {found}" if found else "")
+
+
+def _totals_agree() -> LedgerCheck:
+    """Are the totals of every pool what its sealed entries make?"""
+    for place in TotalsCursor.objects.select_related("pool"):
+        with connection.cursor() as cursor:
+            sought = {"pool": place.pool_id, "through": place.through}
+            cursor.execute(_TOTALS, {**sought, **bucket_parameters(place.half_life)})
+            (wrong,) = cursor.fetchall()[0]
+        if wrong:
+            return LedgerCheck("totals", False, f"{wrong} totals of pool {place.pool} are others")
+    return LedgerCheck("totals", True, "")
+
+
+def _windows_agree(now: datetime) -> LedgerCheck:
+    """Is what the window of every pool remembers, and with it every β, the sum over its entries?"""
+    for pool in Pool.objects.order_by("slug"):
+        past = past_of(pool, now)
+        state = amounts_in(pool, past)
+        read = {(*key, Kind.USAGE.value): amount for key, amount in state.used.items()}
+        read |= {(*key, Kind.ALONE.value): amount for key, amount in state.alone.items()}
+        for key, amount, volume in _plain_sums(pool, past):
+            found = read.pop(key, Decimal(0))
+            noise = 1e-9 * past.half_life * float(volume) if past.half_life else 0
+            if abs(found - Decimal(amount)) > noise:
+                return LedgerCheck("windows", False, f"of pool {pool}, {key[1]} is another")
+        if past.half_life is None and read:
+            return LedgerCheck("windows", False, f"of pool {pool}, something was never used")
+    return LedgerCheck("windows", True, "")
+
+
+def _plain_sums(
+    pool: Pool, past: Past
+) -> list[tuple[tuple[int, str, str], Decimal | float, Decimal]]:
+    """By tenant, resource and kind: the amount that counts, and the sum of absolute quantities."""
+    with connection.cursor() as cursor:
+        span = {"since": past.since, "until": past.until, "half_life": past.half_life}
+        cursor.execute(_PLAIN, {"pool": pool.pk, **span})
+        return [
+            ((tenant, resource, kind), amount if decayed is None else decayed, volume)
+            for tenant, resource, kind, amount, decayed, volume in cursor.fetchall()
+        ]
