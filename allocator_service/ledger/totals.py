@@ -105,6 +105,7 @@ def _advance(pool_id: int) -> int:
         Total.objects.filter(pool_id=pool_id).delete()
         place.through, place.half_life = 0, half_life
     with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")  # as for sealing: statistics come later
         cursor.execute(
             _ADD,
             {
