@@ -295,10 +295,17 @@ class Server(models.Model):
 
 
 class Contribution(models.Model):
-    """Who contributed a server over an interval; the present contribution has no end."""
+    """Who contributed a server over an interval; the present contribution has no end.
+
+    `capacity` is what the server had all the while; null in intervals from before that was kept,
+    in which it is the server's.
+    """
 
     server = models.ForeignKey(Server, models.PROTECT, related_name="contributions")
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="contributions")
+    capacity: "ArrayField[list[Decimal] | None, list[Decimal] | None]" = ArrayField(
+        models.DecimalField(max_digits=24, decimal_places=FRACTIONAL_DIGITS), null=True
+    )
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)
 

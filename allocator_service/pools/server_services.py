@@ -93,8 +93,11 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
     )  # fmt: skip
     copy_rows(
         Contribution,
-        ["server_id", "tenant_id", "start"],
-        ((id_, _tenant_pk(draft), now) for id_, (draft, _) in zip(ids, named, strict=True)),
+        ["server_id", "tenant_id", "capacity", "start"],
+        (
+            (id_, _tenant_pk(draft), list(draft.capacity), now)
+            for id_, (draft, _) in zip(ids, named, strict=True)
+        ),
     )
     generation = pool_changed(pool, now=now)
     audit_record(
@@ -152,10 +155,23 @@ def server_update(
             code="capacity.zero",
             pointer="/capacity",
         )
+    if list(settings.capacity) != server.capacity:
+        _contribute_otherwise(server, list(settings.capacity), now)
     server.name = settings.name
     server.capacity = list(settings.capacity)
     server.labels = settings.labels
     return _saved("server.update", server, before, ["name", "capacity", "labels"], now)
+
+
+def _contribute_otherwise(server: Server, capacity: list[Decimal], now: datetime) -> None:
+    """From now on the server is contributed with another capacity; the past keeps what it had."""
+    present = server.contributions.filter(end=None)
+    if not present.filter(start__lt=now).update(end=now, capacity=server.capacity):
+        present.update(capacity=capacity)
+        return
+    Contribution.objects.create(
+        server=server, tenant=server.contributed_by, capacity=capacity, start=now
+    )
 
 
 def server_drain(*, server: Server, version: int | None = None, now: datetime) -> Server:

@@ -70,12 +70,12 @@ def steps_chart(
     scale, grid = _values(top, unit, highest)
     bottom = top + _PLOT
     parts = [heading(title), told, grid, axis.drawn(top, bottom)]
+    for index, each in enumerate(lines):
+        parts += _steps(index, each, axis, bottom, scale, unit)
     if reference is not None:
         y = bottom - reference.value * scale
         parts.append(line(_LEFT, y, WIDTH - MARGIN, y, "#222"))
         parts.append(text(_LEFT, bottom + 34, reference.label))
-    for index, each in enumerate(lines):
-        parts += _steps(index, each, axis, bottom, scale, unit)
     return Chart(title, bottom + 46, "".join(parts))
 
 
@@ -114,7 +114,7 @@ def _values(top: float, unit: str, highest: float) -> tuple[float, str]:
         y = bottom - mark * scale
         parts.append(line(_LEFT, y, WIDTH - MARGIN, y, GRID))
         parts.append(text(_LEFT - 6, y + 4, number(mark), anchor="end"))
-    parts.append(text(_LEFT - 6, top - 12, unit, anchor="end"))
+    parts.append(text(MARGIN / 2, top - 12, unit))
     return scale, "".join(parts)
 
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 from django.db import connection
 
 from allocator_service.core.durations import parse_duration
+from allocator_service.core.pieces import pieces_of, seconds_inside
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.services import LONGEST
@@ -42,20 +43,16 @@ class Amount:
     amount: Decimal
 
 
-# An entry mostly lies in one piece; the series gives it once for every piece that it reaches into.
+# An entry mostly lies in one piece; one that reaches into more is there once for each.
 _AMOUNTS = """
 SELECT piece - 1, e.tenant_id, {owner}, COALESCE(corrected.kind, e.kind), e.resource,
-       sum(e.quantity * extract(epoch FROM least(e."end", (%(edges)s::timestamptz[])[piece + 1])
-                                           - greatest(e.start, (%(edges)s::timestamptz[])[piece])))
+       sum(e.quantity * {seconds})
 FROM ledger_entry e
 LEFT JOIN ledger_entry corrected
        ON e.corrects IS NOT NULL AND corrected.id = e.corrects AND corrected.start = e.start
-CROSS JOIN LATERAL generate_series(
-    greatest(width_bucket(e.start, %(edges)s::timestamptz[]), 1),
-    least(width_bucket(e."end" - interval '1 microsecond', %(edges)s::timestamptz[]),
-          %(pieces)s)) AS piece
+CROSS JOIN {pieces}
 WHERE e.pool_id = %(pool)s AND e.start < %(end)s AND e."end" > %(start)s AND e.start >= %(earliest)s
-  AND (%(kinds)s::text[] IS NULL OR COALESCE(corrected.kind, e.kind) = ANY(%(kinds)s))
+  AND COALESCE(corrected.kind, e.kind) = ANY(%(kinds)s)
   AND (%(tenant)s::bigint IS NULL OR e.tenant_id = %(tenant)s OR {lent})
   AND NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id)
 GROUP BY 1, 2, 3, 4, 5
@@ -77,6 +74,8 @@ def amounts_within(
     statement = _AMOUNTS.format(
         owner="e.server_owner_id" if by_owner else "NULL::bigint",
         lent="e.server_owner_id = %(tenant)s" if by_owner else "FALSE",
+        seconds=seconds_inside("e.start", 'e."end"'),
+        pieces=pieces_of("e.start", 'e."end"'),
     )
     with connection.cursor() as cursor:
         cursor.execute(
@@ -88,7 +87,7 @@ def amounts_within(
                 "start": period.start,
                 "end": period.end,
                 "earliest": _earliest(pool, period),
-                "kinds": None if len(kinds) == 2 else [kind.value for kind in kinds],
+                "kinds": [kind.value for kind in kinds],
                 "tenant": None if tenant is None else tenant.pk,
             },
         )

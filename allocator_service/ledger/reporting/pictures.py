@@ -9,7 +9,10 @@ from allocator_service.core.charts import (
     column,
     steps_chart,
 )
+from allocator_service.ledger.reporting.amounts import exact_sum
+from allocator_service.ledger.reporting.lending import LendingReport
 from allocator_service.ledger.reporting.sharing_degree import SharingDegreeReport, TenantDegree
+from allocator_service.ledger.reporting.utilization import UtilizationReport
 
 TENANTS_SHOWN = 25
 LINES_SHOWN = 12
@@ -54,5 +57,72 @@ def _least(each: TenantDegree) -> float:
     return float("inf") if each.total.least is None else each.total.least
 
 
-def _counted(title: str, shown: int, tenants: int) -> str:
-    return title if shown == tenants else f"{title} (the {shown} lowest of {tenants})"
+def _counted(title: str, shown: int, tenants: int, which: str = "lowest") -> str:
+    return title if shown == tenants else f"{title} (the {shown} {which} of {tenants})"
+
+
+def utilization_chart(report: UtilizationReport) -> Chart:
+    """Per resource the part that was used, and over several pieces a line each."""
+    title = f"Utilisation of {report.pool.slug}: used ÷ contributed capacity"
+    bars = bar_chart(
+        title=title,
+        unit="per cent",
+        series=["used"],
+        rows=[
+            BarRow(resource.name, [_per_cent(use.utilization)])
+            for resource, use in zip(report.resources, report.totals, strict=True)
+        ],
+        reference=Reference(100.0, "black line: all of the capacity"),
+    )
+    if len(report.period.pieces) == 1:
+        return bars
+    lines = [
+        StepLine(
+            resource.name,
+            [
+                (start, end, _per_cent(use.utilization))
+                for (start, end), use in zip(report.period.pieces, uses, strict=True)
+            ],
+        )
+        for resource, uses in zip(report.resources, report.uses, strict=True)
+    ]
+    over_time = steps_chart(title="Utilisation over time", unit="per cent", lines=lines)
+    return column(title, [bars, over_time])
+
+
+def lending_chart(report: LendingReport) -> Chart:
+    """Per resource and tenant: what it ran on its own servers, others' and the pool's, and lent."""
+    title = f"Who ran on whose servers in {report.pool.slug}"
+    names = sorted({flow.tenant for flow in report.flows})
+    names += sorted({flow.owner for flow in report.flows if flow.owner} - set(names))
+    charts = []
+    for r, resource in enumerate(report.resources):
+        rows = [BarRow(name, _lent_and_borrowed(report, name, r)) for name in names]
+        rows.sort(key=lambda row: -max(value or 0.0 for value in row.values))
+        shown = rows[:TENANTS_SHOWN]
+        charts.append(
+            bar_chart(
+                title=_counted(f"{resource.name}: {title}", len(shown), len(rows), "largest"),
+                unit=f"{resource.unit or 'unit'}-hours",
+                series=["ran on its own", "ran on others'", "ran on the pool's", "lent to others"],
+                rows=shown,
+            )
+        )
+    return column(title, charts)
+
+
+def _lent_and_borrowed(report: LendingReport, name: str, r: int) -> list[float | None]:
+    """Resource-hours; None where there are none."""
+    of_tenant = [flow for flow in report.flows if flow.tenant == name]
+    parts = [
+        [flow for flow in of_tenant if flow.owner == name],
+        [flow for flow in of_tenant if flow.lends],
+        [flow for flow in of_tenant if flow.owner is None],
+        [flow for flow in report.flows if flow.owner == name and flow.lends],
+    ]
+    hours = [float(exact_sum(flow.used[r] for flow in flows)) / 3600 for flows in parts]
+    return [value or None for value in hours]
+
+
+def _per_cent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

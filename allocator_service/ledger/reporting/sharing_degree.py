@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums, ratio
+from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.reporting.tenants import tenants_reported
 from allocator_service.pools.models import Metering, Pool
@@ -28,7 +28,6 @@ DEFINITIONS = {
     " alone above 0. 1 and more is a benefit, below 1 a loss.",
     "rounding": "Amounts are exact: nothing is rounded. Ratios are the nearest double.",
 }
-MAX_CELLS = 200_000
 
 # Why there is no sharing degree.
 NO_DEMAND = "no_demand"
@@ -145,13 +144,3 @@ def _total(series: Sequence[Degree], *, metered: bool) -> Degree:
         for name in ("used", "alone")
     }
     return degree_of(columns["used"], columns["alone"], metered=metered)
-
-
-def refuse_too_long(cells: int) -> None:
-    """Raise `Unacceptable` for a report of more cells than one answer takes."""
-    if cells > MAX_CELLS:
-        raise Unacceptable(
-            f"The report would have {cells} values; at most {MAX_CELLS} are answered: choose a longer"
-            " step, a shorter period or one tenant.",
-            code="report.too_long",
-        )

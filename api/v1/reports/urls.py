@@ -1,11 +1,15 @@
 from django.urls import path
 
-from api.v1.reports.views import SharingDegreeView
+from api.v1.reports.views import (
+    FairnessView,
+    LendingView,
+    SharingDegreeView,
+    UtilizationView,
+)
+
+VIEWS = (SharingDegreeView, FairnessView, UtilizationView, LendingView)
 
 urlpatterns = [
-    path(
-        "pools/<str:pool>/reports/sharing-degree/",
-        SharingDegreeView.as_view(),
-        name="report-sharing-degree",
-    ),
+    path(f"pools/<str:pool>/reports/{view.name}/", view.as_view(), name=f"report-{view.name}")
+    for view in VIEWS
 ]

@@ -7,12 +7,21 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service.allocation import fairness
+from allocator_service.allocation.fairness import fairness_chart, fairness_report
 from allocator_service.core.charts import Chart
 from allocator_service.core.clock import utc_now
-from allocator_service.ledger.reporting import sharing_degree
+from allocator_service.core.errors import Missing
+from allocator_service.ledger.reporting import lending, sharing_degree, utilization
+from allocator_service.ledger.reporting.lending import lending_report
 from allocator_service.ledger.reporting.periods import Period, report_period
-from allocator_service.ledger.reporting.pictures import sharing_degree_chart
+from allocator_service.ledger.reporting.pictures import (
+    lending_chart,
+    sharing_degree_chart,
+    utilization_chart,
+)
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
+from allocator_service.ledger.reporting.utilization import utilization_report
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for
@@ -20,12 +29,19 @@ from api.auth import EVERY_SCOPE
 from api.describing import reports
 from api.pseudonyms import tenant_name
 from api.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
+from api.v1 import reports as documents
 from api.v1.reports.documents import ReportParameters, head_document
+from api.v1.reports.fairness import FairnessDocument, fairness_fields, fairness_rows
+from api.v1.reports.lending import LendingDocument, lending_fields, lending_rows
 from api.v1.reports.sharing_degree import (
-    COLUMNS,
     SharingDegreeDocument,
     sharing_degree_fields,
     sharing_degree_rows,
+)
+from api.v1.reports.utilization import (
+    UtilizationDocument,
+    utilization_fields,
+    utilization_rows,
 )
 from api.v1.runs.views import sees_whole
 from api.views import PoolView, keep_content_type
@@ -99,10 +115,19 @@ class ReportView(PoolView):
         return Response({**head, **fields()})
 
 
+class WholeReportView(ReportView):
+    """A report of a whole pool, absent for whoever may not see all of it."""
+
+    def period(self) -> Period:
+        if not sees_whole(self.pool, self.tenant):
+            raise Missing("There is no such report.", code="report.not_found")
+        return super().period()
+
+
 class SharingDegreeView(ReportView):
     name = "sharing-degree"
     definitions = sharing_degree.DEFINITIONS
-    table = COLUMNS
+    table = documents.sharing_degree.COLUMNS
 
     @reports(SharingDegreeDocument, "Report what sharing gave each tenant; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:
@@ -113,5 +138,63 @@ class SharingDegreeView(ReportView):
             lambda: sharing_degree_fields(report),
             lambda: sharing_degree_rows(report),
             lambda: sharing_degree_chart(report),
+            period,
+        )
+
+
+class LendingView(ReportView):
+    name = "lending"
+    definitions = lending.DEFINITIONS
+    table = documents.lending.COLUMNS
+
+    @reports(LendingDocument, "Report who ran on whose servers; a tenant sees what concerns it")
+    def get(self, request: Request, pool: str) -> Response:
+        period = self.period()
+        report = lending_report(pool=self.pool, period=period, tenant=self.limit())
+        report = report.under(self.shown_as, self.wanted)
+        return self.answer(
+            lambda: lending_fields(report),
+            lambda: lending_rows(report),
+            lambda: lending_chart(report),
+            period,
+        )
+
+
+class UtilizationView(WholeReportView):
+    name = "utilization"
+    definitions = utilization.DEFINITIONS
+    table = documents.utilization.COLUMNS
+
+    @reports(UtilizationDocument, "Report how much of the capacity was used")
+    def get(self, request: Request, pool: str) -> Response:
+        period = self.period()
+        asked = self.query["tenant"] is not None
+        report = utilization_report(
+            pool=self.pool,
+            period=period,
+            wanted=(lambda slug: self.wanted(self.shown_as(slug))) if asked else None,
+        )
+        return self.answer(
+            lambda: utilization_fields(report),
+            lambda: utilization_rows(report),
+            lambda: utilization_chart(report),
+            period,
+        )
+
+
+class FairnessView(WholeReportView):
+    name = "fairness"
+    definitions = fairness.DEFINITIONS
+    table = documents.fairness.COLUMNS
+
+    @reports(FairnessDocument, "Report shares, Jain's index and envy")
+    def get(self, request: Request, pool: str) -> Response:
+        period = self.period()
+        report = fairness_report(pool=self.pool, period=period)
+        report = report.under(self.shown_as, self.wanted)
+        return self.answer(
+            lambda: fairness_fields(report),
+            lambda: fairness_rows(report),
+            lambda: fairness_chart(report),
             period,
         )

@@ -10,6 +10,8 @@ import pytest
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.sealing import entries_seal
 from allocator_service.ledger.services import entries_append
+from allocator_service.pools.models import Contribution, MembershipTerms
+from allocator_service.pools.server_services import ServerSettings, server_retire, server_update
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -131,7 +133,135 @@ class TestSharingDegree:
         assert operator.get(f"{self.PATH}?{OCTOBER}&tenant=nobody").json()["tenants"] == []
 
 
-REPORTS = ["sharing-degree"]
+@pytest.fixture
+def lent(world):
+    """Two days: ada ran 2 cores on its own server and 1 on bob's; bob half of one on ada's, and 1.5."""
+    for day in (0, 1):
+        add(world.lab, world.ada, "usage", "cpu", 2, day, owner=world.ada)
+        add(world.lab, world.ada, "usage", "cpu", 1, day, owner=world.bob)
+        add(world.lab, world.bob, "usage", "cpu", "0.5", day, owner=world.ada)
+        add(world.lab, world.bob, "usage", "cpu", "1.5", day)
+    Contribution.objects.update(start=MONDAY)
+    MembershipTerms.objects.update(start=MONDAY)
+    return world
+
+
+class TestLending:
+    PATH = f"{LAB}/lending/?{OCTOBER}"
+
+    def test_flows_and_balances(self, lent, billing):
+        told = billing.get(self.PATH).json()
+        assert told["total"]["cpu"] == str(10 * 86_400)
+        assert [(f["owner"], f["tenant"], f["used"]["cpu"]) for f in told["flows"]] == [
+            ("ada", "ada", str(4 * 86_400)),
+            ("ada", "bob", str(86_400)),
+            ("bob", "ada", str(2 * 86_400)),
+            (None, "bob", str(3 * 86_400)),
+        ]
+        (balance,) = told["balances"]
+        assert (balance["tenant"], balance["other"]) == ("ada", "bob")
+        assert [balance[name]["cpu"] for name in ("lent", "borrowed", "balance")] == [
+            "86400", "172800", "-86400",
+        ]  # fmt: skip
+
+    def test_rows_add_up(self, lent, billing):
+        rows = rows_of(billing.get(f"{self.PATH}&step=P1D&format=csv"))
+        assert sum(Decimal(row["used"]) for row in rows) == 10 * 86_400
+        assert {row["owner"] for row in rows} == {"ada", "bob", ""}
+
+    def test_a_tenant_sees_what_concerns_it_and_the_others_by_pseudonym(self, lent):
+        add(lent.lab, lent.bob, "usage", "cpu", 7, owner=lent.bob)
+        answer = lent.as_ada.get(self.PATH)
+        assert b"bob" not in answer.content
+        told = answer.json()
+        assert len(told["flows"]) == 3  # not what bob ran on its own and on the pool's
+        assert told["total"]["cpu"] == str(7 * 86_400)
+        assert [flow["tenant"] for flow in told["flows"]].count("ada") == 2
+
+
+class TestUtilization:
+    PATH = f"{LAB}/utilization/?{OCTOBER}"
+
+    def test_use_and_idle_are_the_capacity(self, lent, operator):
+        told = operator.get(f"{self.PATH}&step=P1D").json()
+        assert told["total"]["capacity"]["cpu"] == str(14 * 2 * 86_400)
+        assert told["total"]["used"]["cpu"] == str(10 * 86_400)
+        assert told["total"]["idle"]["cpu"] == str(18 * 86_400)
+        assert told["total"]["utilization"] == {"cpu": pytest.approx(10 / 28), "memory": 0.0}
+        assert [piece["used"]["cpu"] for piece in told["series"]] == [str(5 * 86_400)] * 2
+
+    def test_past_capacity_is_what_it_was_then(self, lent, operator):
+        """Halved after the first day; the other server went at noon of the second."""
+        noon = MONDAY + 1.5 * DAY
+        server_retire(server=lent.ada_server, now=noon)
+        settings = ServerSettings("high-cpu", [Decimal(6), Decimal(2)], {})
+        server_update(server=lent.bob_server, settings=settings, version=None, now=MONDAY + DAY)
+        told = operator.get(f"{self.PATH}&step=P1D").json()
+        assert [piece["capacity"]["cpu"] for piece in told["series"]] == [
+            str(14 * 86_400),
+            str(7 * 86_400),
+        ]
+
+    def test_without_capacity_there_is_none_and_it_says_so(self, world, operator):
+        told = operator.get(self.PATH).json()["total"]
+        assert (told["utilization"], told["reason"]) == (
+            {"cpu": None, "memory": None},
+            "no_capacity",
+        )
+
+    def test_one_tenant_of_many(self, lent, operator):
+        told = operator.get(f"{self.PATH}&tenant=bob").json()["total"]
+        assert told["used"]["cpu"] == str(4 * 86_400)
+
+
+class TestFairness:
+    PATH = f"{LAB}/fairness/?{OCTOBER}"
+
+    def test_shares_and_jain_s_index(self, lent, operator):
+        told = operator.get(f"{self.PATH}&step=P1D").json()
+        ada, bob = told["tenants"]
+        assert (ada["dominant_share"], ada["weight"]) == (pytest.approx(6 / 28), 1.0)
+        assert bob["weighted_share"] == pytest.approx(4 / 28)
+        assert told["jain_index"] == pytest.approx(100 / (2 * (36 + 16)))
+        assert [piece["jain_index"] for piece in told["series"]] == [
+            pytest.approx(100 / (2 * (36 + 16)))
+        ] * 2
+
+    def test_weights_by_contribution_are_of_the_period(self, lent, operator):
+        lent.lab.weights = "contribution"
+        lent.lab.save()
+        ada, bob = operator.get(self.PATH).json()["tenants"]
+        assert ada["weight"] == pytest.approx(12 / 14)  # memory
+        assert bob["weight"] == pytest.approx(12 / 14)  # cpu
+
+    @pytest.mark.django_db(transaction=True)
+    def test_who_wanted_more_envies_who_had_more(self, lent, operator):
+        run = factories.decision(lent.lab)
+        run.effective_from = MONDAY
+        run.save()
+        told = operator.get(self.PATH).json()
+        assert told["envy_pairs"] == 1
+        assert told["envy"] == [{"tenant": "bob", "other": "ada", "times": 1.5}]
+        run.allocations.update(limited_by="task_limit")
+        assert operator.get(self.PATH).json()["envy"] == []
+
+
+@pytest.mark.parametrize("report", ["fairness", "utilization"])
+def test_reports_of_the_whole_pool_are_absent_for_its_tenants_unless_it_is_transparent(
+    lent, report
+):
+    path = f"{LAB}/{report}/?{OCTOBER}"
+    refused = lent.as_ada.get(path)
+    assert (refused.status_code, refused.json()["code"]) == (404, "report.not_found")
+    lent.lab.transparent = True
+    lent.lab.save()
+    for chosen in ("json", "csv", "ndjson", "svg"):
+        answer = lent.as_ada.get(f"{path}&format={chosen}")
+        assert answer.status_code == 200
+        assert b"bob" not in answer.content
+
+
+REPORTS = ["sharing-degree", "lending", "utilization", "fairness"]
 
 
 @pytest.mark.parametrize("report", REPORTS)

@@ -57,6 +57,9 @@ MATRIX = {
     "/api/v1/ledger-entries/<str:entry>/corrections/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/usage/": {"POST": BOTH},
     "/api/v1/pools/<str:pool>/reports/sharing-degree/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/reports/fairness/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/reports/utilization/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/reports/lending/": {"GET": ALL},
 }
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in sorted(ALL)]

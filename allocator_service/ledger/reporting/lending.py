@@ -1,0 +1,122 @@
+"""Who ran on whose servers, and what every two tenants owe each other."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+
+from allocator_service.core.quantities import Resource
+from allocator_service.ledger.models import Kind
+from allocator_service.ledger.reporting.amounts import (
+    EXACT_DIGITS,
+    amounts_within,
+    exact_sum,
+    exact_sums,
+)
+from allocator_service.ledger.reporting.limits import refuse_too_long
+from allocator_service.ledger.reporting.periods import Period
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+
+DEFINITIONS = {
+    "used": "Resource × seconds of the entries of kind usage within the period, with their"
+    " corrections, that the tenant used of the servers of the owner. No owner is the pool itself, or"
+    " not known: reports of usage do not say, and policies that see the pool as one server neither.",
+    "balance": "What the tenant lent to the other less what it borrowed from it.",
+    "rounding": "Amounts are exact: nothing is rounded.",
+}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What a tenant used of an owner's servers: per resource in all, and in every piece."""
+
+    owner: str | None
+    tenant: str
+    used: Sequence[Decimal]
+    series: Sequence[Sequence[Decimal]]
+
+    @property
+    def lends(self) -> bool:
+        """Whether it is something that one tenant lent to another."""
+        return self.owner is not None and self.owner != self.tenant
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Between two tenants, per resource: what the first lent to the other, and borrowed from it."""
+
+    tenant: str
+    other: str
+    lent: Sequence[Decimal]
+    borrowed: Sequence[Decimal]
+
+    @property
+    def balance(self) -> list[Decimal]:
+        with localcontext(prec=EXACT_DIGITS):
+            return [lent - back for lent, back in zip(self.lent, self.borrowed, strict=True)]
+
+
+@dataclass(frozen=True)
+class LendingReport:
+    """The flows by owner and tenant, the pool's own servers last."""
+
+    pool: Pool
+    period: Period
+    resources: Sequence[Resource]
+    flows: Sequence[Flow]
+
+    @property
+    def balances(self) -> list[Balance]:
+        """One for every two tenants of which one lent to the other, by their names."""
+        lent = {(str(flow.owner), flow.tenant): flow.used for flow in self.flows if flow.lends}
+        nothing = [Decimal(0)] * len(self.resources)
+        pairs = sorted({(min(pair), max(pair)) for pair in lent})
+        return [
+            Balance(a, b, lent.get((a, b), nothing), lent.get((b, a), nothing)) for a, b in pairs
+        ]
+
+    @property
+    def total(self) -> list[Decimal]:
+        """Used in all, per resource."""
+        return [exact_sum(flow.used[r] for flow in self.flows) for r in range(len(self.resources))]
+
+    def under(self, name: Callable[[str], str], wanted: Callable[[str], bool]) -> "LendingReport":
+        """The flows from or to those whose name is wanted, under their names, in order of these."""
+        named = [
+            replace(flow, owner=flow.owner and name(flow.owner), tenant=name(flow.tenant))
+            for flow in self.flows
+        ]
+        kept = [
+            flow for flow in named if wanted(flow.tenant) or (flow.owner and wanted(flow.owner))
+        ]
+        return replace(self, flows=sorted(kept, key=_order))
+
+
+def lending_report(*, pool: Pool, period: Period, tenant: Tenant | None = None) -> LendingReport:
+    """What was used of whose servers, by all, or by `tenant` and of its servers.
+
+    Raises `Unacceptable` if it would be too long.
+    """
+    resources = resources_of(pool)
+    amounts = amounts_within(
+        pool=pool, period=period, tenant=tenant, kinds=[Kind.USAGE], by_owner=True
+    )
+    pairs = {(a.owner, a.tenant) for a in amounts}
+    refuse_too_long(len(pairs) * len(period.pieces) * len(resources))
+    keys = {key for pair in pairs for key in pair if key is not None}
+    slugs = dict(Tenant.objects.filter(pk__in=keys).values_list("pk", "slug"))
+    sums = exact_sums(((a.owner, a.tenant, a.piece, a.resource), a.amount) for a in amounts)
+    flows = []
+    for owner, user in pairs:
+        series = [
+            [sums.get((owner, user, piece, each.name), Decimal(0)) for each in resources]
+            for piece in range(len(period.pieces))
+        ]
+        used = [exact_sum(piece[r] for piece in series) for r in range(len(resources))]
+        flows.append(Flow(None if owner is None else slugs[owner], slugs[user], used, series))
+    return LendingReport(pool, period, resources, sorted(flows, key=_order))
+
+
+def _order(flow: Flow) -> tuple[bool, str, str]:
+    return flow.owner is None, flow.owner or "", flow.tenant

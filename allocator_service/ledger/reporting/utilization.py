@@ -1,0 +1,98 @@
+"""How much of what was contributed was used."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+
+from allocator_service.core.quantities import Resource
+from allocator_service.ledger.models import Kind
+from allocator_service.ledger.reporting.amounts import (
+    EXACT_DIGITS,
+    amounts_within,
+    exact_sums,
+    ratio,
+)
+from allocator_service.ledger.reporting.limits import refuse_too_long
+from allocator_service.ledger.reporting.periods import Period
+from allocator_service.pools.contributed import capacity_within
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+
+DEFINITIONS = {
+    "capacity": "Resource × seconds of the servers in the pool within the period, from the start of"
+    " each contribution to its end, with the capacity they had then; draining servers count.",
+    "used": "Resource × seconds of the entries of kind usage within the period, with their"
+    " corrections: an entry that lies in it in part counts with that part of its seconds.",
+    "idle": "capacity − used. Below 0 where more was reported than there was.",
+    "utilization": "used / capacity.",
+    "rounding": "Amounts are exact: nothing is rounded. Ratios are the nearest double.",
+}
+NO_CAPACITY = "no_capacity"
+
+
+@dataclass(frozen=True)
+class Use:
+    """Capacity and use of one resource over one interval, in its unit × seconds."""
+
+    capacity: Decimal
+    used: Decimal
+
+    @property
+    def idle(self) -> Decimal:
+        with localcontext(prec=EXACT_DIGITS):
+            return self.capacity - self.used
+
+    @property
+    def utilization(self) -> float | None:
+        """None where there was no capacity."""
+        return ratio(self.used, self.capacity) if self.capacity else None
+
+
+@dataclass(frozen=True)
+class UtilizationReport:
+    """`uses[r][piece]` of every resource; `totals[r]` over the period."""
+
+    pool: Pool
+    period: Period
+    resources: Sequence[Resource]
+    uses: Sequence[Sequence[Use]]
+    totals: Sequence[Use]
+
+
+def utilization_report(
+    *, pool: Pool, period: Period, wanted: Callable[[str], bool] | None = None
+) -> UtilizationReport:
+    """What was used of a pool, by all or by the tenants whose slug is wanted.
+
+    Raises `Unacceptable` if it would be too long.
+    """
+    resources = resources_of(pool)
+    refuse_too_long(len(period.pieces) * len(resources))
+    amounts = amounts_within(pool=pool, period=period, kinds=[Kind.USAGE])
+    if wanted is not None:
+        slugs = dict(
+            Tenant.objects.filter(pk__in={a.tenant for a in amounts}).values_list("pk", "slug")
+        )
+        amounts = [a for a in amounts if wanted(slugs[a.tenant])]
+    used = exact_sums(((a.resource, a.piece), a.amount) for a in amounts)
+    capacity = exact_sums(
+        ((resources[each.resource].name, each.piece), each.amount)
+        for each in capacity_within(pool=pool, edges=period.edges)
+    )
+    uses = [
+        [
+            Use(
+                capacity.get((resource.name, piece), Decimal(0)),
+                used.get((resource.name, piece), Decimal(0)),
+            )
+            for piece in range(len(period.pieces))
+        ]
+        for resource in resources
+    ]
+    return UtilizationReport(pool, period, resources, uses, [_total(row) for row in uses])
+
+
+def _total(row: Sequence[Use]) -> Use:
+    sums = exact_sums((name, getattr(use, name)) for use in row for name in ("capacity", "used"))
+    return Use(sums["capacity"], sums["used"])

@@ -1,0 +1,80 @@
+"""How much capacity was contributed over time, and which weights members had."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from django.db import connection
+
+from allocator_service.core.pieces import pieces_of, seconds_inside
+from allocator_service.pools.models import Pool
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Resource × seconds of capacity that a tenant contributed in one piece of time.
+
+    `piece` counts from 0, `resource` is the position in the pool's vectors, `tenant` None is the
+    pool itself.
+    """
+
+    piece: int
+    tenant: int | None
+    resource: int
+    amount: Decimal
+
+
+# Servers that were contributed alike are counted together before time is cut.
+_CAPACITY = """
+WITH alike AS (
+    SELECT c.tenant_id, c.start, COALESCE(c."end", 'infinity') AS "end",
+           COALESCE(c.capacity, server.capacity) AS capacity, count(*) AS servers
+    FROM server_contribution c JOIN server ON server.id = c.server_id
+    WHERE server.pool_id = %(pool)s AND c.start < %(end)s
+      AND (c."end" IS NULL OR c."end" > greatest(%(start)s, c.start))
+    GROUP BY 1, 2, 3, 4)
+SELECT piece - 1, tenant_id, position - 1,
+       sum(servers * quantity * {seconds})
+FROM alike
+CROSS JOIN {pieces}
+CROSS JOIN LATERAL unnest(capacity) WITH ORDINALITY AS amount (quantity, position)
+GROUP BY 1, 2, 3
+"""
+
+
+def capacity_within(*, pool: Pool, edges: Sequence[datetime]) -> list[Capacity]:
+    """Capacity × seconds that was contributed, draining servers included, between the edges."""
+    statement = _CAPACITY.format(
+        seconds=seconds_inside("start", '"end"'), pieces=pieces_of("start", '"end"')
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(
+            statement,
+            {
+                "pool": pool.pk,
+                "edges": list(edges),
+                "pieces": len(edges) - 1,
+                "start": edges[0],
+                "end": edges[-1],
+            },
+        )
+        return [Capacity(*row) for row in cursor.fetchall()]
+
+
+_WEIGHTS = """
+SELECT m.tenant_id, sum(terms.weight * seconds) / sum(seconds)
+FROM pool_membership m
+JOIN pool_membership_terms terms ON terms.membership_id = m.id
+CROSS JOIN LATERAL (SELECT extract(epoch FROM least(COALESCE(terms."end", 'infinity'), %(end)s)
+                                             - greatest(terms.start, %(start)s)) AS seconds) AS inside
+WHERE m.pool_id = %(pool)s AND NOT terms.best_effort AND seconds > 0
+GROUP BY m.tenant_id
+"""
+
+
+def mean_weights(*, pool: Pool, start: datetime, end: datetime) -> dict[int, Decimal]:
+    """The members' weights, by tenant, as a mean over the time; best-effort time is left out."""
+    with connection.cursor() as cursor:
+        cursor.execute(_WEIGHTS, {"pool": pool.pk, "start": start, "end": end})
+        return dict(cursor.fetchall())

@@ -1,0 +1,111 @@
+"""Fairness as a document and as rows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from allocator_service.allocation.fairness import PAIRS_SHOWN, REASONS, FairnessReport
+from allocator_service.ledger.reporting.periods import MAX_PIECES
+from api.documents import ListField, StrictSerializer
+from api.fields import (
+    BooleanField,
+    ChoiceField,
+    IntegerField,
+    NumberField,
+    TextField,
+    TimestampField,
+)
+from api.v1.reports.documents import (
+    MAX_TENANTS,
+    AmountsField,
+    ReportDocument,
+    amounts_document,
+)
+
+COLUMNS = ("tenant", "start", "end", "weighted_share", "jain_index")
+
+
+class SharePieceDocument(StrictSerializer):
+    start = TimestampField()
+    end = TimestampField()
+    weighted_share = NumberField(allow_null=True)
+
+
+class ShareDocument(StrictSerializer):
+    tenant = TextField(max_length=63)
+    used = AmountsField()
+    dominant_share = NumberField(allow_null=True)
+    weight = NumberField(allow_null=True)
+    weighted_share = NumberField(allow_null=True)
+    reason = ChoiceField(
+        choices=list(REASONS), allow_null=True, help_text="Why there is no weighted share."
+    )
+    counts = BooleanField(help_text="Whether it counts in Jain's index.")
+    series = ListField(SharePieceDocument, max_items=MAX_PIECES)
+
+
+class JainPieceDocument(StrictSerializer):
+    start = TimestampField()
+    end = TimestampField()
+    jain_index = NumberField(allow_null=True)
+
+
+class EnvyDocument(StrictSerializer):
+    tenant = TextField(max_length=63)
+    other = TextField(max_length=63)
+    times = NumberField(allow_null=True, help_text="How much more it would have run; null: any.")
+
+
+class FairnessDocument(ReportDocument):
+    jain_index = NumberField(allow_null=True)
+    envy_pairs = IntegerField(minimum=0, maximum=MAX_TENANTS**2, help_text="How many in all.")
+    envy = ListField(
+        EnvyDocument, min_items=0, max_items=PAIRS_SHOWN, help_text="The worst of the pairs."
+    )
+    series = ListField(JainPieceDocument, max_items=MAX_PIECES)
+    tenants = ListField(ShareDocument, min_items=0, max_items=MAX_TENANTS)
+
+
+def fairness_fields(report: FairnessReport) -> dict[str, Any]:
+    """What the document holds beside what every report begins with."""
+    pieces = report.period.pieces
+    return {
+        "jain_index": report.jain_index,
+        "envy_pairs": report.envy_pairs,
+        "envy": [
+            {"tenant": each.tenant, "other": each.other, "times": each.times}
+            for each in report.pairs
+        ],
+        "series": [
+            {"start": start, "end": end, "jain_index": value}
+            for (start, end), value in zip(pieces, report.series, strict=True)
+        ],
+        "tenants": [
+            {
+                "tenant": share.tenant,
+                "used": amounts_document(share.used, report.resources),
+                "dominant_share": share.dominant_share,
+                "weight": share.weight,
+                "weighted_share": share.weighted_share,
+                "reason": share.reason,
+                "counts": share.counts,
+                "series": [
+                    {"start": start, "end": end, "weighted_share": value}
+                    for (start, end), value in zip(pieces, share.pieces, strict=True)
+                ],
+            }
+            for share in report.shares
+        ],
+    }
+
+
+def fairness_rows(report: FairnessReport) -> Iterator[dict[str, Any]]:
+    """A row per tenant and piece, with the piece's index beside it."""
+    for share in report.shares:
+        for piece, (start, end) in enumerate(report.period.pieces):
+            yield {
+                "tenant": share.tenant,
+                "start": start,
+                "end": end,
+                "weighted_share": share.pieces[piece],
+                "jain_index": report.series[piece],
+            }

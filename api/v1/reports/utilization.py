@@ -1,0 +1,74 @@
+"""Utilisation as a document and as rows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.reporting.periods import MAX_PIECES
+from allocator_service.ledger.reporting.utilization import NO_CAPACITY, Use, UtilizationReport
+from api.documents import DocumentField, ListField, StrictSerializer
+from api.fields import ChoiceField, TimestampField
+from api.v1.reports.documents import AmountsField, RatiosField, ReportDocument, amounts_document
+
+COLUMNS = ("start", "end", "resource", "unit", "capacity", "used", "idle", "utilization", "reason")
+
+
+class UseDocument(StrictSerializer):
+    capacity = AmountsField()
+    used = AmountsField()
+    idle = AmountsField()
+    utilization = RatiosField()
+    reason = ChoiceField(
+        choices=[NO_CAPACITY], allow_null=True, help_text="Why a utilization is null."
+    )
+
+
+class UsePieceDocument(UseDocument):
+    start = TimestampField()
+    end = TimestampField()
+
+
+class UtilizationDocument(ReportDocument):
+    total = DocumentField(UseDocument)
+    series = ListField(UsePieceDocument, max_items=MAX_PIECES)
+
+
+def utilization_fields(report: UtilizationReport) -> dict[str, Any]:
+    """What the document holds beside what every report begins with."""
+    return {
+        "total": _uses(report.totals, report),
+        "series": [
+            {"start": start, "end": end, **_uses([uses[piece] for uses in report.uses], report)}
+            for piece, (start, end) in enumerate(report.period.pieces)
+        ],
+    }
+
+
+def _uses(uses: Sequence[Use], report: UtilizationReport) -> Mapping[str, Any]:
+    amounts = {
+        name: amounts_document([getattr(use, name) for use in uses], report.resources)
+        for name in ("capacity", "used", "idle")
+    }
+    ratios = {
+        resource.name: use.utilization for resource, use in zip(report.resources, uses, strict=True)
+    }
+    reason = NO_CAPACITY if None in ratios.values() else None
+    return {**amounts, "utilization": ratios, "reason": reason}
+
+
+def utilization_rows(report: UtilizationReport) -> Iterator[dict[str, Any]]:
+    """A row per piece and resource: their sums are the totals."""
+    for piece, (start, end) in enumerate(report.period.pieces):
+        for resource, uses in zip(report.resources, report.uses, strict=True):
+            use = uses[piece]
+            yield {
+                "start": start,
+                "end": end,
+                "resource": resource.name,
+                "unit": resource.unit,
+                "capacity": decimal_text(use.capacity),
+                "used": decimal_text(use.used),
+                "idle": decimal_text(use.idle),
+                "utilization": use.utilization,
+                "reason": NO_CAPACITY if use.utilization is None else None,
+            }
