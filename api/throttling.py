@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -31,20 +32,26 @@ TIMEOUT_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
 EVALUATIONS_AT_ONCE = 8
 EVALUATION_LEASE_SECONDS = 60
+CALM = 0.5
+CALM_SECONDS = 0.2
+UNTOLD_PART = 20
 
 # Generic cell rate algorithm: `tat` is when the bucket will be empty again. Returns the seconds to
-# wait, 0 when the request may pass. The server's clock is used: every process sees the same.
+# wait, 0 when the request may pass, and how full the bucket is, 0 to 1. The requests before this one
+# that are told only now have passed already. The server's clock is used: every process sees the same.
 _RATE = """
 local interval = tonumber(ARGV[1])
 local allowance = interval * tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-local tat = math.max(now, tonumber(redis.call('GET', KEYS[1]) or now)) + interval
-if tat - now > allowance then
-  return tostring(tat - now - allowance)
+local passed = math.max(now, tonumber(redis.call('GET', KEYS[1]) or now)) + interval * tonumber(ARGV[3])
+local tat = passed + interval
+local wait = math.max(0, tat - now - allowance)
+if wait > 0 then tat = passed end
+if tat > now then
+  redis.call('SET', KEYS[1], string.format('%.6f', tat), 'PX', math.ceil((tat - now) * 1000) + 1000)
 end
-redis.call('SET', KEYS[1], string.format('%.6f', tat), 'PX', math.ceil((tat - now) * 1000) + 1000)
-return '0'
+return {tostring(wait), tostring((tat - now) / allowance)}
 """
 
 _ENTER = """
@@ -68,18 +75,52 @@ def redis_client(url: str, timeout_seconds: float) -> redis.Redis:
     )
 
 
+@dataclass
+class _Count:
+    """Requests of a key that passed and are not told yet; none are kept back after `calm_until`."""
+
+    untold: int = 0
+    calm_until: float = 0.0
+
+
 class Limiter:
-    """Runs the scripts, or lets everything pass while Redis does not answer."""
+    """Runs the scripts, or lets everything pass while Redis does not answer.
+
+    Redis is told of a few requests at a time while a key's bucket is less than half full: near its
+    limit, every request is told before it passes. With one process the limit is exact; each further
+    one may let a twentieth of the burst pass that the others do not know of yet.
+    """
 
     def __init__(self, url: str) -> None:
         self._client = redis_client(url, TIMEOUT_SECONDS)
         self._paused_until = 0.0
         self._lock = threading.Lock()
+        self._counts: dict[UUID, _Count] = {}
 
     def wait_seconds(self, *, key: UUID, rate: float, burst: int) -> float:
         """How long the holder of a key has to wait before its next request: 0 for not at all."""
-        answer = self._run(_RATE, f"throttle:{key}", [1 / rate, burst])
-        return 0.0 if answer is None else float(answer)
+        untold = self._untold(key, burst)
+        if untold is None:
+            return 0.0
+        answer = self._run(_RATE, f"throttle:{key}", [1 / rate, burst, untold])
+        if answer is None:
+            return 0.0
+        wait, full = map(float, answer)
+        if full < CALM:
+            self._counts[key] = _Count(calm_until=time.monotonic() + CALM_SECONDS)
+        return wait
+
+    def _untold(self, key: UUID, burst: int) -> int | None:
+        """How many requests before this one to tell of; None when this one is kept back as well."""
+        with self._lock:
+            count = self._counts.get(key)
+            if count is None:
+                return 0
+            if count.untold < burst // UNTOLD_PART and time.monotonic() < count.calm_until:
+                count.untold += 1
+                return None
+            del self._counts[key]
+            return count.untold
 
     @contextmanager
     def evaluation(self, *, key: UUID) -> Iterator[bool]:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar, cas
 
 from django.db import transaction
 from django.http import HttpResponse
+from rest_framework.authentication import BaseAuthentication
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -14,9 +15,9 @@ from rest_framework.views import APIView
 
 from allocator_service.core.errors import Missing
 from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import pool_get
-from allocator_service.tenants.models import Scope, Tenant
-from api.auth import Caller
+from allocator_service.pools.selectors import key_and_pool
+from allocator_service.tenants.models import ApiKey, Scope, Tenant
+from api.auth import ApiKeyAuthentication, Caller
 from api.bodies import body_of, parsed_body
 from api.documents import StrictSerializer
 from api.fields import is_slug
@@ -154,16 +155,23 @@ def keep_content_type(response: Response) -> None:
 class PoolView(ContractView):
     """A route below a pool, which is absent for whoever may not see it."""
 
-    @cached_property
+    _visible: Pool | None = None
+
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        return [ApiKeyAuthentication(self._key_of)]
+
+    def _key_of(self, text: str) -> ApiKey | None:
+        """The key, and with it the pool if its holder may see it."""
+        slug = self.kwargs["pool"]
+        key, self._visible = key_and_pool(text=text, slug=slug if is_slug(slug) else "")
+        return key
+
+    @property
     def pool(self) -> Pool:
-        return visible_pool(self.kwargs["pool"], self.tenant)
-
-
-def visible_pool(slug: str, tenant: Tenant | None) -> Pool:
-    """The open pool of this slug, if the caller may see it. Raises `Missing`."""
-    if not is_slug(slug):
-        raise Missing("There is no such pool.", code="pool.not_found")
-    return pool_get(slug=slug, tenant=tenant)
+        """The open pool of the path. Raises `Missing` unless the caller may see it."""
+        if self._visible is None:
+            raise Missing("There is no such pool.", code="pool.not_found")
+        return self._visible
 
 
 def writes(

@@ -4,7 +4,7 @@ than running it.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from django.db import connection
 from django.db.models import JSONField, Model
@@ -33,7 +33,13 @@ class RowReader(Generic[M]):
         return self._model.from_db(connection.alias, self._names, values)
 
 
-def selecting(template: str, **readers: RowReader[Any]) -> str:
+class Columns(Protocol):
+    """What reads objects from rows names the columns that they must hold, in this order."""
+
+    columns: str
+
+
+def selecting(template: str, **readers: Columns) -> str:
     """The statement with each `{name}` replaced by the columns of the reader of that name."""
     return template.format(**{name: reader.columns for name, reader in readers.items()})
 

@@ -14,7 +14,9 @@ from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.core.rows import RowReader, only_row, prefetched, selecting
 from allocator_service.pools.models import MembershipTerms, Pool, ResourceType, Server
-from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.models import ApiKey, Tenant
+from allocator_service.tenants.selectors import KeyReader
+from allocator_service.tenants.services import api_key_digest
 
 
 def pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
@@ -24,34 +26,52 @@ def pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
     )
 
 
-_POOL = RowReader(Pool, "pool")
-_POOL_BY_SLUG = selecting(
-    """
-    SELECT {pool},
-           ARRAY(SELECT ARRAY[id::text, name, unit] FROM pool_resource_type
-                 WHERE pool_id = pool.id ORDER BY position)
-    FROM pool WHERE slug = %(slug)s AND retired_at IS NULL
-    """,
-    pool=_POOL,
-)
-_A_MEMBER = """
-AND EXISTS (SELECT FROM pool_membership WHERE pool_id = pool.id AND tenant_id = %(tenant)s)
-"""
-
-
 def pool_get(*, slug: str, tenant: Tenant | None) -> Pool:
     """The open pool of this slug with its resources, if the caller may see it. Raises `Missing`."""
-    statement = _POOL_BY_SLUG if tenant is None else _POOL_BY_SLUG + _A_MEMBER
-    row = only_row(statement, {"slug": slug, "tenant": tenant and tenant.pk})
-    if row is None:
+    pool = pools_for(tenant).filter(slug=slug).first()
+    if pool is None:
         raise Missing("There is no such pool.", code="pool.not_found")
-    pool = _POOL.read(row)
+    return pool
+
+
+_KEY, _POOL = KeyReader(), RowReader(Pool, "pool")
+_KEY_AND_POOL = selecting(
+    """
+    SELECT {key}, {pool},
+           ARRAY(SELECT ARRAY[id::text, name, unit] FROM pool_resource_type
+                 WHERE pool_id = pool.id ORDER BY position)
+    FROM api_key
+    LEFT JOIN tenant ON tenant.id = api_key.tenant_id
+    LEFT JOIN pool ON pool.slug = %(slug)s AND pool.retired_at IS NULL AND (
+        api_key.tenant_id IS NULL OR EXISTS (
+            SELECT FROM pool_membership
+            WHERE pool_id = pool.id AND tenant_id = api_key.tenant_id))
+    WHERE api_key.digest = %(digest)s
+    """,
+    key=_KEY,
+    pool=_POOL,
+)
+
+
+def key_and_pool(*, text: str, slug: str) -> tuple[ApiKey | None, Pool | None]:
+    """What every request below a pool needs, in one statement.
+
+    The key with this text, revoked and expired ones too, and the open pool of this slug with its
+    resources if the key's holder may see it.
+    """
+    row = only_row(_KEY_AND_POOL, {"slug": slug, "digest": api_key_digest(text)})
+    if row is None:
+        return None, None
+    key, columns = _KEY.read(row), row[_KEY.width :]
+    if columns[0] is None:
+        return key, None
+    pool = _POOL.read(columns)
     types = [
         ResourceType(id=int(id_), pool=pool, name=name, unit=unit, position=position)
-        for position, (id_, name, unit) in enumerate(row[_POOL.width])
+        for position, (id_, name, unit) in enumerate(columns[_POOL.width])
     ]
     prefetched(pool, "resource_types", types)
-    return pool
+    return key, pool
 
 
 def resources_of(pool: Pool) -> list[Resource]:

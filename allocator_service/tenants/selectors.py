@@ -1,6 +1,8 @@
 """Reads of tenants and keys."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from django.db.models import QuerySet
 
@@ -25,25 +27,35 @@ def tenant_get(*, slug: str, within: QuerySet[Tenant] | None = None) -> Tenant:
     return tenant
 
 
-_KEY, _TENANT = RowReader(ApiKey, "api_key"), RowReader(Tenant, "tenant")
+class KeyReader:
+    """Makes keys with their tenants from rows of `api_key` LEFT JOIN `tenant`."""
+
+    def __init__(self) -> None:
+        self._key, self._tenant = RowReader(ApiKey, "api_key"), RowReader(Tenant, "tenant")
+        self.columns = f"{self._key.columns}, {self._tenant.columns}"
+        self.width = self._key.width + self._tenant.width
+
+    def read(self, row: Sequence[Any]) -> ApiKey:
+        """The key in the first `width` values of a row."""
+        key = self._key.read(row)
+        key.tenant = self._tenant.read(row[self._key.width :]) if key.tenant_id else None
+        return key
+
+
+_KEY = KeyReader()
 _KEY_BY_DIGEST = selecting(
     """
-    SELECT {key}, {tenant}
+    SELECT {key}
     FROM api_key LEFT JOIN tenant ON tenant.id = api_key.tenant_id WHERE api_key.digest = %s
     """,
     key=_KEY,
-    tenant=_TENANT,
 )
 
 
 def api_key_of(text: str) -> ApiKey | None:
     """The key with this text, revoked and expired ones too, with its tenant."""
     row = only_row(_KEY_BY_DIGEST, [api_key_digest(text)])
-    if row is None:
-        return None
-    key = _KEY.read(row)
-    key.tenant = _TENANT.read(row[_KEY.width :]) if key.tenant_id else None
-    return key
+    return None if row is None else _KEY.read(row)
 
 
 def api_key_live(*, text: str, now: datetime) -> ApiKey | None:

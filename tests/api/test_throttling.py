@@ -98,3 +98,20 @@ def test_a_place_that_nobody_gave_back_is_free_after_its_lease(monkeypatch):
     time.sleep(1.1)
     with limiter().evaluation(key=key) as admitted:
         assert admitted
+
+
+def passes(limiters, requests, key):
+    """How many of some requests in a row pass, sent to the processes in turn."""
+    return sum(
+        limiters[number % len(limiters)].wait_seconds(key=key, rate=0.01, burst=200) == 0
+        for number in range(requests)
+    )
+
+
+def test_one_process_counts_exactly_though_it_tells_redis_of_several_at_a_time(settings):
+    assert passes([Limiter(settings.REDIS_CLIENT_URL)], 400, uuid4()) == 200
+
+
+def test_processes_that_do_not_know_of_each_other_s_last_requests_let_few_more_pass(settings):
+    processes = [Limiter(settings.REDIS_CLIENT_URL) for _ in range(3)]
+    assert 200 <= passes(processes, 600, uuid4()) <= 220
