@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -132,15 +133,22 @@ def server_ranges(problem: Problem, servers: IntArray) -> ServerClasses:
     )
 
 
+@lru_cache(maxsize=1)
 def one_class(problem: Problem) -> ServerClasses:
-    """The whole pool as one big server, for policies that do not place."""
+    """The whole pool as one big server, for policies that do not place; read-only.
+
+    Solving and checking ask for it again and again.
+    """
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
     class_of_row = np.full(problem.k, -1, dtype=np.int64)
     class_of_row[offering] = 0
     count = min(len(offering), 1)
     servers = np.full(count, problem.server_count[offering].sum(), dtype=np.int64)
     capacity = np.tile(problem.totals, (count, 1))
-    return _classes(problem, class_of_row, offering[:count], servers, capacity)
+    pool = _classes(problem, class_of_row, offering[:count], servers, capacity)
+    for array in (class_of_row, pool.first_row, servers, pool.capacity_share, pool.allowed):
+        array.setflags(write=False)
+    return pool
 
 
 def sees_one_pool(policy: str, options: Mapping[str, Any] | None) -> bool:

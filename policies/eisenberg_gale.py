@@ -83,12 +83,12 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
     used = market.demand.any(axis=0)
     size = np.where(used, market.capacity, 1.0)
     demand = np.ascontiguousarray((market.demand / size).T)
-    budget = market.weight.sum()
-    weight = (market.weight / budget)[market.owner]
+    budget = float(market.weight.sum())
+    weight: FloatArray = (market.weight / budget)[market.owner]
     alone = len(market.weight) == len(weight)
     part = weight if alone else weight / np.bincount(market.owner)[market.owner]
     x = np.minimum(0.5 * part / demand.max(axis=0), 0.5 * market.limit)
-    prices = used.astype(np.float64)
+    prices = np.where(used, 1.0, 0.0)
     slack = 1.0 - demand @ x
     level = 1.0 / (2 * len(x) + len(prices))
     limited = np.isfinite(market.limit).astype(np.float64)

@@ -19,8 +19,8 @@ import numpy as np
 from policies.best_fit import NOWHERE
 from policies.compiled import compiled
 from policies.rounding import DISCRETE_TOLERANCE
-from policies.server_filling import first_fit, most_affine
-from policies.tournament import next_tenant, set_share
+from policies.server_filling import most_affine
+from policies.tournament import set_share
 
 LT_DRF, LT_AF, H_MRF = 0, 1, 2
 
@@ -52,14 +52,14 @@ def fill_by_history(  # type: ignore[no-untyped-def]
     while main[1] < np.inf and launched < len(log_job):
         tenant = _next(degree, main, second)
         job = current[tenant]
-        if _beyond(before[tenant], passed[tenant], count[job], gain[job], borrow[tenant]):
+        if _beyond(tenant, job, before, passed, count, gain, borrow):
             level[tenant] = main[leaves + tenant]
             _leave(degree, main, tenant)
             continue
         server = NOWHERE
         if count[job] < limit[job]:
             if len(left) == 1:
-                server = first_fit(demand[job], allowed[job], row_of, left, 0)
+                server = 0 if _pool_has_room(job, demand, allowed, left) else NOWHERE
             else:
                 server = most_affine(
                     demand[job], allowed[job], row_start, opened, left, share_of_unit
@@ -84,8 +84,8 @@ def fill_by_history(  # type: ignore[no-untyped-def]
             _leave(degree, main, tenant)
         else:
             _measure(
-                rule, tenant, degree, main, second, weight[tenant], before[tenant], alone[tenant],
-                passed[tenant], count[job], gain[job], share_of_total,
+                rule, tenant, job, degree, main, second, weight, before, alone, passed, count, gain,
+                share_of_total,
             )  # fmt: skip
     return launched
 
@@ -100,29 +100,32 @@ def enter(  # type: ignore[no-untyped-def]
         job = current[tenant]
         if waiting[tenant] and job < stop[tenant]:
             _measure(
-                rule, tenant, degree, main, second, weight[tenant], before[tenant], alone[tenant],
-                passed[tenant], count[job], gain[job], share_of_total,
+                rule, tenant, job, degree, main, second, weight, before, alone, passed, count, gain,
+                share_of_total,
             )  # fmt: skip
 
 
 @compiled
 def _measure(  # type: ignore[no-untyped-def]
-    rule, tenant, degree, main, second, weight, before, alone, passed, count, gain, share_of_total
+    rule, tenant, job, degree, main, second, weight, before, alone, passed, count, gain,
+    share_of_total,
 ):  # fmt: skip
     """Write a tenant's measures, this step's tasks included."""
     least, aggregate, dominant = np.inf, 0.0, 0.0
-    for r in range(len(gain)):
-        used = before[r] + (passed[r] + count * gain[r])
-        if alone[r] > 0.0:
-            least = min(least, used / alone[r])
+    for r in range(gain.shape[1]):
+        used = before[tenant, r] + (passed[tenant, r] + count[job] * gain[job, r])
+        if alone[tenant, r] > 0.0:
+            least = min(least, used / alone[tenant, r])
         share = used * share_of_total[r]
         aggregate += share
         dominant = max(dominant, share)
-    aggregate /= weight
-    dominant /= weight
-    if rule != H_MRF or least == np.inf:
-        least = 1.0  # without anything that it would have used alone nobody is at a loss
-    set_share(degree, tenant, least)
+    aggregate /= weight[tenant]
+    dominant /= weight[tenant]
+    if rule != H_MRF:
+        least = 1.0
+    # Without anything that it would have used alone nobody is at a loss; and degrees from 1 on do
+    # not order: alike, they leave the tree as it is.
+    set_share(degree, tenant, min(least, 1.0))
     set_share(main, tenant, dominant if rule == LT_DRF else aggregate)
     second[tenant] = dominant if rule == H_MRF else aggregate
 
@@ -132,23 +135,38 @@ def _next(degree, main, second):  # type: ignore[no-untyped-def]
     """The tenant that goes next; somebody must be waiting."""
     leaves = len(main) // 2
     if degree[1] < 1.0 - DISCRETE_TOLERANCE:
-        return _first_of_least(degree, main[leaves:])
-    return _first_of_least(main, second)
+        return _first_of_least(degree, main, leaves)
+    return _first_of_least(main, second, 0)
 
 
 @compiled
-def _first_of_least(tree, second):  # type: ignore[no-untyped-def]
-    """Among those with the least of ``tree``, the first by position with the least ``second``."""
+def _first_of_least(tree, second, first_leaf):  # type: ignore[no-untyped-def]
+    """Among those with the least of ``tree``, the first by position with the least ``second``.
+
+    ``second`` is read from ``first_leaf`` on.
+    """
     threshold = tree[1] * (1.0 + DISCRETE_TOLERANCE)
-    first = next_tenant(tree)
-    other = _within(tree, first + 1, threshold)
-    if other == NOWHERE:
+    leaves = len(tree) // 2
+    node, tied = 1, False
+    while node < leaves:
+        node *= 2
+        right = tree[node] > threshold
+        tied |= (not right) & (tree[node + 1] <= threshold)
+        node += right
+    first = node - leaves
+    if not tied:
         return first
-    least = second[first]
+    least, chosen, close = second[first_leaf + first], first, False
+    other = _within(tree, first + 1, threshold)
     while other != NOWHERE:
-        least = min(least, second[other])
+        value = second[first_leaf + other]
+        if value < least:
+            close = close or least <= value * (1.0 + DISCRETE_TOLERANCE)
+            least, chosen = value, other
         other = _within(tree, other + 1, threshold)
-    while second[first] > least * (1.0 + DISCRETE_TOLERANCE):
+    if not close:
+        return chosen
+    while second[first_leaf + first] > least * (1.0 + DISCRETE_TOLERANCE):
         first = _within(tree, first + 1, threshold)
     return first
 
@@ -174,15 +192,25 @@ def _within(tree, first, threshold):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _pool_has_room(job, demand, allowed, left):  # type: ignore[no-untyped-def]
+    """Does one task fit on the only server?"""
+    for r in range(demand.shape[1]):
+        if demand[job, r] > left[0, r]:
+            return False
+    return allowed[job, 0]
+
+
+@compiled
 def _leave(degree, main, tenant):  # type: ignore[no-untyped-def]
     set_share(degree, tenant, np.inf)
     set_share(main, tenant, np.inf)
 
 
 @compiled
-def _beyond(before, passed, count, gain, borrow):  # type: ignore[no-untyped-def]
+def _beyond(tenant, job, before, passed, count, gain, borrow):  # type: ignore[no-untyped-def]
     """Has the tenant borrowed all that it may?"""
-    beyond = False
-    for r in range(len(gain)):
-        beyond = beyond or before[r] + (passed[r] + count * gain[r]) > borrow[r]
-    return beyond
+    for r in range(gain.shape[1]):
+        used = before[tenant, r] + (passed[tenant, r] + count[job] * gain[job, r])
+        if used > borrow[tenant, r]:
+            return True
+    return False

@@ -24,7 +24,7 @@ from policies.measure import share_per_task
 from policies.pool_filling import fill_pool
 from policies.problem import Problem
 from policies.queues import queues_of
-from policies.reasons import unserved_reasons
+from policies.reasons import limited_by_resource, unserved_reasons
 from policies.rounding import whole_part
 from policies.stops import NO_SERVER_LARGE_ENOUGH, stopped_by
 from policies.whole_numbers import whole_quantities
@@ -39,21 +39,22 @@ class PoolOfTasks:
     Attributes:
         share_per_task: (n,) what one task adds to its tenant's share.
         demand: (n, q) of one task, room: (q,) of the pool: resources, or one column of slots.
-        names: (n, q) index of the resource to name when that column is what is missing.
+        names: (n,) index of the resource to name where slots are what is missing; None where the
+            columns are resources.
         reasons: (n,) why a workload cannot run, or the empty string.
     """
 
     share_per_task: FloatArray
     demand: FloatArray
     room: FloatArray
-    names: IntArray
+    names: IntArray | None
     reasons: TextArray
 
     def limited_by(self, problem: Problem, tasks: FloatArray) -> tuple[str, ...]:
         """(n) what stopped each workload, given the tasks that run."""
         left = self.room - tasks @ self.demand
         stops = stopped_by(
-            tuple(str(column) for column in range(len(self.room))),
+            problem.resources[: len(self.room)],
             tasks,
             problem.tasks,
             self.demand,
@@ -63,11 +64,12 @@ class PoolOfTasks:
             np.zeros(1, dtype=np.int64),
             self.reasons,
         )
+        if self.names is None:
+            return stops
+        no_slot = limited_by_resource(problem.resources[0])
         return tuple(
-            f"resource:{problem.resources[self.names[j, int(stop.removeprefix('resource:'))]]}"
-            if stop.startswith("resource:")
-            else stop
-            for j, stop in enumerate(stops)
+            limited_by_resource(problem.resources[missing]) if stop == no_slot else stop
+            for stop, missing in zip(stops, self.names.tolist(), strict=True)
         )
 
 
@@ -86,8 +88,7 @@ def pool_of_tasks(problem: Problem, policy: str, options: Mapping[str, Any]) -> 
         share = problem.demand_share[:, _resource(problem, options)]
     else:
         share = share_per_task(problem, policy)
-    names = np.tile(np.arange(problem.m), (problem.n, 1))
-    return PoolOfTasks(share, demand, room[0], names, reasons)
+    return PoolOfTasks(share, demand, room[0], None, reasons)
 
 
 @lru_cache(maxsize=1)
@@ -125,7 +126,7 @@ def _in_slots(problem: Problem, options: Mapping[str, Any], reasons: TextArray) 
         share_per_task=per_task / max(slots, 1.0),
         demand=per_task[:, None],
         room=np.array([slots]),
-        names=taken.argmax(axis=1)[:, None],
+        names=taken.argmax(axis=1),
         reasons=reasons,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -255,6 +256,11 @@ def mode_of(name: str, mode: str | None) -> str:
     return mode
 
 
+@cache
+def _validator(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(policy_info(name).options_schema)
+
+
 def options_of(name: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
     """The options, checked against the policy's schema and completed with its defaults.
 
@@ -263,9 +269,7 @@ def options_of(name: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
     """
     schema = policy_info(name).options_schema
     given = dict(options or {})
-    errors = sorted(
-        jsonschema.Draft202012Validator(schema).iter_errors(given), key=lambda e: list(e.path)
-    )
+    errors = sorted(_validator(name).iter_errors(given), key=lambda e: list(e.path))
     if errors:
         where = "".join(f"/{part}" for part in errors[0].absolute_path)
         raise PolicyOptionsError(

@@ -31,6 +31,8 @@ def stops_of(
     if allocation.history is None:
         return stops
     beyond = beyond_borrow_limit(problem, allocation.options, allocation.history)
+    if not beyond.any():
+        return stops
     return tuple(
         LEVEL if stop == STILL_FITS and beyond[tenant] else stop
         for stop, tenant in zip(stops, problem.workload_tenant.tolist(), strict=True)

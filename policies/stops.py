@@ -54,17 +54,12 @@ def stopped_by(
         reasons: (n,) why a workload could not run at all, or the empty string.
     """
     blocking = _blocking(demand, left, share_of_unit, allowed, kind).tolist()
-    result = reasons.tolist()
-    for j, reason in enumerate(result):
-        if reason:
-            continue
-        if tasks[j] >= limit[j]:
-            result[j] = TASK_LIMIT
-        elif blocking[j] < 0:
-            result[j] = STILL_FITS
-        else:
-            result[j] = limited_by_resource(resources[blocking[j]])
-    return tuple(result)
+    by_resource = [limited_by_resource(name) for name in resources]
+    finished = (tasks >= limit).tolist()
+    return tuple(
+        reason or (TASK_LIMIT if all_run else STILL_FITS if stop < 0 else by_resource[stop])
+        for reason, all_run, stop in zip(reasons.tolist(), finished, blocking, strict=True)
+    )
 
 
 @compiled

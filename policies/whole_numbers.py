@@ -63,7 +63,7 @@ def whole_quantities(
     """
     whole_demand, whole_capacity = np.zeros(demand.shape), np.zeros(capacity.shape)
     for r in range(demand.shape[1]):
-        values = np.unique(np.concatenate([demand[:, r], capacity[:, r]]))
+        values = np.concatenate([demand[:, r], capacity[:, r]])
         digits = _digits(values[values > 0], float(largest[r]))
         needed = demand[:, r] > 0
         whole_demand[needed, r] = np.maximum(np.round(_scaled(demand[needed, r], digits)), 1.0)
