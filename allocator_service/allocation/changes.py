@@ -23,7 +23,6 @@ from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.snapshots import PoolState, document_quantities
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
-from allocator_service.pools.models import Pool, Server, ServerState
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
 
@@ -37,14 +36,14 @@ class WhatIf:
 
 
 def with_changes(
-    state: PoolState, changes: Mapping[str, Any], *, pool: Pool, resources: Sequence[Resource]
+    state: PoolState, changes: Mapping[str, Any], *, resources: Sequence[Resource]
 ) -> WhatIf:
     """The state's document with the changes made; the given state stays as it is.
 
     Raises `Unacceptable`
     for what names something that is not in the pool, or values that the pool would refuse.
     """
-    editor = _Editor(state, pool, resources)
+    editor = _Editor(state, resources)
     for part, edit in editor.parts().items():
         if part in changes:
             edit(changes[part])
@@ -52,13 +51,13 @@ def with_changes(
 
 
 class _Editor:
-    def __init__(self, state: PoolState, pool: Pool, resources: Sequence[Resource]) -> None:
+    def __init__(self, state: PoolState, resources: Sequence[Resource]) -> None:
         self._state = state
-        self._pool = pool
         self._resources = resources
         self._document = dict(state.document)
-        self._servers_left = False
         self._servers = [dict(server) for server in state.document["servers"]]
+        self._names = [dict(zip(g.ids, g.names, strict=True)) for g in state.groups]
+        self._running: list[dict[str, Any]] = list(state.document.get("running", []))
         self._tenants = {tenant["name"]: dict(tenant) for tenant in state.document["tenants"]}
         self._workloads: list[tuple[UUID | None, dict[str, Any]]] = [
             (id_, dict(workload))
@@ -78,8 +77,8 @@ class _Editor:
         self._document["servers"] = [server for server in self._servers if server["count"] > 0]
         self._document["tenants"] = list(self._tenants.values())
         self._document["workloads"] = [workload for _, workload in self._workloads]
-        if self._servers_left:
-            self._document.pop("running", None)  # it names servers by their place among all
+        if self._running:
+            self._document["running"] = self._running
         return WhatIf(self._document, [id_ for id_, _ in self._workloads])
 
     def _policy(self, policy: Mapping[str, Any]) -> None:
@@ -122,46 +121,25 @@ class _Editor:
                     "contributed_by": server.get("contributed_by"),
                 }
             )
-        self._servers_left = bool(servers.get("drain") or servers.get("retire"))
         for action in ("drain", "retire"):
             for position, id_ in enumerate(servers.get(action, [])):
-                self._take_server(id_, action, f"/servers/{action}/{position}")
+                self._take_server(str(id_), action, f"/servers/{action}/{position}")
 
-    def _take_server(self, id_: UUID, action: str, pointer: str) -> None:
-        server = (
-            Server.objects.filter(pool=self._pool, pk=id_)
-            .exclude(state=ServerState.RETIRED)
-            .select_related("contributed_by")
-            .first()
-        )
-        if server is None:
+    def _take_server(self, id_: str, action: str, pointer: str) -> None:
+        """Take a server out of its group; one that drains is a group of its own."""
+        position = next((at for at, names in enumerate(self._names) if id_ in names), None)
+        if position is None:
             raise Unacceptable(
                 "The pool has no such server.", code="server.unknown", pointer=pointer
             )
-        group = self._group_of(server)
+        group, names = self._servers[position], self._names[position]
+        self._running = _running_without(self._running, group["name"], list(names).index(id_))
+        name = names.pop(id_)
         group["count"] -= 1
         if action == "drain":
             self._servers.append(
-                {**group, "name": f"{server.name} (draining)", "count": 1, "draining": True}
+                {**group, "name": f"{name} (draining)", "count": 1, "draining": True}
             )
-
-    def _group_of(self, server: Server) -> dict[str, Any]:
-        owner = server.contributed_by.slug if server.contributed_by else None
-        capacity = document_quantities(server.capacity, self._resources)
-        draining = server.state == ServerState.DRAINING
-        for group in self._servers:
-            if (
-                group["contributed_by"] == owner
-                and group["capacity"] == capacity
-                and group["labels"] == server.labels
-                and group.get("draining", False) == draining
-                and group["count"] > 0
-            ):
-                return group
-        raise Unacceptable(
-            f"The server {server.name} changed while the simulation ran: ask again.",
-            code="server.unknown",
-        )
 
     def _change_workloads(self, workloads: Mapping[str, Any]) -> None:
         for position, change in enumerate(workloads.get("change", [])):
@@ -214,3 +192,26 @@ class _Editor:
     def _quantities(self, value: Any, pointer: str) -> dict[str, Any]:
         vector: list[Decimal] = vector_from(value, self._resources, pointer=pointer)
         return document_quantities(vector, self._resources)
+
+
+def _running_without(
+    running: Sequence[dict[str, Any]], server: str, position: int
+) -> list[dict[str, Any]]:
+    """What runs where, after the server at a position of a group has left it.
+
+    Those behind it move up; what ran on it runs on a server that is gone, which is called "".
+    """
+    changed = []
+    for entry in running:
+        start, stop = entry.get("offset", 0), entry.get("offset", 0) + entry["servers"]
+        if entry["server"] != server or stop <= position:
+            changed.append(entry)
+            continue
+        before, behind = max(0, position - start), stop - max(start, position + 1)
+        if before:
+            changed.append({**entry, "servers": before})
+        if start <= position:
+            changed.append({**entry, "server": "", "offset": 0, "servers": 1})
+        if behind:
+            changed.append({**entry, "offset": max(start - 1, position), "servers": behind})
+    return changed

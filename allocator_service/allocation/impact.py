@@ -61,7 +61,7 @@ def changes_impact(
     """The impact of a simulation's `changes` on the decision of a pool; nothing is changed."""
     try:
         live = pool_state(pool.pk, now=now)
-        changed = with_changes(live, changes, pool=pool, resources=resources_of(pool))
+        changed = with_changes(live, changes, resources=resources_of(pool))
         before = _by_tenant(answer_document(live.document))
         answer = answer_document(changed.document)
     except DomainError as error:

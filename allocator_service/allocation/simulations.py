@@ -148,9 +148,7 @@ def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any
             code="run.worker_lost",
         )
     live = pool_state(simulation.pool_id, now=now)
-    changed = with_changes(
-        live, simulation.changes, pool=simulation.pool, resources=resources_of(simulation.pool)
-    )
+    changed = with_changes(live, simulation.changes, resources=resources_of(simulation.pool))
     before, after = document_solve(live.document), document_solve(changed.document)
     return live.generation, _comparison(live, before, changed, after)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from allocator_service.allocation.impact import servers_impact
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.allocation.selectors import input_of
@@ -11,6 +12,7 @@ from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import (
     ServerDraft,
     server_drain,
+    server_retire,
     servers_contribute,
 )
 from allocator_service.pools.services import pool_update
@@ -110,6 +112,20 @@ def test_tasks_of_a_drained_server_move_and_are_counted(busy):
     assert after.summary["moved_tasks"] == on_it
     assert all(not first <= name <= last for (_, first, last) in placed(after))
     assert run_verify(after)["valid"] is True
+
+
+@pytest.mark.parametrize("action", ["drain", "retire"])
+@pytest.mark.parametrize("taken", [[0], [-1], [0, 1], [1, 3]])
+def test_what_moves_is_told_before_servers_leave(busy, action, taken):
+    decide(busy)
+    servers = list(Server.objects.filter(pool=busy).order_by("id"))
+    (impact,) = servers_impact([servers[at] for at in taken], action, now=NOON)
+    for at in taken:
+        {"drain": server_drain, "retire": server_retire}[action](
+            server=servers[at], version=None, now=NOON
+        )
+    after = decide(busy)
+    assert impact.moved == after.summary["moved_tasks"]
 
 
 def test_the_stored_input_replayed_gives_the_same_placements(busy, tenant):
