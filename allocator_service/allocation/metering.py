@@ -30,6 +30,7 @@ from allocator_service.tenants.models import Tenant
 from policies import Allocation as Decision
 from policies.alone import tasks_alone
 from policies.lending import tasks_by_owner
+from policies.longterm_step import reasons_not_to_run
 from policies.reasons import unserved_reasons
 
 SOURCE = "decisions"
@@ -52,43 +53,71 @@ class _Use:
 
 
 def pools_to_meter() -> list[int]:
-    """The pools that meter themselves and have had a decision."""
-    pools = Pool.objects.filter(metering=Metering.ALLOCATION, runs__status=RunStatus.SUCCEEDED)
+    """The pools that have had a decision."""
+    pools = Pool.objects.filter(runs__status=RunStatus.SUCCEEDED)
     return list(pools.distinct().order_by("pk").values_list("pk", flat=True))
 
 
-@transaction.atomic
 def pool_meter(*, pool_id: int, now: datetime) -> int:
     """Write the pieces of time that are over to the ledger; returns how many entries that were.
 
     As many as one task should: the next one goes on from there. None while another is at it.
     """
+    return _meter(pool_id, now, wait=False).entries
+
+
+def pool_meter_all(*, pool_id: int, now: datetime) -> None:
+    """Write all pieces of time that are over, and wait for whoever is at it."""
+    while _meter(pool_id, now, wait=True).more:
+        pass
+
+
+@dataclass(frozen=True)
+class _Metered:
+    entries: int
+    more: bool
+
+
+@transaction.atomic
+def _meter(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
     pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
-    meter = _locked_meter(pool)
-    if meter is None or pool.metering != Metering.ALLOCATION:
-        return 0
-    # What was used while the pool took reports is in the ledger already.
-    since = max(meter.metered_until, pool.metering_changed_at or meter.metered_until)
-    written = 0
-    for number, (run, start, end) in enumerate(_pieces(pool, since, now)):
-        if written > ENTRIES_AT_ONCE or number > PIECES_AT_ONCE:
+    meter = _locked_meter(pool, wait=wait)
+    if meter is None:
+        return _Metered(0, more=False)
+    written, more = 0, False
+    decided: _Decided | None = None
+    for number, (run, start, end) in enumerate(_pieces(pool, meter.metered_until, now)):
+        more = written > ENTRIES_AT_ONCE or number > PIECES_AT_ONCE
+        if more:
             break
-        rows = list(_rows(pool, run, start, end, now))
+        if decided is None or decided.run.pk != run.pk:
+            decided = _decided(run)
+        rows = list(_rows(pool, decided, start, end, now))
         entries_append(rows)
         written += len(rows)
         meter.metered_until = end
     meter.save()
-    return written
+    return _Metered(written, more)
 
 
-def _locked_meter(pool: Pool) -> Meter | None:
+def _locked_meter(pool: Pool, *, wait: bool) -> Meter | None:
     first = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED).aggregate(
         at=Min("effective_from")
     )["at"]
     if first is None:
         return None
     Meter.objects.bulk_create([Meter(pool=pool, metered_until=first)], ignore_conflicts=True)
-    return Meter.objects.select_for_update(no_key=True, skip_locked=True).filter(pool=pool).first()
+    rows = Meter.objects.select_for_update(no_key=True, skip_locked=not wait)
+    return rows.filter(pool=pool).first()
+
+
+def _takes_reports(pool: Pool, at: datetime) -> bool:
+    """Was what is used reported at an instant, so that decisions only tell what is used alone?
+
+    Before the last change of `metering` it was the other way round.
+    """
+    changed = pool.metering_changed_at
+    return (pool.metering == Metering.REPORTED) == (changed is None or at >= changed)
 
 
 def _pieces(pool: Pool, since: datetime, now: datetime) -> Iterator[tuple[Run, datetime, datetime]]:
@@ -104,6 +133,8 @@ def _pieces(pool: Pool, since: datetime, now: datetime) -> Iterator[tuple[Run, d
         start = max(since, run.effective_from)
         while run.effective_until is None or start < run.effective_until:
             ends = [interval_around(pool, start)[1]]
+            if pool.metering_changed_at is not None and start < pool.metering_changed_at:
+                ends.append(pool.metering_changed_at)
             if run.effective_until is not None:
                 ends.append(run.effective_until)
             slot = slot_in_force(run=run, at=start)
@@ -116,15 +147,39 @@ def _pieces(pool: Pool, since: datetime, now: datetime) -> Iterator[tuple[Run, d
             start = end
 
 
+@dataclass(frozen=True)
+class _Decided:
+    """A decision as it is stored; `decision` None: it can no longer be read.
+
+    `rows` are the workloads and tenants of its allocations, `keys` those of tenants by slug.
+    """
+
+    run: Run
+    decision: Decision | None
+    rows: Sequence[tuple[Any, int]]
+    keys: dict[str, int]
+
+
+def _decided(run: Run) -> _Decided:
+    try:
+        decision = stored_decision(run).allocation
+    except Gone:
+        log.warning("run_pruned_before_it_was_metered", run=str(run.pk))
+        return _Decided(run, None, [], {})
+    stored = Allocation.objects.filter(run=run).order_by("position")
+    rows = list(stored.values_list("workload_id", "tenant_id"))
+    return _Decided(run, decision, rows, dict(Tenant.objects.values_list("slug", "pk")))
+
+
 def _rows(
-    pool: Pool, run: Run, start: datetime, end: datetime, now: datetime
+    pool: Pool, decided: _Decided, start: datetime, end: datetime, now: datetime
 ) -> Iterator[dict[str, Any]]:
     resources = resources_of(pool)
-    for use in _uses(run, start):
+    for use in _uses(pool, decided, start):
         for resource, amount in zip(resources, use.amounts, strict=False):
             quantity = Decimal(repr(float(amount))).quantize(_QUANTUM, ROUND_HALF_EVEN)
             if quantity > 0:
-                yield _row(pool, run, use, resource, quantity, start, end, now)
+                yield _row(pool, decided.run, use, resource, quantity, start, end, now)
 
 
 def _row(
@@ -157,17 +212,13 @@ def _row(
     }
 
 
-def _uses(run: Run, at: datetime) -> list[_Use]:
+def _uses(pool: Pool, decided: _Decided, at: datetime) -> Iterator[_Use]:
     """What each tenant uses under a decision at an instant, and would use alone."""
-    try:
-        decision = stored_decision(run).allocation
-    except Gone:
-        log.warning("run_pruned_before_it_was_metered", run=str(run.pk))
-        return []
-    stored = Allocation.objects.filter(run=run).order_by("position")
-    rows = list(stored.values_list("workload_id", "tenant_id"))
-    keys = dict(Tenant.objects.values_list("slug", "pk"))
-    return [*_shared(run, decision, rows, keys, at), *_alone(decision, keys)]
+    if decided.decision is None:
+        return
+    if not _takes_reports(pool, at):
+        yield from _shared(decided.run, decided.decision, decided.rows, decided.keys, at)
+    yield from _alone(decided.decision, decided.keys)
 
 
 def _shared(
@@ -207,7 +258,12 @@ def _shared(
 def _alone(decision: Decision, keys: dict[str, int]) -> Iterator[_Use]:
     """What each tenant would use in its entitled partition, whole tasks where the pool's are."""
     problem = decision.problem
-    runnable = unserved_reasons(problem, decision.classes.allowed) == ""
+    reasons = (
+        unserved_reasons(problem, decision.classes.allowed)
+        if decision.history is None
+        else reasons_not_to_run(problem, decision.policy, decision.options)
+    )
+    runnable = reasons == ""
     tasks = tasks_alone(problem, runnable, whole=decision.mode == "indivisible")
     amounts = np.zeros((problem.t, problem.m))
     np.add.at(amounts, problem.workload_tenant, tasks[:, None] * problem.demand)

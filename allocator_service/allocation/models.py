@@ -252,17 +252,14 @@ class Schedule(models.Model):
 
 
 class Step(models.Model):
-    """What a decision of a long-term policy adds to the past while it is in force.
+    """What a decision of a long-term policy leaves to the next one.
 
-    `used` and `alone` are per second, one row per tenant of `tenant_ids` with a column per resource,
-    written one after the other; `waiting` is for how many seconds each has received nothing at the
-    step's end. `history` is zlib-compressed JSON: what the policy remembered after the step.
+    `waiting` is for how many seconds each of `tenant_ids` has received nothing at the step's end.
+    `history` is zlib-compressed JSON: what the policy remembered after the step.
     """
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="step")
     tenant_ids = ArrayField(models.BigIntegerField())
-    used = ArrayField(models.FloatField())
-    alone = ArrayField(models.FloatField())
     waiting = ArrayField(models.FloatField())
     history = models.BinaryField()
 

@@ -29,7 +29,6 @@ from allocator_service.workloads.models import Workload
 from policies import Allocation as Decision
 from policies import certificate_to_document, summary_document
 from policies.classes import sees_one_pool
-from policies.history import history_from_document
 from policies.schedule import DEFAULT_PERIOD, schedule_to_document, timetable
 from policies.schedule import Schedule as Plan
 
@@ -82,10 +81,7 @@ def decision_publish(
     if allocation.schedule is not None:
         _keep_schedule(run, allocation, allocation.schedule)
     if allocation.history is not None:
-        before = history_from_document(
-            state.document["history"], allocation.problem.tenants, allocation.problem.resources
-        )
-        step_keep(run, list(state.tenant_pks.values()), before, allocation)
+        step_keep(run, list(state.tenant_pks.values()), allocation)
     _mark_unsatisfiable(run, state, allocation, now)
     event_record(
         kind="decision.published",

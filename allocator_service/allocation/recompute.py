@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import structlog
 from django.db import transaction
 
+from allocator_service.allocation.metering import pool_meter_all
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.publication import decision_publish
@@ -63,6 +64,8 @@ def recompute_pool(*, pool_id: int, clock: Clock) -> Run | None:
             return _fail(claim, error, clock())
         try:
             begun = clock()
+            if Pool.objects.filter(pk=pool_id, policy_long_term=True).exists():
+                pool_meter_all(pool_id=pool_id, now=begun)  # what is over is what it remembers
             state = pool_state(pool_id, now=begun)
             _keep_input(claim, state, begun)
             started = clock()

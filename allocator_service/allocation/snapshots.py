@@ -14,7 +14,7 @@ import orjson
 from django.db import connection, transaction
 
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
-from allocator_service.allocation.steps import history_at
+from allocator_service.allocation.steps import history_at, starvation_timeout
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.models import MembershipTerms, Pool
@@ -43,7 +43,7 @@ class PoolState:
 def pool_state(pool_id: int, *, now: datetime) -> PoolState:
     """Read a pool as it was at one instant: every query sees the same committed state.
 
-    `now` is where the step of a long-term policy begins; it changes nothing under others.
+    `now` is within the step that a long-term policy decides; it changes nothing under others.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
@@ -99,6 +99,10 @@ def _read(pool: Pool, now: datetime) -> PoolState:
         if running:
             document["running"] = running
     if pool.policy_long_term:
+        timeout = starvation_timeout(pool)
+        if timeout is not None:
+            options = {"starvation_timeout": timeout, **pool.policy_options}
+            document["policy"]["options"] = options
         slugs = [(pk, slug) for pk, slug, _, _ in members]
         document["history"] = history_at(pool, slugs, resources, now)
     return PoolState(

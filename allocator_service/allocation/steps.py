@@ -1,47 +1,40 @@
-"""What pools under long-term policies remember: the decisions of the past, through their window.
+"""What pools under long-term policies remember: their window on the ledger, at the boundaries of steps.
 
-Every decision says what each tenant uses per second while it is in force, and what it would use
-alone; the history of the next step is that over the time in which they were in force, as far as
-the window reaches (policies §4). Decisions of memoryless policies are not remembered.
+A step is an interval of the pool's decision interval, and its decision is made from what is in the
+ledger before it: what was used, metered or reported, and what would have been used alone, as far as
+the window reaches (policies §4). A decision that comes late is for all of its step and reads the same.
 """
 
 import zlib
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
-import numpy as np
 import orjson
+from django.db.models import Min
 
 from allocator_service.allocation.models import Run, RunStatus, Step
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.quantities import Resource
+from allocator_service.ledger.models import Entry
+from allocator_service.ledger.windows import WindowState, window_state
 from allocator_service.pools.models import Pool, WindowKind
 from allocator_service.pools.recompute import interval_around
 from policies import Allocation as Decision
 from policies import Problem
 from policies.history import History, history_from_document, history_to_document
-from policies.windows import Intervals, Window
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from policies.windows import Window
 
 
-def step_keep(run: Run, tenant_ids: Sequence[int], before: History, decision: Decision) -> None:
-    """Store what a decision adds to the past while it is in force."""
+def step_keep(run: Run, tenant_ids: Sequence[int], decision: Decision) -> None:
+    """Store what the policy remembers after a decision's step."""
     after = decision.history
     if after is None:
         return
-    problem = decision.problem
-    used = np.zeros((problem.t, problem.m))
-    np.add.at(used, problem.workload_tenant, decision.tasks[:, None] * problem.demand)
-    alone = (after.alone - before.alone) / after.step
-    document = history_to_document(after, problem.tenants, problem.resources)
+    document = history_to_document(after, decision.problem.tenants, decision.problem.resources)
     Step.objects.create(
         run=run,
         tenant_ids=list(tenant_ids),
-        used=used.ravel().tolist(),
-        alone=np.maximum(alone, 0.0).ravel().tolist(),
         waiting=after.waiting.tolist(),
         history=zlib.compress(orjson.dumps(document), 1),
     )
@@ -56,100 +49,79 @@ def step_history(step: Step, problem: Problem) -> History:
 def history_at(
     pool: Pool, tenants: Sequence[tuple[int, str]], resources: Sequence[Resource], at: datetime
 ) -> dict[str, Any]:
-    """The history of the step from `at` to the next boundary, in the shape of an evaluation's.
+    """The history of the step around `at`, in the shape of an evaluation's.
 
     `tenants` are the members' keys and slugs. Seconds are the unit of time.
     """
-    window = _window(pool, at)
-    t, dt = _seconds(at), _seconds(interval_around(pool, at)[1]) - _seconds(at)
-    steps = _steps(pool, at, window.start(t, dt))
-    shape = (len(tenants), len(resources))
-    history: dict[str, Any] = {"step": dt, "elapsed": 0.0, "tenants": {}}
-    if not steps:
-        return history
-    index = {pk: position for position, (pk, _) in enumerate(tenants)}
-    remembered = {
-        column: window.remembered(_intervals(steps, column, index, shape, t), len(tenants), t, dt)
-        for column in ("used", "alone")
+    begin, end = interval_around(pool, at)
+    state = window_state(pool, begin, end)
+    waiting = _waiting(pool, begin)
+    return {
+        "step": (end - begin).total_seconds(),
+        "elapsed": _elapsed(pool, state, begin),
+        "tenants": {
+            slug: {
+                "used": _named(resources, pk, state.used),
+                "alone": _named(resources, pk, state.alone),
+                "waiting": waiting.get(pk, 0.0),
+            }
+            for pk, slug in tenants
+        },
     }
-    last = steps[-1]
-    waiting = dict(zip(last.tenant_ids, last.waiting, strict=True))
-    since = min(_seconds(step.run.effective_from) for step in steps if step.run.effective_from)
-    history["elapsed"] = window.elapsed(since, t, dt)
-    history["tenants"] = {
-        slug: {
-            "used": _named(resources, remembered["used"][position]),
-            "alone": _named(resources, remembered["alone"][position]),
-            "waiting": waiting.get(pk, 0.0),
-        }
-        for position, (pk, slug) in enumerate(tenants)
-    }
-    return history
 
 
-def _window(pool: Pool, at: datetime) -> Window:
-    if pool.window_kind == WindowKind.TUMBLING:
-        zone = ZoneInfo(pool.timezone)
-        begin, _ = parse_duration(pool.window_length).around(at, pool.window_anchor, zone)
-        return Window.tumbling([_seconds(begin)])
-    if pool.window_kind == WindowKind.SLIDING:
-        begin, end = _length(pool.window_length, at, pool)
-        return Window.sliding(_seconds(end) - _seconds(begin))
+def starvation_timeout(pool: Pool) -> float | None:
+    """Seconds after which a tenant that waits goes first, where the policy's options do not say.
+
+    The window's length, or its half-life; None (never) where it is unbounded.
+    """
+    if pool.window_kind in (WindowKind.TUMBLING, WindowKind.SLIDING):
+        return float(parse_duration(pool.window_length).nominal_seconds)
     if pool.window_kind == WindowKind.DECAY:
-        begin, end = _length(pool.window_half_life, at, pool)
-        return Window.decay(_seconds(end) - _seconds(begin))
-    return Window.unbounded()
+        return float(parse_duration(pool.window_half_life).nominal_seconds)
+    return None
 
 
-def _length(text: str, at: datetime, pool: Pool) -> tuple[datetime, datetime]:
-    """The duration that ends at an instant; of a month, the calendar's month before it."""
-    zone = ZoneInfo(pool.timezone)
-    duration = parse_duration(text)
-    return duration.times(-1).after(at, zone), at
+def _waiting(pool: Pool, begin: datetime) -> dict[int, float]:
+    """For how long each tenant has had pending tasks and received nothing, when the step begins.
 
-
-def _steps(pool: Pool, at: datetime, since: float) -> list[Step]:
-    """The steps in force after `since` seconds, in their order."""
-    steps = Step.objects.filter(run__pool=pool, run__status=RunStatus.SUCCEEDED).filter(
-        run__effective_from__lt=at
+    The last decision says it for the end of its step; where none was made since, waiting went on.
+    """
+    last = (
+        Step.objects.filter(run__pool=pool, run__status=RunStatus.SUCCEEDED)
+        .select_related("run")
+        .order_by("-run__effective_from")
+        .first()
     )
-    if np.isfinite(since):
-        begin = datetime.fromtimestamp(since, UTC)
-        steps = steps.exclude(run__effective_until__lte=begin)
-    chosen = steps.select_related("run").defer("history").order_by("run__effective_from")
-    return list(chosen)
+    if last is None or last.run.effective_from is None:
+        return {}
+    since = (begin - interval_around(pool, last.run.effective_from)[1]).total_seconds()
+    return {
+        pk: max(waited + since, 0.0) if waited else 0.0
+        for pk, waited in zip(last.tenant_ids, last.waiting, strict=True)
+    }
 
 
-def _intervals(
-    steps: Sequence[Step], column: str, index: dict[int, int], shape: tuple[int, int], t: float
-) -> Intervals:
-    """One interval per step and tenant that is a member now; resources added later count 0."""
-    start, end, tenant, rate = [], [], [], []
-    for step in steps:
-        begin, until = step.run.effective_from, step.run.effective_until
-        if begin is None:
-            continue
-        finish = min(t, _seconds(until)) if until else t
-        values = np.array(getattr(step, column)).reshape(len(step.tenant_ids), -1)
-        width = min(values.shape[1], shape[1])
-        for pk, row in zip(step.tenant_ids, values, strict=True):
-            if pk in index and finish > _seconds(begin):
-                start.append(_seconds(begin))
-                end.append(finish)
-                tenant.append(index[pk])
-                rate.append(np.pad(row[:width], (0, shape[1] - width)))
-    return Intervals(
-        start=np.array(start, dtype=np.float64),
-        end=np.array(end, dtype=np.float64),
-        tenant=np.array(tenant, dtype=np.int64),
-        rate=np.array(rate, dtype=np.float64).reshape(-1, shape[1]),
+def _elapsed(pool: Pool, state: WindowState, begin: datetime) -> float:
+    """Seconds of the window that are over, by their weight: since the pool's first decision or entry."""
+    decided = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
+    firsts = (
+        decided.aggregate(at=Min("effective_from"))["at"],
+        Entry.objects.filter(pool=pool).aggregate(at=Min("start"))["at"],
     )
+    since = min((at for at in firsts if at is not None), default=begin)
+    if state.past.since is not None:
+        since = max(since, state.past.since)
+    half_life = state.past.half_life
+    window = Window.unbounded() if half_life is None else Window.decay(half_life)
+    return window.elapsed(0.0, (begin - since).total_seconds(), 0.0)
 
 
-def _seconds(instant: datetime) -> float:
-    return (instant - EPOCH).total_seconds()
-
-
-def _named(resources: Sequence[Resource], amounts: Any) -> dict[str, float]:
-    names = [resource.name for resource in resources]
-    return dict(zip(names, amounts.tolist(), strict=True))
+def _named(
+    resources: Sequence[Resource], tenant: int, amounts: Mapping[tuple[int, str], Any]
+) -> dict[str, float]:
+    """By resource name; decayed amounts may be less than 0 by the noise of rounding."""
+    return {
+        resource.name: max(float(amounts.get((tenant, resource.name), 0)), 0.0)
+        for resource in resources
+    }

@@ -5,15 +5,24 @@ from decimal import Decimal
 
 import pytest
 
+from allocator_service.allocation.metering import pool_meter_all
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.snapshots import pool_state
 from allocator_service.allocation.verification import run_verify
+from allocator_service.ledger.models import Entry
+from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.services import UsageEvent, entry_correct, usage_record
+from allocator_service.ledger.totals import totals_advance
+from allocator_service.ledger.verification import ledger_verify
+from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.policy import Window
 from allocator_service.pools.recompute import decision_wanted, jobs_due
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create
+from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import (
     WorkloadDraft,
@@ -65,6 +74,27 @@ class Simulated:
         verification = run_verify(self.run)
         assert verification["valid"] is True, verification
         return [int(row.tasks) for row in self.run.allocations.order_by("position")]
+
+    def report(self, tenant, event_id, number, amounts):
+        """What a tenant used in the step that began `number` minutes after the start."""
+        begin = START + number * MINUTE
+        amounts = [Decimal(amount) for amount in amounts]
+        event = UsageEvent("meter", event_id, tenant, None, amounts, begin, begin + MINUTE)
+        usage_record(pool=self.pool, events=[event], now=begin + MINUTE)
+
+    def degrees(self, number):
+        """β of the tenants so many minutes after the start."""
+        at = START + number * MINUTE
+        pool_meter_all(pool_id=self.pool.pk, now=at)
+        state = window_state(self.pool, at)
+        tenants = Tenant.objects.filter(slug__in=self.names).order_by("slug")
+        return [state.sharing_degree(tenant.pk) for tenant in tenants]
+
+    def history(self, number):
+        """What a decision so many minutes after the start remembers."""
+        at = START + number * MINUTE
+        pool_meter_all(pool_id=self.pool.pk, now=at)
+        return pool_state(self.pool.pk, now=at).document["history"]
 
 
 @pytest.mark.parametrize(
@@ -149,3 +179,88 @@ def test_changes_wait_for_the_boundary_and_every_boundary_decides(tenant):
 
 def _history(pool):
     return input_of(pool.run)["history"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "served"),
+    [
+        ("lt-drf", [[15, 70], [35, 30]]),
+        ("lt-af", [[15, 70], [42, 16]]),
+        ("h-mrf", [[15, 70], [40, 20]]),
+    ],
+)
+def test_what_is_reported_counts_as_what_is_metered(tenant, policy, served):
+    pool = Simulated(tenant, policy, {"a": (1, 2), "b": (1, 1)}, metering="reported")
+    first = pool.step(0, (15, 80))
+    for name, tasks, demand in zip(("a", "b"), first, ((1, 2), (1, 1)), strict=True):
+        pool.report(tenant(name), name, 0, [tasks * amount for amount in demand])
+    assert [first, pool.step(1, (60, 40))] == served
+
+
+def test_a_late_report_and_a_correction_change_what_is_decided_next(tenant):
+    pool = Simulated(tenant, "lt-drf", {"a": (1, 1), "b": (1, 1)}, metering="reported")
+    pool.step(0, (50, 50))
+    assert pool.step(1, (100, 100)) == [50, 50]
+    pool.report(tenant("a"), "late", 0, [40, 40])
+    assert pool.step(2, (100, 100)) == [30, 70]  # 40 + 30 beside 70
+    entry_correct(
+        entry=Entry.objects.get(resource="cpu", event_id="late"), quantity=Decimal(0), reason="x",
+        now=START,
+    )  # fmt: skip
+    entry_correct(
+        entry=Entry.objects.get(resource="memory", event_id="late"), quantity=Decimal(20),
+        reason="x", now=START,
+    )  # fmt: skip
+    assert pool.step(3, (100, 100)) == [40, 60]
+
+
+@pytest.mark.parametrize(
+    ("policy", "degrees"), [("h-mrf", [1.375, 1.0]), ("lt-af", [1.425, 172 / 180])]
+)
+def test_the_sharing_degrees_of_example_4_are_those_of_the_ledger(tenant, policy, degrees):
+    pool = Simulated(tenant, policy, {"a": (1, 2), "b": (1, 1)})
+    pool.step(0, (15, 80))
+    first = pool.degrees(1)
+    assert first == [1, 1.4]
+    pool.step(1, (60, 40))
+    assert pool.degrees(2) == pytest.approx(degrees, rel=1e-12)
+    entries_seal(now=START)
+    totals_advance()
+    assert pool.degrees(2) == pytest.approx(degrees, rel=1e-12)
+    assert [check for check in ledger_verify(now=START + 2 * MINUTE) if not check.holds] == []
+
+
+def test_a_decision_that_comes_late_is_for_all_of_its_step(tenant):
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)})
+    pool.step(0, (15, 80))
+    on_time = pool.history(1)
+    pool.step(1.5, (60, 40))
+    assert _history(pool) == on_time
+    assert _history(pool)["step"] == 60
+
+
+def test_waiting_goes_on_while_nobody_decides(tenant):
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)})
+    Workload.objects.filter(tenant__slug="b").update(demand=[200, 1])  # fits nowhere
+    pool.step(0, (15, 80))
+    assert pool.run.step.waiting == [0, 0]  # what cannot run does not wait
+    Workload.objects.filter(tenant__slug="b").update(demand=[90, 1])
+    pool.step(1, (100, 1))
+    pool.step(4, (100, 1))
+    waiting = {name: row["waiting"] for name, row in _history(pool)["tenants"].items()}
+    assert waiting == {"a": 0, "b": 180}
+
+
+@pytest.mark.parametrize(
+    ("window", "timeout"),
+    [
+        (Window("tumbling", START, "P1D"), 86_400),
+        (Window("sliding", START, "PT90M"), 5_400),
+        (Window("decay", START, "", "P7D"), 604_800),
+        (Window("unbounded", START), None),
+    ],
+)
+def test_who_waits_as_long_as_the_window_goes_first_unless_told_otherwise(tenant, window, timeout):
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}, window=window)
+    pool.step(0, (1, 1))
+    assert pool.run.policy["options"].get("starvation_timeout") == timeout
