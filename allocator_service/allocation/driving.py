@@ -1,0 +1,95 @@
+"""Driving a pool through simulated time: its decisions and metering, without waiting for the clock."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+from zoneinfo import ZoneInfo
+
+from django.db.models import Sum
+
+from allocator_service.allocation.metering import pool_meter_all
+from allocator_service.allocation.models import Allocation, Run, RunStatus
+from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.core.durations import CalendarDuration
+from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.totals import totals_advance
+from allocator_service.ledger.windows import window_state
+from allocator_service.pools.models import Pool
+from allocator_service.pools.recompute import decision_wanted
+from allocator_service.tenants.models import Tenant
+
+
+@dataclass(frozen=True)
+class Driven:
+    """A decision at a simulated instant, and what the pool's window remembers when it is made.
+
+    Attributes:
+        tasks: by tenant.
+        sharing_degrees: by tenant; None where nothing would have been used alone.
+    """
+
+    at: datetime
+    run: Run
+    tasks: dict[str, float]
+    sharing_degrees: dict[str, float | None]
+
+
+def pool_drive(
+    *, pool: Pool, since: datetime, until: datetime, step: CalendarDuration
+) -> Iterator[Driven]:
+    """Decide at `since` and after every `step` before `until`, and meter what is over.
+
+    Raises `Unacceptable` for a stretch of time that is none, `Conflict` for a pool that has a decision
+    at `since` or later, or that somebody else decides at the same time.
+    """
+    if not since < until:
+        raise Unacceptable("--to is not after --from.", code="drive.interval")
+    if Run.objects.filter(
+        pool=pool, status=RunStatus.SUCCEEDED, effective_from__gte=since
+    ).exists():
+        raise Conflict(
+            f"The pool {pool} has decisions at {since:%Y-%m-%d %H:%M:%S} or later: drive it from after"
+            " them, or drive a pool of its own.",
+            code="drive.decided",
+        )
+    zone = ZoneInfo(pool.timezone)
+    for number in count():
+        at = step.times(number).after(since, zone)
+        if at >= until:
+            break
+        yield _decide(pool, at)
+    _settle_ledger(pool, until)
+
+
+def _decide(pool: Pool, at: datetime) -> Driven:
+    _settle_ledger(pool, at)
+    decision_wanted(pool, now=at)
+    run = recompute_pool(pool_id=pool.pk, clock=lambda: at)
+    if run is None:
+        raise Conflict(
+            f"The pool {pool} is being decided by somebody else.", code="drive.not_alone"
+        )
+    if run.status != RunStatus.SUCCEEDED:
+        error = run.error or {}
+        raise Conflict(f"{error.get('code')}: {error.get('detail')}", code="drive.failed")
+    rows = Allocation.objects.filter(run=run).values_list("tenant_id").annotate(Sum("tasks"))
+    tasks = dict(rows)
+    tenants = Tenant.objects.filter(memberships__pool=pool).order_by("slug")
+    state = window_state(pool, at)
+    return Driven(
+        at,
+        run,
+        {tenant.slug: tasks.get(tenant.pk, 0.0) for tenant in tenants},
+        {tenant.slug: state.sharing_degree(tenant.pk) for tenant in tenants},
+    )
+
+
+def _settle_ledger(pool: Pool, now: datetime) -> None:
+    """Write what is over to the ledger, seal it and add it to the totals, as the relay does."""
+    pool_meter_all(pool_id=pool.pk, now=now)
+    while entries_seal(now=now):
+        pass
+    while totals_advance():
+        pass
