@@ -32,21 +32,38 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", nargs="*", choices=[*BENCHMARKS, []], help="which; all if none")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repetitions")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="also write the rows as JSON; those of benchmarks that did not run stay in FILE",
+    )
     arguments = parser.parse_args()
     warm()
-    rows: list[Row] = []
+    measured: dict[str, list[Row]] = {}
     for name in arguments.name or BENCHMARKS:
-        rows += BENCHMARKS[name](quick=arguments.quick)
+        measured[name] = BENCHMARKS[name](quick=arguments.quick)
+    rows = [row for several in measured.values() for row in several]
     print_table(rows)
     if arguments.json:
-        result = {
-            "machine": {"processor": platform.processor(), "python": platform.python_version()},
-            "quick": arguments.quick,
-            "rows": [row.to_document() for row in rows],
-        }
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+        _write(arguments.json, measured, quick=arguments.quick)
     return 0 if all(row.met for row in rows) else 1
+
+
+def _write(file: Path, measured: dict[str, list[Row]], *, quick: bool) -> None:
+    """Put the rows of each benchmark into the file, in the order of ``BENCHMARKS``."""
+    held = json.loads(file.read_text()) if file.exists() else {}
+    machine = {
+        "system": platform.platform(terse=True),
+        "architecture": platform.machine(),
+        "processors": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+    for name, rows in measured.items():
+        documents = [row.to_document() for row in rows]
+        held[name] = {"machine": machine, "quick": quick, "rows": documents}
+    ordered = {name: held[name] for name in BENCHMARKS if name in held}
+    file.write_text(json.dumps(ordered, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def _row(problems: list[Problem], quick: bool) -> Row:
     ours = _simulate(problems)
     peer_seconds, peer = best_seconds(lambda: problems, _plain, repeat=1 if quick else 3)
     tasks = int(ours.sum())
-    seconds, _ = best_seconds(lambda: problems, _simulate, repeat=2 if quick else 5)
+    seconds, _ = best_seconds(lambda: problems, _simulate, repeat=2 if quick else 20)
     return Row(
         name="h-mrf",
         sizes=f"{TENANTS} tenants, {len(problems)} steps, {tasks} tasks",

@@ -74,9 +74,9 @@ def print_table(rows: Sequence[Row]) -> None:
         (
             row.name,
             row.sizes,
-            _duration(row.ours_seconds),
+            duration(row.ours_seconds),
             row.peer,
-            _duration(row.peer_seconds),
+            duration(row.peer_seconds),
             f"{row.ratio:.1f}x",
             "-" if row.goal is None else f"{row.goal:g}x {'met' if row.met else 'MISSED'}",
             f"{row.agreement:.0e}",
@@ -89,5 +89,6 @@ def print_table(rows: Sequence[Row]) -> None:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)))
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In milliseconds below a second."""
     return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.errors import ProblemTooLargeError
 from policies.problem import Problem
 
 POOL_LEVEL = ("drf", "asset", "ceei", "single-resource", "slots")
 PLACED_ON_RANGES = ("drfh", "lt-drf", "lt-af", "h-mrf", "mrfs")
 # Policies on one pool that place on real servers when the option of that name asks for it.
 PLACES_ON_REQUEST = {"tda": "pack"}
+# (workload, class) pairs: one byte each to say where tasks may run, and a variable each to solve for.
+LARGEST_TABLE = 40_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,11 @@ def places(policy: str, options: Mapping[str, Any] | None) -> bool:
 
 
 def server_classes(problem: Problem) -> ServerClasses:
-    """Group the server rows of ``problem`` into classes."""
+    """Group the server rows of ``problem`` into classes.
+
+    Raises:
+        ProblemTooLargeError: more than 40 million (workload, class) pairs.
+    """
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
     key = np.zeros(len(offering), dtype=np.int64)
     columns = [problem.capacity[offering, r] for r in range(problem.m)]
@@ -192,6 +199,13 @@ def _classes(
     servers: IntArray,
     capacity: FloatArray,
 ) -> ServerClasses:
+    """The classes, refused before their table is made if that would be too large."""
+    if problem.n * len(first_row) > LARGEST_TABLE:
+        raise ProblemTooLargeError(
+            "problem.too_large",
+            f"{problem.n} workloads on {len(first_row)} kinds of servers are "
+            f"{problem.n * len(first_row)} pairs; at most {LARGEST_TABLE} are solved",
+        )
     share = np.ascontiguousarray(capacity / np.where(problem.totals > 0, problem.totals, 1.0))
     return ServerClasses(
         class_of_row, first_row, servers, share, _allowed(problem, share, first_row)

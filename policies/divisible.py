@@ -12,14 +12,11 @@ from policies.allocation import Allocation
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
 from policies.certificates import Certificate, level_scale
 from policies.classes import ServerClasses
-from policies.errors import ProblemTooLargeError
 from policies.leximin import Leximin, leximin
 from policies.leximin_problem import LeximinProblem
 from policies.measure import Measure, measure_of
 from policies.problem import Problem
 from policies.reasons import LEVEL, TASK_LIMIT, limited_by_resource, unserved_reasons
-
-LARGEST_PROGRAM = 40_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +49,7 @@ def normalise(
     Args:
         problem: the problem; classes: where it runs.
         measure: what shares count; dominant shares unless given.
-
-    Raises:
-        ProblemTooLargeError: more than 40 million (workload, class) pairs.
     """
-    if problem.n * classes.count > LARGEST_PROGRAM:
-        raise ProblemTooLargeError(
-            "problem.too_large",
-            f"{problem.n} workloads on {classes.count} server classes are "
-            f"{problem.n * classes.count} variables; at most {LARGEST_PROGRAM} are solved",
-        )
     measure = measure or measure_of(problem, "drfh")
     allowed = classes.allowed
     reasons = unserved_reasons(problem, allowed)

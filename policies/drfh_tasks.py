@@ -42,7 +42,6 @@ from policies.whole_numbers import WholeServers
 
 RULES = {"first-fit": FIRST_FIT, "affinity": AFFINITY, "two-choices": TWO_CHOICES}
 LARGEST_POOL = 2_000_000
-LARGEST_TABLE = 40_000_000
 MOST_TASKS = 200_000_000
 # Tasks launched, and servers looked at, between two looks at the clock: some 30 ms.
 MOST_LAUNCHED = 1 << 16
@@ -69,7 +68,7 @@ def solve_indivisible(
         SolveTimeoutError: the deadline passed.
     """
     rows = each_row_alone(problem)
-    check_size(problem, int(rows.servers.sum()), rows.count)
+    check_size(int(rows.servers.sum()))
     whole = WholeServers.of(problem)
     queues = queues_of(
         problem, filling_reasons(problem, whole, rows), problem.dominant_share_per_task
@@ -108,13 +107,12 @@ def solve_indivisible(
     return replace(allocation, limited_by=limited_by, objective=objective)
 
 
-def check_size(problem: Problem, servers: int, rows: int) -> None:
+def check_size(servers: int) -> None:
     """Refuse a pool that is too large to place tasks on one by one."""
-    if servers > LARGEST_POOL or problem.n * rows > LARGEST_TABLE:
+    if servers > LARGEST_POOL:
         raise ProblemTooLargeError(
             "problem.too_large",
-            f"{problem.n} workloads on {rows} rows of {servers} servers; whole tasks are placed "
-            f"on at most {LARGEST_POOL} servers and {LARGEST_TABLE} (workload, row) pairs",
+            f"{servers} servers; whole tasks are placed on at most {LARGEST_POOL}",
         )
 
 

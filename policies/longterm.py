@@ -71,7 +71,7 @@ class _Servers:
                 pool.reasons,
             )
         classes, whole = each_row_alone(problem), WholeServers.of(problem)
-        check_size(problem, int(classes.servers.sum()), classes.count)
+        check_size(int(classes.servers.sum()))
         return cls(
             classes,
             whole.demand[:, present],
@@ -198,6 +198,8 @@ def _hand_out(
     for stage in (0, 1):
         mine = queues.second_stage == stage
         for once, waiting in ((True, mine & starved), (False, mine)):
+            if not waiting.any():
+                continue
             degree, main = (tree_of(np.full(problem.t, np.inf)) for _ in range(2))
             enter(
                 rule, waiting, degree, main, second, queues.stop, queues.current, queues.weight,

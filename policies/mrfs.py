@@ -54,7 +54,7 @@ def solve_indivisible(
         SolveTimeoutError: the deadline passed.
     """
     rows, whole = each_row_alone(problem), WholeServers.of(problem)
-    check_size(problem, int(rows.servers.sum()), rows.count)
+    check_size(int(rows.servers.sum()))
     queues = queues_of(problem, filling_reasons(problem, whole, rows), np.ones(problem.n))
     level, job, server = _place(queues, whole, rows, deadline)
     row_of = np.repeat(np.arange(rows.count), rows.servers)

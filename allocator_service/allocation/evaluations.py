@@ -35,7 +35,7 @@ def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
     Raises `Unacceptable` with a JSON pointer for what is wrong in it, `TooLarge` naming the limit,
     `Unavailable` with `evaluation.timeout` after ten seconds.
     """
-    _refuse_oversized(document)
+    refuse_oversized(document)
     return answer_document(document)
 
 
@@ -46,7 +46,7 @@ def compare(
 
     Raises as `evaluate`; what only one policy refuses is in its column.
     """
-    _refuse_oversized(document)
+    refuse_oversized(document)
     return _in_child(compare_documents, document, policies)
 
 
@@ -109,7 +109,11 @@ def _children() -> ProcessPool:
     )
 
 
-def _refuse_oversized(document: Mapping[str, Any]) -> None:
+def refuse_oversized(document: Mapping[str, Any]) -> None:
+    """Raise `TooLarge`, naming the limit, for a document that evaluations do not take.
+
+    It stops at the first item beyond a limit and reads no quantities, so that a refusal is quick.
+    """
     for field, limit in (("tenants", MAX_TENANTS), ("workloads", MAX_WORKLOADS)):
         items = document.get(field)
         if isinstance(items, list) and len(items) > limit:
@@ -133,10 +137,10 @@ def _refuse_oversized(document: Mapping[str, Any]) -> None:
                 pointer=f"/servers/{position}/count",
             )
         distinct.add(repr((server.get("capacity"), server.get("labels"))))
-    if len(distinct) > MAX_SERVER_CLASSES:
-        raise TooLarge(
-            f"{len(distinct)} distinct kinds of servers; an evaluation takes at most"
-            f" {MAX_SERVER_CLASSES}.",
-            code="evaluation.too_large",
-            pointer="/servers",
-        )
+        if len(distinct) > MAX_SERVER_CLASSES:
+            raise TooLarge(
+                f"More than {MAX_SERVER_CLASSES} distinct kinds of servers; an evaluation takes no"
+                " more.",
+                code="evaluation.too_large",
+                pointer="/servers",
+            )

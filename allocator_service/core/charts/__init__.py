@@ -1,4 +1,4 @@
-"""Pictures as SVG, drawn on the server: bars, histories and timetables with axes, units, a legend.
+"""Pictures as SVG, drawn on the server: bars, histories, timetables, growth, with axes and a legend.
 
 Colours are of Okabe and Ito's palette, which people with any kind of colour vision can tell apart;
 series differ in lightness too, and lines beyond the palette in their dashes, so that a printed page
@@ -6,6 +6,7 @@ keeps them apart.
 """
 
 from allocator_service.core.charts.bars import BarRow, bar_chart
+from allocator_service.core.charts.curves import Curve, growth_chart
 from allocator_service.core.charts.drawing import COLOURS, Chart, Reference, column
 from allocator_service.core.charts.gantt import GanttBar, GanttRow, gantt_chart
 from allocator_service.core.charts.lines import StepLine, history_chart, steps_chart
@@ -14,6 +15,7 @@ __all__ = [
     "COLOURS",
     "BarRow",
     "Chart",
+    "Curve",
     "GanttBar",
     "GanttRow",
     "Reference",
@@ -21,6 +23,7 @@ __all__ = [
     "bar_chart",
     "column",
     "gantt_chart",
+    "growth_chart",
     "history_chart",
     "steps_chart",
 ]

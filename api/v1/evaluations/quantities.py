@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from allocator_service.allocation.evaluations import MAX_WORKLOADS
+from allocator_service.allocation.evaluations import refuse_oversized
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import parse_quantity, pointer_token
 from api.documents import MAX_ERRORS
@@ -15,15 +15,15 @@ def plain_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document with what may be left out filled in and its quantities as exact decimals.
 
     What is not shaped as expected stays as it is: whoever reads the document refuses it. Raises
-    `Unacceptable` for quantities, with the pointers of the first 20.
+    `TooLarge` before anything is converted, and `Unacceptable` for quantities, with the pointers
+    of the first 20.
     """
+    refuse_oversized(document)
     plain = {"servers": [], "tenants": [], "workloads": [], **document}
     units = _units(plain.get("resources"))
     errors: list[FieldError] = []
     for items, vector in _VECTORS:
-        if isinstance(plain[items], list) and (
-            items == "servers" or len(plain[items]) <= MAX_WORKLOADS
-        ):
+        if isinstance(plain[items], list):
             plain[items] = [
                 _converted(item, vector, units, f"/{items}/{index}", errors)
                 for index, item in enumerate(plain[items])

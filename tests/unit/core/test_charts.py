@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from allocator_service.core.charts import BarRow, bar_chart, history_chart
+from allocator_service.core.charts import BarRow, Curve, bar_chart, growth_chart, history_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -69,3 +69,21 @@ def test_names_are_escaped_and_long_ones_cut():
 
 def test_a_history_without_values_says_so():
     assert "No values yet." in texts(history_chart(title="t", unit="u", points=[(NOON, None)]))
+
+
+def test_growth_in_proportion_is_a_slope_of_one_decade_per_decade():
+    curves = [Curve("a", [(10, 0.02), (100, 0.2), (1000, 2.0)]), Curve("b", [(10, 5.0)])]
+    chart = growth_chart(title="t", sizes="tenants", unit="s", curves=curves)
+    first, second, third, lone = [
+        (float(dot.get("cx")), float(dot.get("cy")))
+        for dot in ET.fromstring(chart.svg).iter(f"{SVG}circle")
+    ]
+    assert second[0] - first[0] == pytest.approx(third[0] - second[0], abs=0.2)
+    assert first[1] - second[1] == pytest.approx(second[1] - third[1], abs=0.2)
+    assert lone[0] == first[0]
+    assert {"tenants", "s", "a", "b", "10", "100", "1,000", "0.01", "0.1", "1"} <= set(texts(chart))
+
+
+def test_growth_without_values_says_so():
+    chart = growth_chart(title="t", sizes="n", unit="s", curves=[])
+    assert "No values yet." in texts(chart)

@@ -9,7 +9,7 @@ from policies import (
     PolicyUnknownError,
     ProblemTooLargeError,
     bundles,
-    divisible,
+    classes,
     knapsack,
     mode_of,
     options_of,
@@ -59,8 +59,8 @@ def test_unknown_options_are_refused():
 
 
 def test_a_problem_beyond_the_limit_is_refused_before_any_work(monkeypatch):
-    monkeypatch.setattr(divisible, "LARGEST_PROGRAM", 3)
-    with pytest.raises(ProblemTooLargeError, match="4 variables") as caught:
+    monkeypatch.setattr(classes, "LARGEST_TABLE", 3)
+    with pytest.raises(ProblemTooLargeError, match="4 pairs") as caught:
         solve(problem_of([[1], [2]], [[1], [2]]), "drfh")
     assert caught.value.code == "problem.too_large"
 
