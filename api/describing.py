@@ -19,7 +19,7 @@ class Operation:
     statuses of refusals beyond those that every route has. `other_answers` are documents
     that are no problems under another status, `other_rows` those of a list asked for otherwise.
     A `feed` is a list that is followed for ever: it gives `next_cursor` on every page. A `report` is
-    one document, its rows as CSV and NDJSON, and a picture.
+    one document, its rows as CSV and NDJSON, and a picture. An `export` is a list as one stream.
     """
 
     kind: str
@@ -33,6 +33,7 @@ class Operation:
     paged: bool = False
     feed: bool = False
     report: bool = False
+    export: bool = False
     patched: bool = False
     many: bool = False
     claims: bool = False
@@ -96,6 +97,11 @@ def shows(
 def reports(answer: Document, summary: str) -> Callable[[H], H]:
     """GET of a report: a document, its rows as CSV or NDJSON, or a picture."""
     return described(Operation("show", summary, answer, report=True, problems=(404, 422)))
+
+
+def exports(answer: Document, summary: str) -> Callable[[H], H]:
+    """GET of a whole list as one stream of CSV or of a JSON document a line."""
+    return described(Operation("export", summary, answer, export=True, headers=("X-Next-Cursor",)))
 
 
 def creates(

@@ -12,6 +12,7 @@ from api.fields import ChoiceField, IntegerField, Schema, TextField
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
 FORMATS = ("json", "csv", "ndjson")
+EXPORT_FORMATS = ("csv", "ndjson")
 REPORT_FORMATS = (*FORMATS, "svg")
 
 # `format` is content negotiation's, on every route; see api.negotiation.
@@ -86,3 +87,9 @@ class ReportFormatParameter(Parameters):
     format = ChoiceField(
         choices=REPORT_FORMATS, required=False, help_text="Instead of `Accept`; svg is a picture."
     )
+
+
+class ExportFormatParameter(Parameters):
+    """Of an export in OpenAPI; read by content negotiation."""
+
+    format = ChoiceField(choices=EXPORT_FORMATS, required=False, help_text="Instead of `Accept`.")

@@ -12,7 +12,7 @@ from api.describing import Document, Operation
 from api.documents import DocumentField, document_schema, field_schema
 from api.errors import PROBLEM_TYPE
 from api.fields import Schema
-from api.parameters import FormatParameter, ReportFormatParameter
+from api.parameters import ExportFormatParameter, FormatParameter, ReportFormatParameter
 from api.structures import LabelsField, QuantitiesField
 
 if TYPE_CHECKING:  # views read the settings that name this module
@@ -132,6 +132,8 @@ class ContractSchema(AutoSchema):
             parameters += self.view.parameters.describe()
             if operation.paged:
                 parameters += FormatParameter.describe()
+            if operation.export:
+                parameters += ExportFormatParameter.describe()
             if operation.report:
                 parameters += ReportFormatParameter.describe()
         if operation.if_match:
@@ -200,6 +202,8 @@ class ContractSchema(AutoSchema):
             return {}
         schema = self._document(operation.answer)
         text: Schema = {"schema": {"type": "string"}}
+        if operation.export:
+            return {"text/csv": text, "application/x-ndjson": text}
         if operation.report:
             return {
                 "application/json": {"schema": schema},

@@ -20,9 +20,11 @@ class Lock(IntEnum):
     RECOMPUTE = 3
     EVENT_SEAL = 4
     LEDGER_SEAL = 5
+    LEDGER_EXPORT = 6
 
 
-def _key(namespace: Lock, name: str) -> int:
+def lock_key(namespace: Lock, name: str) -> int:
+    """The number under which PostgreSQL knows the lock."""
     digest = hashlib.blake2b(f"{namespace.value}:{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
@@ -30,13 +32,13 @@ def _key(namespace: Lock, name: str) -> int:
 def lock_in_transaction(namespace: Lock, name: str) -> None:
     """Wait for the lock and hold it until the transaction ends."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_key(namespace, name)])
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(namespace, name)])
 
 
 def try_lock_in_transaction(namespace: Lock, name: str) -> bool:
     """Take the lock until the transaction ends if nobody holds it."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_key(namespace, name)])
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock_key(namespace, name)])
         row = cursor.fetchone()
     return bool(row and row[0])
 
@@ -53,6 +55,6 @@ def try_lock_across_transactions(namespace: Lock, name: str) -> Iterator[bool]:
     for ours in ("cursor_factory", "context", "prepare_threshold", "pool"):
         parameters.pop(ours, None)
     with psycopg.connect(**parameters) as holder, holder.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_key(namespace, name)])
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock_key(namespace, name)])
         row = cursor.fetchone()
         yield bool(row and row[0])

@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.core.rows import RowReader, only_row, prefetched, selecting
-from allocator_service.pools.models import MembershipTerms, Pool, ResourceType, Server
+from allocator_service.pools.models import Contribution, MembershipTerms, Pool, ResourceType, Server
 from allocator_service.tenants.models import ApiKey, Tenant
 from allocator_service.tenants.selectors import KeyReader
 from allocator_service.tenants.services import api_key_digest
@@ -89,6 +89,14 @@ def members_at(
         .select_related("membership__tenant")
     )
     return terms if tenant is None else terms.filter(membership__tenant=tenant)
+
+
+def contributors_of(tenant: Tenant) -> list[tuple[int, int, str]]:
+    """Pool, tenant and its slug of whoever ever contributed servers to a pool that `tenant` is in."""
+    contributions = Contribution.objects.filter(
+        server__pool__memberships__tenant=tenant, tenant__isnull=False
+    )
+    return list(contributions.values_list("server__pool", "tenant", "tenant__slug").distinct())
 
 
 def servers_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Server]:

@@ -87,6 +87,17 @@ class Service:
         first: str = self.client.get(f"{POOL}/servers/?limit=1").body["results"][0]["id"]
         return first
 
+    def web_memory_mib(self) -> float:
+        """The most that the web processes have ever had in memory, together."""
+        master = self._processes["web"].pid
+        workers = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+        peaks = 0.0
+        for pid in (master, *workers):
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
+            peaks += int(peak) / 1024
+        return peaks
+
     def stop(self) -> None:
         """Stop every process."""
         for process in self._processes.values():

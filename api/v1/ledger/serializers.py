@@ -5,6 +5,9 @@ from typing import Any
 
 from allocator_service.core.quantities import decimal_text
 from allocator_service.ledger.models import Entry, Kind
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import contributors_of
+from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import MAX_TASKS
 from api.documents import StrictSerializer
 from api.fields import (
@@ -16,6 +19,8 @@ from api.fields import (
     TextField,
     TimestampField,
 )
+from api.parameters import Parameters
+from api.pseudonyms import tenant_name
 from api.structures import QuantitiesField, QuantityField, SchemaField
 from api.v1.events.views import FeedParameters
 
@@ -53,12 +58,23 @@ class EntryParameters(FeedParameters):
     kind = ChoiceField(choices=Kind.values, required=False)
 
 
+class ExportParameters(Parameters):
+    """Which entries; all of them that are sealed."""
+
+    after = TextField(max_length=500, required=False, help_text="The cursor of an entry.")
+    pool = SlugField(required=False)
+    tenant = SlugField(required=False)
+    kind = ChoiceField(choices=Kind.values, required=False)
+
+
 class EntryDocument(StrictSerializer):
     sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, required=False)
     id = IdField()
     pool = SlugField()
     tenant = SlugField()
-    server_owner = SlugField(allow_null=True)
+    server_owner = SlugField(
+        allow_null=True, help_text="To a tenant, another one under a pseudonym."
+    )
     workload = IdField(allow_null=True)
     resource = TextField(max_length=63)
     unit = TextField(max_length=20, blank=True)
@@ -86,14 +102,37 @@ class CorrectionRequest(StrictSerializer):
     reason = TextField(max_length=2_000)
 
 
-def entry_document(row: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+def entry_document(row: Mapping[str, Any], *, caller: Tenant | None) -> dict[str, Any]:
     """A row of the feed: amounts exact, and as much as the caller may see."""
     document = {
         **row,
         "quantity": decimal_text(row["quantity"]),
         "amount": decimal_text(row["amount"]),
     }
-    return document if whole else {k: v for k, v in document.items() if k not in OF_THE_WHOLE}
+    pool = document.pop("pool_id")
+    if caller is None:
+        return document
+    if row["server_owner"] is not None:
+        document["server_owner"] = tenant_name(
+            row["server_owner"], pool=Pool(pk=pool), caller=caller
+        )
+    return {name: value for name, value in document.items() if name not in OF_THE_WHOLE}
+
+
+def entry_columns(*, caller: Tenant | None) -> list[str]:
+    """The columns of the feed that the caller sees, in their order."""
+    hidden = () if caller is None else OF_THE_WHOLE
+    return [name for name in EntryDocument.strict_fields() if name not in hidden]
+
+
+def owner_names(caller: Tenant | None) -> dict[tuple[int, int], str]:
+    """By which name a tenant knows who contributed servers to its pools, by pool and tenant."""
+    if caller is None:
+        return {}
+    return {
+        (pool_id, key): tenant_name(slug, pool=Pool(pk=pool_id), caller=caller)
+        for pool_id, key, slug in contributors_of(caller)
+    }
 
 
 def correction_document(entry: Entry) -> dict[str, Any]:

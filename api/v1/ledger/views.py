@@ -5,13 +5,16 @@ from decimal import Decimal, localcontext
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+from django.http import StreamingHttpResponse
 from django.urls import reverse
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import FieldError, Missing, Unacceptable
 from allocator_service.core.quantities import Resource, parse_quantity, vector_from
+from allocator_service.ledger.exporting import entries_export
 from allocator_service.ledger.selectors import entries_after, entry_get, position_of
 from allocator_service.ledger.services import UsageEvent, entry_correct, usage_record
 from allocator_service.pools.selectors import resources_of
@@ -19,19 +22,22 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
 from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_TENANT
 from api.bulk import Items, read_items, tenants_named
-from api.describing import creates, feeds, records
+from api.describing import creates, exports, feeds, records
 from api.documents import MAX_ERRORS
 from api.fields import uuid_or_none
 from api.pagination import Page, bad_cursor, cursor_position, make_cursor
+from api.renderers import CSVRenderer, NDJSONRenderer
 from api.v1.ledger.serializers import (
-    OF_THE_WHOLE,
     CorrectionRequest,
     EntryDocument,
     EntryParameters,
+    ExportParameters,
     RecordedDocument,
     UsageRequest,
     correction_document,
+    entry_columns,
     entry_document,
+    owner_names,
 )
 from api.views import ContractView, PoolView, writes
 
@@ -157,14 +163,10 @@ class EntriesView(ContractView):
         )
         shown = rows[:limit]
         cursor = make_cursor(FEED, str(shown[-1]["id"])) if shown else after
-        whole = self.tenant is None
-        columns = [
-            name for name in EntryDocument.strict_fields() if whole or name not in OF_THE_WHOLE
-        ]
         response = self.listing(
             Page(shown, cursor if len(rows) > limit else None),
-            lambda row: entry_document(row, whole=whole),
-            columns,
+            lambda row: entry_document(row, caller=self.tenant),
+            entry_columns(caller=self.tenant),
         )
         response.data["next_cursor"] = cursor
         if cursor is not None:
@@ -179,6 +181,39 @@ def _position(cursor: str) -> int:
     if position is None:
         raise bad_cursor()
     return position
+
+
+class ExportView(ContractView):
+    """All of the ledger as one stream, from one snapshot."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    parameters = ExportParameters
+    http_method_names = ["get"]
+
+    @classmethod
+    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
+        return [CSVRenderer, NDJSONRenderer] if method == "GET" else super().renderers_for(method)
+
+    @exports(EntryDocument, "Export the ledger in one stream")
+    def get(self, request: Request) -> StreamingHttpResponse:
+        after = self.query["after"]
+        renderer = self.request.accepted_renderer
+        export = entries_export(
+            0 if after is None else _position(after),
+            file_format=renderer.format,
+            columns=entry_columns(caller=self.tenant),
+            caller=self.tenant,
+            owners=owner_names(self.tenant),
+            pool=self.query["pool"],
+            tenant=self.query["tenant"],
+            kind=self.query["kind"],
+        )
+        media_type = "; charset=".join(filter(None, (renderer.media_type, renderer.charset)))
+        response = StreamingHttpResponse(export.stream, content_type=media_type)
+        cursor = after if export.last is None else make_cursor(FEED, str(export.last))
+        if cursor is not None:
+            response["X-Next-Cursor"] = cursor
+        return response
 
 
 class CorrectionsView(ContractView):

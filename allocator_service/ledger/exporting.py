@@ -1,0 +1,156 @@
+"""The ledger as a stream: formatted by PostgreSQL, byte for byte as the pages of the feed are.
+
+A page goes through Python row by row; an export is a COPY out of one snapshot, of whose rows Python
+only passes the bytes on.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from allocator_service.core.streams import SnapshotConnection, Stream
+from allocator_service.ledger.selectors import SEALED
+from allocator_service.tenants.models import Tenant
+
+
+def _instant(column: str) -> str:
+    """RFC 3339 in UTC, with six digits of a second where it has any."""
+    whole, parts = (f'YYYY-MM-DD"T"HH24:MI:SS{digits}"Z"' for digits in ("", ".US"))
+    return (
+        f"CASE WHEN date_trunc('second', {column}) = {column}"
+        f" THEN to_char({column}, '{whole}') ELSE to_char({column}, '{parts}') END"
+    )
+
+
+_COLUMNS = {
+    "sequence": "s.sequence",
+    "id": "e.id",
+    "pool": "pool.slug",
+    "tenant": "tenant.slug",
+    "server_owner": "owner.slug",
+    "workload": "e.workload_id",
+    "resource": "e.resource",
+    "unit": "e.unit",
+    "quantity": "trim_scale(e.quantity)::text",
+    "start": _instant("e.start"),
+    "end": _instant('e."end"'),
+    "amount": "trim_scale(e.amount)::text",
+    "kind": "e.kind",
+    "corrects": "e.corrects",
+    "reason": "e.reason",
+    "source": "e.source",
+    "event_id": "e.event_id",
+    "run": "e.run_id",
+    "recorded_at": _instant("e.recorded_at"),
+    "digest": "encode(block.digest, 'hex')",
+}
+# What people have written: in a CSV a spreadsheet must not take it for a formula.
+_WRITTEN = ("unit", "reason", "source", "event_id")
+_CELL = """
+CASE WHEN left({text}, 1) IN ('=', '+', '-', '@', E'\\t', E'\\r') AND {text} !~ '^-[0-9]+([.][0-9]+)?$'
+     THEN '''' || {text} ELSE NULLIF({text}, '') END
+"""
+_DOCUMENT = "(SELECT row_to_json(entry) FROM (SELECT {members}) AS entry)"
+# JSON has no control characters: with these as quote and delimiter a COPY leaves it as it is.
+_OPTIONS = {
+    "csv": "FORMAT csv, HEADER",
+    "ndjson": "FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02'",
+}
+_EXPORT = """
+COPY (SELECT {columns} {sealed} AND s.sequence <= %(last)s ORDER BY s.sequence)
+TO STDOUT ({options})
+"""
+_LAST = """
+SELECT sequence, entry_id FROM ledger_seal
+WHERE %(caller)s::bigint IS NULL OR tenant_id = %(caller)s
+ORDER BY sequence DESC LIMIT 1
+"""
+# Rows come in the order of the index as they are read: nothing waits, and nothing is kept.
+_AS_THEY_ARE_READ = (
+    "SET LOCAL enable_sort = off; SET LOCAL jit = off;"
+    " SET LOCAL max_parallel_workers_per_gather = 0"
+)
+
+
+@dataclass(frozen=True)
+class Export:
+    """The stream, and the last entry that it may hold: whoever goes on after it misses nothing."""
+
+    stream: Stream
+    last: UUID | None
+
+
+def entries_export(
+    position: int,
+    *,
+    file_format: str,
+    columns: Sequence[str],
+    caller: Tenant | None,
+    owners: Mapping[tuple[int, int], str],
+    pool: str | None = None,
+    tenant: str | None = None,
+    kind: str | None = None,
+) -> Export:
+    """The sealed entries after a number in their order, as CSV or a JSON document a line.
+
+    Parameters are those of `entries_after`; `file_format` is `csv` or `ndjson`. `columns` of the
+    feed are written in this order; `owners` are the names of the owners of servers by pool and
+    tenant, for a caller who sees other tenants under other names. Raises `Unavailable` while four
+    exports are being read.
+    """
+    snapshot = SnapshotConnection()
+    try:
+        snapshot.run(_AS_THEY_ARE_READ)
+        row = snapshot.row(_LAST, {"caller": caller and caller.pk})
+    except BaseException:
+        snapshot.close()
+        raise
+    last, last_id = row or (0, None)
+    parameters: dict[str, Any] = {
+        "after": position,
+        "last": last,
+        "pool": pool,
+        "tenant": tenant,
+        "caller": None if caller is None else caller.pk,
+        "kind": kind,
+    }
+    values = dict(_COLUMNS)
+    if caller is not None:
+        values["server_owner"] = _NAMED
+        parameters |= {
+            "owner_pools": [of for of, _ in owners],
+            "owners": [owner for _, owner in owners],
+            "owner_names": list(owners.values()),
+        }
+    statement = _statement({name: values[name] for name in columns}, file_format)
+
+    def read(opened: SnapshotConnection) -> Iterator[bytes]:
+        for piece in opened.copied(statement, parameters):
+            yield piece.replace(b"\n", b"\r\n") if file_format == "csv" else piece
+
+    return Export(Stream(snapshot, read), last_id)
+
+
+_NAMED = """
+(SELECT named.name
+ FROM unnest(%(owner_pools)s::bigint[], %(owners)s::bigint[], %(owner_names)s::text[])
+      AS named (pool, owner, name)
+ WHERE named.pool = s.pool_id AND named.owner = e.server_owner_id)
+"""
+
+
+def _statement(values: Mapping[str, str], file_format: str) -> str:
+    if file_format == "csv":
+        selected = ", ".join(
+            f'{_CELL.replace("{text}", value) if name in _WRITTEN else value} AS "{name}"'
+            for name, value in values.items()
+        )
+    else:
+        members = ", ".join(f'{value} AS "{name}"' for name, value in values.items())
+        selected = _DOCUMENT.replace("{members}", members)
+    return (
+        _EXPORT.replace("{columns}", selected)
+        .replace("{sealed}", SEALED)
+        .replace("{options}", _OPTIONS[file_format])
+    )
