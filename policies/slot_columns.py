@@ -79,8 +79,14 @@ class SlotPool:
 
         Raises:
             ProblemTooLargeError: more than 20,000 servers to pack, or that many (server,
-                workload) pairs a thousand times over.
+                workload) or (tenant, workload) pairs a thousand times over.
         """
+        if problem.t * problem.n > 1000 * LARGEST_PACKED:
+            raise ProblemTooLargeError(
+                "problem.too_large",
+                f"{problem.n} workloads of {problem.t} tenants: there is a slot for each tenant, and "
+                f"slots hold at most {1000 * LARGEST_PACKED} (workload, tenant) pairs",
+            )
         if not pack:
             pool = pool_of_tasks(problem, "drf", {})
             everything = np.ones((problem.n, 1), dtype=np.bool_)

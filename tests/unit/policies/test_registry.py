@@ -1,12 +1,14 @@
 """The front door: policies by name, modes, options."""
 
 import jsonschema
+import numpy as np
 import pytest
 
 from policies import (
     PolicyModeError,
     PolicyOptionsError,
     PolicyUnknownError,
+    Problem,
     ProblemTooLargeError,
     bundles,
     classes,
@@ -62,6 +64,24 @@ def test_a_problem_beyond_the_limit_is_refused_before_any_work(monkeypatch):
     monkeypatch.setattr(classes, "LARGEST_TABLE", 3)
     with pytest.raises(ProblemTooLargeError, match="4 pairs") as caught:
         solve(problem_of([[1], [2]], [[1], [2]]), "drfh")
+    assert caught.value.code == "problem.too_large"
+
+
+TABULATING = [info.name for info in policies_available() if info.places] + ["tda"]
+
+
+@pytest.mark.parametrize("policy", TABULATING)
+def test_what_would_not_fit_into_memory_is_refused(policy):
+    many = 20_000
+    amounts = np.linspace(1.0, 2.0, 2 * many).reshape(many, 2)
+    problem = Problem.create(
+        resources=("a", "b"),
+        capacity=amounts,
+        tenants=[str(i) for i in range(many)],
+        demand=amounts / 100,
+    )
+    with pytest.raises(ProblemTooLargeError) as caught:
+        solve(problem, policy)
     assert caught.value.code == "problem.too_large"
 
 
