@@ -84,3 +84,55 @@ def _run_wrongs(connection: psycopg.Connection[Any]) -> Iterable[str]:
         (count,) = connection.execute(query).fetchone() or (0,)
         if count:
             yield f"{count} {wrong}"
+
+
+_POSTED = """
+SELECT i.event_id, (SELECT count(*) FROM ledger_entry e
+                    WHERE e.pool_id = i.pool_id AND e.source = i.source AND e.event_id = i.event_id)
+FROM ledger_identity i JOIN pool p ON p.id = i.pool_id WHERE p.slug = %s
+"""
+_LEDGER_CHECKS = {
+    "entries are of events that nobody posted": """
+        SELECT count(*) FROM ledger_entry e WHERE e.event_id IS NOT NULL AND NOT EXISTS (
+            SELECT FROM ledger_identity i WHERE i.pool_id = e.pool_id AND i.source = e.source
+               AND i.event_id = e.event_id)""",
+    "entries are not sealed exactly once in order": """
+        SELECT (SELECT count(*) FROM ledger_entry) - (SELECT count(*) FROM ledger_seal)
+             + (SELECT coalesce(max(sequence), 0) - count(*) FROM ledger_seal)""",
+    "stretches of time are metered twice, or not at all": """
+        SELECT count(*) FROM (
+            SELECT "end", lead(start) OVER (PARTITION BY pool_id ORDER BY start) AS following
+            FROM (SELECT DISTINCT pool_id, start, "end" FROM ledger_entry
+                  WHERE source = 'decisions') AS pieces) AS metered
+        WHERE "end" <> following""",
+    "entries of one stretch of time are metered twice": """
+        SELECT count(*) FROM (
+            SELECT FROM ledger_entry WHERE source = 'decisions'
+            GROUP BY pool_id, tenant_id, workload_id, server_owner_id, resource, kind, start
+            HAVING count(*) > 1) AS doubled""",
+    "pools were not metered up to their last boundary but one": """
+        SELECT count(*) FROM pool_meter m
+        WHERE metered_until < date_trunc('minute', now()) - interval '1 minute'""",
+}
+
+
+def ledger_wrongs(
+    database: str, accepted: Mapping[str, Iterable[str]], entries_each: int
+) -> list[str]:
+    """What is not as promised of the ledger; `accepted` are ids of events by pool.
+
+    Every event makes `entries_each` entries.
+    """
+    found = []
+    with psycopg.connect(database) as connection:
+        for pool, ids in accepted.items():
+            posted = dict(connection.execute(_POSTED, [pool]).fetchall())
+            if lost := set(ids) - posted.keys():
+                found.append(f"{pool}: {len(lost)} accepted events are not posted")
+            if wrong := [id_ for id_, count in posted.items() if count != entries_each]:
+                found.append(f"{pool}: {len(wrong)} events have another number of entries")
+        for what, query in _LEDGER_CHECKS.items():
+            (count,) = connection.execute(query).fetchone() or (0,)
+            if count:
+                found.append(f"{count} {what}")
+    return found

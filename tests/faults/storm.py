@@ -6,7 +6,9 @@ import signal
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import redis
@@ -19,16 +21,13 @@ RETRY_SECONDS = 0.3
 PATIENCE_SECONDS = 60.0
 
 
-class Writer(threading.Thread):
-    """Submits workloads one after the other; each is repeated under its key until it is accepted."""
+class Client(threading.Thread):
+    """Posts one request after the other; each is repeated until it is accepted."""
 
-    def __init__(self, url: str, key: str, pool: str, tenant: str, pause: float) -> None:
+    def __init__(self, url: str, key: str, pause: float) -> None:
         super().__init__(daemon=True)
-        self._url = f"{url}/api/v1/pools/{pool}/workloads/"
+        self._url, self._pause = url, pause
         self._headers = {"Authorization": f"Bearer {key}"}
-        self._tenant, self._pause = tenant, pause
-        self.pool = pool
-        self.accepted: dict[str, str] = {}
         self.refused: list[str] = []
         self.attempts = 0
         self.enough = threading.Event()
@@ -36,33 +35,83 @@ class Writer(threading.Thread):
     def run(self) -> None:
         number = 0
         while not self.enough.is_set():
-            self._submit(f"{self._tenant}-{number:04d}")
+            self.post_next(number)
             number += 1
             time.sleep(self._pause)
 
-    def _submit(self, name: str) -> None:
-        body = {"tenant": self._tenant, "name": name, "demand": {"cpu": 1, "memory": 1}}
+    def post_next(self, number: int) -> None:
+        """Have the request of this number accepted."""
+        raise NotImplementedError
+
+    def post(self, name: str, body: object, accepted: int) -> requests.Response | None:
+        """Repeat a request, under a key of that name if any, until the answer is `accepted`."""
         deadline = time.monotonic() + PATIENCE_SECONDS
+        headers = {**self._headers, **({"Idempotency-Key": name} if name else {})}
         while time.monotonic() < deadline:
             self.attempts += 1
             try:
-                answer = requests.post(
-                    self._url,
-                    json=body,
-                    headers={**self._headers, "Idempotency-Key": name},
-                    timeout=10,
-                )
+                answer = requests.post(self._url, json=body, headers=headers, timeout=10)
             except requests.RequestException:
                 time.sleep(RETRY_SECONDS)
                 continue
-            if answer.status_code == 201:
-                self.accepted[name] = answer.json()["id"]
-                return
+            if answer.status_code == accepted:
+                return answer
             if answer.status_code < 500 and answer.status_code not in (409, 429):
                 self.refused.append(f"{answer.status_code} {answer.text[:300]}")
-                return
+                return None
             time.sleep(RETRY_SECONDS)
         self.refused.append(f"{name}: not accepted within {PATIENCE_SECONDS:.0f} s")
+        return None
+
+
+class Writer(Client):
+    """Submits workloads of a tenant."""
+
+    def __init__(self, url: str, key: str, pool: str, tenant: str, pause: float) -> None:
+        super().__init__(f"{url}/api/v1/pools/{pool}/workloads/", key, pause)
+        self._tenant = tenant
+        self.pool = pool
+        self.accepted: dict[str, str] = {}
+
+    def post_next(self, number: int) -> None:
+        name = f"{self._tenant}-{number:04d}"
+        body = {"tenant": self._tenant, "name": name, "demand": {"cpu": 1, "memory": 1}}
+        answer = self.post(name, body, 201)
+        if answer is not None:
+            self.accepted[name] = answer.json()["id"]
+
+
+class Reporter(Client):
+    """Reports usage in batches that overlap: the last event of each is the first of the next.
+
+    Without idempotency keys, so that only the events' identities tell a repeat.
+    """
+
+    EVENTS = 20
+
+    def __init__(self, url: str, key: str, pool: str, tenant: str, pause: float) -> None:
+        super().__init__(f"{url}/api/v1/pools/{pool}/usage/", key, pause)
+        self._tenant = tenant
+        self._begin = datetime.now(UTC) - timedelta(hours=12)
+        self.pool = pool
+        self.accepted: set[str] = set()
+
+    def post_next(self, number: int) -> None:
+        first = number * (self.EVENTS - 1)
+        events = [self._event(first + offset) for offset in range(self.EVENTS)]
+        if self.post("", events, 200) is not None:
+            self.accepted |= {event["id"] for event in events}
+
+    def _event(self, number: int) -> dict[str, Any]:
+        start = self._begin + timedelta(seconds=3 * number)
+        return {
+            "source": "storm",
+            "id": f"{self._tenant}/{number}",
+            "tenant": self._tenant,
+            "resources": {"cpu": "0.125", "memory": number % 5 + 1},
+            "start": start.isoformat(),
+            "end": (start + timedelta(seconds=5)).isoformat(),
+        }
 
 
 class Storm:

@@ -6,7 +6,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,16 @@ from launcher import folders
 from launcher.client import Client
 from launcher.console import StepFailed
 from launcher.servers import Servers
-from tests.faults.checker import wrongs
-from tests.faults.storm import Storm, Writer
+from tests.faults.checker import ledger_wrongs, wrongs
+from tests.faults.storm import Reporter, Storm, Writer
 from tests.live.service import LiveService
 
 SEED = int(os.environ.get("FAULT_SEED", "20261120"))
 SECONDS = float(os.environ.get("FAULT_SECONDS", "60"))
 SETTLING_SECONDS = 60.0
 POOLS = ("storm-a", "storm-b")
+REPORTED = "storm-reported"
+ENTRIES_EACH = 2
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +77,20 @@ def client(service: LiveService, key: str) -> Client:
         for number in (1, 2):
             slug = f"{pool}-{number}"
             client.post("/api/v1/tenants/", {"slug": slug, "name": slug})
+    client.post("/api/v1/pools/", {
+        "slug": REPORTED, "name": "Reported", "policy": {"name": "drf"}, "metering": "reported",
+        "window": {"kind": "sliding", "length": "PT11H"},
+        "resources": [{"name": "cpu"}, {"name": "memory"}],
+    })  # fmt: skip
     return client
 
 
-def settled(client: Client, database: str, accepted: dict[str, list[str]]) -> list[str]:
+def settled(wrongs_now: Callable[[], list[str]]) -> list[str]:
     """What is wrong once there has been time to settle; nothing, as soon as nothing is."""
     deadline = time.monotonic() + SETTLING_SECONDS
     while True:
         try:
-            found = wrongs(client, database, accepted)
+            found = wrongs_now()
         except (OSError, StepFailed) as error:
             found = [str(error)]
         if not found or time.monotonic() > deadline:
@@ -103,20 +110,26 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
         for pool in POOLS
         for number in (1, 2)
     ]
-    for writer in writers:
-        writer.start()
+    reporters = [
+        Reporter(service.url, key, REPORTED, f"storm-a-{number}", pause=0.2) for number in (1, 2)
+    ]
+    for each in (*writers, *reporters):
+        each.start()
     storm = Storm(service, servers, SEED)
     storm.rage(SECONDS)
-    for writer in writers:
-        writer.enough.set()
-    for writer in writers:
-        writer.join()
+    for each in (*writers, *reporters):
+        each.enough.set()
+    for each in (*writers, *reporters):
+        each.join()
     stopped = time.monotonic()
     accepted: dict[str, list[str]] = {pool: [] for pool in POOLS}
     for writer in writers:
         accepted[writer.pool] += writer.accepted.values()
     database = servers.environment["MIGRATION_DATABASE_URL"]
-    found = settled(client, database, accepted)
+    found = settled(lambda: wrongs(client, database, accepted))
+    events: set[str] = set().union(*(reporter.accepted for reporter in reporters))
+    found += settled(lambda: ledger_wrongs(database, {REPORTED: events}, ENTRIES_EACH))
+    verified = service.manage("verify")
     with capsys.disabled():
         total = sum(map(len, accepted.values()))
         print(
@@ -124,8 +137,14 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
             f" accepted in {sum(writer.attempts for writer in writers)} requests; settled"
             f" {time.monotonic() - stopped:.1f} s after the last; wrong: {len(found)}"
         )
+        print(
+            f"{len(events)} events accepted in"
+            f" {sum(reporter.attempts for reporter in reporters)} requests of"
+            f" {Reporter.EVENTS}; verify: {verified.splitlines()[-1]}"
+        )
     assert found == []
-    assert [writer.refused for writer in writers if writer.refused] == []
+    assert [each.refused for each in (*writers, *reporters) if each.refused] == []
+    assert len(events) >= 20 * SECONDS
     assert total >= min(200, 2 * SECONDS)
 
 
@@ -219,3 +238,32 @@ def await_decision(client: Client, pool: str, generation: int) -> None:
             return
         time.sleep(0.05)
     raise AssertionError(f"no decision for {pool}")
+
+
+def test_the_checker_finds_events_that_were_lost_or_posted_twice(
+    servers: Servers, client: Client
+) -> None:
+    """Control: looked for, not found, and created by two at once; and answered before the commit."""
+    database = servers.environment["MIGRATION_DATABASE_URL"]
+    with psycopg.connect(database, autocommit=True) as connection:
+        posted = [
+            event
+            for (event,) in connection.execute(
+                "SELECT event_id FROM ledger_identity i JOIN pool p ON p.id = i.pool_id"
+                " WHERE p.slug = %s",
+                [REPORTED],
+            )
+        ]
+        assert ledger_wrongs(database, {REPORTED: posted}, ENTRIES_EACH) == []
+        lost = ledger_wrongs(database, {REPORTED: [*posted, "answered"]}, ENTRIES_EACH)
+        assert lost == [f"{REPORTED}: 1 accepted events are not posted"]
+        connection.execute(
+            "WITH doubled AS (INSERT INTO ledger_entry SELECT gen_random_uuid(), pool_id, tenant_id,"
+            ' server_owner_id, workload_id, resource, unit, quantity, start, "end", amount, kind,'
+            " corrects, reason, source, event_id, run_id, recorded_at FROM ledger_entry"
+            " WHERE event_id = %s LIMIT 1 RETURNING id, start)"
+            " INSERT INTO ledger_pending SELECT id, start FROM doubled",
+            [posted[0]],
+        )
+        found = ledger_wrongs(database, {REPORTED: posted}, ENTRIES_EACH)
+        assert f"{REPORTED}: 1 events have another number of entries" in found
