@@ -12,7 +12,7 @@ from pathlib import Path
 # Both sides get one thread: cores are shared, and a second one of BLAS slows small matrices down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from benchmarks import ceei, exact_drfh, export, filling, http, leximin, long_term, tda
+from benchmarks import ceei, exact_drfh, export, filling, http, ledger, leximin, long_term, tda
 from benchmarks.measurement import Row, print_table
 from policies import warm
 
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "long-term": long_term.measure,
     "http": http.measure,
     "export": export.measure,
+    "ledger": ledger.measure,
     "tda": tda.measure,
 }
 

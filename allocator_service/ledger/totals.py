@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from django.db import connection, transaction
 
+from allocator_service.core.planning import indexes_only
 from allocator_service.ledger.models import Total, TotalsCursor
 from allocator_service.pools.models import Pool
 from allocator_service.pools.windows import half_life_of
@@ -104,8 +105,7 @@ def _advance(pool_id: int) -> int:
     if half_life is not None and half_life != place.half_life:
         Total.objects.filter(pool_id=pool_id).delete()
         place.through, place.half_life = 0, half_life
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")  # as for sealing: statistics come later
+    with indexes_only(), connection.cursor() as cursor:
         cursor.execute(
             _ADD,
             {

@@ -1,0 +1,19 @@
+"""What the database's planner is told where its statistics mislead it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection, transaction
+
+
+@contextmanager
+def indexes_only() -> Iterator[None]:
+    """Statements of the block find rows by indexes, and are not compiled first.
+
+    For those that touch few rows of large tables, of which the planner thinks that they are many:
+    rows came faster than statistics, or their number is only known when it runs.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
+        yield
+        cursor.execute("SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT")

@@ -1,0 +1,201 @@
+"""Usage posted in batches of 1,000 events: over HTTP, by the service alone, and the naive way."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.core.management import call_command
+from django.db import transaction
+
+from allocator_service.core.ids import new_id
+from allocator_service.ledger.models import Entry, Identity, PendingEntry, Seal
+from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.services import UsageEvent, amount_of, usage_record
+from allocator_service.pools.models import Pool
+from benchmarks.http.load import Connection, request_bytes
+from benchmarks.http.service import Service
+from benchmarks.ledger.world import open_pool, some_tenants
+from benchmarks.measurement import Row
+
+BATCH = 1_000
+TENANTS = 20
+START = datetime(2025, 11, 3, tzinfo=UTC)
+NOW = START + timedelta(days=30)
+GOAL = 10_000.0
+WEB_WORKERS = 2
+CONNECTIONS = 2
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """Entries per second, each event one entry, every tenth event sent twice."""
+    call_command("migrate", verbosity=0)
+    batches = 10 if quick else 50
+    return [_beside_naive(batches), _over_http(batches)]
+
+
+def _events(batch: int) -> list[UsageEvent]:
+    tenants = some_tenants(TENANTS)
+    return [
+        UsageEvent(
+            source="bench",
+            event_id=f"{batch}/{number}",
+            tenant=tenants[number % TENANTS],
+            workload=None,
+            vector=[Decimal("1.25") + number % 7],
+            start=START + timedelta(seconds=number),
+            end=START + timedelta(seconds=number, minutes=5),
+        )
+        for number in range(BATCH)
+    ]
+
+
+def _beside_naive(batches: int) -> Row:
+    events = [_events(number) for number in range(batches)]
+    entries = batches * BATCH
+    pools = {name: open_pool(f"{name}-{new_id().hex[-8:]}", ["cpu"]) for name in ("ours", "naive")}
+    begin = time.perf_counter()
+    for batch in events:
+        usage_record(pool=pools["ours"], events=batch, now=NOW)
+    ours = time.perf_counter() - begin
+    few = events[: max(1, batches // 10)]
+    begin = time.perf_counter()
+    for batch in few:
+        _naive(pools["naive"], batch)
+    naive = (time.perf_counter() - begin) * batches / len(few)
+    begin = time.perf_counter()
+    while entries_seal(now=NOW):
+        pass
+    sealing = time.perf_counter() - begin
+    stored = Entry.objects.filter(pool=pools["ours"]).count()
+    return Row(
+        name="append",
+        sizes=f"{entries} entries in batches of {BATCH}",
+        ours_seconds=ours,
+        peer="look-then-create, bulk_create",
+        peer_seconds=naive,
+        agreement=float(stored != entries),
+        goal=5.0,
+        notes=f"{entries / ours:.0f}/s beside {entries / naive:.0f}/s, sealed at "
+        f"{(entries + len(few) * BATCH) / sealing:.0f}/s",
+    )
+
+
+@transaction.atomic
+def _naive(pool: Pool, events: Sequence[UsageEvent]) -> None:
+    """One query per event to see whether it was posted; two of these at once post it twice."""
+    fresh = []
+    for event in events:
+        identity = Identity.objects.filter(pool=pool, source=event.source, event_id=event.event_id)
+        if not identity.exists():
+            fresh.append(event)
+    Identity.objects.bulk_create(
+        Identity(pool=pool, source=e.source, event_id=e.event_id, digest=e.digest) for e in fresh
+    )
+    entries = [
+        Entry(
+            pool=pool,
+            tenant=event.tenant,
+            resource="cpu",
+            unit="",
+            quantity=event.vector[0],
+            start=event.start,
+            end=event.end,
+            amount=amount_of(event.vector[0], event.start, event.end),
+            kind="usage",
+            source=event.source,
+            event_id=event.event_id,
+            recorded_at=NOW,
+        )
+        for event in fresh
+    ]
+    Entry.objects.bulk_create(entries)
+    PendingEntry.objects.bulk_create(
+        PendingEntry(entry_id=entry.pk, start=entry.start) for entry in entries
+    )
+
+
+def _over_http(batches: int) -> Row:
+    service = Service(WEB_WORKERS)
+    try:
+        pool = open_pool(f"http-{new_id().hex[-8:]}", ["cpu"])
+        tenants = [tenant.slug for tenant in some_tenants(TENANTS)]
+        headers = {
+            "Authorization": f"Bearer {service.key}",
+            "Accept": "application/json",
+        }
+        path = f"/api/v1/pools/{pool.slug}/usage/"
+        requests = [
+            request_bytes("POST", path, headers, json.dumps(_body(number, tenants)).encode())
+            for number in range(-CONNECTIONS, batches)
+        ]
+        _send(service.port, requests[:CONNECTIONS])
+        seconds = _send(service.port, requests[CONNECTIONS:])
+        entries = batches * BATCH
+        begin = time.perf_counter()
+        while Seal.objects.filter(pool=pool).count() < entries + CONNECTIONS * BATCH:
+            time.sleep(0.02)
+            if time.perf_counter() - begin > 60:
+                raise RuntimeError("entries were not sealed within a minute")
+        visible = time.perf_counter() - begin
+    finally:
+        service.stop()
+    return Row(
+        name="POST usage",
+        sizes=f"{entries} entries in batches of {BATCH}, {CONNECTIONS} connections, "
+        f"{WEB_WORKERS} web processes",
+        ours_seconds=seconds / entries,
+        peer=f"{GOAL:.0f} entries/s",
+        peer_seconds=1 / GOAL,
+        agreement=0.0,
+        goal=1.0,
+        notes=f"{entries / seconds:.0f}/s, the last sealed {visible:.2f} s later",
+    )
+
+
+def _body(batch: int, tenants: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "source": "bench",
+            "id": f"{batch}/{number}",
+            "tenant": tenants[number % TENANTS],
+            "resources": {"cpu": "1.25"},
+            "start": f"2025-11-03T{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z",
+            "end": f"2025-11-03T{number // 3600 + 1:02d}:00:00Z",
+        }
+        for number in range(BATCH)
+    ]
+
+
+def _send(port: int, requests: Sequence[bytes]) -> float:
+    """All requests over so many connections; seconds. Raises `RuntimeError` when one is refused."""
+    waiting, lock = list(reversed(requests)), threading.Lock()
+    refused: list[bytes] = []
+
+    def post() -> None:
+        connection = Connection("127.0.0.1", port)
+        while True:
+            with lock:
+                if not waiting:
+                    break
+                request = waiting.pop()
+            status, body = connection.send(request)
+            if status != 200:
+                refused.append(body)
+        connection.close()
+
+    threads = [threading.Thread(target=post) for _ in range(CONNECTIONS)]
+    begin = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - begin
+    if refused:
+        raise RuntimeError(f"{len(refused)} requests were refused: {refused[0][:300]!r}")
+    return seconds
