@@ -219,17 +219,16 @@ class TimestampField(StrictField):
     def read(self, value: Any, pointer: str) -> datetime:
         if not isinstance(value, str):
             raise self.wrong_type(pointer)
-        refusal = Unacceptable(
+        try:
+            if _TIMESTAMP.fullmatch(value):
+                return datetime.fromisoformat(value.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass  # it has the form of a timestamp, and there is no such day or hour
+        raise Unacceptable(
             "A timestamp is written as in RFC 3339, with its offset: 2026-01-05T00:00:00Z.",
             code="timestamp.syntax",
             pointer=pointer,
         )
-        if not _TIMESTAMP.fullmatch(value):
-            raise refusal
-        try:
-            return datetime.fromisoformat(value.upper()).astimezone(UTC)
-        except (ValueError, OverflowError) as error:
-            raise refusal from error
 
     def describe(self) -> Schema:
         return {"type": "string", "format": "date-time"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.core.management import call_command
@@ -76,7 +77,7 @@ def _filled(entries: int, apart: timedelta) -> Pool:
     # Totals carry what a window that decays needs; the others read the same rows.
     Pool.objects.filter(pk=pool.pk).update(window_kind="decay", window_half_life="P7D")
     begin = END - entries * apart
-    parameters = {
+    parameters: dict[str, Any] = {
         "prefix": f"{pool.pk:08x}-0000-7000-8000-",
         "pool": pool.pk,
         "tenants": [tenant.pk for tenant in some_tenants(TENANTS)],
@@ -107,9 +108,9 @@ def _filled(entries: int, apart: timedelta) -> Pool:
 def _rows(name: str, past: Past, pools: dict[int, Pool]) -> list[Row]:
     rows, times = [], []
     for entries, pool in pools.items():
-        ours, state = _best(lambda pool=pool: amounts_in(pool, past))
+        ours, state = _best(partial(amounts_in, pool, past))
         times.append(ours)
-        plain, sums = _best(lambda pool=pool: _plain(pool, past), repeat=2)
+        plain, sums = _best(partial(_plain, pool, past), repeat=2)
         weighed = past.half_life is not None
         rows.append(
             Row(
@@ -141,7 +142,8 @@ def _rows(name: str, past: Past, pools: dict[int, Pool]) -> list[Row]:
 def _plain(pool: Pool, past: Past) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(_PLAIN, {"pool": pool.pk, "since": past.since, "until": past.until})
-        return cursor.fetchall()
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
 def _difference(state: WindowState, sums: list[tuple[Any, ...]]) -> float:

@@ -126,7 +126,7 @@ def ledger_wrongs(
     found = []
     with psycopg.connect(database) as connection:
         for pool, ids in accepted.items():
-            posted = dict(connection.execute(_POSTED, [pool]).fetchall())
+            posted: dict[str, int] = dict(connection.execute(_POSTED, [pool]).fetchall())
             if lost := set(ids) - posted.keys():
                 found.append(f"{pool}: {len(lost)} accepted events are not posted")
             if wrong := [id_ for id_, count in posted.items() if count != entries_each]:
