@@ -1,7 +1,8 @@
 """What a name, a label or a whole number of a file must be: as strict as the API is."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import pointer_token
@@ -12,6 +13,11 @@ MAX_TEXT = 253
 MAX_LABELS = 64
 _SLUG = re.compile(SLUG_PATTERN, re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_INSTANT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,12})?"
+    r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})?",
+    re.ASCII,
+)
 _WHOLE = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
@@ -42,6 +48,38 @@ def checked_slug(value: str, pointer: str) -> str:
             pointer=pointer,
         )
     return value
+
+
+def slug_of(name: str, pointer: str) -> str:
+    """The slug that an account, a user or a group of another system has here.
+
+    Lower case, with hyphens for `_` and `.`. Raises `Unacceptable` for what is no slug then either.
+    """
+    return checked_slug(name.lower().replace("_", "-").replace(".", "-"), pointer)
+
+
+def checked_instant(text: object, pointer: str) -> datetime:
+    """An instant as RFC 3339 writes it; without an offset it is in UTC. Raises `Unacceptable`."""
+    refusal = Unacceptable(
+        f'"{str(text)[:40]}" is no instant such as 2026-01-05T00:00:00Z.',
+        code="timestamp.syntax",
+        pointer=pointer,
+    )
+    if not isinstance(text, str) or not _INSTANT.fullmatch(text):
+        raise refusal
+    try:
+        instant = datetime.fromisoformat(text.upper())
+        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise refusal from error
+
+
+def refuse_other_width(values: Sequence[str], header: Sequence[str]) -> None:
+    """Raise `Unacceptable` for a row that has not a cell for each column."""
+    if len(values) != len(header):
+        raise Unacceptable(
+            f"The row has {len(values)} cells, the header {len(header)}.", code="row.cells"
+        )
 
 
 def checked_labels(labels: Mapping[str, object], pointer: str) -> dict[str, str]:

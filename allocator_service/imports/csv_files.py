@@ -1,17 +1,18 @@
-"""CSV files of nodes and workloads: a header of known columns, one row a line, UTF-8, commas."""
+"""CSV files of nodes, workloads and usage: a header of known columns, one row a line, UTF-8, commas."""
 
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.imports.checks import (
+    checked_instant,
     checked_labels,
     checked_selector,
     checked_slug,
     checked_text,
+    refuse_other_width,
     whole_number,
 )
 from allocator_service.imports.reading import findings_of, refuse_too_many
@@ -21,17 +22,20 @@ from allocator_service.imports.rows import (
     Owner,
     Place,
     RefusedRow,
+    Row,
+    UsageFile,
+    UsageRow,
     WorkloadFile,
     WorkloadRow,
 )
 from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS
 
-Row = TypeVar("Row", NodeRow, WorkloadRow)
 Cells = dict[str, str]
 
 NODE_COLUMNS = ("name", "contributed_by", "count", "capacity.", "labels.")
 WORKLOAD_COLUMNS = ("tenant", "name", "tasks", "priority", "demand.", "selector.")
+USAGE_COLUMNS = ("id", "source", "tenant", "start", "end", "resources.")
 
 
 def csv_nodes(content: str, resources: Sequence[Resource], owner: Owner) -> NodeFile:
@@ -87,33 +91,51 @@ def csv_workloads(content: str, resources: Sequence[Resource], owner: Owner) -> 
     return WorkloadFile(_rows(content, WORKLOAD_COLUMNS, "demand.", resources, workload))
 
 
+def csv_usage(content: str, resources: Sequence[Resource], owner: Owner, source: str) -> UsageFile:
+    """The usage of a CSV: id, tenant, start, end, resources.*, source (else the one given).
+
+    Raises `Unacceptable` for a file that is no such CSV as a whole.
+    """
+
+    def usage(place: Place, cells: Cells) -> UsageRow:
+        tenant = _owner(cells.get("tenant", ""), {}, owner, "/tenant")
+        if tenant is None:
+            raise Unacceptable("The row names no tenant.", code="field.required", pointer="/tenant")
+        return UsageRow(
+            place,
+            checked_text(cells["id"], "/id"),
+            tenant,
+            checked_text(cells.get("source") or source, "/source"),
+            vector_from(_below(cells, "resources."), resources, pointer="/resources"),
+            checked_instant(cells.get("start", ""), "/start"),
+            checked_instant(cells.get("end", ""), "/end"),
+        )
+
+    return UsageFile(_rows(content, USAGE_COLUMNS, "resources.", resources, usage, key="id"))
+
+
 def _rows(
     content: str,
     columns: Sequence[str],
     quantities: str,
     resources: Sequence[Resource],
     read: Callable[[Place, Cells], Row],
+    *,
+    key: str = "name",
 ) -> list[Row | RefusedRow]:
     lines = _lines(content)
     _, header = next(lines, (Place("line", 1), []))
-    _check_header(header, columns, quantities, resources)
+    _check_header(header, columns, quantities, resources, key)
     rows: list[Row | RefusedRow] = []
     for place, values in lines:
         refuse_too_many(len(rows) + 1)
         cells = dict(zip(header, values, strict=False))
         try:
-            _refuse_other_width(values, header)
+            refuse_other_width(values, header)
             rows.append(read(place, cells))
         except Unacceptable as error:
-            rows.append(RefusedRow(place, cells.get("name", "")[:80], findings_of(error)))
+            rows.append(RefusedRow(place, cells.get(key, "")[:80], findings_of(error)))
     return rows
-
-
-def _refuse_other_width(values: Sequence[str], header: Sequence[str]) -> None:
-    if len(values) != len(header):
-        raise Unacceptable(
-            f"The row has {len(values)} cells, the header {len(header)}.", code="row.cells"
-        )
 
 
 def _lines(content: str) -> Iterator[tuple[Place, list[str]]]:
@@ -134,7 +156,11 @@ def _lines(content: str) -> Iterator[tuple[Place, list[str]]]:
 
 
 def _check_header(
-    header: Sequence[str], columns: Sequence[str], quantities: str, resources: Sequence[Resource]
+    header: Sequence[str],
+    columns: Sequence[str],
+    quantities: str,
+    resources: Sequence[Resource],
+    key: str,
 ) -> None:
     errors = []
     for position, name in enumerate(header):
@@ -149,8 +175,8 @@ def _check_header(
             errors.append(
                 _header_error(name, "resource.unknown", f"is not counted; the pool has: {counted}")
             )
-    if "name" not in header:
-        errors.append(_header_error("name", "import.column", "is missing"))
+    if key not in header:
+        errors.append(_header_error(key, "import.column", "is missing"))
     if not any(name.startswith(quantities) for name in header):
         errors.append(_header_error(f"{quantities}*", "import.column", "is missing"))
     if errors:

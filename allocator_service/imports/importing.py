@@ -1,20 +1,25 @@
-"""What importing nodes and importing workloads have in common."""
+"""What all imports have in common: each row is judged, then all are written or none."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import islice
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from allocator_service.core.errors import FieldError
 from allocator_service.imports.rows import (
     ImportChoice,
+    ImportedFile,
+    ImportReport,
     Outcome,
     Place,
     RefusedRow,
+    Row,
     RowReport,
     SkippedRow,
 )
+from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.services import tenant_create
 
@@ -76,15 +81,87 @@ class Claims:
         return None
 
 
-def refused(row: RefusedRow) -> RowReport:
-    return RowReport(row.place, row.name, None, Outcome.REFUSED, errors=row.errors)
+class Work(ABC, Generic[Row]):
+    """What one kind of import does with its rows: judges each, remembers what it asks for, writes."""
+
+    row_type: type[Row]
+
+    @abstractmethod
+    def findings(self, row: Row) -> Iterable[FieldError | None]:
+        """Why the row cannot be imported, whoever's it is."""
+
+    @abstractmethod
+    def judge(self, row: Row) -> Outcome:
+        """What an acceptable row asks for, which is remembered for writing."""
+
+    @abstractmethod
+    def pending(self) -> bool:
+        """Whether any row asks for a change."""
+
+    @abstractmethod
+    def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        """Do what the rows ask for."""
+
+    def names(self, row: Row) -> Sequence[str]:
+        """The names that the row takes."""
+        return [row.name]
+
+    def namespace(self, row: Row) -> str | None:
+        """Whose names they are."""
+        return row.owner
 
 
-def skipped(row: SkippedRow) -> RowReport:
-    return RowReport(row.place, row.name, None, Outcome.SKIPPED, row.reason)
+def rows_import(
+    *,
+    pool: Pool,
+    file: ImportedFile[Row],
+    work: Work[Row],
+    choice: ImportChoice,
+    now: datetime,
+    progress: Progress,
+) -> ImportReport:
+    """Judge every row of a file, and write what they ask for within the open transaction.
+
+    Nothing is written in a dry run, or when a row is refused, unless the choice is to skip those.
+    """
+    owners = Owners((row.owner for row in rows_of(file, work.row_type)), choice)
+    claims = Claims()
+    reports = []
+    for number, row in enumerate(file.rows):
+        progress("checking", number, len(file.rows))
+        reports.append(_judged(row, work, owners, claims))
+    writes = _may_write(choice, reports) and work.pending()
+    if writes:
+        owners.register(now)
+        work.write(owners, now, progress)
+        pool.refresh_from_db(fields=["generation"])
+    return ImportReport(reports, file.ignored, owners.registered, pool.generation, writes)
 
 
-def may_write(choice: ImportChoice, reports: Sequence[RowReport]) -> bool:
+def rows_of(file: ImportedFile[Row], row_type: type[Row]) -> list[Row]:
+    """The rows that could be read and ask for something."""
+    return [row for row in file.rows if isinstance(row, row_type)]
+
+
+def _judged(
+    row: Row | RefusedRow | SkippedRow, work: Work[Any], owners: Owners, claims: Claims
+) -> RowReport:
+    if isinstance(row, RefusedRow):
+        return RowReport(row.place, row.name, None, Outcome.REFUSED, errors=row.errors)
+    if isinstance(row, SkippedRow):
+        return RowReport(row.place, row.name, None, Outcome.SKIPPED, row.reason)
+    findings = [
+        *work.findings(row),
+        owners.refusal(row.owner),
+        claims.refusal(work.namespace(row), work.names(row), row.place),
+    ]
+    errors = [finding for finding in findings if finding is not None]
+    if errors:
+        return RowReport(row.place, row.name, row.owner, Outcome.REFUSED, errors=errors)
+    return RowReport(row.place, row.name, row.owner, work.judge(row))
+
+
+def _may_write(choice: ImportChoice, reports: Sequence[RowReport]) -> bool:
     """Whether rows are written: not in a dry run, nor beside refused ones unless that was asked."""
     if choice.dry_run:
         return False

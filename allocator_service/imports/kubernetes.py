@@ -44,12 +44,12 @@ def kubernetes_nodes(content: Content, resources: Sequence[Resource], owner: Own
         try:
             rows.append(_node(place, item, measures, owner))
         except Unacceptable as error:
-            rows.append(RefusedRow(place, _shown_name(item), findings_of(error)))
+            rows.append(RefusedRow(place, shown_name(item), findings_of(error)))
     return NodeFile(rows, measures.ignored)
 
 
 def _node(place: Place, item: Any, measures: Measures, owner: Owner) -> NodeRow:
-    _refuse_other_kind(item, "Node")
+    refuse_other_kind(item, "Node")
     labels = checked_labels(part(item, "metadata", "labels"), "/metadata/labels")
     told = "allocatable" if part(item, "status", "allocatable") else "capacity"
     slug = owner.of(labels)
@@ -92,11 +92,11 @@ def kubernetes_workloads(
             phase = part(item, "status").get("phase")
             if phase in FINISHED:
                 reason = f"The pod has finished: {phase}."
-                others.append(SkippedRow(place, _shown_name(item), reason))
+                others.append(SkippedRow(place, shown_name(item), reason))
             else:
                 places[_kind(item, measures, owner)].append(place)
         except Unacceptable as error:
-            others.append(RefusedRow(place, _shown_name(item), findings_of(error)))
+            others.append(RefusedRow(place, shown_name(item), findings_of(error)))
     rows = [*_workloads(places), *others]
     return WorkloadFile(sorted(rows, key=lambda row: row.place.number), measures.ignored)
 
@@ -123,8 +123,24 @@ def _workloads(places: dict[_Kind, list[Place]]) -> list[WorkloadRow]:
 
 
 def _kind(item: Any, measures: Measures, owner: Owner) -> _Kind:
-    _refuse_other_kind(item, "Pod")
+    refuse_other_kind(item, "Pod")
     metadata = part(item, "metadata")
+    demand = pod_requests(part(item, "spec"), measures)
+    if not any(demand):
+        raise Unacceptable(
+            "The pod requests nothing that the pool counts.", code="demand.zero", pointer="/spec"
+        )
+    selector = _selector(part(item, "spec"))
+    return _Kind(
+        pod_tenant(metadata, owner),
+        _controller(metadata),
+        tuple(demand),
+        tuple(sorted((label, tuple(values)) for label, values in selector.items())),
+    )
+
+
+def pod_tenant(metadata: dict[str, Any], owner: Owner) -> str:
+    """Whose a pod is: what its label names, or its namespace. Raises `Unacceptable`."""
     named = owner.of(part(metadata, "labels")) or (
         None if owner.label else metadata.get("namespace")
     )
@@ -134,18 +150,7 @@ def _kind(item: Any, measures: Measures, owner: Owner) -> _Kind:
             code="field.required",
             pointer="/metadata",
         )
-    demand = _requests(part(item, "spec"), measures)
-    if not any(demand):
-        raise Unacceptable(
-            "The pod requests nothing that the pool counts.", code="demand.zero", pointer="/spec"
-        )
-    selector = _selector(part(item, "spec"))
-    return _Kind(
-        checked_slug(named, "/metadata/namespace"),
-        _controller(metadata),
-        tuple(demand),
-        tuple(sorted((label, tuple(values)) for label, values in selector.items())),
-    )
+    return checked_slug(named, "/metadata/namespace")
 
 
 def _controller(metadata: dict[str, Any]) -> tuple[str, str]:
@@ -158,7 +163,7 @@ def _controller(metadata: dict[str, Any]) -> tuple[str, str]:
     return "Pod", checked_text(metadata.get("name"), "/metadata/name")
 
 
-def _requests(spec: dict[str, Any], measures: Measures) -> list[Decimal]:
+def pod_requests(spec: dict[str, Any], measures: Measures) -> list[Decimal]:
     """What the scheduler keeps free for a pod: its containers together, or more while it starts.
 
     Init containers run one after the other before the others do, those that restart always
@@ -237,12 +242,14 @@ def _unsupported(reason: str) -> Unacceptable:
     )
 
 
-def _refuse_other_kind(item: Any, kind: str) -> None:
+def refuse_other_kind(item: Any, kind: str) -> None:
+    """Raise `Unacceptable` for an item that says it is of another kind."""
     if part(item).get("kind", kind) != kind:
         raise Unacceptable(f"The item is no {kind}.", code="import.shape", pointer="/kind")
 
 
-def _shown_name(item: Any) -> str:
+def shown_name(item: Any) -> str:
+    """The name under which a report shows an item, whatever it is."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return name[:80] if isinstance(name, str) else ""

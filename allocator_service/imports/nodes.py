@@ -1,7 +1,6 @@
 """Importing nodes: each becomes a server, changes the one it is, or leaves it as it is."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from django.db import transaction
@@ -9,26 +8,16 @@ from django.db import transaction
 from allocator_service.core.errors import FieldError, TooLarge
 from allocator_service.imports.importing import (
     NAMES_PER_QUERY,
-    Claims,
     Owners,
     Progress,
+    Work,
     batches,
-    may_write,
     no_progress,
-    refused,
+    rows_import,
+    rows_of,
     same_vector,
-    skipped,
 )
-from allocator_service.imports.rows import (
-    ImportChoice,
-    ImportReport,
-    NodeFile,
-    NodeRow,
-    Outcome,
-    RefusedRow,
-    RowReport,
-    SkippedRow,
-)
+from allocator_service.imports.rows import ImportChoice, ImportReport, NodeFile, NodeRow, Outcome
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool, Server, ServerState
 from allocator_service.pools.server_services import (
@@ -43,14 +32,6 @@ from allocator_service.pools.server_services import (
 
 MAX_SERVERS = 1_000_000
 Present = dict[tuple[str | None, str], Server]
-
-
-@dataclass
-class _Work:
-    """What the accepted rows ask for."""
-
-    added: list[tuple[NodeRow, str]] = field(default_factory=list)
-    changed: list[tuple[NodeRow, Server]] = field(default_factory=list)
 
 
 @transaction.atomic
@@ -70,25 +51,48 @@ def nodes_import(
     """
     if not choice.dry_run:
         pool = pool_lock(pool)
-    rows = [row for row in file.rows if isinstance(row, NodeRow)]
+    rows = rows_of(file, NodeRow)
     if sum(row.count for row in rows) > MAX_SERVERS:
         raise TooLarge(
             f"The file names more than {MAX_SERVERS} servers: split it.", code="import.too_many"
         )
-    owners = Owners((row.owner for row in rows), choice)
-    present = _present(pool, rows)
-    claims, work = Claims(), _Work()
-    reports = []
-    for number, row in enumerate(file.rows):
-        progress("checking", number, len(file.rows))
-        reports.append(_judged(row, owners, claims, present, work))
-    writes = may_write(choice, reports) and bool(work.added or work.changed)
-    if writes:
-        owners.register(now)
-        _add(pool, work, owners, now, progress)
-        _change(work, now, progress)
-        pool.refresh_from_db(fields=["generation"])
-    return ImportReport(reports, file.ignored, owners.registered, pool.generation, writes)
+    work = _Nodes(pool, _present(pool, rows))
+    return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
+
+
+class _Nodes(Work[NodeRow]):
+    """Rows that become servers, or change those they are."""
+
+    row_type = NodeRow
+
+    def __init__(self, pool: Pool, present: Present) -> None:
+        self._pool, self._present = pool, present
+        self._added: list[tuple[NodeRow, str]] = []
+        self._changed: list[tuple[NodeRow, Server]] = []
+
+    def names(self, row: NodeRow) -> list[str]:
+        return _names(row)
+
+    def findings(self, row: NodeRow) -> list[FieldError | None]:
+        return [_empty(row)]
+
+    def judge(self, row: NodeRow) -> Outcome:
+        names = _names(row)
+        servers = [self._present.get((row.owner, name)) for name in names]
+        changed = [server for server in servers if server is not None and _differs(server, row)]
+        added = [name for name, server in zip(names, servers, strict=True) if server is None]
+        self._changed.extend((row, server) for server in changed)
+        self._added.extend((row, name) for name in added)
+        if len(added) == len(names):
+            return Outcome.ADDED
+        return Outcome.CHANGED if added or changed else Outcome.UNCHANGED
+
+    def pending(self) -> bool:
+        return bool(self._added or self._changed)
+
+    def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        _add(self._pool, self._added, owners, now, progress)
+        _change(self._changed, now, progress)
 
 
 def _names(row: NodeRow) -> list[str]:
@@ -105,44 +109,6 @@ def _present(pool: Pool, rows: list[NodeRow]) -> Present:
         .present()
         .select_related("contributed_by", "pool")
     }
-
-
-def _judged(
-    row: NodeRow | RefusedRow | SkippedRow,
-    owners: Owners,
-    claims: Claims,
-    present: Present,
-    work: _Work,
-) -> RowReport:
-    if isinstance(row, RefusedRow):
-        return refused(row)
-    if isinstance(row, SkippedRow):
-        return skipped(row)
-    names = _names(row)
-    errors = [
-        error
-        for error in (
-            _empty(row),
-            owners.refusal(row.owner),
-            claims.refusal(row.owner, names, row.place),
-        )
-        if error
-    ]
-    if errors:
-        return RowReport(row.place, row.name, row.owner, Outcome.REFUSED, errors=errors)
-    servers = [present.get((row.owner, name)) for name in names]
-    changed = [server for server in servers if server is not None and _differs(server, row)]
-    added = [name for name, server in zip(names, servers, strict=True) if server is None]
-    work.changed.extend((row, server) for server in changed)
-    work.added.extend((row, name) for name in added)
-    outcome = (
-        Outcome.ADDED
-        if len(added) == len(names)
-        else Outcome.CHANGED
-        if added or changed
-        else Outcome.UNCHANGED
-    )
-    return RowReport(row.place, row.name, row.owner, outcome)
 
 
 def _empty(row: NodeRow) -> FieldError | None:
@@ -165,9 +131,15 @@ def _state_differs(server: Server, row: NodeRow) -> bool:
     return row.draining is not None and draining != row.draining
 
 
-def _add(pool: Pool, work: _Work, owners: Owners, now: datetime, progress: Progress) -> None:
+def _add(
+    pool: Pool,
+    rows: Sequence[tuple[NodeRow, str]],
+    owners: Owners,
+    now: datetime,
+    progress: Progress,
+) -> None:
     done = 0
-    for batch in batches(work.added, MAX_SERVERS_PER_REQUEST):
+    for batch in batches(rows, MAX_SERVERS_PER_REQUEST):
         created = servers_contribute(pool=pool, drafts=list(_drafts(batch, owners)), now=now)
         draining = [
             server_id
@@ -177,7 +149,7 @@ def _add(pool: Pool, work: _Work, owners: Owners, now: datetime, progress: Progr
         for server in Server.objects.filter(pk__in=draining).select_related("pool"):
             server_drain(server=server, now=now)
         done += len(batch)
-        progress("adding", done, len(work.added))
+        progress("adding", done, len(rows))
 
 
 def _drafts(batch: list[tuple[NodeRow, str]], owners: Owners) -> Iterator[ServerDraft]:
@@ -186,11 +158,11 @@ def _drafts(batch: list[tuple[NodeRow, str]], owners: Owners) -> Iterator[Server
         yield ServerDraft(name, row.capacity, contributor, row.labels)
 
 
-def _change(work: _Work, now: datetime, progress: Progress) -> None:
-    for number, (row, server) in enumerate(work.changed, start=1):
+def _change(rows: Sequence[tuple[NodeRow, Server]], now: datetime, progress: Progress) -> None:
+    for number, (row, server) in enumerate(rows, start=1):
         if _settings_differ(server, row):
             settings = ServerSettings(server.name, row.capacity, row.labels)
             server = server_update(server=server, settings=settings, version=None, now=now)
         if _state_differs(server, row):
             (server_drain if row.draining else server_activate)(server=server, now=now)
-        progress("changing", number, len(work.changed))
+        progress("changing", number, len(rows))

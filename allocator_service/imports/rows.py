@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from allocator_service.core.errors import FieldError
 
@@ -59,6 +61,22 @@ class WorkloadRow:
 
 
 @dataclass(frozen=True)
+class UsageRow:
+    """What was used over `[start, end)`: `name` is the id under which `source` knows it for ever."""
+
+    place: Place
+    name: str
+    owner: str
+    source: str
+    amounts: Sequence[Decimal]
+    start: datetime
+    end: datetime
+
+
+Row = TypeVar("Row", NodeRow, WorkloadRow, UsageRow)
+
+
+@dataclass(frozen=True)
 class RefusedRow:
     """A row that cannot be imported, with everything that is wrong with it."""
 
@@ -77,19 +95,16 @@ class SkippedRow:
 
 
 @dataclass(frozen=True)
-class NodeFile:
-    """The rows of a file of nodes, and the resources it tells that the pool does not count."""
+class ImportedFile(Generic[Row]):
+    """The rows of a file, and the resources it tells that the pool does not count."""
 
-    rows: Sequence[NodeRow | RefusedRow | SkippedRow]
+    rows: Sequence[Row | RefusedRow | SkippedRow]
     ignored: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class WorkloadFile:
-    """The rows of a file of workloads, and the resources it tells that the pool does not count."""
-
-    rows: Sequence[WorkloadRow | RefusedRow | SkippedRow]
-    ignored: Sequence[str] = ()
+NodeFile = ImportedFile[NodeRow]
+WorkloadFile = ImportedFile[WorkloadRow]
+UsageFile = ImportedFile[UsageRow]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Importing workloads: each is submitted, changes the one it is, or leaves it as it is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import transaction
@@ -9,23 +8,19 @@ from django.db import transaction
 from allocator_service.core.errors import FieldError
 from allocator_service.imports.importing import (
     NAMES_PER_QUERY,
-    Claims,
     Owners,
     Progress,
+    Work,
     batches,
-    may_write,
     no_progress,
-    refused,
+    rows_import,
+    rows_of,
     same_vector,
-    skipped,
 )
 from allocator_service.imports.rows import (
     ImportChoice,
     ImportReport,
     Outcome,
-    RefusedRow,
-    RowReport,
-    SkippedRow,
     WorkloadFile,
     WorkloadRow,
 )
@@ -41,14 +36,6 @@ from allocator_service.workloads.services import (
 )
 
 Present = dict[tuple[str, str], Workload]
-
-
-@dataclass
-class _Work:
-    """What the accepted rows ask for."""
-
-    added: list[WorkloadRow] = field(default_factory=list)
-    changed: list[tuple[WorkloadRow, Workload]] = field(default_factory=list)
 
 
 @transaction.atomic
@@ -67,21 +54,39 @@ def workloads_import(
     """
     if not choice.dry_run:
         pool = pool_lock(pool)
-    rows = [row for row in file.rows if isinstance(row, WorkloadRow)]
-    owners = Owners((row.owner for row in rows), choice)
-    present = _present(pool, rows)
-    claims, work = Claims(), _Work()
-    reports = []
-    for number, row in enumerate(file.rows):
-        progress("checking", number, len(file.rows))
-        reports.append(_judged(pool, row, owners, claims, present, work))
-    writes = may_write(choice, reports) and bool(work.added or work.changed)
-    if writes:
-        owners.register(now)
-        _add(pool, work, owners, now, progress)
-        _change(work, now, progress)
-        pool.refresh_from_db(fields=["generation"])
-    return ImportReport(reports, file.ignored, owners.registered, pool.generation, writes)
+    work = _Workloads(pool, _present(pool, rows_of(file, WorkloadRow)))
+    return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
+
+
+class _Workloads(Work[WorkloadRow]):
+    """Rows that become workloads, or change those they are."""
+
+    row_type = WorkloadRow
+
+    def __init__(self, pool: Pool, present: Present) -> None:
+        self._pool, self._present = pool, present
+        self._added: list[WorkloadRow] = []
+        self._changed: list[tuple[WorkloadRow, Workload]] = []
+
+    def findings(self, row: WorkloadRow) -> list[FieldError | None]:
+        return [_empty(row), _unplaced(self._pool, row)]
+
+    def judge(self, row: WorkloadRow) -> Outcome:
+        workload = self._present.get((row.owner, row.name))
+        if workload is None:
+            self._added.append(row)
+            return Outcome.ADDED
+        if _differs(workload, row):
+            self._changed.append((row, workload))
+            return Outcome.CHANGED
+        return Outcome.UNCHANGED
+
+    def pending(self) -> bool:
+        return bool(self._added or self._changed)
+
+    def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        _add(self._pool, self._added, owners, now, progress)
+        _change(self._changed, now, progress)
 
 
 def _present(pool: Pool, rows: list[WorkloadRow]) -> Present:
@@ -93,40 +98,6 @@ def _present(pool: Pool, rows: list[WorkloadRow]) -> Present:
         .exclude(state=WorkloadState.WITHDRAWN)
         .select_related("tenant", "pool")
     }
-
-
-def _judged(
-    pool: Pool,
-    row: WorkloadRow | RefusedRow | SkippedRow,
-    owners: Owners,
-    claims: Claims,
-    present: Present,
-    work: _Work,
-) -> RowReport:
-    if isinstance(row, RefusedRow):
-        return refused(row)
-    if isinstance(row, SkippedRow):
-        return skipped(row)
-    errors = [
-        error
-        for error in (
-            _empty(row),
-            _unplaced(pool, row),
-            owners.refusal(row.owner),
-            claims.refusal(row.owner, [row.name], row.place),
-        )
-        if error
-    ]
-    if errors:
-        return RowReport(row.place, row.name, row.owner, Outcome.REFUSED, errors=errors)
-    workload = present.get((row.owner, row.name))
-    if workload is None:
-        work.added.append(row)
-        return RowReport(row.place, row.name, row.owner, Outcome.ADDED)
-    if _differs(workload, row):
-        work.changed.append((row, workload))
-        return RowReport(row.place, row.name, row.owner, Outcome.CHANGED)
-    return RowReport(row.place, row.name, row.owner, Outcome.UNCHANGED)
 
 
 def _empty(row: WorkloadRow) -> FieldError | None:
@@ -158,9 +129,15 @@ def _values(selector: Mapping[str, str | Sequence[str]]) -> dict[str, set[str]]:
     }
 
 
-def _add(pool: Pool, work: _Work, owners: Owners, now: datetime, progress: Progress) -> None:
+def _add(
+    pool: Pool,
+    rows: Sequence[WorkloadRow],
+    owners: Owners,
+    now: datetime,
+    progress: Progress,
+) -> None:
     done = 0
-    for batch in batches(work.added, MAX_WORKLOADS_PER_REQUEST):
+    for batch in batches(rows, MAX_WORKLOADS_PER_REQUEST):
         drafts = [
             WorkloadDraft(
                 owners.tenant(row.owner),
@@ -174,13 +151,15 @@ def _add(pool: Pool, work: _Work, owners: Owners, now: datetime, progress: Progr
         ]
         workloads_submit(pool=pool, drafts=drafts, now=now)
         done += len(batch)
-        progress("adding", done, len(work.added))
+        progress("adding", done, len(rows))
 
 
-def _change(work: _Work, now: datetime, progress: Progress) -> None:
-    for number, (row, workload) in enumerate(work.changed, start=1):
+def _change(
+    rows: Sequence[tuple[WorkloadRow, Workload]], now: datetime, progress: Progress
+) -> None:
+    for number, (row, workload) in enumerate(rows, start=1):
         settings = WorkloadSettings(
             workload.name, row.demand, row.tasks, row.priority, row.selector, workload.state
         )
         workload_update(workload=workload, settings=settings, version=None, now=now)
-        progress("changing", number, len(work.changed))
+        progress("changing", number, len(rows))

@@ -72,11 +72,7 @@ def usage_record(*, pool: Pool, events: Sequence[UsageEvent], now: datetime) -> 
     Raises `Conflict` with `usage.metering` for a pool that meters itself and `usage.conflict` for an
     identity that was posted with other content, `Unacceptable` for an interval that cannot be.
     """
-    if pool.metering != Metering.REPORTED:
-        raise Conflict(
-            "This pool meters itself from its decisions: it takes no reports.",
-            code="usage.metering",
-        )
+    refuse_metered(pool)
     if len(events) > MAX_EVENTS_PER_REQUEST:
         raise Unacceptable(
             f"{len(events)} events; a request takes at most {MAX_EVENTS_PER_REQUEST}.",
@@ -93,6 +89,15 @@ def usage_record(*, pool: Pool, events: Sequence[UsageEvent], now: datetime) -> 
     ]
     entries_append(rows)
     return Recorded(len(fresh), len(events) - len(fresh))
+
+
+def refuse_metered(pool: Pool) -> None:
+    """Raise `Conflict` for a pool that meters itself: it takes no reports."""
+    if pool.metering != Metering.REPORTED:
+        raise Conflict(
+            "This pool meters itself from its decisions: it takes no reports.",
+            code="usage.metering",
+        )
 
 
 def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
@@ -143,9 +148,11 @@ def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"correct:{entry.pk}"]
         )
-    present = entry.quantity + sum(
-        Entry.objects.filter(corrects=entry.pk).values_list("quantity", flat=True), Decimal(0)
-    )
+    with localcontext(prec=60):
+        present = entry.quantity + sum(
+            Entry.objects.filter(corrects=entry.pk).values_list("quantity", flat=True), Decimal(0)
+        )
+        difference = quantity - present
     if quantity == present:
         raise Unacceptable(
             f"The quantity is {decimal_text(present)} already.",
@@ -155,7 +162,7 @@ def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime
     kept = ("pool_id", "tenant_id", "server_owner_id", "workload_id", "resource", "unit", "start",
             "end", "source", "run_id")  # fmt: skip
     row = {name: getattr(entry, name) for name in kept} | {
-        "quantity": quantity - present,
+        "quantity": difference,
         "kind": Kind.CORRECTION.value,
         "corrects": entry.pk,
         "reason": reason,
@@ -192,12 +199,13 @@ def _row(
 
 
 def _refuse_impossible(events: Sequence[UsageEvent], now: datetime) -> None:
-    errors = [error for event in events if (error := _impossible(event, now)) is not None]
+    errors = [error for event in events if (error := what_is_impossible(event, now)) is not None]
     if errors:
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:20])
 
 
-def _impossible(event: UsageEvent, now: datetime) -> FieldError | None:
+def what_is_impossible(event: UsageEvent, now: datetime) -> FieldError | None:
+    """Why the interval of an event cannot be, if it cannot."""
     end, start = f"{event.pointer}/end", f"{event.pointer}/start"
     if event.end <= event.start:
         return FieldError(end, "usage.interval", "end is not after start.")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from allocator_service.imports.formats import NODE_FORMATS, WORKLOAD_FORMATS
+from allocator_service.imports.formats import NODE_FORMATS, USAGE_FORMATS, WORKLOAD_FORMATS
 from allocator_service.imports.reading import MAX_ROWS
 from allocator_service.imports.rows import ImportReport, Outcome, RowReport
 from api.documents import DocumentField, ListField, StrictSerializer
@@ -14,6 +14,7 @@ from api.fields import (
     SlugField,
     StrictField,
     TextField,
+    TimestampField,
 )
 from api.structures import TextsField
 from api.v1.pools.serializers import MAX_GENERATION
@@ -60,6 +61,28 @@ class WorkloadImportRequest(StrictSerializer):
     )
     tenant_label = TextField(
         max_length=253, required=False, allow_null=True, help_text="The label that names whose."
+    )
+    dry_run = BooleanField(default=False)
+    skip_refused = BooleanField(default=False, help_text=SKIP)
+    register_tenants = BooleanField(default=False, help_text=REGISTER)
+
+
+class UsageImportRequest(StrictSerializer):
+    format = ChoiceField(choices=USAGE_FORMATS, default="csv")
+    content = ContentField()
+    # The metaclass takes fields off the class: `source` does not hide that of DRF's fields.
+    source = TextField(  # type: ignore[assignment]
+        max_length=100, required=False, allow_null=True, help_text="The format's unless given."
+    )
+    begin = TimestampField(required=False, allow_null=True, help_text="swf: when the trace begins.")
+    tenant = SlugField(
+        required=False, allow_null=True, help_text="Whose the usage is that does not say."
+    )
+    tenant_label = TextField(
+        max_length=253,
+        required=False,
+        allow_null=True,
+        help_text="The label, column (sacct) or field (swf) that names whose.",
     )
     dry_run = BooleanField(default=False)
     skip_refused = BooleanField(default=False, help_text=SKIP)

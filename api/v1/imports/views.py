@@ -1,6 +1,6 @@
-"""Imports: nodes and workloads out of files, told first (`dry_run`) and then written."""
+"""Imports: nodes, workloads and usage out of files, told first (`dry_run`) and then written."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
@@ -8,17 +8,27 @@ from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError, FieldError, Unacceptable
-from allocator_service.imports.formats import read_nodes, read_workloads
+from allocator_service.core.quantities import Resource
+from allocator_service.imports.formats import read_nodes, read_usage, read_workloads
 from allocator_service.imports.nodes import nodes_import
-from allocator_service.imports.rows import ImportChoice, ImportReport, Owner
+from allocator_service.imports.rows import (
+    ImportChoice,
+    ImportReport,
+    NodeFile,
+    Owner,
+    UsageFile,
+    WorkloadFile,
+)
+from allocator_service.imports.usage import usage_import
 from allocator_service.imports.workloads import workloads_import
 from allocator_service.pools.selectors import resources_of
 from api.auth import OPERATOR
-from api.describing import Operation, described
-from api.documents import MAX_ERRORS
+from api.describing import H, Operation, described
+from api.documents import MAX_ERRORS, StrictSerializer
 from api.v1.imports.serializers import (
     ImportDocument,
     NodeImportRequest,
+    UsageImportRequest,
     WorkloadImportRequest,
     import_document,
     row_document,
@@ -26,12 +36,49 @@ from api.v1.imports.serializers import (
 from api.views import PoolView, writes
 
 
+def imports(request: type[StrictSerializer], summary: str) -> Callable[[H], H]:
+    """POST of a file, which answers what became of every row."""
+    return described(
+        Operation(
+            "create",
+            summary,
+            ImportDocument,
+            request,
+            headers=("Idempotency-Replayed", "Pool-Generation"),
+            problems=(409, 411, 413, 415, 422),
+            claims=True,
+        )
+    )
+
+
 class ImportsView(PoolView):
+    """A file of one kind; subclasses name its fields and call what reads and imports it."""
+
     scopes: ClassVar = {"POST": OPERATOR}
     large = True
+    slug_field: ClassVar[str] = "tenant"
+    label_field: ClassVar[str] = "tenant_label"
 
-    def answer(self, report: ImportReport, choice: ImportChoice) -> Response:
+    def read_file(
+        self, fields: Mapping[str, Any], resources: Sequence[Resource], owner: Owner
+    ) -> Any:
+        """The rows of the file."""
+        raise NotImplementedError
+
+    def import_file(self, file: Any, choice: ImportChoice) -> ImportReport:
+        """Import the rows."""
+        raise NotImplementedError
+
+    def imported(self, fields: Mapping[str, Any]) -> Response:
         """The report; raises `Unacceptable` when refused rows kept all others from being written."""
+        owner = _owner(fields, self.slug_field, self.label_field)
+        choice = ImportChoice(fields["dry_run"], fields["skip_refused"], fields["register_tenants"])
+        resources = resources_of(self.pool)
+        try:
+            file = self.read_file(fields, resources, owner)
+        except DomainError as error:
+            raise _within_content(error) from error
+        report = self.import_file(file, choice)
         if report.refused and not choice.dry_run and not choice.skip_refused:
             raise _nothing_written(report)
         return Response(
@@ -41,55 +88,57 @@ class ImportsView(PoolView):
 
 
 class NodeImportsView(ImportsView):
-    @described(
-        Operation(
-            "create",
-            "Import nodes from CSV, Kubernetes or Slurm",
-            ImportDocument,
-            NodeImportRequest,
-            headers=("Idempotency-Replayed", "Pool-Generation"),
-            problems=(409, 411, 413, 415, 422),
-            claims=True,
-        )
-    )
+    slug_field, label_field = "contributed_by", "owner_label"
+
+    @imports(NodeImportRequest, "Import nodes from CSV, Kubernetes or Slurm")
     @writes
     def post(self, request: Request, pool: str) -> Response:
-        fields = self.read(NodeImportRequest)
-        owner, choice = _owner(fields, "contributed_by", "owner_label"), _choice(fields)
-        target = self.pool
-        try:
-            file = read_nodes(fields["content"], fields["format"], resources_of(target), owner)
-        except DomainError as error:
-            raise _within_content(error) from error
-        return self.answer(
-            nodes_import(pool=target, file=file, choice=choice, now=utc_now()), choice
-        )
+        return self.imported(self.read(NodeImportRequest))
+
+    def read_file(
+        self, fields: Mapping[str, Any], resources: Sequence[Resource], owner: Owner
+    ) -> NodeFile:
+        return read_nodes(fields["content"], fields["format"], resources, owner)
+
+    def import_file(self, file: NodeFile, choice: ImportChoice) -> ImportReport:
+        return nodes_import(pool=self.pool, file=file, choice=choice, now=utc_now())
 
 
 class WorkloadImportsView(ImportsView):
-    @described(
-        Operation(
-            "create",
-            "Import workloads from CSV or Kubernetes pods",
-            ImportDocument,
-            WorkloadImportRequest,
-            headers=("Idempotency-Replayed", "Pool-Generation"),
-            problems=(409, 411, 413, 415, 422),
-            claims=True,
-        )
-    )
+    @imports(WorkloadImportRequest, "Import workloads from CSV or Kubernetes pods")
     @writes
     def post(self, request: Request, pool: str) -> Response:
-        fields = self.read(WorkloadImportRequest)
-        owner, choice = _owner(fields, "tenant", "tenant_label"), _choice(fields)
-        target = self.pool
-        try:
-            file = read_workloads(fields["content"], fields["format"], resources_of(target), owner)
-        except DomainError as error:
-            raise _within_content(error) from error
-        return self.answer(
-            workloads_import(pool=target, file=file, choice=choice, now=utc_now()), choice
+        return self.imported(self.read(WorkloadImportRequest))
+
+    def read_file(
+        self, fields: Mapping[str, Any], resources: Sequence[Resource], owner: Owner
+    ) -> WorkloadFile:
+        return read_workloads(fields["content"], fields["format"], resources, owner)
+
+    def import_file(self, file: WorkloadFile, choice: ImportChoice) -> ImportReport:
+        return workloads_import(pool=self.pool, file=file, choice=choice, now=utc_now())
+
+
+class UsageImportsView(ImportsView):
+    @imports(UsageImportRequest, "Import usage from sacct, Kubernetes pods, CSV or a trace")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        return self.imported(self.read(UsageImportRequest))
+
+    def read_file(
+        self, fields: Mapping[str, Any], resources: Sequence[Resource], owner: Owner
+    ) -> UsageFile:
+        return read_usage(
+            fields["content"],
+            fields["format"],
+            resources,
+            owner,
+            source=fields["source"],
+            begin=fields["begin"],
         )
+
+    def import_file(self, file: UsageFile, choice: ImportChoice) -> ImportReport:
+        return usage_import(pool=self.pool, file=file, choice=choice, now=utc_now())
 
 
 def _owner(fields: Mapping[str, Any], slug: str, label: str) -> Owner:
@@ -98,10 +147,6 @@ def _owner(fields: Mapping[str, Any], slug: str, label: str) -> Owner:
             f'"{slug}" and "{label}" exclude each other.', code="import.owner", pointer=f"/{label}"
         )
     return Owner(fields[slug], fields[label])
-
-
-def _choice(fields: Mapping[str, Any]) -> ImportChoice:
-    return ImportChoice(fields["dry_run"], fields["skip_refused"], fields["register_tenants"])
 
 
 def _within_content(error: DomainError) -> DomainError:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from allocator_service.ledger.models import Entry
 from allocator_service.pools.models import Server
+from tests import factories
 
 NODES = "/api/v1/pools/lab/imports/nodes/"
 WORKLOADS = "/api/v1/pools/lab/imports/workloads/"
@@ -113,3 +115,22 @@ def test_what_cannot_be_imported_says_why(world, operator, body, status, code, p
 def test_only_operators_import(world, billing):
     assert world.as_ada.post(NODES, {"content": CSV}).status_code == 403
     assert billing.post(WORKLOADS, {"content": CSV}).status_code == 403
+
+
+def test_usage_is_imported_once_into_a_pool_that_takes_reports(world, operator):
+    factories.pool("metered", metering="reported")
+    path = "/api/v1/pools/metered/imports/usage/"
+    content = (
+        "id,tenant,start,end,resources.cpu\nj1,ada,2026-10-05T10:00:00Z,2026-10-05T11:00:00Z,2\n"
+    )
+    told = operator.post(path, {"content": content, "dry_run": True}).json()
+    assert (told["counts"]["added"], told["written"]) == (1, False)
+    assert operator.post(path, {"content": content}).json()["counts"]["added"] == 1
+    again = operator.post(path, {"content": content}).json()
+    assert (again["counts"]["unchanged"], again["written"]) == (1, False)
+    other = operator.post(path, {"content": content.replace(",2\n", ",3\n")})
+    assert (other.status_code, other.json()["code"]) == (422, "import.refused")
+    assert other.json()["rows"][0]["errors"][0]["code"] == "usage.conflict"
+    refused = operator.post("/api/v1/pools/lab/imports/usage/", {"content": content})
+    assert (refused.status_code, refused.json()["code"]) == (409, "usage.metering")
+    assert Entry.objects.get().amount == 7200

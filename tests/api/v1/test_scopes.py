@@ -35,6 +35,7 @@ MATRIX = {
     },
     "/api/v1/pools/<str:pool>/imports/nodes/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/imports/workloads/": {"POST": ONE},
+    "/api/v1/pools/<str:pool>/imports/usage/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/runs/": {"GET": ALL, "POST": ONE},
     "/api/v1/pools/<str:pool>/decision/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/allocations/": {"GET": ALL},

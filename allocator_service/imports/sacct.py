@@ -1,0 +1,117 @@
+"""What `sacct --allocations --parsable2` prints, as usage: the jobs that have ended.
+
+Slurm counts memory in binary units: `16G` are 16 GiB. Its times have no offset: let it print UTC.
+"""
+
+import re
+from collections.abc import Sequence
+
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import Resource
+from allocator_service.imports.checks import (
+    checked_instant,
+    checked_text,
+    refuse_other_width,
+    slug_of,
+)
+from allocator_service.imports.measures import ASKED, Measures
+from allocator_service.imports.reading import findings_of, refuse_too_many
+from allocator_service.imports.rows import (
+    Owner,
+    Place,
+    RefusedRow,
+    SkippedRow,
+    UsageFile,
+    UsageRow,
+)
+
+REQUIRED = ("JobIDRaw", "Start", "End", "AllocTRES")
+TENANT_COLUMN = "Account"
+COMMAND = (
+    "TZ=UTC sacct --allusers --allocations --parsable2"
+    " --format=JobIDRaw,Account,User,Start,End,AllocTRES"
+)
+_UNKNOWN = ("", "Unknown", "None")
+_AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,12})?)([KMGTPE]?)[nc]?", re.ASCII)
+_STEP = re.compile(r"[0-9_]+\.", re.ASCII)
+Cells = dict[str, str]
+
+
+def sacct_usage(
+    content: str, resources: Sequence[Resource], owner: Owner, source: str
+) -> UsageFile:
+    """The jobs that have ended: what was allocated to each from its start to its end.
+
+    The id is the job's number and its start, because a job that is requeued runs again. The tenant
+    is the account, or the column that `owner` names. Raises `Unacceptable` for content that sacct
+    does not print.
+    """
+    lines = content.splitlines()
+    header = lines[0].split("|") if lines else []
+    tenant_column = owner.label or TENANT_COLUMN
+    needed = [*REQUIRED, *([] if owner.slug else [tenant_column])]
+    missing = [name for name in needed if name not in header]
+    if missing:
+        raise Unacceptable(
+            f"Line 1 lacks the columns {', '.join(missing)}: import what {COMMAND} prints.",
+            code="import.shape",
+        )
+    refuse_too_many(len(lines) - 1)
+    measures = Measures(resources)
+    rows: list[UsageRow | RefusedRow | SkippedRow] = []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = line.split("|")
+        if not line.strip():
+            continue
+        place = Place("line", number)
+        try:
+            refuse_other_width(cells, header)
+            job = dict(zip(header, cells, strict=True))
+            rows.append(_row(place, job, measures, owner.slug or job[tenant_column], source))
+        except Unacceptable as error:
+            rows.append(RefusedRow(place, cells[0][:80], findings_of(error)))
+    return UsageFile(rows, measures.ignored)
+
+
+def _row(
+    place: Place, job: Cells, measures: Measures, tenant: str, source: str
+) -> UsageRow | SkippedRow:
+    number = checked_text(job["JobIDRaw"], "/JobIDRaw")
+    if _STEP.match(number):
+        return SkippedRow(place, number, "A step: its job counts as a whole.")
+    if job["Start"] in _UNKNOWN or job["Start"] == job["End"]:
+        return SkippedRow(place, number, "It never ran.")
+    if job["End"] in _UNKNOWN:
+        return SkippedRow(place, number, "It has not ended.")
+    start = checked_instant(job["Start"], "/Start")
+    return UsageRow(
+        place,
+        f"{number}@{start:%Y-%m-%dT%H:%M:%SZ}",
+        slug_of(tenant, "/tenant"),
+        source,
+        measures.vector(_tres(job["AllocTRES"]), rounding=ASKED, pointer="/AllocTRES"),
+        start,
+        checked_instant(job["End"], "/End"),
+    )
+
+
+def _tres(text: str) -> dict[str, object]:
+    """`cpu=4,mem=16G,gres/gpu=1` as quantities; of a kind that is there by model too, all of it."""
+    told: dict[str, object] = {}
+    for item in filter(None, text.split(",")):
+        name, equals, amount = item.partition("=")
+        match = _AMOUNT.fullmatch(amount)
+        if not equals or match is None:
+            raise Unacceptable(
+                f'"{item[:40]}" is no trackable resource such as cpu=4 or mem=16G.',
+                code="import.shape",
+                pointer="/AllocTRES",
+            )
+        number, suffix = match.groups()
+        told["memory" if name == "mem" else name] = f"{number}{suffix}{'i' if suffix else ''}"
+    kinds = {name for name in told if ":" not in name}
+    return {
+        name.partition(":")[0]: amount
+        for name, amount in told.items()
+        if name in kinds or name.partition(":")[0] not in kinds
+    }

@@ -1,0 +1,106 @@
+"""Importing usage: each row is posted to the ledger once, under the id that its source gave it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db import transaction
+
+from allocator_service.core.errors import FieldError
+from allocator_service.imports.importing import (
+    NAMES_PER_QUERY,
+    Owners,
+    Progress,
+    Work,
+    batches,
+    no_progress,
+    rows_import,
+    rows_of,
+)
+from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, UsageFile, UsageRow
+from allocator_service.ledger.models import Identity
+from allocator_service.ledger.services import (
+    MAX_EVENTS_PER_REQUEST,
+    UsageEvent,
+    refuse_metered,
+    usage_record,
+    what_is_impossible,
+)
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+
+Posted = dict[tuple[str, str], bytes]
+
+
+@transaction.atomic
+def usage_import(
+    *,
+    pool: Pool,
+    file: UsageFile,
+    choice: ImportChoice,
+    now: datetime,
+    progress: Progress = no_progress,
+) -> ImportReport:
+    """Post what a file tells to have been used; what was posted before is left as it is.
+
+    A row that was posted with other content is refused. Nothing is written in a dry run, or when a
+    row is refused, unless the choice is to skip those. Raises `Conflict` for a pool that meters
+    itself.
+    """
+    refuse_metered(pool)
+    work = _Usage(pool, _posted(pool, rows_of(file, UsageRow)), now)
+    return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
+
+
+class _Usage(Work[UsageRow]):
+    """Rows that become events of usage."""
+
+    row_type = UsageRow
+
+    def __init__(self, pool: Pool, posted: Posted, now: datetime) -> None:
+        self._pool, self._posted, self._now = pool, posted, now
+        self._added: list[UsageRow] = []
+
+    def namespace(self, row: UsageRow) -> str:
+        return row.source
+
+    def findings(self, row: UsageRow) -> list[FieldError | None]:
+        event = _event(row, Tenant(slug=row.owner))
+        posted = self._posted.get((row.source, row.name))
+        conflict = None
+        if posted is not None and posted != event.digest:
+            detail = f'"{row.name}" of {row.source} was posted with other content.'
+            conflict = FieldError("/id", "usage.conflict", detail)
+        return [what_is_impossible(event, self._now), conflict]
+
+    def judge(self, row: UsageRow) -> Outcome:
+        if (row.source, row.name) in self._posted:
+            return Outcome.UNCHANGED
+        self._added.append(row)
+        return Outcome.ADDED
+
+    def pending(self) -> bool:
+        return bool(self._added)
+
+    def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        done = 0
+        for batch in batches(self._added, MAX_EVENTS_PER_REQUEST):
+            events = [_event(row, owners.tenant(row.owner)) for row in batch]
+            usage_record(pool=self._pool, events=events, now=now)
+            done += len(batch)
+            progress("adding", done, len(self._added))
+
+
+def _event(row: UsageRow, tenant: Tenant) -> UsageEvent:
+    return UsageEvent(row.source, row.name, tenant, None, row.amounts, row.start, row.end)
+
+
+def _posted(pool: Pool, rows: Sequence[UsageRow]) -> Posted:
+    """The digests of the rows' identities that were posted before."""
+    sources = {row.source for row in rows}
+    return {
+        (source, event_id): bytes(digest)
+        for batch in batches((row.name for row in rows), NAMES_PER_QUERY)
+        for source, event_id, digest in Identity.objects.filter(
+            pool=pool, source__in=sources, event_id__in=batch
+        ).values_list("source", "event_id", "digest")
+    }
