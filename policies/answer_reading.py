@@ -22,7 +22,7 @@ from policies.errors import ProblemError
 from policies.history import History, history_from_document
 from policies.launch_log import ranges_of
 from policies.longterm_step import LONG_TERM, levels_reached, reasons_not_to_run
-from policies.measure import measure_of
+from policies.measure import shares_of
 from policies.problem import Problem
 from policies.schedule import schedule_from_document
 
@@ -137,9 +137,7 @@ def _levels(
     if policy in LONG_TERM and history is not None:
         runnable = reasons_not_to_run(problem, policy, options) == ""
         return levels_reached(problem, policy, history, runnable)
-    per_task = measure_of(problem, policy).per_task
-    share = grouped_sum(tasks * per_task, problem.workload_tenant, problem.t)
-    level: FloatArray = share / problem.effective_weight
+    level: FloatArray = shares_of(problem, policy, options, tasks) / problem.effective_weight
     return level
 
 

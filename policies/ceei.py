@@ -88,7 +88,7 @@ def solve_divisible(
         SolveTimeoutError, SolveFailedError.
     """
     classes = one_class(problem)
-    measure = measure_of(problem, "ceei")
+    measure = measure_of(problem, "ceei", options)
     form = normalise(problem, classes, measure)
     x = np.zeros(form.leximin.n)
     rounds: list[Round] = []

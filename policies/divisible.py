@@ -50,7 +50,7 @@ def normalise(
         problem: the problem; classes: where it runs.
         measure: what shares count; dominant shares unless given.
     """
-    measure = measure or measure_of(problem, "drfh")
+    measure = measure or measure_of(problem, "drfh", {})
     allowed = classes.allowed
     reasons = unserved_reasons(problem, allowed)
     runnable = np.flatnonzero(reasons == "")
@@ -111,7 +111,7 @@ def divisible_allocation(
     Raises:
         ProblemTooLargeError, SolveTimeoutError, SolveFailedError.
     """
-    measure = measure_of(problem, policy)
+    measure = measure_of(problem, policy, options)
     form = normalise(problem, classes, measure)
     answer = leximin(form.leximin, deadline)
     workload, server_class, share = placements_of(measure, form, answer.x)

@@ -26,7 +26,7 @@ def solve_divisible(
 
     Args:
         problem: any problem without selectors.
-        options: none are known.
+        options: ``resource_weights``, by which each tenant's weight differs between resources.
         deadline: ``time.monotonic()`` seconds at which to give up, or None.
 
     Raises:

@@ -25,6 +25,7 @@ CLEARANCE = 4 * DISCRETE_TOLERANCE
 LEVELS_TRIED = 200
 STEP_DOWN = 1e-7
 PICKS_BETWEEN_JUMPS = 4
+PICKS_BETWEEN_CLOCKS = 100_000
 
 
 def fill_pool(
@@ -83,6 +84,64 @@ def _pick(tree, stop, current, share, limit, weight, count, passed, demand, left
             set_share(tree, tenant, (passed[tenant] + count[job] * share[job]) / weight[tenant])
             continue
         passed[tenant] += count[job] * share[job]
+        current[tenant] += 1
+        if current[tenant] == stop[tenant]:
+            level[tenant] = tree[size + tenant]
+            set_share(tree, tenant, np.inf)
+
+
+def fill_pool_summed(
+    queues: Queues,
+    weighted: FloatArray,
+    demand: FloatArray,
+    left: FloatArray,
+    deadline: float | None,
+) -> FloatArray:
+    """As :func:`fill_pool`, where a tenant's share is ``max_r`` of what its tasks use together.
+
+    Every task is picked by itself: a launch may leave its tenant's share as it is.
+
+    Args:
+        weighted: (q, m) share of each resource that one task adds, for the weight there.
+        queues, demand, left, deadline: as for :func:`fill_pool`, which raises and returns the same.
+    """
+    level = np.full(len(queues.weight), np.nan)
+    used = np.zeros((len(queues.weight), weighted.shape[1]))
+    for stage in (0, 1):
+        tree = tree_of(queues.shares_in_stage(stage))
+        while np.isfinite(tree[1]):
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed while filling")
+            _pick_summed(
+                tree, queues.stop, queues.current, weighted, queues.limit, queues.weight,
+                queues.count, used, demand, left, level, PICKS_BETWEEN_CLOCKS,
+            )  # fmt: skip
+    return level
+
+
+@compiled
+def _pick_summed(  # type: ignore[no-untyped-def]
+    tree, stop, current, weighted, limit, weight, count, used, demand, left, level, most
+):
+    """At most ``most`` steps of Algorithm 1 with shares of what a tenant uses altogether."""
+    size = len(tree) // 2
+    for _ in range(most):
+        if tree[1] == np.inf:
+            break
+        tenant = next_tenant(tree)
+        job = current[tenant]
+        fits = count[job] < limit[job]
+        for r in range(len(left)):
+            fits = fits and demand[job, r] <= left[r]
+        if fits:
+            count[job] += 1.0
+            share = 0.0
+            for r in range(len(left)):
+                left[r] -= demand[job, r]
+                used[tenant, r] += weighted[job, r]
+                share = max(share, used[tenant, r])
+            set_share(tree, tenant, share / weight[tenant])
+            continue
         current[tenant] += 1
         if current[tenant] == stop[tenant]:
             level[tenant] = tree[size + tenant]

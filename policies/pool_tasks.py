@@ -20,8 +20,8 @@ from policies.allocation import Allocation
 from policies.arrays import FloatArray, IntArray, TextArray
 from policies.classes import one_class
 from policies.errors import PolicyOptionsError
-from policies.measure import share_per_task
-from policies.pool_filling import fill_pool
+from policies.measure import share_per_task, weight_factors
+from policies.pool_filling import fill_pool, fill_pool_summed
 from policies.problem import Problem
 from policies.queues import queues_of
 from policies.reasons import limited_by_resource, unserved_reasons
@@ -38,6 +38,8 @@ class PoolOfTasks:
 
     Attributes:
         share_per_task: (n,) what one task adds to its tenant's share.
+        weighted: (n, m) the share of each resource that one task adds, for its weight there; None
+            where weights do not differ between resources, or shares add up all the same.
         demand: (n, q) of one task, room: (q,) of the pool: resources, or one column of slots.
         names: (n,) index of the resource to name where slots are what is missing; None where the
             columns are resources.
@@ -45,6 +47,7 @@ class PoolOfTasks:
     """
 
     share_per_task: FloatArray
+    weighted: FloatArray | None
     demand: FloatArray
     room: FloatArray
     names: IntArray | None
@@ -87,8 +90,24 @@ def pool_of_tasks(problem: Problem, policy: str, options: Mapping[str, Any]) -> 
     if policy == "single-resource":
         share = problem.demand_share[:, _resource(problem, options)]
     else:
-        share = share_per_task(problem, policy)
-    return PoolOfTasks(share, demand, room[0], None, reasons)
+        share = share_per_task(problem, policy, options)
+    weighted = _weighted(problem, options, share, reasons)
+    return PoolOfTasks(share, weighted, demand, room[0], None, reasons)
+
+
+def _weighted(
+    problem: Problem, options: Mapping[str, Any], share: FloatArray, reasons: TextArray
+) -> FloatArray | None:
+    """(n, m) shares for weights, if a tenant's workloads are not all dominated by one resource."""
+    factors = weight_factors(problem, options)
+    if factors is None:
+        return None
+    weighted = problem.demand_share / factors[problem.workload_tenant]
+    dominant = np.ones((problem.t, problem.m), dtype=np.bool_)
+    runs = reasons == ""
+    attained = weighted[runs] >= share[runs, None]
+    np.logical_and.at(dominant, problem.workload_tenant[runs], attained)
+    return None if dominant.any(axis=1).all() else weighted
 
 
 @lru_cache(maxsize=1)
@@ -124,6 +143,7 @@ def _in_slots(problem: Problem, options: Mapping[str, Any], reasons: TextArray) 
     reasons[(reasons == "") & misfit] = NO_SERVER_LARGE_ENOUGH
     return PoolOfTasks(
         share_per_task=per_task / max(slots, 1.0),
+        weighted=None,
         demand=per_task[:, None],
         room=np.array([slots]),
         names=taken.argmax(axis=1),
@@ -159,7 +179,11 @@ def _allocate(
     pool = pool_of_tasks(problem, policy, options)
     queues = queues_of(problem, pool.reasons, pool.share_per_task)
     demand = np.ascontiguousarray(pool.demand[queues.workloads])
-    level = fill_pool(queues, demand, pool.room.copy(), deadline)
+    if pool.weighted is None:
+        level = fill_pool(queues, demand, pool.room.copy(), deadline)
+    else:
+        weighted = np.ascontiguousarray(pool.weighted[queues.workloads])
+        level = fill_pool_summed(queues, weighted, demand, pool.room.copy(), deadline)
     tasks = queues.tasks(problem)
     nothing = np.zeros(0, dtype=np.int64)
     limited_by = pool.limited_by(problem, tasks)
@@ -194,7 +218,8 @@ def solve_drf(problem: Problem, options: Mapping[str, Any], deadline: float | No
     """DRF, Algorithm 1: whole tasks by least weighted dominant share.
 
     Args:
-        problem: any problem without selectors; options: none are known.
+        problem: any problem without selectors.
+        options: ``resource_weights``, by which each tenant's weight differs between resources.
         deadline: ``time.monotonic()`` seconds at which to give up, or None.
 
     Raises:

@@ -79,10 +79,20 @@ _register(
         description="Dominant Resource Fairness: the pool as one big server, dominant shares "
         "rise together until a resource is full",
         modes=("divisible", "indivisible"),
-        options_schema=NO_OPTIONS,
+        options_schema=options_schema(
+            resource_weights={
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "additionalProperties": {"type": "number", "minimum": 1e-6, "maximum": 1e6},
+                },
+                "description": "{tenant: {resource: factor}}: by how much the tenant's weight "
+                "differs in a resource; 1 where nothing is said",
+            },
+        ),
         complexity="divisible: O(rounds × tenants × resources), rounds ≤ resources + limits; "
         "indivisible: O(tenants × log(1 / tolerance)), then O(log tenants) for each last pick",
-        source="Ghodsi et al., NSDI 2011, §4 and Algorithm 1",
+        source="Ghodsi et al., NSDI 2011, §4, Algorithm 1 and §4.3 (weights per resource)",
         places=False,
     ),
     divisible=drf.solve_divisible,

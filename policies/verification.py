@@ -15,6 +15,7 @@ from policies.checks import check as _check
 from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
 from policies.equilibrium_checks import check_equilibrium
+from policies.filling_checks import check_filling
 from policies.history import History
 from policies.history_checks import check_history
 from policies.measure import measure_of
@@ -148,6 +149,7 @@ def _check_whole_tasks(
         "the reasons follow from what is left on the servers",
         problem.workload_names,
     )
+    yield from check_filling(problem, allocation)
 
 
 def _check_shapes(problem: Problem, allocation: Allocation, classes: ServerClasses) -> Check:
@@ -222,7 +224,7 @@ def _check_certificate(
     problem: Problem, allocation: Allocation, certificate: Certificate
 ) -> Iterator[Check]:
     classes = classes_of_decision(problem, allocation.policy, allocation.mode)
-    measure = measure_of(problem, allocation.policy)
+    measure = measure_of(problem, allocation.policy, allocation.options)
     form = normalise(problem, classes, measure)
     readable = _certificate_fits(problem, form, certificate)
     yield readable

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 MASK = 2**64 - 1
+POOL_RULES = ("pool", "asset", "single-resource", "slots")
 
 
 def exact(value):
@@ -36,10 +37,71 @@ def exact_weights(problem):
     ]
 
 
+def in_slots(demand, servers, totals):
+    """Slots that a task takes, and slots of the pool, where the largest server has 14."""
+    largest = max(servers, key=lambda s: sum(c / t for c, t in zip(s, totals, strict=True) if t))
+    slot = [c / 14 for c in largest]
+    cut = [r for r, size in enumerate(slot) if size]
+    slots = sum(min(server[r] // slot[r] for r in cut) for server in servers)
+    never = Fraction(slots + 1)
+    taken = [
+        [
+            never
+            if any(d and r not in cut for r, d in enumerate(row))
+            else Fraction(max(-(-row[r] // slot[r]) for r in cut))
+        ]
+        for row in demand
+    ]
+    return taken, [[Fraction(slots)]]
+
+
+def stand_alone(problem):
+    """(n,) tasks of static partitioning, server by server."""
+    weight = [
+        w if not problem.second_stage[i] else Fraction(0)
+        for i, w in enumerate(exact_weights(problem))
+    ]
+    if not any(weight):
+        weight = exact_weights(problem)
+    count = [0] * problem.n
+    for tenant in range(problem.t):
+        servers = []
+        for row in range(problem.k):
+            size, owner = [exact(c) for c in problem.capacity[row]], problem.contributed_by[row]
+            number = int(problem.server_count[row])
+            if problem.contributed_only[row] or owner not in (tenant, -1):
+                continue
+            if owner == tenant:
+                servers += [(row, size[:]) for _ in range(number)]
+                continue
+            part = [number * w / sum(weight) for w in weight]
+            whole = [p // 1 for p in part]
+            servers += [(row, size[:]) for _ in range(whole[tenant])]
+            owed = [p - n for p, n in zip(part, whole, strict=True)]
+            if owed[tenant]:
+                piece = [c * owed[tenant] / sum(owed) for c in size]
+                servers += [(row, piece[:]) for _ in range(number - sum(whole))]
+        mine = [j for j in range(problem.n) if problem.workload_tenant[j] == tenant]
+        for j in sorted(mine, key=lambda j: (-problem.priority[j], j)):
+            demand = [exact(d) for d in problem.demand[j]]
+            selector = problem.selectors[j]
+            for row, room in servers:
+                labels = problem.server_labels[row]
+                if not all(labels.get(label) in values for label, values in selector.items()):
+                    continue
+                while count[j] < problem.tasks[j] and all(
+                    d <= c for d, c in zip(demand, room, strict=True)
+                ):
+                    count[j] += 1
+                    room[:] = [c - d for c, d in zip(room, demand, strict=True)]
+    return count
+
+
 def fill(problem, rule, seed=0):
     """(workload, server) of every task in the order in which they are launched.
 
-    Servers are numbered row by row; rule is ``pool`` for one big server.
+    Servers are numbered row by row. Rules that see one big server are ``pool`` (DRF), ``asset``,
+    ``single-resource`` (the first) and ``slots``.
     """
     capacity, row_of = [], []
     for row in range(problem.k):
@@ -49,20 +111,28 @@ def fill(problem, rule, seed=0):
             capacity.append([exact(c) for c in problem.capacity[row]])
             row_of.append(row)
     totals = [sum(server[r] for server in capacity) for r in range(problem.m)]
-    if rule == "pool":
+    if rule in POOL_RULES:
+        servers = capacity
         capacity, row_of = [totals[:]] if capacity else [], [0]
     demand = [[exact(d) for d in row] for row in problem.demand]
     share = [
         max((d / c if c else Fraction(0)) for d, c in zip(row, totals, strict=True))
         for row in demand
     ]
+    if rule == "asset":
+        share = [sum(d / c for d, c in zip(row, totals, strict=True) if c) for row in demand]
+    elif rule == "single-resource":
+        share = [row[0] / totals[0] if totals[0] else Fraction(0) for row in demand]
+    elif rule == "slots" and capacity:
+        demand, capacity = in_slots(demand, servers, totals)
+        share = [row[0] / max(capacity[0][0], Fraction(1)) for row in demand]
     left = [server[:] for server in capacity]
     weights = exact_weights(problem)
     random = SplitMix64(seed)
     launched, count = [], [0] * problem.n
 
     def may(j, server):
-        selector = problem.selectors[j] if rule != "pool" else {}
+        selector = problem.selectors[j] if rule not in POOL_RULES else {}
         labels = problem.server_labels[row_of[server]] if selector else {}
         return all(labels.get(label) in values for label, values in selector.items())
 
@@ -108,7 +178,7 @@ def fill(problem, rule, seed=0):
 
 
 def _choose(rule, j, candidates, demand, left, totals, probes):
-    if rule in ("pool", "first-fit"):
+    if rule in (*POOL_RULES, "first-fit"):
         return candidates[0]
     present = [r for r, total in enumerate(totals) if total]
     if rule == "affinity":

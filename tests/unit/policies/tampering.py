@@ -16,13 +16,20 @@ def tampered(draw, answer):
     places = [("tasks", j) for j in np.flatnonzero(answer.tasks > VISIBLE).tolist()]
     places += [("level", i) for i in np.flatnonzero(answer.level > VISIBLE).tolist()]
     places += [(name, 0) for name in ("objective", "bound") if getattr(answer, name) > VISIBLE]
-    rounds = answer.certificate.rounds
+    places += [
+        ("placement_tasks", p) for p in np.flatnonzero(answer.placement_tasks > VISIBLE).tolist()
+    ]
+    if np.isfinite(answer.gap):
+        places.append(("gap", 0))
+    rounds = answer.certificate.rounds if answer.certificate else ()
     places += [("round level", r) for r, item in enumerate(rounds) if item.level > VISIBLE]
     places += [("round bound", r) for r, item in enumerate(rounds) if item.bound > VISIBLE]
     if not places:
         return None
     what, where = draw(st.sampled_from(places))
     factor = draw(st.sampled_from(CHANGES))
+    if what == "gap":
+        return what, replace(answer, gap=answer.gap + factor * VISIBLE)
     if what in ("objective", "bound"):
         return what, replace(answer, **{what: getattr(answer, what) * factor})
     if what.startswith("round"):
@@ -31,5 +38,8 @@ def tampered(draw, answer):
         changed = (*rounds[:where], item, *rounds[where + 1 :])
         return what, replace(answer, certificate=replace(answer.certificate, rounds=changed))
     values = getattr(answer, what).copy()
-    values[where] *= factor
+    if answer.whole and what != "level":  # one task more or fewer, which is still whole
+        values[where] += 1 if factor > 1 else -1
+    else:
+        values[where] *= factor
     return what, replace(answer, **{what: values})

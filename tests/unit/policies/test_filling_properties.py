@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import solve, verify
-from tests.unit.policies.filling_reference import fill
+from tests.unit.policies.filling_reference import fill, stand_alone
 from tests.unit.policies.problems import problems
 
+EXAMPLES = settings(max_examples=500, deadline=None)
 PLACEMENTS = ("best-fit", "first-fit", "affinity", "two-choices")
 
 
@@ -27,7 +28,7 @@ def tasks_on_servers(answer):
     return placed
 
 
-@settings(max_examples=150, deadline=None)
+@EXAMPLES
 @given(problems(selectors=False))
 def test_drf_launches_what_algorithm_1_launches(problem):
     answer = solve(problem, "drf", mode="indivisible")
@@ -37,7 +38,7 @@ def test_drf_launches_what_algorithm_1_launches(problem):
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@settings(max_examples=150, deadline=None)
+@EXAMPLES
 @given(problem=problems(), seed=st.integers(0, 3))
 def test_drfh_puts_every_task_where_the_rule_says(placement, problem, seed):
     options = {"placement": placement}
@@ -58,9 +59,19 @@ def test_the_same_problem_gives_the_same_placement(problem):
         assert mine.tobytes() == theirs.tobytes()
 
 
-@settings(max_examples=100, deadline=None)
-@given(problems(selectors=False), st.sampled_from(["asset", "slots", "single-resource"]))
-def test_every_pool_policy_stops_only_when_nothing_more_fits(problem, policy):
+@pytest.mark.parametrize("policy", ["asset", "slots", "single-resource"])
+@EXAMPLES
+@given(problem=problems(selectors=False))
+def test_the_rivals_launch_what_their_shares_say(policy, problem):
     answer = solve(problem, policy, mode="indivisible")
+    _, count = fill(problem, policy)
+    assert answer.tasks.tolist() == count
     assert verify(problem, answer).valid
-    assert "still_fits" not in answer.limited_by
+
+
+@EXAMPLES
+@given(problem=problems())
+def test_static_partitions_run_what_fits_server_by_server(problem):
+    answer = solve(problem, "static")
+    assert answer.tasks.tolist() == stand_alone(problem)
+    assert verify(problem, answer).valid
