@@ -36,6 +36,13 @@ def test_a_page_s_example_gives_the_figures_it_states(page, tasks):
     assert [row["tasks"] for row in answer["allocations"]] == pytest.approx(tasks)
 
 
+def test_what_the_page_of_drf_says_about_weights_per_resource():
+    document = example("drf.md")
+    document["policy"]["options"] = {"resource_weights": {"A": {"memory": 2}}}
+    rows = evaluate_document(document)["allocations"]
+    assert [row["tasks"] for row in rows] == pytest.approx([54 / 13, 18 / 13])
+
+
 def test_every_policy_has_its_page_in_the_index():
     index = (PAGES / "index.md").read_text()
     for page in PAGES.glob("*.md"):

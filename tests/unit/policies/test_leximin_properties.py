@@ -12,7 +12,7 @@ from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.reference import reference_shares
 
 # For each of the two ways to solve it.
-REFERENCE = settings(max_examples=250, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=250, deadline=None, derandomize=True)
 SLOW = settings(max_examples=60, deadline=None, derandomize=True)
 # The reference's own programs are solved to 1e-10 on rows that its rounds add up.
 REFERENCE = {"rel": 1e-5, "abs": 1e-5}
@@ -46,14 +46,14 @@ LEFT_FOR_BEST_EFFORT = problem_of(
 
 @pytest.mark.usefixtures("engine")
 class TestExactDrfh:
-    @REFERENCE
+    @EXAMPLES
     @given(problem=problems())
     @example(problem=LEFT_FOR_BEST_EFFORT)
     def test_it_is_the_leximin_of_the_paper_s_rounds(self, problem):
         answer = drfh(problem)
         assert answer.tenant_share == pytest.approx(reference_shares(problem), **REFERENCE)
 
-    @REFERENCE
+    @EXAMPLES
     @given(problem=problems(selectors=False))
     def test_drf_is_the_leximin_of_one_big_server(self, problem):
         answer = solve(problem, "drf")
