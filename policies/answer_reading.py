@@ -22,7 +22,7 @@ from policies.errors import ProblemError
 from policies.history import History, history_from_document
 from policies.launch_log import ranges_of
 from policies.longterm_step import LONG_TERM, levels_reached, reasons_not_to_run
-from policies.measure import shares_of
+from policies.pool_tasks import shares_counted
 from policies.problem import Problem
 from policies.schedule import schedule_from_document
 
@@ -137,7 +137,7 @@ def _levels(
     if policy in LONG_TERM and history is not None:
         runnable = reasons_not_to_run(problem, policy, options) == ""
         return levels_reached(problem, policy, history, runnable)
-    level: FloatArray = shares_of(problem, policy, options, tasks) / problem.effective_weight
+    level: FloatArray = shares_counted(problem, policy, options, tasks) / problem.effective_weight
     return level
 
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.checks import AGREEMENT, Check
 from policies.checks import check as _check
 from policies.classes import POOL_LEVEL
-from policies.measure import shares_of
-from policies.pool_tasks import PoolOfTasks, least_level_unsatisfied, pool_of_tasks
+from policies.pool_tasks import least_level_unsatisfied, pool_of_tasks, shares_counted
 from policies.problem import Problem
 
 FILLED = ("drf", "asset", "single-resource", "slots", "drfh")
@@ -25,10 +24,7 @@ def check_filling(problem: Problem, allocation: Allocation) -> Iterator[Check]:
     """
     if allocation.policy not in FILLED:
         return
-    pool = None
-    if allocation.policy in POOL_LEVEL:
-        pool = pool_of_tasks(problem, allocation.policy, allocation.options)
-    share = _shares(problem, allocation, pool, allocation.tasks)
+    share = shares_counted(problem, allocation.policy, allocation.options, allocation.tasks)
     level = allocation.level
     runs = np.isfinite(level)
     weight = problem.effective_weight
@@ -49,37 +45,29 @@ def check_filling(problem: Problem, allocation: Allocation) -> Iterator[Check]:
         "the objective is the least level of those who wanted more",
         ("objective",),
     )
-    if pool is not None:
+    if allocation.policy in POOL_LEVEL:
         yield _check(
             "nobody_passed_over",
-            _passed_over(problem, allocation, pool, share) * 1.0,
+            _passed_over(problem, allocation, share) * 1.0,
             0.0,
             "no tenant with more was given its last task where that of one with less would fit",
             problem.tenants,
         )
 
 
-def _shares(
-    problem: Problem, allocation: Allocation, pool: PoolOfTasks | None, tasks: FloatArray
-) -> FloatArray:
-    if pool is None or pool.weighted is not None:
-        return shares_of(problem, allocation.policy, allocation.options, tasks)
-    return grouped_sum(tasks * pool.share_per_task, problem.workload_tenant, problem.t)
-
-
-def _passed_over(
-    problem: Problem, allocation: Allocation, pool: PoolOfTasks, share: FloatArray
-) -> BoolArray:
+def _passed_over(problem: Problem, allocation: Allocation, share: FloatArray) -> BoolArray:
     """(t,) tenants that stopped for want of room while another with more took its last task.
 
     At that moment the pool had what is left now and that task's demand, at least: a task that fits
     into that would have fitted then, so its tenant had not stopped, and had the lower share.
     """
+    policy, options = allocation.policy, allocation.options
+    pool = pool_of_tasks(problem, policy, options)
     tasks, last = allocation.tasks, _last_workload(problem, allocation.tasks)
     took = np.flatnonzero(last >= 0)
     fewer = tasks.copy()
     fewer[last[took]] -= 1
-    before = _shares(problem, allocation, pool, fewer) / problem.effective_weight
+    before = shares_counted(problem, policy, options, fewer) / problem.effective_weight
     left = pool.room - tasks @ pool.demand
     room = left + pool.demand[last[took]]
     wanting = np.flatnonzero(

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.arrays import FloatArray, IntArray, TextArray
+from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
 from policies.classes import one_class
 from policies.errors import PolicyOptionsError
-from policies.measure import share_per_task, weight_factors
+from policies.measure import share_per_task, shares_of, weight_factors
 from policies.pool_filling import fill_pool, fill_pool_summed
 from policies.problem import Problem
 from policies.queues import queues_of
@@ -108,6 +108,23 @@ def _weighted(
     attained = weighted[runs] >= share[runs, None]
     np.logical_and.at(dominant, problem.workload_tenant[runs], attained)
     return None if dominant.any(axis=1).all() else weighted
+
+
+def shares_counted(
+    problem: Problem, policy: str, options: Mapping[str, Any], tasks: FloatArray
+) -> FloatArray:
+    """(t,) share of each tenant, before its weight, as the named policy counts it.
+
+    Args:
+        problem, policy, options: what was decided. tasks: (n,) that run.
+
+    Raises:
+        PolicyOptionsError: options that name what the problem does not have.
+    """
+    if policy not in ("single-resource", "slots"):
+        return shares_of(problem, policy, options, tasks)
+    per_task = pool_of_tasks(problem, policy, options).share_per_task
+    return grouped_sum(tasks * per_task, problem.workload_tenant, problem.t)
 
 
 @lru_cache(maxsize=1)
