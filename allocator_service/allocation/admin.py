@@ -198,7 +198,7 @@ class PoolAdmin(ImpactFormAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         pool = get_object_or_404(Pool.objects.prefetch_related("resource_types"), pk=pk)
-        shown = pool_overview(pool)
+        shown = pool_overview(pool, now=utc_now())
         context = {
             **self.admin_site.each_context(request),
             "title": f"Pool {pool.name}",

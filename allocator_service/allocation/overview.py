@@ -2,11 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 from django.db.models import Count, F, Sum
 
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
+from allocator_service.allocation.remembered import (
+    WindowTable,
+    history_charts,
+    timetable_charts,
+    window_table,
+)
 from allocator_service.allocation.selectors import failed_since, input_of
 from allocator_service.core.charts import BarRow, Chart, bar_chart, history_chart
 from allocator_service.core.errors import Gone
@@ -28,21 +35,24 @@ class Overview:
     failure: Run | None
     unsatisfiable: Sequence[tuple[str, int]]
     charts: Sequence[Chart]
+    window: WindowTable | None
 
 
-def pool_overview(pool: Pool) -> Overview:
+def pool_overview(pool: Pool, *, now: datetime) -> Overview:
     """Per tenant: contributed, entitled, allocated; per server class: used, free; runs over time."""
     resources = resources_of(pool)
     run = (
         Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None)
-        .select_related("snapshot")
+        .select_related("snapshot", "schedule")
         .first()
     )
     charts: list[Chart] = []
     if run is not None:
+        charts += timetable_charts(run, now)
         charts += _tenant_charts(run, resources)
         charts += _server_charts(run, resources)
-    charts += _history_charts(pool)
+    charts += history_charts(pool, now)
+    charts += _run_charts(pool)
     unsatisfiable = (
         pool.workloads.filter(state="active")
         .exclude(unsatisfiable="")
@@ -50,7 +60,9 @@ def pool_overview(pool: Pool) -> Overview:
         .annotate(count=Count("pk"))
         .order_by("unsatisfiable")
     )
-    return Overview(pool, run, failed_since(pool=pool, run=run), list(unsatisfiable), charts)
+    failure = failed_since(pool=pool, run=run)
+    window = window_table(pool, resources, now)
+    return Overview(pool, run, failure, list(unsatisfiable), charts, window)
 
 
 def _tenant_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
@@ -139,7 +151,7 @@ def _server_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
     return charts
 
 
-def _history_charts(pool: Pool) -> list[Chart]:
+def _run_charts(pool: Pool) -> list[Chart]:
     runs = [
         (at, seconds, (summary or {}).get("min_weighted_share"))
         for at, seconds, summary in Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)

@@ -1,9 +1,46 @@
-"""The ledger in the admin: to be read, by everybody with the permission, and changed by nobody."""
+"""The ledger in the admin: to be read, and changed by nobody; corrections are entries of their own."""
 
-from django.contrib import admin
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import URLPattern, path
 
 from allocator_service.core.admin import ReadOnlyAdmin
-from allocator_service.ledger.models import Block, Entry
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import DomainError
+from allocator_service.core.quantities import parse_quantity
+from allocator_service.ledger.models import Block, Entry, Kind
+from allocator_service.ledger.services import entry_correct
+
+
+class CorrectionForm(forms.Form):
+    """What an entry's quantity should have been, and why; the service corrects as it is cleaned."""
+
+    quantity = forms.CharField(help_text="What it should have been, as 1.5 or 500m.")
+    reason = forms.CharField(max_length=2_000, help_text="Why; it stands in the ledger.")
+    correction: Entry
+
+    def __init__(self, *args: Any, entry: Entry, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._entry = entry
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if not self.errors:
+            try:
+                self.correction = entry_correct(
+                    entry=self._entry,
+                    quantity=parse_quantity(cleaned["quantity"], self._entry.unit),
+                    reason=" ".join(cleaned["reason"].split()),
+                    now=utc_now(),
+                )
+            except DomainError as error:
+                raise ValidationError(error.detail) from error
+        return cleaned
 
 
 @admin.register(Entry)
@@ -14,6 +51,51 @@ class EntryAdmin(ReadOnlyAdmin):
     list_filter = ["kind", "pool"]
     list_select_related = ["pool", "tenant"]
     search_fields = ["tenant__slug", "event_id"]
+
+    def get_urls(self) -> list[URLPattern]:
+        correct = path(
+            "<uuid:pk>/correct/",
+            self.admin_site.admin_view(self.correct),
+            name="ledger_entry_correct",
+        )
+        return [correct, *super().get_urls()]
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The entry, to be read; who may add entries is offered to correct it."""
+        entry = self.get_object(request, object_id)
+        correctable = entry is not None and entry.kind != Kind.CORRECTION and _corrects(request)
+        context = {**(extra_context or {}), "correctable": correctable}
+        return super().change_view(request, object_id, form_url, context)
+
+    def correct(self, request: HttpRequest, pk: Any) -> HttpResponse:
+        """The form that says what an entry should have been."""
+        if not _corrects(request):
+            raise PermissionDenied
+        entry = get_object_or_404(Entry.objects.select_related("pool", "tenant"), pk=pk)
+        form = CorrectionForm(request.POST or None, entry=entry)
+        if request.method == "POST" and form.is_valid():
+            self.message_user(request, f"Corrected: {form.correction}.", messages.SUCCESS)
+            return redirect("admin:ledger_entry_change", form.correction.pk)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Correct an entry",
+            "entry": entry,
+            "form": form,
+        }
+        return render(request, "admin/ledger/entry/correct.html", context)
+
+
+def _corrects(request: HttpRequest) -> bool:
+    """Whether the user may add what an entry should have been."""
+    return bool(
+        getattr(request.user, "has_perm", None) and request.user.has_perm("ledger.add_entry")
+    )
 
 
 @admin.register(Block)

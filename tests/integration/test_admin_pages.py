@@ -5,16 +5,19 @@ from datetime import timedelta
 import pytest
 from django.contrib import admin
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from allocator_service.allocation.metering import pool_meter
 from allocator_service.allocation.models import Allocation, Placement, Run
+from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.ledger.models import Block, Entry
 from allocator_service.ledger.sealing import entries_seal
 from allocator_service.pools.models import Server
-from tests.integration.conftest import NOON
+from allocator_service.pools.services import pool_update
+from tests.integration.conftest import NOON, settings
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,8 +61,16 @@ def test_history_is_read_only_for_superusers_too(pages, model):
 
 def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_is(pages, fig2):
     page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
-    assert page.count('class="chart"') == 6  # two resources by tenant and by class, two histories
-    for words in ("contributed, entitled and allocated", "used and free", "high-memory", "u2"):
+    # two resources by tenant and by class, sharing degrees, two histories
+    assert page.count('class="chart"') == 7
+    for words in (
+        "Sharing degree in lab",
+        "What the window holds",
+        "contributed, entitled and allocated",
+        "used and free",
+        "high-memory",
+        "u2",
+    ):
         assert words in page
     Run.objects.create(
         pool=fig2,
@@ -70,6 +81,54 @@ def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_i
     )
     page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
     assert "It broke. (run.internal)" in page
+
+
+def test_the_overview_of_a_pool_that_takes_turns_has_its_timetable(pages, fig2):
+    changed = settings(policy=policy_choose("tda", None, {"period_seconds": 600}))
+    pool_update(pool=fig2, settings=changed, version=None, now=NOON)
+    recompute_pool(pool_id=fig2.pk, clock=lambda: NOON + timedelta(minutes=2))
+    page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
+    assert "Who runs when, in periods of 600 s" in page
+    assert "u1: analysis" in page
+
+
+def test_an_entry_is_corrected_by_another_with_a_reason(pages):
+    entry = Entry.objects.filter(kind="usage").order_by("id")[0]
+    assert (
+        "Correct</a>"
+        in pages.get(reverse("admin:ledger_entry_change", args=[entry.pk])).content.decode()
+    )
+    url = reverse("admin:ledger_entry_correct", args=[entry.pk])
+    assert pages.get(url).status_code == 200
+    before = Entry.objects.count()
+    for wrong in (
+        {"quantity": "0"},
+        {"quantity": "-1", "reason": "x"},
+        {"quantity": "x", "reason": "x"},
+    ):
+        assert pages.post(url, wrong).status_code == 200
+    assert Entry.objects.count() == before
+    pages.post(url, {"quantity": "0", "reason": "the node\nwas off"})
+    correction = Entry.objects.get(kind="correction")
+    assert (correction.corrects, correction.quantity) == (entry.pk, -entry.quantity)
+    assert correction.reason == "the node was off"
+    audit = AuditEntry.objects.get(action="entry.correct")
+    assert audit.actor.endswith("operator")
+    page = pages.get(reverse("admin:ledger_entry_change", args=[correction.pk])).content.decode()
+    assert "Correct</a>" not in page
+    entry.refresh_from_db()
+    assert entry.quantity == -correction.quantity
+
+
+def test_who_may_only_look_at_the_ledger_corrects_nothing(pages, client):
+    user = get_user_model().objects.create_user("auditor", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_entry"))
+    client.force_login(user)
+    entry = Entry.objects.order_by("id")[0]
+    page = client.get(reverse("admin:ledger_entry_change", args=[entry.pk])).content.decode()
+    assert "Correct</a>" not in page
+    url = reverse("admin:ledger_entry_correct", args=[entry.pk])
+    assert client.post(url, {"quantity": "0", "reason": "x"}).status_code == 403
 
 
 @pytest.mark.parametrize("action", ["drain", "retire"])

@@ -1,0 +1,123 @@
+"""What an operator sees of a pool's past and plan: the window, sharing degrees, the timetable."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from allocator_service.allocation.models import Run, RunStatus
+from allocator_service.allocation.selectors import plan_of
+from allocator_service.core.charts import Chart, GanttBar, GanttRow, gantt_chart
+from allocator_service.core.quantities import Resource
+from allocator_service.ledger.reporting.periods import Period
+from allocator_service.ledger.reporting.pictures import sharing_degree_chart
+from allocator_service.ledger.reporting.sharing_degree import sharing_degree_history
+from allocator_service.ledger.windows import window_state
+from allocator_service.pools.models import Pool, WindowKind
+from allocator_service.pools.windows import Past
+from allocator_service.tenants.models import Tenant
+
+HISTORY = timedelta(days=7)
+PIECES = 28
+TENANTS_SHOWN = 25
+ROWS_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What the window holds of a tenant: resource-hours by resource, and its sharing degree."""
+
+    tenant: str
+    used: Sequence[float]
+    alone: Sequence[float]
+    sharing_degree: float | None
+
+
+@dataclass(frozen=True)
+class WindowTable:
+    """What a pool's window holds at an instant; the least sharing degrees of `tenants` in all."""
+
+    past: Past
+    resources: Sequence[Resource]
+    rows: Sequence[Remembered]
+    tenants: int
+
+
+def window_table(pool: Pool, resources: Sequence[Resource], now: datetime) -> WindowTable | None:
+    """What the pool's window holds now; None for a pool without one."""
+    if pool.window_kind == WindowKind.NONE:
+        return None
+    state = window_state(pool, now)
+    keys = {tenant for tenant, _ in [*state.used, *state.alone]}
+    slugs = dict(Tenant.objects.filter(pk__in=keys).values_list("pk", "slug"))
+
+    def hours(amounts: dict[tuple[int, str], Decimal], tenant: int) -> list[float]:
+        return [float(amounts.get((tenant, each.name), 0)) / 3600 for each in resources]
+
+    rows = [
+        Remembered(
+            slug,
+            hours(dict(state.used), tenant),
+            hours(dict(state.alone), tenant),
+            state.sharing_degree(tenant),
+        )
+        for tenant, slug in slugs.items()
+    ]
+    rows.sort(key=lambda row: (row.sharing_degree is None, row.sharing_degree, row.tenant))
+    return WindowTable(state.past, resources, rows[:TENANTS_SHOWN], len(rows))
+
+
+def history_charts(pool: Pool, now: datetime) -> list[Chart]:
+    """The sharing degrees of the last seven days, or since the pool's first decision."""
+    first = (
+        Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
+        .order_by("effective_from")
+        .values_list("effective_from", flat=True)
+        .first()
+    )
+    if first is None or first >= now:
+        return []
+    start = max(first, now - HISTORY)
+    edges = [start + (now - start) * piece / PIECES for piece in range(PIECES + 1)]
+    return [sharing_degree_chart(sharing_degree_history(pool=pool, period=Period(edges)))]
+
+
+def timetable_charts(run: Run, now: datetime) -> list[Chart]:
+    """Who runs what in the period of the schedule in force; nothing where time is not divided."""
+    schedule = getattr(run, "schedule", None)
+    if schedule is None or run.effective_from is None:
+        return []
+    period = timedelta(seconds=schedule.period_seconds)
+    begin = run.effective_from + max((now - run.effective_from) // period, 0) * period
+    slots = plan_of(schedule)["slots"]
+    bars: dict[tuple[str, str], list[tuple[datetime, datetime, float]]] = {}
+    for start, end, slot in schedule.intervals:
+        for row in slots[slot]["allocations"]:
+            bars.setdefault((row["tenant"], row["workload"]), []).append(
+                (begin + timedelta(seconds=start), begin + timedelta(seconds=end), row["tasks"])
+            )
+    shown = sorted(bars)[:ROWS_SHOWN]
+    tenants = list(dict.fromkeys(tenant for tenant, _ in shown))
+    rows = [
+        GanttRow(
+            f"{tenant}: {workload}",
+            [
+                GanttBar(
+                    start, end, f"{tasks:g} task{'' if tasks == 1 else 's'}", tenants.index(tenant)
+                )
+                for start, end, tasks in bars[tenant, workload]
+            ],
+        )
+        for tenant, workload in shown
+    ]
+    which = "" if len(shown) == len(bars) else f", the first {len(shown)} of {len(bars)} workloads"
+    return [
+        gantt_chart(
+            title=f"Who runs when, in periods of {schedule.period_seconds} s{which}",
+            series=tenants,
+            rows=rows,
+            start=begin,
+            end=begin + period,
+            now=now,
+        )
+    ]
