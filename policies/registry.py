@@ -210,6 +210,11 @@ _register(
                 "maximum": 31_536_000,
                 "description": "the slots take turns within so many seconds; default 3600",
             },
+            replan={
+                "enum": ["slot", "at-once"],
+                "description": "when a change to a pool begins a new period: at the end of the slot "
+                "in force, which is not cut short, or at once; default slot",
+            },
         ),
         complexity="a few dozen programs of tenants + 1 rows, each with one knapsack over the grid "
         "of capacities (or a search where that is large)",

@@ -18,6 +18,7 @@ from allocator_service.allocation.metering import pool_meter_all
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.publication import decision_publish
+from allocator_service.allocation.replanning import slot_end_to_wait_for
 from allocator_service.allocation.snapshots import PoolState, pool_state, snapshot_store
 from allocator_service.core.errors import DomainError
 from allocator_service.core.ids import new_id
@@ -88,6 +89,11 @@ def _claim(pool_id: int, now: datetime) -> Claim | None:
         return None
     if job.pool.retired_at is not None:
         _abandon(job, now)
+        return None
+    later = slot_end_to_wait_for(job, now=now)
+    if later is not None:
+        job.run_after, job.published_at, job.publications = later, None, 0
+        job.save(update_fields=["run_after", "published_at", "publications"])
         return None
     job.attempts = job.attempts + 1 if job.claimed == job.wanted else 1
     job.claimed = job.wanted
