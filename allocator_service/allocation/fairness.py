@@ -238,5 +238,5 @@ def fairness_chart(report: FairnessReport) -> Chart:
             for (start, end), value in zip(report.period.pieces, report.series, strict=True)
         ],
     )
-    lines = steps_chart(title="Jain's index over time", unit="1: all equal", lines=[index])
+    lines = steps_chart(title="Jain's index over time", unit="index (1: all equal)", lines=[index])
     return column(bars.title, [bars, lines])

@@ -117,6 +117,8 @@ def _allocated(run: Run, problem: Problem) -> np.ndarray:
 
 def _server_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
     classes = list(ServerClass.objects.filter(run=run).order_by("position")[:TENANTS_SHOWN])
+    if not classes:  # the policy sees the pool as one server
+        return []
     used = {server_class.pk: np.zeros(len(resources)) for server_class in classes}
     placed = (
         run.placements.filter(server_class__in=classes)

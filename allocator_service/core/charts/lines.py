@@ -60,7 +60,8 @@ def steps_chart(
     *, title: str, unit: str, lines: Sequence[StepLine], reference: Reference | None = None
 ) -> Chart:
     """Several quantities, each constant over its intervals, on one axis of time."""
-    told, top = legend([each.label for each in lines], left=_LEFT, dashed=True)
+    told, below = legend([each.label for each in lines], left=_LEFT, dashed=True)
+    top = below + 10  # the unit stands between
     spans = [piece for each in lines for piece in each.pieces]
     values = [value for _, _, value in spans if value is not None]
     if not values:
