@@ -1,25 +1,67 @@
-"""Long-term policies: many steps of one pool, the history fed back, against plain Python."""
+"""Long-term policies: steps of one pool with the history fed back, and events, against plain Python."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
+from benchmarks.events import simulate_plainly
 from benchmarks.measurement import Row, best_seconds
 from policies import History, Problem, solve
+from policies.simulation import Simulation, Trace, simulate
 
 TENANTS = 100
 CAPACITY = 4096.0
 STEPS = 50
 MOST_PENDING = 80
+EVENT_TASKS = 100_000
+DECISION_SECONDS = 60.0
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """100 tenants whose 100,000 tasks come in 50 steps of one pool, or in one of a larger pool."""
+    """100 tenants whose 100,000 tasks come in 50 steps of one pool, in one of a larger, or as events."""
     part = 8 if quick else 1
     return [
         _row(_problems(STEPS // part, CAPACITY, MOST_PENDING), quick),
         _row(_problems(1, 64 * CAPACITY // part, 64 * MOST_PENDING // part), quick),
+        _events_row(quick),
     ]
+
+
+def _events_row(quick: bool) -> Row:
+    """A pool that is asked for somewhat more than it has: at most events several tenants wait."""
+    tasks = EVENT_TASKS // (20 if quick else 1)
+    problem = _problems(1, CAPACITY / 8, MOST_PENDING)[0]
+    random = np.random.default_rng(8)
+    trace = Trace.create(
+        workload=random.integers(0, TENANTS, tasks),
+        submit=np.cumsum(random.integers(0, 3, tasks)) / 8,
+        duration=random.integers(1, 121, tasks),
+    )
+    problem = dataclasses.replace(problem, tasks=np.full(TENANTS, np.inf))
+
+    def ours() -> Simulation:
+        return simulate(problem, trace, "h-mrf", step=DECISION_SECONDS)
+
+    found = ours()
+    peer_seconds, start = best_seconds(
+        lambda: None,
+        lambda _: simulate_plainly(problem, trace, DECISION_SECONDS),
+        repeat=1 if quick else 2,
+    )
+    seconds, _ = best_seconds(lambda: None, lambda _: ours(), repeat=2 if quick else 10)
+    waited = float((found.waiting > 0).mean())
+    return Row(
+        name="h-mrf, events",
+        sizes=f"{TENANTS} tenants, {tasks} tasks, {2 * tasks} events, {waited:.0%} of tasks wait",
+        ours_seconds=seconds,
+        peer="plain Python",
+        peer_seconds=peer_seconds,
+        agreement=float(np.abs(found.start - start).max()),
+        goal=20.0,
+        notes=f"{2 * tasks / seconds:.3g} events/s, plain {2 * tasks / peer_seconds:.3g} events/s",
+    )
 
 
 def _row(problems: list[Problem], quick: bool) -> Row:

@@ -41,8 +41,9 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def _sources() -> str:
     """A digest of every module of this package that has kernels."""
     digest = hashlib.sha256()
-    for path in sorted(_PACKAGE.glob("*.py")):
+    for path in sorted(_PACKAGE.rglob("*.py")):
         content = path.read_bytes()
         if _MARK in content:
-            digest.update(path.name.encode() + b"\0" + content + b"\0")
+            name = path.relative_to(_PACKAGE).as_posix()
+            digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()[:16]

@@ -8,6 +8,7 @@ from policies.fairness_checks import envy_free
 from policies.lending import tasks_by_owner
 from policies.problem import Problem
 from policies.registry import policies_available, solve
+from policies.simulation import Trace, simulate
 
 
 def warm() -> None:
@@ -37,3 +38,4 @@ def warm() -> None:
         resources=("a", "b"), capacity=[[9, 9]], tenants=["0", "1", "2"], demand=np.eye(3, 2) + 1
     )
     solve(whole, "tda")
+    simulate(whole, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), "h-mrf")

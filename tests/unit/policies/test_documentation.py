@@ -83,3 +83,17 @@ def test_the_windows_example_counts_what_its_page_says():
     assert names["window"].start(names["t"], names["dt"]) == 1860
     assert names["before"].tolist() == [[1740 * 4, 1740 * 8], [7200, 7200]]
     assert names["history"].elapsed == names["window"].elapsed(0, names["t"], names["dt"])
+
+
+def test_the_simulated_example_ends_when_its_page_says():
+    page = (PAGES / "simulation.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["ended"] == {
+        "h-mrf": [21, 20],
+        "lt-drf": [21, 20],
+        "lt-af": [21, 20],
+        "drf": [12, 21],
+    }
+    assert names["found"].sharing_degree.round(4).tolist() == [1.8333, 1.8182]

@@ -1,0 +1,152 @@
+"""What a simulation gives, and what is read off it: times, use, shares and sharing degrees.
+
+Source: what Tang et al., TPDS 2018, §7 and Wang et al., TPDS 2015, §6 measure (policies §8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.arrays import FloatArray, IntArray, grouped_sum, read_only
+from policies.history import least_degree, sharing_degrees
+from policies.problem import Problem
+from policies.simulation.trace import Trace
+from policies.windows import Intervals, Window, amount_within
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Simulation:
+    """When every task of a trace ran, and who used what.
+
+    Attributes:
+        problem, trace, policy, window: what was simulated.
+        start: (N,) seconds at which each task began; NaN if it never did.
+        end: (N,) seconds at which it ended; NaN if it had not when the simulation ended.
+        ended: seconds at which the simulation ended.
+        changed_at: (E,) seconds, ascending, at which a tenant came to use another amount, or
+            would have alone; changed_tenant: (E,) which; changed_rate: (E, 2 m) what it used of
+            each resource from then on, then what it would have used in its own partition.
+    """
+
+    problem: Problem
+    trace: Trace
+    policy: str
+    window: Window
+    start: FloatArray
+    end: FloatArray
+    ended: float
+    changed_at: FloatArray
+    changed_tenant: IntArray
+    changed_rate: FloatArray
+
+    @cached_property
+    def used_intervals(self) -> Intervals:
+        """What tenants used over time, for windows and sums: amounts in the resources' units."""
+        return self._intervals(self.changed_rate[:, : self.problem.m])
+
+    @cached_property
+    def alone_intervals(self) -> Intervals:
+        """What they would have used in their own partition."""
+        return self._intervals(self.changed_rate[:, self.problem.m :])
+
+    @cached_property
+    def waiting(self) -> FloatArray:
+        """(N,) seconds from submission to the beginning; NaN if a task never began."""
+        return read_only(self.start - self.trace.submit)
+
+    @cached_property
+    def completion(self) -> FloatArray:
+        """(N,) seconds from submission to the end; NaN if a task did not end."""
+        return read_only(self.end - self.trace.submit)
+
+    @cached_property
+    def used(self) -> FloatArray:
+        """(t, m) resource × seconds that each tenant used in all, whatever the window."""
+        return read_only(amount_within(self.used_intervals, self.problem.t))
+
+    @cached_property
+    def alone(self) -> FloatArray:
+        """(t, m) resource × seconds that it would have used in its own partition."""
+        return read_only(amount_within(self.alone_intervals, self.problem.t))
+
+    @cached_property
+    def sharing_degree(self) -> FloatArray:
+        """(t,) ``β``, the least ``used / alone`` over resources; NaN without any ``alone``."""
+        return read_only(least_degree(sharing_degrees(self.used, self.alone)))
+
+    @cached_property
+    def completed(self) -> FloatArray:
+        """(t,) tasks that ended over tasks submitted; NaN for a tenant that submitted none."""
+        owner: IntArray = self.problem.workload_tenant[self.trace.workload]
+        ended = grouped_sum((~np.isnan(self.end)).astype(np.float64), owner, self.problem.t)
+        submitted = grouped_sum(np.ones(len(owner)), owner, self.problem.t)
+        share = np.full(self.problem.t, np.nan)
+        return read_only(np.divide(ended, submitted, out=share, where=submitted > 0))
+
+    @cached_property
+    def utilisation(self) -> tuple[FloatArray, FloatArray]:
+        """((E,) seconds, (E, m) part of the pool in use from each until the next)."""
+        intervals = self.used_intervals
+        time = np.concatenate([intervals.start, intervals.end])
+        change = np.concatenate([intervals.rate, -intervals.rate])
+        times, position = np.unique(time, return_inverse=True)
+        in_use = np.zeros((len(times), self.problem.m))
+        for r in range(self.problem.m):
+            in_use[:, r] = np.cumsum(grouped_sum(change[:, r], position, len(times)))
+        return read_only(times), read_only(self._as_shares(in_use))
+
+    @property
+    def mean_utilisation(self) -> FloatArray:
+        """(m,) part of the pool in use from the first submission to the end of the simulation."""
+        seconds = self.ended - float(self.trace.submit.min(initial=self.ended))
+        if seconds <= 0:
+            return np.zeros(self.problem.m)
+        return self._as_shares(self.used.sum(axis=0) / seconds)
+
+    def dominant_shares_at(self, times: npt.ArrayLike) -> FloatArray:
+        """(len(times), t) largest part of any resource that each tenant uses at each time.
+
+        Args:
+            times: seconds; what begins at a time counts, what ends at it does not.
+        """
+        intervals, found = self.used_intervals, []
+        for at in np.asarray(times, dtype=np.float64):
+            now = (intervals.start <= at) & (at < intervals.end)
+            rate = np.zeros((self.problem.t, self.problem.m))
+            rate[intervals.tenant[now]] = intervals.rate[now]
+            found.append(self._as_shares(rate).max(axis=1, initial=0.0))
+        return np.reshape(found, (len(found), self.problem.t))
+
+    def sharing_degrees_at(self, times: npt.ArrayLike) -> FloatArray:
+        """(len(times), t) ``β`` from the beginning up to each time; NaN without any ``alone``.
+
+        Args:
+            times: seconds.
+        """
+        tenants, found = self.problem.t, []
+        for at in np.asarray(times, dtype=np.float64):
+            used = amount_within(self.used_intervals, tenants, end=at)
+            alone = amount_within(self.alone_intervals, tenants, end=at)
+            found.append(least_degree(sharing_degrees(used, alone)))
+        return np.reshape(found, (len(found), tenants))
+
+    def _as_shares(self, amount: FloatArray) -> FloatArray:
+        share = np.zeros_like(amount)
+        np.divide(amount, self.problem.totals, out=share, where=self.problem.totals > 0)
+        return share
+
+    def _intervals(self, rate: FloatArray) -> Intervals:
+        """From changes in the order of time to stretches in which something is in use."""
+        order = np.argsort(self.changed_tenant, kind="stable")
+        start, owner = self.changed_at[order], self.changed_tenant[order]
+        end = np.full(len(start), self.ended)
+        followed = np.flatnonzero(owner[1:] == owner[:-1])
+        end[followed] = start[followed + 1]
+        kept = (end > start) & (rate[order] > 0).any(axis=1)
+        return Intervals(
+            start=start[kept], end=end[kept], tenant=owner[kept], rate=rate[order[kept]]
+        )

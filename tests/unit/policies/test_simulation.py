@@ -1,0 +1,200 @@
+"""Simulated pools: against a reference in fractions, and what holds whatever the policy."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import PolicyError, Window
+from policies.simulation import POLICIES, Trace, simulate
+from policies.windows import amount_within
+from tests.unit.policies.problems import problem_of, problems
+from tests.unit.policies.simulation_reference import Simulated
+
+windows = st.one_of(
+    st.just(Window.unbounded()),
+    st.sampled_from([0, 1, 2.5, 4, 7]).map(Window.sliding),
+    st.sampled_from([(), (0,), (2, 5), (1, 3, 4.5)]).map(Window.tumbling),
+    st.sampled_from([1, 3, 8]).map(Window.decay),
+)
+
+
+@st.composite
+def traces(draw, workloads, most=10):
+    count = draw(st.integers(0, most))
+    column = {
+        "workload": st.integers(0, workloads - 1),
+        "submit": st.sampled_from([0, 0, 0.5, 1, 2, 2.5, 3, 5, 8]),
+        "duration": st.sampled_from([0.5, 1, 1.5, 2, 4, 7]),
+    }
+    return Trace.create(
+        **{
+            name: draw(st.lists(values, min_size=count, max_size=count))
+            for name, values in column.items()
+        }
+    )
+
+
+@st.composite
+def instances(draw):
+    problem = draw(problems(max_servers=2, selectors=False))
+    step = draw(st.sampled_from([0.25, 1, 3]))
+    until = draw(st.sampled_from([math.inf, math.inf, 4]))
+    return problem, draw(traces(problem.n)), draw(windows), step, until
+
+
+def plain(times):
+    return [math.nan if time is None else float(time) for time in times]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=500, deadline=None)
+@given(instance=instances())
+def test_it_does_what_the_page_says(policy, instance):
+    problem, trace, window, step, until = instance
+    found = simulate(problem, trace, policy, window=window, step=step, until=until)
+    expected = Simulated(problem, trace, policy, window, step, until)
+    assert np.array_equal(found.start, plain(expected.start), equal_nan=True)
+    ends = [end if end is not None and end <= until else None for end in expected.end]
+    assert np.array_equal(found.end, plain(ends), equal_nan=True)
+    for which, amounts in enumerate((found.used, found.alone)):
+        rows = [
+            [float(expected.total(which, i, r)) for r in range(problem.m)] for i in range(problem.t)
+        ]
+        assert np.allclose(amounts, np.reshape(rows, amounts.shape), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=500, deadline=None)
+@given(instance=instances())
+def test_what_is_used_is_tasks_times_demand_times_run_time(policy, instance):
+    problem, trace, window, step, until = instance
+    found = simulate(problem, trace, policy, window=window, step=step, until=until)
+    ran = np.nan_to_num(np.minimum(found.start + trace.duration, found.ended) - found.start)
+    amount = problem.demand[trace.workload] * ran[:, None]
+    used = np.zeros((problem.t, problem.m))
+    np.add.at(used, problem.workload_tenant[trace.workload], amount)
+    assert np.allclose(found.used, used, rtol=1e-12, atol=1e-12)
+    times, in_use = found.utilisation
+    assert (in_use <= 1 + 1e-9).all()
+    if len(times):
+        assert np.allclose(in_use[-1], 0, atol=1e-12)
+        area = (np.diff(times)[:, None] * in_use[:-1]).sum(axis=0) * problem.totals
+        assert np.allclose(area, used.sum(axis=0), rtol=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(instance=instances())
+def test_a_window_of_nothing_makes_lt_drf_memoryless(instance):
+    problem, trace, _, step, until = instance
+    if len(set(problem.workload_tenant.tolist())) < problem.n:
+        return  # with several workloads drf sums dominant shares, lt-drf vectors
+    short = simulate(problem, trace, "lt-drf", window=Window.sliding(0), step=step, until=until)
+    long = simulate(problem, trace, "lt-drf", window=Window.sliding(step), step=step, until=until)
+    assert np.array_equal(short.start, long.start, equal_nan=True)
+
+
+def two_tenants(policy, **options):
+    """10 cores; A has used all of them for 10 s when B comes, with tasks of a second each."""
+    problem = problem_of([[10.0]], [[1.0], [1.0]])
+    trace = Trace.create(
+        workload=[0] * 110 + [1] * 100,
+        submit=[0] * 110 + [10] * 100,
+        duration=[1] * 210,
+    )
+    return simulate(problem, trace, policy, **options), trace
+
+
+@pytest.mark.parametrize("policy", ["h-mrf", "lt-drf", "lt-af"])
+def test_who_lent_gets_it_back(policy):
+    found, trace = two_tenants(policy)
+    # B has used nothing: all ten cores until its 100 tasks are done, then A's last ten.
+    assert found.end[trace.workload == 1].max() == 20
+    assert found.end[trace.workload == 0].max() == 21
+    assert found.used.tolist() == [[110], [100]]
+
+
+def test_drf_forgets_what_was_lent():
+    found, trace = two_tenants("drf")
+    # Five cores each from second 10 on: A's ten take two seconds, B goes on alone.
+    assert found.end[trace.workload == 0].max() == 12
+    assert found.end[trace.workload == 1].max() == 21
+
+
+def test_a_window_that_has_passed_is_forgotten_as_well():
+    found, trace = two_tenants("lt-drf", window=Window.tumbling([10]))
+    assert found.end[trace.workload == 0].max() == 12
+    kept, _ = two_tenants("lt-drf", window=Window.tumbling([5]))
+    # A has used 50 core-seconds since; B as many at second 15, from when on it is five each.
+    assert kept.end[trace.workload == 0].max() == 17
+
+
+def test_what_is_measured_of_two_tenants():
+    found, trace = two_tenants("h-mrf")
+    assert found.mean_utilisation.tolist() == [1]
+    times, in_use = found.utilisation
+    assert (times[0], times[-1]) == (0, 21)
+    assert in_use[:-1].tolist() == [[1.0]] * (len(times) - 1)
+    # Alone A would have run 5 at a time as long as it had any: 10 s and, pending, 11 s more.
+    assert found.alone.tolist() == [[5 * 21], [5 * 10]]
+    assert found.sharing_degree.tolist() == [110 / 105, 2]
+    assert found.completed.tolist() == [1, 1]
+    assert found.waiting[:3].tolist() == [0, 0, 0]
+    assert found.completion[trace.workload == 0].max() == 21
+    assert found.dominant_shares_at([9.5, 10.5, 20.5]).tolist() == [[1, 0], [0, 1], [1, 0]]
+    degrees = found.sharing_degrees_at([10, 20])
+    assert degrees[0].tolist() == pytest.approx([2, math.nan], nan_ok=True)
+    assert degrees[1].tolist() == [1, 2]
+
+
+def test_the_amounts_of_the_intervals_are_what_a_window_reads():
+    found, _ = two_tenants("h-mrf")
+    window = Window.sliding(6.0)
+    within = window.remembered(found.used_intervals, 2, 12.0, 1.0)
+    assert within.tolist() == amount_within(found.used_intervals, 2, 7.0, 12.0).tolist()
+    assert within.tolist() == [[30], [20]]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_task_that_can_never_run_waits_and_holds_nobody_up(policy):
+    problem = problem_of([[4.0]], [[8.0], [1.0]])
+    trace = Trace.create(workload=[0, 1, 1], submit=[0, 0, 1], duration=[1, 1, 1])
+    found = simulate(problem, trace, policy)
+    assert np.isnan(found.start).tolist() == [True, False, False]
+    assert found.end[1:].tolist() == [1, 2]
+    assert found.alone.tolist() == [[0], [2]]
+    assert found.completed.tolist() == [0, 1]
+
+
+def test_an_empty_trace_is_an_empty_simulation():
+    found = simulate(
+        problem_of([[4.0]], [[1.0]]), Trace.create(workload=[], submit=[], duration=[]), "h-mrf"
+    )
+    assert found.used.tolist() == [[0]]
+    assert found.mean_utilisation.tolist() == [0]
+    assert found.utilisation[0].tolist() == []
+    assert np.isnan(found.completed).all()
+
+
+def test_refusals_say_what_is_wrong():
+    problem = problem_of([[4.0]], [[1.0]])
+    selected = problem_of([[4.0]], [[1.0]], selectors=[{"zone": "a"}])
+    trace = Trace.create(workload=[0], submit=[0], duration=[1])
+    refusals = [
+        ("policy.unknown", lambda: simulate(problem, trace, "ceei")),
+        ("policy.no_placement", lambda: simulate(selected, trace, "drf")),
+        ("history.step", lambda: simulate(problem, trace, "drf", step=0)),
+        ("trace.shape", lambda: Trace.create(workload=[0], submit=[0, 1], duration=[1])),
+        ("trace.time", lambda: Trace.create(workload=[0], submit=[math.inf], duration=[1])),
+        ("trace.time", lambda: Trace.create(workload=[0], submit=[0], duration=[0])),
+        (
+            "trace.workload",
+            lambda: simulate(problem, Trace.create(workload=[1], submit=[0], duration=[1]), "drf"),
+        ),
+    ]
+    for code, refused in refusals:
+        with pytest.raises(PolicyError) as error:
+            refused()
+        assert error.value.code == code
