@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
 from policies.certificates import Certificate, level_scale
 from policies.classes import ServerClasses
 from policies.leximin import Leximin, leximin
 from policies.leximin_problem import LeximinProblem
 from policies.measure import Measure, measure_of
+from policies.preference import alike_workloads
 from policies.problem import Problem
 from policies.reasons import LEVEL, TASK_LIMIT, limited_by_resource, unserved_reasons
 
@@ -57,7 +58,7 @@ def normalise(
     order = np.lexsort((runnable, -problem.priority[runnable], problem.workload_tenant[runnable]))
     workloads = runnable[order]
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
-    merged, first = _alike(measure.demand, allowed, workloads, owner)
+    merged, first = alike_workloads(measure.demand, allowed, workloads, owner)
     limit = measure.limit[workloads]
     chosen = workloads[first]
     return Normalised(
@@ -75,28 +76,6 @@ def normalise(
         merged=merged,
         reasons=reasons,
     )
-
-
-def _alike(
-    demand: FloatArray, allowed: BoolArray, workloads: IntArray, owner: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Which merged workload each is part of, and the first (preferred) of each."""
-    if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
-        identity = np.arange(len(workloads))
-        return identity, identity
-    index: dict[tuple[int, bytes, bytes], int] = {}
-    first: list[int] = []
-    merged = np.empty(len(workloads), dtype=np.int64)
-    for position, j in enumerate(workloads.tolist()):
-        key = (
-            int(owner[position]),
-            demand[j].tobytes(),
-            allowed[j].tobytes(),
-        )
-        merged[position] = index.setdefault(key, len(index))
-        if merged[position] == len(first):
-            first.append(position)
-    return merged, np.array(first, dtype=np.int64)
 
 
 def divisible_allocation(

@@ -10,11 +10,65 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.arrays import FloatArray
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.leximin_problem import LeximinProblem
 
 # Shares below this part of a workload's own are rounding; nothing is moved for them.
 WORTH_MOVING = 1e-9
+
+
+def alike_workloads(
+    demand: FloatArray, allowed: BoolArray, workloads: IntArray, owner: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Which merged workload each is part of, and the first (preferred) of each.
+
+    Args:
+        demand: (n, m) and allowed: (n, K), of which ``workloads`` (q,) are rows: each tenant's
+            together, in order of preference.
+        owner: (q,) whose each is.
+    """
+    if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
+        identity = np.arange(len(workloads))
+        return identity, identity
+    index: dict[tuple[int, bytes, bytes], int] = {}
+    first: list[int] = []
+    merged = np.empty(len(workloads), dtype=np.int64)
+    for position, j in enumerate(workloads.tolist()):
+        key = (
+            int(owner[position]),
+            demand[j].tobytes(),
+            allowed[j].tobytes(),
+        )
+        merged[position] = index.setdefault(key, len(index))
+        if merged[position] == len(first):
+            first.append(position)
+    return merged, np.array(first, dtype=np.int64)
+
+
+def preferred_tasks(
+    on_server: IntArray, demand: FloatArray, allowed: BoolArray, owner: IntArray, limit: FloatArray
+) -> IntArray:
+    """(L, q) the same whole tasks, those of workloads that are alike by order of preference.
+
+    Args:
+        on_server: (L, q) tasks on each server; each tenant's workloads in order of preference.
+        demand: (q, m), allowed: (q, K), owner: (q,) what makes workloads of a tenant alike.
+        limit: (q,) tasks at most.
+    """
+    merged, first = alike_workloads(demand, allowed, np.arange(len(owner)), owner)
+    if len(first) == len(owner):
+        return on_server
+    tasks = on_server.copy()
+    for group in np.flatnonzero(np.bincount(merged) > 1).tolist():
+        alike = np.flatnonzero(merged == group)
+        left = on_server[:, alike].sum(axis=1)
+        for j in alike.tolist():
+            # As many as are left and wanted, on the servers in order.
+            before = np.concatenate([[0], np.cumsum(left)[:-1]])
+            taken = np.clip(limit[j] - before, 0, left).astype(np.int64)
+            tasks[:, j] = taken
+            left -= taken
+    return tasks
 
 
 def preferred_workloads(problem: LeximinProblem, x: FloatArray) -> FloatArray:

@@ -16,6 +16,7 @@ from policies.arrays import FloatArray, IntArray
 from policies.certificates import Certificate, Round
 from policies.classes import classes_of_decision, server_classes
 from policies.divisible import divisible_allocation
+from policies.preference import preferred_tasks
 from policies.problem import Problem
 from policies.schedule import Schedule, SlotPlacement, gap_of, least_average
 from policies.schedule_rounds import divide, proven_bound
@@ -49,8 +50,12 @@ def solve_indivisible(
         if two_alone(problem, pool)
         else divide(problem, pool, deadline)
     )
-    order = order_of_slots([slot.on_server for slot in division.slots])
-    slots = [division.slots[position] for position in order]
+    preferred = [
+        preferred_tasks(slot.on_server, pool.demand, pool.allowed_on_kind, pool.owner, pool.limit)
+        for slot in division.slots
+    ]
+    order = order_of_slots(preferred)
+    slots = [Slot(preferred[position]) for position in order]
     fraction = division.fractions[order]
     tasks = np.zeros((len(slots), problem.n), dtype=np.int64)
     for position, slot in enumerate(slots):
