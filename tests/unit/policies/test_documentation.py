@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.examples import EXAMPLES, picture_of
 from policies.evaluation import evaluate_document
 
 PAGES = Path(__file__).parents[3] / "docs" / "policies"
@@ -97,3 +98,10 @@ def test_the_simulated_example_ends_when_its_page_says():
         "drf": [12, 21],
     }
     assert names["found"].sharing_degree.round(4).tolist() == [1.8333, 1.8182]
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_the_picture_of_an_example_is_what_its_solution_draws(page):
+    # Otherwise: python -m benchmarks.examples
+    assert picture_of(page).read_text() == EXAMPLES[page]().svg + "\n"
+    assert f"(../pictures/{picture_of(page).name})" in (PAGES / f"{page}.md").read_text()
