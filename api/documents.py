@@ -65,11 +65,11 @@ class StrictSerializer(_Serializer):
             findings.add(Unreadable, _unknown(name, pointer, fields))
         values = {}
         for name, field in fields.items():
-            where = f"{pointer}/{name}"
             if name not in document:
                 if field.required:
                     detail = f'"{name}" is required.'
-                    findings.add(Unacceptable, FieldError(where, "field.required", detail))
+                    error = FieldError(f"{pointer}/{name}", "field.required", detail)
+                    findings.add(Unacceptable, error)
                 else:
                     values[name] = default_of(field)
                 continue
@@ -77,6 +77,7 @@ class StrictSerializer(_Serializer):
             if value is None and field.allow_null:
                 values[name] = None
                 continue
+            where = f"{pointer}/{name}"
             try:
                 values[name] = (
                     field.read_text(value, where)

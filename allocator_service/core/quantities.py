@@ -8,7 +8,7 @@ pool's resources; what it leaves out at its end is 0.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from typing import Any
 
 from allocator_service.core.errors import FieldError, Unacceptable
@@ -16,6 +16,7 @@ from allocator_service.core.errors import FieldError, Unacceptable
 FRACTIONAL_DIGITS = 12
 LIMIT = Decimal(10) ** 12
 _QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
+_WIDE = Context(prec=90)
 _NUMBER = re.compile(
     r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?|[+-]?\.[0-9]{1,40})([a-zA-Z]{0,2})", re.ASCII
 )
@@ -134,20 +135,20 @@ def _split_text(text: str, pointer: str) -> tuple[str, str]:
 
 def _parse_text(text: str, unit: str, pointer: str) -> Decimal:
     digits, suffix = _split_text(text, pointer)
-    with localcontext(prec=90):
-        number = Decimal(digits)
-        if suffix:
-            number = number * _SUFFIXES[suffix] / _unit_size(unit, suffix, text, pointer)
-        if abs(number) >= LIMIT:
-            return number
-        rounded = number.quantize(_QUANTUM, rounding=ROUND_HALF_EVEN)
-        if rounded != number:
-            raise Unacceptable(
-                f'"{text[:40]}" has more than {FRACTIONAL_DIGITS} fractional digits'
-                + (f" in {unit}." if unit else "."),
-                code="quantity.precision",
-                pointer=pointer,
-            )
+    number = Decimal(digits)
+    if suffix:
+        size = _unit_size(unit, suffix, text, pointer)
+        number = _WIDE.divide(_WIDE.multiply(number, _SUFFIXES[suffix]), size)
+    if number.copy_abs() >= LIMIT:
+        return number
+    rounded = number.quantize(_QUANTUM, rounding=ROUND_HALF_EVEN, context=_WIDE)
+    if rounded != number:
+        raise Unacceptable(
+            f'"{text[:40]}" has more than {FRACTIONAL_DIGITS} fractional digits'
+            + (f" in {unit}." if unit else "."),
+            code="quantity.precision",
+            pointer=pointer,
+        )
     return rounded
 
 

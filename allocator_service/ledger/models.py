@@ -70,7 +70,8 @@ class Entry(models.Model):
 class Identity(models.Model):
     """An event that has been posted, for ever: `digest` is of what it said."""
 
-    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
+    # The unique constraint's index begins with it.
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
     source = models.CharField(max_length=200)
     event_id = models.CharField(max_length=200)
     digest = models.BinaryField()

@@ -4,12 +4,13 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from typing import Any
 from uuid import UUID
 
 import orjson
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
+from psycopg.errors import UniqueViolation
 
 from allocator_service.core.audit import audit_record
 from allocator_service.core.copying import copy_rows
@@ -26,6 +27,8 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 CLOCKS_DIFFER = timedelta(minutes=5)
 LONGEST = timedelta(days=366)
 MAX_EVENTS_PER_REQUEST = 10_000
+_MICROSECOND = timedelta(microseconds=1)
+_EXACT = Context(prec=60)
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class UsageEvent:
             self.tenant.slug,
             None if self.workload is None else str(self.workload.pk),
             [decimal_text(amount) for amount in self.vector],
-            self.start.isoformat(),
-            self.end.isoformat(),
+            self.start,
+            self.end,
         ]
         return hashlib.sha256(orjson.dumps(content)).digest()
 
@@ -125,10 +128,8 @@ def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
 
 def amount_of(quantity: Decimal, start: datetime, end: datetime) -> Decimal:
     """Quantity × seconds, exactly: microseconds are six of the amount's eighteen digits."""
-    length = end - start
-    microseconds = length // timedelta(microseconds=1)
-    with localcontext(prec=60):
-        return quantity * Decimal(microseconds).scaleb(-6)
+    microseconds = (end - start) // _MICROSECOND
+    return _EXACT.multiply(quantity, Decimal(microseconds).scaleb(-6))
 
 
 @transaction.atomic
@@ -220,12 +221,13 @@ def what_is_impossible(event: UsageEvent, now: datetime) -> FieldError | None:
     return None
 
 
+# A repeat waits for whoever posts the same event; in one order, so that no two wait for each other.
 _CLAIM = """
 INSERT INTO ledger_identity (pool_id, source, event_id, digest)
 SELECT %(pool)s, source, event_id, digest
 FROM unnest(%(sources)s::text[], %(ids)s::text[], %(digests)s::bytea[])
      AS sent (source, event_id, digest)
-ORDER BY source, event_id
+ORDER BY source COLLATE "C", event_id COLLATE "C"
 ON CONFLICT ON CONSTRAINT ledger_identity_once DO NOTHING
 RETURNING source, event_id
 """
@@ -238,39 +240,62 @@ def _claim(pool: Pool, events: Sequence[UsageEvent]) -> list[UsageEvent]:
     waits and finds it posted.
     """
     sent: dict[tuple[str, str], UsageEvent] = {}
-    digests = {}
+    digests: dict[tuple[str, str], bytes] = {}
     for event in events:
-        key = (event.source, event.event_id)
-        digests[id(event)] = event.digest
-        first = sent.setdefault(key, event)
-        if digests[id(first)] != digests[id(event)]:
+        key, digest = (event.source, event.event_id), event.digest
+        sent.setdefault(key, event)
+        if digests.setdefault(key, digest) != digest:
             raise _contradiction(event)
+    if _claim_all(pool, digests):
+        return list(sent.values())
     with connection.cursor() as cursor:
         cursor.execute(
             _CLAIM,
             {
                 "pool": pool.pk,
-                "sources": [source for source, _ in sent],
-                "ids": [event_id for _, event_id in sent],
-                "digests": [digests[id(event)] for event in sent.values()],
+                "sources": [source for source, _ in digests],
+                "ids": [event_id for _, event_id in digests],
+                "digests": list(digests.values()),
             },
         )
         new = set(cursor.fetchall())
-    _refuse_contradictions(pool, [e for key, e in sent.items() if key not in new], digests)
+    repeated = {key: event for key, event in sent.items() if key not in new}
+    _refuse_contradictions(pool, repeated, digests)
     return [event for key, event in sent.items() if key in new]
 
 
+def _claim_all(pool: Pool, digests: Mapping[tuple[str, str], bytes]) -> bool:
+    """Take all identities if none was taken before, else none; returns whether they were.
+
+    Most requests repeat nothing, and PostgreSQL adds rows that it need not compare at half the cost.
+    """
+    try:
+        with transaction.atomic():
+            copy_rows(
+                Identity,
+                ["pool_id", "source", "event_id", "digest"],
+                ((pool.pk, *key, digests[key]) for key in sorted(digests)),
+            )
+    except IntegrityError as error:
+        if isinstance(error.__cause__, UniqueViolation):
+            return False
+        raise
+    return True
+
+
 def _refuse_contradictions(
-    pool: Pool, repeated: Iterable[UsageEvent], digests: Mapping[int, bytes]
+    pool: Pool,
+    repeated: Mapping[tuple[str, str], UsageEvent],
+    digests: Mapping[tuple[str, str], bytes],
 ) -> None:
-    by_key = {(event.source, event.event_id): event for event in repeated}
-    stored = Identity.objects.filter(
-        pool=pool, event_id__in=[event_id for _, event_id in by_key]
-    ).values_list("source", "event_id", "digest")
-    for source, event_id, digest in stored:
-        event = by_key.get((source, event_id))
-        if event is not None and bytes(digest) != digests[id(event)]:
-            raise _contradiction(event)
+    ids: dict[str, list[str]] = {}
+    for source, event_id in repeated:
+        ids.setdefault(source, []).append(event_id)
+    for source, of_source in ids.items():
+        stored = Identity.objects.filter(pool=pool, source=source, event_id__in=of_source)
+        for event_id, digest in stored.values_list("event_id", "digest"):
+            if bytes(digest) != digests[source, event_id]:
+                raise _contradiction(repeated[source, event_id])
 
 
 def _contradiction(event: UsageEvent) -> Conflict:

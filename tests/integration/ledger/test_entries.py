@@ -68,6 +68,22 @@ def test_a_repeat_is_a_duplicate_and_a_contradiction_refuses_the_whole_batch(rep
     assert report(reported, other_source).accepted == 1
 
 
+def test_in_a_batch_of_new_and_old_each_source_has_names_of_its_own(reported, tenant):
+    old, twin = (usage(tenant("u1"), "e1", 1, 0, source=source) for source in ("a", "b"))
+    report(reported, old)
+    new = usage(tenant("u1"), "e0", 2, 0, source="b")
+    answer = report(reported, twin, old, new)
+    assert (answer.accepted, answer.duplicates) == (2, 1)
+    posted = Entry.objects.order_by("id").values_list("source", "event_id", "quantity")
+    assert list(posted) == [("a", "e1", 1), ("b", "e1", 1), ("b", "e0", 2)]
+    contradicting = [replace(event, vector=[Decimal(7)], pointer=f"/{place}")
+                     for place, event in enumerate((new, twin))]  # fmt: skip
+    with pytest.raises(Conflict) as refused:
+        report(reported, *contradicting)
+    assert refused.value.code == "usage.conflict"
+    assert Entry.objects.count() == 3
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
