@@ -16,7 +16,7 @@ from allocator_service.core.audit import audit_record
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, FieldError, Unacceptable
 from allocator_service.core.ids import new_ids
-from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.core.quantities import decimal_text
 from allocator_service.ledger.models import Entry, Identity, Kind, PendingEntry
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.selectors import resources_of
@@ -83,14 +83,7 @@ def usage_record(*, pool: Pool, events: Sequence[UsageEvent], now: datetime) -> 
         )
     _refuse_impossible(events, now)
     fresh = _claim(pool, events)
-    resources = resources_of(pool)
-    rows = [
-        _row(pool, event, resource, quantity, now)
-        for event in fresh
-        for resource, quantity in zip(resources, event.vector, strict=False)
-        if quantity
-    ]
-    entries_append(rows)
+    entries_append(_rows(pool, fresh, now))
     return Recorded(len(fresh), len(events) - len(fresh))
 
 
@@ -108,7 +101,8 @@ def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
     if not rows:
         return []
     ids = new_ids(len(rows))
-    _make_partitions({row["start"].astimezone(UTC).date().replace(day=1) for row in rows})
+    days = {row["start"].astimezone(UTC).date() for row in rows}
+    _make_partitions({day.replace(day=1) for day in days})
     columns = list(rows[0])
     copy_rows(
         Entry,
@@ -176,27 +170,34 @@ def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime
     return correction
 
 
-def _row(
-    pool: Pool, event: UsageEvent, resource: Resource, quantity: Decimal, now: datetime
-) -> dict[str, Any]:
-    return {
+def _rows(pool: Pool, events: Sequence[UsageEvent], now: datetime) -> list[dict[str, Any]]:
+    resources = resources_of(pool)
+    alike = {
         "pool_id": pool.pk,
-        "tenant_id": event.tenant.pk,
         "server_owner_id": None,
-        "workload_id": None if event.workload is None else event.workload.pk,
-        "resource": resource.name,
-        "unit": resource.unit,
-        "quantity": quantity,
-        "start": event.start,
-        "end": event.end,
         "kind": Kind.USAGE.value,
         "corrects": None,
         "reason": "",
-        "source": event.source,
-        "event_id": event.event_id,
         "run_id": None,
         "recorded_at": now,
     }
+    return [
+        {
+            **alike,
+            "tenant_id": event.tenant.id,
+            "workload_id": None if event.workload is None else event.workload.id,
+            "resource": resource.name,
+            "unit": resource.unit,
+            "quantity": quantity,
+            "start": event.start,
+            "end": event.end,
+            "source": event.source,
+            "event_id": event.event_id,
+        }
+        for event in events
+        for resource, quantity in zip(resources, event.vector, strict=False)
+        if quantity
+    ]
 
 
 def _refuse_impossible(events: Sequence[UsageEvent], now: datetime) -> None:
