@@ -1,6 +1,7 @@
 """Callers of the API and a small world: two tenants in one pool, each with a server and a workload."""
 
 import dataclasses
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,14 @@ from django.db import connection
 
 from tests import factories
 from tests.factories import Client
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse tests of one name: pytest-xdist takes them for one, and runs the first of them only."""
+    names = Counter(item.nodeid for item in items)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise pytest.UsageError(f"several tests have one name: {', '.join(twice)}")
 
 
 @pytest.fixture(autouse=True)
