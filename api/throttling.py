@@ -107,7 +107,9 @@ class Limiter:
             return 0.0
         wait, full = map(float, answer)
         if full < CALM:
-            self._counts[key] = _Count(calm_until=time.monotonic() + CALM_SECONDS)
+            with self._lock:  # what other threads have kept back meanwhile stays counted
+                count = self._counts.setdefault(key, _Count())
+                count.calm_until = time.monotonic() + CALM_SECONDS
         return wait
 
     def _untold(self, key: UUID, burst: int) -> int | None:
