@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+import psycopg
 from django.db import connection
+from django.db.backends.utils import CursorDebugWrapper, CursorWrapper
 from django.db.models import JSONField, Model
 
 M = TypeVar("M", bound=Model)
@@ -47,11 +49,26 @@ def selecting(template: str, **readers: Columns) -> str:
 def only_row(
     statement: str, parameters: Sequence[Any] | Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """The first row of a statement, or None."""
-    with connection.cursor() as cursor:
+    """The first row of a statement, or None.
+
+    The server keeps the plan of a statement that a connection has asked a few times: planning a
+    join takes several times as long as running it for one row.
+    """
+    with _preparing_cursor() as cursor:
         cursor.execute(statement, parameters)
         row: tuple[Any, ...] | None = cursor.fetchone()
         return row
+
+
+def _preparing_cursor() -> CursorWrapper:
+    """A cursor as `connection.cursor()` gives it, but that leaves parameters to the server.
+
+    Django's own writes them into the text, so that no two statements are the same to the server.
+    """
+    connection.close_if_health_check_failed()
+    connection.ensure_connection()
+    wrapper = CursorDebugWrapper if connection.queries_logged else CursorWrapper
+    return wrapper(psycopg.Cursor(connection.connection), connection)
 
 
 def prefetched(instance: Model, relation: str, items: Sequence[Model]) -> None:

@@ -178,6 +178,8 @@ def redis_client_url(broker_url: str) -> str:
 
 _STATEMENT_TIMEOUT_MS = {"web": 5_000, "worker": 60_000}
 _LOCK_TIMEOUT_MS = 3_000
+# Only cursors that leave their parameters to the server prepare at all: `core.rows.only_row`.
+_PREPARED_AFTER = 5
 
 
 def database(environment: Environment) -> dict[str, Any]:
@@ -185,7 +187,10 @@ def database(environment: Environment) -> dict[str, Any]:
     settings: dict[str, Any] = environ.Env.db_url_config(environment.database_url)
     settings["ENGINE"] = "django.db.backends.postgresql"
     settings["HOST"] = unquote(settings["HOST"])  # a socket's folder is percent-encoded in a URL
-    options: dict[str, Any] = {"application_name": f"allocator-{environment.process}"}
+    options: dict[str, Any] = {
+        "application_name": f"allocator-{environment.process}",
+        "prepare_threshold": _PREPARED_AFTER,
+    }
     timeout = _STATEMENT_TIMEOUT_MS.get(environment.process)
     if timeout is not None:
         options["options"] = f"-c statement_timeout={timeout} -c lock_timeout={_LOCK_TIMEOUT_MS}"
