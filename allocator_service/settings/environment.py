@@ -24,6 +24,7 @@ class Environment:
     secure_proxy: bool
     throttle_rate: float
     throttle_burst: int
+    clock_file: str
 
 
 def read_environment(*, secret_key: str | None = None) -> Environment:
@@ -48,4 +49,5 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         secure_proxy=_env.bool("SECURE_PROXY", False),
         throttle_rate=_env.float("THROTTLE_RATE", 50.0),
         throttle_burst=_env.int("THROTTLE_BURST", 200),
+        clock_file=_env.str("CLOCK_FILE", ""),
     )

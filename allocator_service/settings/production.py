@@ -1,10 +1,16 @@
 """Production: nothing secret has a default, and everything that browsers can enforce is on."""
 
+from django.core.exceptions import ImproperlyConfigured
+
 from allocator_service.settings.base import *  # noqa: F403
 from allocator_service.settings.base import BASE_DIR, database, logging, redis_client_url
 from allocator_service.settings.environment import read_environment
 
 ENVIRONMENT = read_environment()
+if ENVIRONMENT.clock_file:
+    raise ImproperlyConfigured(
+        "CLOCK_FILE is for tests and demonstrations: in production time is the machine's. Unset it."
+    )
 
 SECRET_KEY = ENVIRONMENT.secret_key
 DEBUG = False

@@ -6,6 +6,8 @@ It has a database and a Redis database of its own, so it runs beside tests that 
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,28 +16,42 @@ import pytest
 from launcher.client import Client
 from tests.live.service import LiveService
 
+# Services that may run side by side; each has seven of Redis' databases for tests' workers.
+NAMES = ("live", "clocked")
+
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[LiveService]:
     """The service, up and ready."""
-    name = f"live_{worker_id}"
+    with launched("live", worker_id, tmp_path_factory.mktemp("service")) as live:
+        yield live
+
+
+@contextmanager
+def launched(name: str, worker_id: str, logs: Path, **variables: str) -> Iterator[LiveService]:
+    """A service of that name, up and ready, with `variables` in its environment."""
+    database = f"{name}_{worker_id}"
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        connection.execute(f"CREATE DATABASE {name}")
-    number = 1 + int(worker_id.removeprefix("gw") or 0) if worker_id != "master" else 1
+        connection.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {database}")
+    number = NAMES.index(name) * 8 + 1
+    if worker_id != "master":
+        number += int(worker_id.removeprefix("gw"))
     environment = {
-        "DATABASE_URL": _renamed(os.environ["DATABASE_URL"], name),
-        "MIGRATION_DATABASE_URL": _renamed(os.environ["MIGRATION_DATABASE_URL"], name),
+        "DATABASE_URL": _renamed(os.environ["DATABASE_URL"], database),
+        "MIGRATION_DATABASE_URL": _renamed(os.environ["MIGRATION_DATABASE_URL"], database),
         "REDIS_URL": os.environ["REDIS_URL"].replace("virtual_host=0", f"virtual_host={number}"),
         "DJANGO_SETTINGS_MODULE": "allocator_service.settings.local",
         "THROTTLE_RATE": "100000",
         "THROTTLE_BURST": "100000",
+        **variables,
     }
-    logs = tmp_path_factory.mktemp("service")
     live = LiveService(environment, logs)
-    live.launch()
-    yield live
-    live.stop()
+    try:
+        live.launch()
+        yield live
+    finally:
+        live.stop()
 
 
 def _renamed(url: str, database: str) -> str:

@@ -197,6 +197,20 @@ def test_the_production_settings_refuse_to_start_without_a_secret_key():
     assert "SECRET_KEY" in done.stderr
 
 
+def test_the_production_settings_refuse_a_clock_that_stands_still(tmp_path):
+    clock = tmp_path / "clock"
+    clock.write_text("2026-01-05T00:00:00Z")
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **environment_of("web"), "CLOCK_FILE": str(clock)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "CLOCK_FILE" in done.stderr
+
+
 class TestDockerfile:
     text = (ROOT / "Dockerfile").read_text()
 
