@@ -1,7 +1,7 @@
 """The ledger as a stream: formatted by PostgreSQL, byte for byte as the pages of the feed are.
 
-A page goes through Python row by row; an export is a COPY out of one snapshot, of whose rows Python
-only passes the bytes on.
+A page has its rows' values as texts of the same statement; an export is a COPY out of one snapshot,
+of whose rows Python only passes the bytes on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,41 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from allocator_service.core.streams import SnapshotConnection, Stream
-from allocator_service.ledger.selectors import SEALED
+from allocator_service.ledger.selectors import COLUMNS, SEALED
 from allocator_service.tenants.models import Tenant
 
-
-def _instant(column: str) -> str:
-    """RFC 3339 in UTC, with six digits of a second where it has any."""
-    whole, parts = (f'YYYY-MM-DD"T"HH24:MI:SS{digits}"Z"' for digits in ("", ".US"))
-    return (
-        f"CASE WHEN date_trunc('second', {column}) = {column}"
-        f" THEN to_char({column}, '{whole}') ELSE to_char({column}, '{parts}') END"
-    )
-
-
-_COLUMNS = {
-    "sequence": "s.sequence",
-    "id": "e.id",
-    "pool": "pool.slug",
-    "tenant": "tenant.slug",
-    "server_owner": "owner.slug",
-    "workload": "e.workload_id",
-    "resource": "e.resource",
-    "unit": "e.unit",
-    "quantity": "trim_scale(e.quantity)::text",
-    "start": _instant("e.start"),
-    "end": _instant('e."end"'),
-    "amount": "trim_scale(e.amount)::text",
-    "kind": "e.kind",
-    "corrects": "e.corrects",
-    "reason": "e.reason",
-    "source": "e.source",
-    "event_id": "e.event_id",
-    "run": "e.run_id",
-    "recorded_at": _instant("e.recorded_at"),
-    "digest": "encode(block.digest, 'hex')",
-}
 # What people have written: in a CSV a spreadsheet must not take it for a formula.
 _WRITTEN = ("unit", "reason", "source", "event_id")
 _CELL = """
@@ -115,7 +83,7 @@ def entries_export(
         "caller": None if caller is None else caller.pk,
         "kind": kind,
     }
-    values = dict(_COLUMNS)
+    values = dict(COLUMNS)
     if caller is not None:
         values["server_owner"] = _NAMED
         parameters |= {

@@ -10,6 +10,39 @@ from allocator_service.core.errors import Missing
 from allocator_service.ledger.models import Entry, Seal
 from allocator_service.tenants.models import Tenant
 
+
+def _instant(column: str) -> str:
+    """RFC 3339 in UTC, with six digits of a second where it has any."""
+    whole, parts = (f'YYYY-MM-DD"T"HH24:MI:SS{digits}"Z"' for digits in ("", ".US"))
+    return (
+        f"CASE WHEN date_trunc('second', {column}) = {column}"
+        f" THEN to_char({column}, '{whole}') ELSE to_char({column}, '{parts}') END"
+    )
+
+
+# What an entry shows: ids, exact quantities and instants as the texts that pages and exports write.
+COLUMNS = {
+    "sequence": "s.sequence",
+    "id": "e.id::text",
+    "pool": "pool.slug",
+    "tenant": "tenant.slug",
+    "server_owner": "owner.slug",
+    "workload": "e.workload_id::text",
+    "resource": "e.resource",
+    "unit": "e.unit",
+    "quantity": "trim_scale(e.quantity)::text",
+    "start": _instant("e.start"),
+    "end": _instant('e."end"'),
+    "amount": "trim_scale(e.amount)::text",
+    "kind": "e.kind",
+    "corrects": "e.corrects::text",
+    "reason": "e.reason",
+    "source": "e.source",
+    "event_id": "e.event_id",
+    "run": "e.run_id::text",
+    "recorded_at": _instant("e.recorded_at"),
+    "digest": "encode(block.digest, 'hex')",
+}
 # Sealed entries after a number, as a caller and filters limit them. An entry's `start` is that of its
 # seal; said as a range, the planner knows that every seal has one entry.
 SEALED = """
@@ -26,13 +59,9 @@ WHERE s.sequence > %(after)s
   AND (%(kind)s::text IS NULL OR e.kind = %(kind)s)
 """
 
-_FEED = """
-SELECT s.sequence, e.id, pool.slug AS pool, tenant.slug AS tenant, owner.slug AS server_owner,
-       e.workload_id AS workload, e.resource, e.unit, e.quantity, e.start, e."end", e.amount, e.kind,
-       e.corrects, e.reason, e.source, e.event_id, e.run_id AS run, e.recorded_at,
-       encode(block.digest, 'hex') AS digest, s.pool_id
-{sealed} ORDER BY s.sequence LIMIT %(limit)s
-""".replace("{sealed}", SEALED)
+_FEED = "SELECT {columns}, s.pool_id {sealed} ORDER BY s.sequence LIMIT %(limit)s".replace(
+    "{columns}", ", ".join(f'{value} AS "{name}"' for name, value in COLUMNS.items())
+).replace("{sealed}", SEALED)
 
 
 def entries_after(
@@ -44,7 +73,7 @@ def entries_after(
     tenant: str | None = None,
     kind: str | None = None,
 ) -> Sequence[dict[str, Any]]:
-    """The sealed entries that follow a number in their order, as rows with the names of columns.
+    """The sealed entries that follow a number in their order, as rows with the names of `COLUMNS`.
 
     `caller` limits them to the entries of a tenant key's own tenant.
     """

@@ -103,12 +103,8 @@ class CorrectionRequest(StrictSerializer):
 
 
 def entry_document(row: Mapping[str, Any], *, caller: Tenant | None) -> dict[str, Any]:
-    """A row of the feed: amounts exact, and as much as the caller may see."""
-    document = {
-        **row,
-        "quantity": decimal_text(row["quantity"]),
-        "amount": decimal_text(row["amount"]),
-    }
+    """A row of the feed, as much of it as the caller may see."""
+    document = dict(row)
     pool = document.pop("pool_id")
     if caller is None:
         return document

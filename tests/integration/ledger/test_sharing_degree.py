@@ -177,14 +177,15 @@ def feed_total(pool, tenant, kind, resource, period):
     total = Decimal(0)
     with localcontext(prec=200):
         for row in entries:
-            inside = min(row["end"], period.end) - max(row["start"], period.start)
+            start, end = (datetime.fromisoformat(row[name]) for name in ("start", "end"))
+            inside = min(end, period.end) - max(start, period.start)
             if (
                 (row["tenant"], row["resource"]) == (tenant, resource)
                 and kinds.get(row["corrects"], row["kind"]) == kind
                 and inside > timedelta(0)
             ):
                 microseconds = inside // timedelta(microseconds=1)
-                total += row["quantity"] * microseconds / Decimal(10**6)
+                total += Decimal(row["quantity"]) * microseconds / Decimal(10**6)
     return total
 
 
