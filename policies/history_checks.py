@@ -11,10 +11,9 @@ from policies.errors import ProblemError
 from policies.history import History, check_history_fits
 from policies.longterm_step import (
     LONG_TERM,
-    history_after,
-    history_ahead,
     levels_reached,
     reasons_not_to_run,
+    step_added,
 )
 from policies.problem import Problem
 
@@ -40,8 +39,7 @@ def check_history(
         return (readable,)
     stated = allocation.history
     runnable = reasons_not_to_run(problem, allocation.policy, allocation.options) == ""
-    ahead = history_ahead(problem, allocation.options, before, runnable)
-    derived = history_after(problem, ahead, allocation.tasks)
+    derived = step_added(problem, allocation.policy, allocation.options, before, allocation.tasks)
     levels = levels_reached(problem, allocation.policy, derived, runnable)
     lengths = np.array([[stated.step, stated.elapsed]]), np.array([[derived.step, derived.elapsed]])
     checks = [

@@ -86,6 +86,18 @@ def history_after(problem: Problem, ahead: History, tasks: FloatArray) -> Histor
     )
 
 
+def step_added(
+    problem: Problem,
+    policy: str,
+    options: Mapping[str, Any],
+    before: History,
+    tasks: FloatArray,
+) -> History:
+    """What is remembered once the step is over, from what was before it and (n,) tasks handed out."""
+    runnable = reasons_not_to_run(problem, policy, options) == ""
+    return history_after(problem, history_ahead(problem, options, before, runnable), tasks)
+
+
 def levels_reached(
     problem: Problem, policy: str, after: History, runnable: BoolArray
 ) -> FloatArray:

@@ -13,7 +13,7 @@ from allocator_service.allocation.models import Allocation, Run, RunStatus
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.core.durations import CalendarDuration
 from allocator_service.core.errors import Conflict, Unacceptable
-from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.sealing import entries_seal_all
 from allocator_service.ledger.totals import totals_advance
 from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import Pool
@@ -89,7 +89,6 @@ def _decide(pool: Pool, at: datetime) -> Driven:
 def _settle_ledger(pool: Pool, now: datetime) -> None:
     """Write what is over to the ledger, seal it and add it to the totals, as the relay does."""
     pool_meter_all(pool_id=pool.pk, now=now)
-    while entries_seal(now=now):
-        pass
+    entries_seal_all(now=now)
     while totals_advance():
         pass

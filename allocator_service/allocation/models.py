@@ -255,13 +255,21 @@ class Step(models.Model):
     """What a decision of a long-term policy leaves to the next one.
 
     `waiting` is for how many seconds each of `tenant_ids` has received nothing at the step's end.
-    `history` is zlib-compressed JSON: what the policy remembered after the step.
+    `history` is zlib-compressed JSON: what the policy remembered after the step. What it remembered
+    before it is in the run's input; it was read from the ledger's entries within `[since, begin)`
+    (`since` null is ever since, `half_life` in seconds), of those numbered up to `sealed_through` and
+    those in `unsealed`, which had no number yet. All five are null in steps of before they were kept.
     """
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="step")
     tenant_ids = ArrayField(models.BigIntegerField())
     waiting = ArrayField(models.FloatField())
     history = models.BinaryField()
+    begin = models.DateTimeField(null=True)
+    since = models.DateTimeField(null=True)
+    half_life = models.FloatField(null=True)
+    sealed_through = models.BigIntegerField(null=True)
+    unsealed = ArrayField(models.UUIDField(), null=True)
 
     class Meta:
         db_table = "run_step"

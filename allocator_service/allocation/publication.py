@@ -81,7 +81,7 @@ def decision_publish(
     if allocation.schedule is not None:
         _keep_schedule(run, allocation, allocation.schedule)
     if allocation.history is not None:
-        step_keep(run, list(state.tenant_pks.values()), allocation)
+        step_keep(run, list(state.tenant_pks.values()), state.basis, allocation)
     _mark_unsatisfiable(run, state, allocation, now)
     event_record(
         kind="decision.published",

@@ -24,6 +24,7 @@ from allocator_service.core.errors import DomainError
 from allocator_service.core.ids import new_id
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.core.outbox import event_record, request_id
+from allocator_service.ledger.sealing import entries_seal_all
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.recompute import decision_wanted, job_settle
 from policies import Allocation, problem_from_document, solve
@@ -67,6 +68,7 @@ def recompute_pool(*, pool_id: int, clock: Clock) -> Run | None:
             begun = clock()
             if Pool.objects.filter(pk=pool_id, policy_long_term=True).exists():
                 pool_meter_all(pool_id=pool_id, now=begun)  # what is over is what it remembers
+                entries_seal_all(now=begun)
             state = pool_state(pool_id, now=begun)
             _keep_input(claim, state, begun)
             started = clock()

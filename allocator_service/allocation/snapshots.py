@@ -14,7 +14,7 @@ import orjson
 from django.db import connection, transaction
 
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
-from allocator_service.allocation.steps import history_at, starvation_timeout
+from allocator_service.allocation.steps import Basis, history_at, starvation_timeout
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.models import MembershipTerms, Pool
@@ -24,7 +24,10 @@ from allocator_service.workloads.models import Workload, WorkloadState
 
 @dataclass(frozen=True)
 class PoolState:
-    """A pool at one generation: its evaluation document, and what the document leaves out."""
+    """A pool at one generation: its evaluation document, and what the document leaves out.
+
+    `basis` is what of the ledger the document's history was read from, None without one.
+    """
 
     generation: int
     document: dict[str, Any]
@@ -32,6 +35,7 @@ class PoolState:
     workload_ids: Sequence[UUID]
     workload_tenant_pks: Sequence[int]
     tenant_pks: dict[str, int]
+    basis: Basis | None = None
 
     @property
     def digest(self) -> str:
@@ -98,13 +102,14 @@ def _read(pool: Pool, now: datetime) -> PoolState:
         running = _running(pool, groups, [server["name"] for server in servers])
         if running:
             document["running"] = running
+    basis = None
     if pool.policy_long_term:
         timeout = starvation_timeout(pool)
         if timeout is not None:
             options = {"starvation_timeout": timeout, **pool.policy_options}
             document["policy"]["options"] = options
         slugs = [(pk, slug) for pk, slug, _, _ in members]
-        document["history"] = history_at(pool, slugs, resources, now)
+        document["history"], basis = history_at(pool, slugs, resources, now)
     return PoolState(
         generation=pool.generation,
         document=document,
@@ -112,6 +117,7 @@ def _read(pool: Pool, now: datetime) -> PoolState:
         workload_ids=[row[0] for row in workloads],
         workload_tenant_pks=[row[1] for row in workloads],
         tenant_pks={slug: pk for pk, slug, _, _ in members},
+        basis=basis,
     )
 
 

@@ -7,6 +7,7 @@ the window reaches (policies §4). A decision that comes late is for all of its 
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,19 +18,28 @@ from allocator_service.allocation.models import Run, RunStatus, Step
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.models import Entry
-from allocator_service.ledger.windows import WindowState, window_state
+from allocator_service.ledger.windows import Known, known_entries, window_state
 from allocator_service.pools.models import Pool, WindowKind
 from allocator_service.pools.recompute import interval_around
+from allocator_service.pools.windows import Past
 from policies import Allocation as Decision
 from policies import Problem
 from policies.history import History, history_from_document, history_to_document
 from policies.windows import Window
 
 
-def step_keep(run: Run, tenant_ids: Sequence[int], decision: Decision) -> None:
-    """Store what the policy remembers after a decision's step."""
+@dataclass(frozen=True)
+class Basis:
+    """What of the ledger a step is decided from: what its window reaches, of the entries there were."""
+
+    past: Past
+    known: Known
+
+
+def step_keep(run: Run, tenant_ids: Sequence[int], basis: Basis | None, decision: Decision) -> None:
+    """Store what the policy remembers after a decision's step, and which entries it was made from."""
     after = decision.history
-    if after is None:
+    if after is None or basis is None:
         return
     document = history_to_document(after, decision.problem.tenants, decision.problem.resources)
     Step.objects.create(
@@ -37,28 +47,46 @@ def step_keep(run: Run, tenant_ids: Sequence[int], decision: Decision) -> None:
         tenant_ids=list(tenant_ids),
         waiting=after.waiting.tolist(),
         history=zlib.compress(orjson.dumps(document), 1),
+        begin=basis.past.until,
+        since=basis.past.since,
+        half_life=basis.past.half_life,
+        sealed_through=basis.known.sealed_through,
+        unsealed=list(basis.known.unsealed),
     )
+
+
+def step_basis(step: Step) -> Basis | None:
+    """What of the ledger the step was decided from; None of steps of before this was kept."""
+    if step.begin is None or step.sealed_through is None or step.unsealed is None:
+        return None
+    past = Past(step.since, step.begin, step.half_life)
+    return Basis(past, Known(step.sealed_through, step.unsealed))
+
+
+def step_document(step: Step) -> dict[str, Any]:
+    """What the policy remembered after the step, in the shape of an evaluation's `history`."""
+    document: dict[str, Any] = orjson.loads(zlib.decompress(step.history))
+    return document
 
 
 def step_history(step: Step, problem: Problem) -> History:
     """What the policy remembered after the step."""
-    document = orjson.loads(zlib.decompress(step.history))
-    return history_from_document(document, problem.tenants, problem.resources)
+    return history_from_document(step_document(step), problem.tenants, problem.resources)
 
 
 def history_at(
     pool: Pool, tenants: Sequence[tuple[int, str]], resources: Sequence[Resource], at: datetime
-) -> dict[str, Any]:
-    """The history of the step around `at`, in the shape of an evaluation's.
+) -> tuple[dict[str, Any], Basis]:
+    """The history of the step around `at`, in the shape of an evaluation's, and what it was read from.
 
     `tenants` are the members' keys and slugs. Seconds are the unit of time.
     """
     begin, end = interval_around(pool, at)
     state = window_state(pool, begin, end)
     waiting = _waiting(pool, begin)
-    return {
+    history = {
         "step": (end - begin).total_seconds(),
-        "elapsed": _elapsed(pool, state, begin),
+        "elapsed": elapsed_seconds(state.past, _first(pool)),
         "tenants": {
             slug: {
                 "used": _named(resources, pk, state.used),
@@ -68,6 +96,7 @@ def history_at(
             for pk, slug in tenants
         },
     }
+    return history, Basis(state.past, known_entries(pool))
 
 
 def starvation_timeout(pool: Pool) -> float | None:
@@ -102,19 +131,23 @@ def _waiting(pool: Pool, begin: datetime) -> dict[int, float]:
     }
 
 
-def _elapsed(pool: Pool, state: WindowState, begin: datetime) -> float:
-    """Seconds of the window that are over, by their weight: since the pool's first decision or entry."""
+def _first(pool: Pool) -> datetime | None:
+    """When the pool's first decision came into force, or its first entry begins."""
     decided = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
     firsts = (
         decided.aggregate(at=Min("effective_from"))["at"],
         Entry.objects.filter(pool=pool).aggregate(at=Min("start"))["at"],
     )
-    since = min((at for at in firsts if at is not None), default=begin)
-    if state.past.since is not None:
-        since = max(since, state.past.since)
-    half_life = state.past.half_life
-    window = Window.unbounded() if half_life is None else Window.decay(half_life)
-    return window.elapsed(0.0, (begin - since).total_seconds(), 0.0)
+    return min((at for at in firsts if at is not None), default=None)
+
+
+def elapsed_seconds(past: Past, first: datetime | None) -> float:
+    """Seconds of a window that are over, by their weight, in a pool that has a past since `first`."""
+    since = past.until if first is None else first
+    if past.since is not None:
+        since = max(since, past.since)
+    window = Window.unbounded() if past.half_life is None else Window.decay(past.half_life)
+    return window.elapsed(0.0, (past.until - since).total_seconds(), 0.0)
 
 
 def _named(

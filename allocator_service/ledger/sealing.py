@@ -72,3 +72,9 @@ def entries_seal(*, now: datetime) -> int:
         if sequences:
             cursor.execute(_BLOCKS, {"now": now, "first": min(sequences)})
     return len(sequences)
+
+
+def entries_seal_all(*, now: datetime) -> None:
+    """Number what waits, unless another process is at it."""
+    while entries_seal(now=now) == SEALED_AT_ONCE:
+        pass

@@ -5,11 +5,12 @@ the window cuts, and the few entries that are not in the totals yet: the work do
 ledger, nor with the window. One statement, so that an entry is seen in one of the three.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 
@@ -141,6 +142,35 @@ SELECT tenant_id, resource, kind, sum(amount) * %(half_life)s::float8 / ln(2::fl
     .replace("{buckets}", _BUCKETS)
     .replace("{place}", _PLACE)
 )
+
+
+@dataclass(frozen=True)
+class Known:
+    """The entries of a pool that were there at an instant, for ever to be found again.
+
+    Attributes:
+        sealed_through: those with a number up to this one,
+        unsealed: and these, which had none yet.
+    """
+
+    sealed_through: int
+    unsealed: Sequence[UUID]
+
+
+_KNOWN = """
+SELECT (SELECT COALESCE(max(sequence), 0) FROM ledger_seal WHERE pool_id = %(pool)s),
+       ARRAY(SELECT p.entry_id FROM ledger_pending p, LATERAL (
+                 SELECT pool_id FROM ledger_entry WHERE id = p.entry_id AND start = p.start OFFSET 0
+             ) AS e WHERE e.pool_id = %(pool)s ORDER BY 1)
+"""
+
+
+def known_entries(pool: Pool) -> Known:
+    """The entries that everything else in this statement's snapshot counts."""
+    with indexes_only(), connection.cursor() as cursor:
+        cursor.execute(_KNOWN, {"pool": pool.pk})
+        sealed_through, unsealed = cursor.fetchall()[0]
+    return Known(sealed_through, unsealed)
 
 
 def window_state(pool: Pool, at: datetime, step_end: datetime | None = None) -> WindowState:

@@ -1,0 +1,40 @@
+"""`manage.py verify`: the books put to the proof; exit code 1 when something is wrong."""
+
+import time
+from datetime import UTC
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.dateparse import parse_datetime
+
+from allocator_service.allocation.proof import books_verify
+from allocator_service.core.clock import utc_now
+from allocator_service.ledger.models import Seal
+
+
+class Command(BaseCommand):
+    help = "Check the ledger (order, digests, sums) and what decisions remember. Changes nothing."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--since",
+            help="check the sharing degrees of decisions from then on, as 2026-01-05T00:00:00Z;"
+            " two days ago if left out",
+        )
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        since = parse_datetime(options["since"]) if options["since"] else None
+        if options["since"] and (since is None or since.tzinfo is None):
+            detail = "--since: write a time with its offset, as 2026-01-05T00:00:00Z."
+            raise CommandError(detail, returncode=2)
+        begin = time.perf_counter()
+        checks = books_verify(now=utc_now(), since=since and since.astimezone(UTC))
+        seconds = time.perf_counter() - begin
+        for check in checks:
+            mark = self.style.SUCCESS("holds") if check.holds else self.style.ERROR("FAILS")
+            self.stdout.write(f"{mark}  {check.name}  {check.detail}".rstrip())
+        count = Seal.objects.count()
+        self.stdout.write(f"{count} entries in {seconds:.2f} s ({count / seconds:.0f} per second)")
+        failed = [check.name for check in checks if not check.holds]
+        if failed:
+            raise CommandError(f"The books are not whole: {', '.join(failed)}")

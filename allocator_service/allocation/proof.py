@@ -1,0 +1,154 @@
+"""Putting the books to the proof: the ledger, and what past decisions remembered of it."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+from django.db import connection, transaction
+
+from allocator_service.allocation.models import Allocation, Run, RunStatus, Step
+from allocator_service.allocation.snapshots import snapshot_document
+from allocator_service.allocation.steps import elapsed_seconds, step_basis, step_document
+from allocator_service.ledger.models import Kind
+from allocator_service.ledger.moving_windows import Amount
+from allocator_service.ledger.running_sums import PastSums, RunningSums
+from allocator_service.ledger.verification import STUCK_AFTER, LedgerCheck, ledger_verify
+from allocator_service.pools.models import Pool, RecomputeJob
+from allocator_service.pools.windows import Past
+from policies import problem_from_document
+from policies.history import history_to_document
+from policies.longterm_step import step_added
+
+STEPS_BACK = timedelta(days=2)
+_STEPS_AT_ONCE = 50
+
+
+def books_verify(*, now: datetime, since: datetime | None = None) -> list[LedgerCheck]:
+    """Check all of the ledger, stuck decisions, and the sharing degrees of decisions from `since` on.
+
+    `since` is two days ago unless given.
+    """
+    return [
+        *ledger_verify(now=now),
+        _decided_in_time(now),
+        sharing_degrees_verify(since=now - STEPS_BACK if since is None else since),
+    ]
+
+
+def _decided_in_time(now: datetime) -> LedgerCheck:
+    """Has no decision been due for a minute? Those of one pool come one after the other."""
+    late = RecomputeJob.objects.filter(pool__retired_at=None, run_after__lt=now - STUCK_AFTER)
+    pools = [job.pool.slug for job in late.select_related("pool") if job.wanted > job.settled]
+    detail = f"due for a minute: {', '.join(pools[:10])}" if pools else ""
+    return LedgerCheck("decided_in_time", not pools, detail)
+
+
+def sharing_degrees_verify(*, since: datetime) -> LedgerCheck:
+    """Recompute what every decision of a step that begins at `since` or later remembered.
+
+    A decision under a long-term policy stores what its window held (the run's input) and what it
+    will hold when its step is over, with every tenant's sharing degree. Here both are computed again
+    from scratch: used and alone of each tenant and resource are summed over the entries that the
+    decision knew, within its window, and the step's tasks are added. What a decision *knew* are the
+    pool's entries that were committed when it read the pool: those numbered in the sealed order up to
+    `Step.sealed_through`, and those in `Step.unsealed`. An event that came later, or a correction made
+    later, is not among them, whenever it says that something was used. All numbers must be the stored
+    ones to the last digit, but for windows that decay, which are computed in doubles: 1e-9.
+
+    Steps of before this was kept, and those whose input is pruned, are not looked at.
+    """
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        cursor.execute("SET LOCAL statement_timeout = 0")
+        checked = 0
+        for pool in Pool.objects.order_by("slug"):
+            proof = _PoolProof(pool)
+            steps = (
+                Step.objects.filter(run__pool=pool, run__status=RunStatus.SUCCEEDED)
+                .filter(begin__gte=since, run__snapshot__document__isnull=False)
+                .select_related("run__snapshot")
+                .order_by("run__effective_from")
+            )
+            for step in steps.iterator(chunk_size=_STEPS_AT_ONCE):
+                wrong = proof.wrong(step)
+                if wrong:
+                    detail = f"pool {pool}, run {step.run_id}: {wrong}"
+                    return LedgerCheck("sharing_degrees", False, detail)
+                checked += 1
+    return LedgerCheck("sharing_degrees", True, f"{checked} decisions since {since:%Y-%m-%d %H:%M}")
+
+
+class _PoolProof:
+    """The steps of one pool, put to the proof in the order of their decisions."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._sums = RunningSums(pool.pk)
+        decided = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
+        self._first_run = decided.order_by("effective_from").first()
+
+    def wrong(self, step: Step) -> str:
+        """What is not as the entries have it, or an empty string."""
+        basis = step_basis(step)
+        if basis is None or step.run.snapshot is None:
+            return "it does not say which entries it was made from"
+        document = snapshot_document(step.run.snapshot)
+        sums = self._sums.at(basis.past, basis.known)
+        if sums.gone:
+            return f"{sums.gone} entries that it knew are not in the ledger"
+        return (
+            _wrong_before(step, document["history"]["tenants"], sums)
+            or self._wrong_elapsed(step.run, document["history"], basis.past, sums)
+            or _wrong_after(step, document)
+        )
+
+    def _wrong_elapsed(
+        self, run: Run, history: Mapping[str, Any], past: Past, sums: PastSums
+    ) -> str:
+        firsts = [sums.first]
+        if self._first_run is not None and self._first_run.pk != run.pk:
+            firsts.append(self._first_run.effective_from)
+        first = min((at for at in firsts if at is not None), default=None)
+        elapsed = elapsed_seconds(past, first)
+        if elapsed == history["elapsed"]:
+            return ""
+        return f"{history['elapsed']} s of its window were over, it says; {elapsed} s were"
+
+
+def _wrong_before(step: Step, tenants: Mapping[str, Any], sums: PastSums) -> str:
+    """What the window held when the decision was made."""
+    nothing = Amount(0.0, 0.0)
+    for (slug, row), tenant in zip(tenants.items(), step.tenant_ids, strict=True):
+        for what, kind in (("used", Kind.USAGE), ("alone", Kind.ALONE)):
+            for resource, stored in row[what].items():
+                amount = sums.amounts.get((tenant, resource, kind.value), nothing)
+                if abs(stored - max(amount.value, 0.0)) > amount.noise:
+                    return (
+                        f"{slug} had {what} {stored!r} {resource} × s, it says; the entries that it"
+                        f" knew make {amount.value!r}"
+                    )
+    return ""
+
+
+def _wrong_after(step: Step, document: Mapping[str, Any]) -> str:
+    """What the window holds after the step, and the sharing degrees that follow from it."""
+    parsed = problem_from_document(document)
+    problem = parsed.problem
+    if parsed.history is None:
+        return "its input has no history"
+    rows = Allocation.objects.filter(run_id=step.run_id).order_by("position")
+    tasks = np.array(list(rows.values_list("tasks", flat=True)), dtype=np.float64)
+    if len(tasks) != problem.n:
+        return f"it has {len(tasks)} allocations of {problem.n} workloads"
+    after = step_added(problem, parsed.policy, parsed.options, parsed.history, tasks)
+    derived = history_to_document(after, problem.tenants, problem.resources)
+    stored = step_document(step)
+    for slug, row in derived["tenants"].items():
+        told = stored["tenants"].get(slug, {})
+        for what, value in row.items():
+            if told.get(what) != value:
+                name = what.replace("_", " ")
+                return f"after it {slug} has {name} {told.get(what)}, it says; it has {value}"
+    if stored != derived or list(step.waiting) != after.waiting.tolist():
+        return "what is remembered after it is not what follows from its step"
+    return ""

@@ -1,0 +1,164 @@
+"""What windows of the past held, from the entries alone: one pass over the sealed order for all of them.
+
+The entries of a pool come in the order in which they were numbered, and each window asked for counts
+those that were known when it was read, and no others: what came late, or corrected something, counts
+from then on. Neither totals nor buckets are read: this is what they are checked by.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from allocator_service.core.planning import indexes_only
+from allocator_service.ledger.moving_windows import (
+    EPOCH,
+    MICROSECOND,
+    SECOND,
+    UNITS,
+    Amount,
+    CountedEntry,
+    DecayingWindow,
+    ExactWindow,
+    Key,
+    MovingWindow,
+    microseconds,
+)
+from allocator_service.ledger.totals import COUNTS_AS
+from allocator_service.ledger.windows import Known
+from allocator_service.pools.windows import Past
+
+_ROWS_AT_ONCE = 5_000
+
+_ENTRIES = """
+entries AS (
+    SELECT e.tenant_id, e.resource, {counts_as} AS kind,
+           e.quantity * %(units)s AS quantity, extract(epoch FROM e.start) * %(second)s AS start,
+           extract(epoch FROM e."end") * %(second)s AS "end"
+    FROM ({named}) AS s, LATERAL (
+        SELECT * FROM ledger_entry WHERE id = s.entry_id AND start = s.start OFFSET 0) AS e)
+""".replace("{counts_as}", COUNTS_AS)
+
+_BETWEEN = """
+SELECT entry_id, start FROM ledger_seal
+WHERE pool_id = %(pool)s AND sequence > %(after)s AND sequence <= %(through)s
+"""
+_NAMED = """
+SELECT entry_id, start FROM ledger_seal WHERE entry_id = ANY(%(ids)s)
+UNION ALL
+SELECT entry_id, start FROM ledger_pending WHERE entry_id = ANY(%(ids)s)
+"""
+_READ = """
+WITH {entries}
+SELECT tenant_id, resource, kind, quantity, start, "end" FROM entries
+""".replace("{entries}", _ENTRIES)
+_ENTRIES_BETWEEN = _READ.replace("{named}", _BETWEEN)
+_ENTRIES_NAMED = _READ.replace("{named}", _NAMED)
+# What lies before `floor` is one row for each key.
+_CHANGES = """
+WITH {entries}
+SELECT tenant_id, resource, kind, CASE WHEN instant > %(floor)s THEN instant END,
+       sum(rate), sum(rate * instant), min(instant)
+FROM (SELECT tenant_id, resource, kind, quantity AS rate, start AS instant FROM entries
+      UNION ALL
+      SELECT tenant_id, resource, kind, -quantity, "end" FROM entries) AS changes
+GROUP BY 1, 2, 3, 4
+""".replace("{entries}", _ENTRIES).replace("{named}", _BETWEEN)
+
+
+@dataclass(frozen=True)
+class PastSums:
+    """What a window held; a key that is not in `amounts` had nothing.
+
+    `first` is when the first of the entries begins, `gone` how many of the unsealed ones are not in
+    the ledger any more.
+    """
+
+    amounts: Mapping[Key, Amount]
+    first: datetime | None
+    gone: int
+
+
+class RunningSums:
+    """The windows of one pool, asked for in the order in which they were read.
+
+    What every later window counts is read once. A window that reaches further back than the one
+    before it, or decays otherwise, begins anew.
+    """
+
+    def __init__(self, pool_id: int) -> None:
+        self._pool = pool_id
+        self._asked: tuple[Past, int] | None = None
+        self._first: int | None = None
+        self._window: MovingWindow = ExactWindow(None)
+
+    def at(self, past: Past, known: Known) -> PastSums:
+        """What the entries that were known add up to in a stretch of time."""
+        through, after = known.sealed_through, 0
+        if self._asked is not None and _goes_on(self._asked, past, through):
+            after = self._asked[1]
+        elif past.half_life is None:
+            self._begin_exact(past, through)
+            after = through
+        else:
+            self._first = None
+            self._window = DecayingWindow(past.half_life)
+            self._window.advance(past)
+        for entry in self._entries(_ENTRIES_BETWEEN, after=after, through=through):
+            self._window.change(entry.key, entry.start, entry.quantity)
+            self._window.change(entry.key, entry.end, -entry.quantity)
+            self._first = _earliest(self._first, entry.start)
+        self._asked = past, through
+        self._window.advance(past)
+        unsealed = list(self._entries(_ENTRIES_NAMED, ids=list(known.unsealed)))
+        first = self._first
+        for entry in unsealed:
+            first = _earliest(first, entry.start)
+        return PastSums(
+            self._window.sums(unsealed),
+            None if first is None else EPOCH + first * MICROSECOND,
+            len(known.unsealed) - len(unsealed),
+        )
+
+    def _begin_exact(self, past: Past, through: int) -> None:
+        """Add up all that lies before the window, and read what changes within it."""
+        self._first = None
+        self._window = window = ExactWindow(past.since)
+        window.advance(past)
+        floor = microseconds(past.since or past.until)
+        rows = self._rows(_CHANGES, after=0, through=through, floor=floor)
+        for tenant, resource, kind, instant, rate, moment, first in rows:
+            key = (tenant, resource, kind)
+            if instant is None:
+                window.add(key, int(rate), int(moment))
+            else:
+                window.change(key, int(instant), int(rate))
+            self._first = _earliest(self._first, int(first))
+
+    def _entries(self, statement: str, **parameters: Any) -> Iterator[CountedEntry]:
+        for tenant, resource, kind, *amounts in self._rows(statement, **parameters):
+            quantity, start, end = map(int, amounts)
+            yield CountedEntry((tenant, resource, kind), quantity, start, end)
+
+    def _rows(self, statement: str, **parameters: Any) -> Iterator[tuple[Any, ...]]:
+        constants = {"pool": self._pool, "units": UNITS, "second": SECOND}
+        with indexes_only(), connection.chunked_cursor() as cursor:
+            cursor.execute(statement, {**constants, **parameters})
+            while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+                yield from rows
+
+
+def _goes_on(asked: tuple[Past, int], past: Past, through: int) -> bool:
+    """Does a window follow another, so that what the other counted need not be read again?"""
+    before, known = asked
+    if past.half_life != before.half_life or through < known or past.until < before.until:
+        return False
+    if past.since is None or before.since is None:
+        return past.since is before.since
+    return past.since >= before.since
+
+
+def _earliest(one: int | None, other: int) -> int:
+    return other if one is None else min(one, other)
