@@ -137,7 +137,8 @@ def _levels(
     if policy in LONG_TERM and history is not None:
         runnable = reasons_not_to_run(problem, policy, options) == ""
         return levels_reached(problem, policy, history, runnable)
-    level: FloatArray = shares_counted(problem, policy, options, tasks) / problem.effective_weight
+    counted = shares_counted(problem, policy, options, tasks) + problem.already
+    level: FloatArray = counted / problem.effective_weight
     return level
 
 

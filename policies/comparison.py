@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from policies.documents import problem_from_document
+from policies.documents import problem_from_document, without_owed
 from policies.errors import PolicyError, ProblemError
 from policies.evaluation import evaluate_document
 from policies.registry import policies_available
@@ -92,11 +92,12 @@ def _column(
 
 
 def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document without the history that its memoryless policy would refuse."""
+    """The document without the history, and what is owed, that its policy would refuse."""
     name = document["policy"].get("name")
-    if not any(info.name == name and not info.long_term for info in policies_available()):
-        return document
-    return {key: value for key, value in document.items() if key != "history"}
+    known = [info for info in policies_available() if info.name == name]
+    if known and not known[0].long_term:
+        document = {key: value for key, value in document.items() if key != "history"}
+    return without_owed(document) if known and not known[0].takes_turns else document
 
 
 def _sharing_degree(history: Mapping[str, Any] | None) -> dict[str, Any] | None:

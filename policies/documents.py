@@ -57,7 +57,7 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
 
     Quantities are JSON numbers or decimal strings. Besides the public fields, resources may
     be ``{"name", "unit"}``, servers ``"draining": true`` (contributed, but no capacity),
-    workloads ``"priority"`` and tenants ``"best_effort"``.
+    workloads ``"priority"`` and tenants ``"best_effort"`` and ``"owed"``.
 
     Raises:
         ProblemError: ``field.*`` where the structure is wrong (unknown or missing field,
@@ -71,7 +71,8 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
     )
     resources, units = _resources(as_list(document["resources"], "/resources"))
     tenants = as_list(document["tenants"], "/tenants")
-    names, weights, best_effort = _tenants(tenants)
+    columns = _tenants(tenants)
+    names = columns["tenants"]
     index = {name: i for i, name in enumerate(names)}
     policy = as_object(document["policy"], "/policy")
     check_fields(policy, "/policy", required=("name",), optional=("mode", "options"))
@@ -80,9 +81,7 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
     problem = Problem.create(
         resources=resources,
         units=units,
-        tenants=names,
-        weight=weights,
-        best_effort=best_effort,
+        **columns,
         weights_mode=_weights_mode(weights_mode),
         **_servers(as_list(document["servers"], "/servers"), resources, index),
         **_workloads(as_list(document["workloads"], "/workloads"), resources, index),
@@ -105,6 +104,20 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
     )
 
 
+def without_owed(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An evaluation document as a policy that takes no turns reads it: nobody is owed anything."""
+    tenants = document.get("tenants")
+    if not isinstance(tenants, list):
+        return document
+    kept = [
+        {key: value for key, value in tenant.items() if key != "owed"}
+        if isinstance(tenant, Mapping)
+        else tenant
+        for tenant in tenants
+    ]
+    return {**document, "tenants": kept}
+
+
 def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
     """Write what :func:`problem_from_document` reads; reading it gives the same problem."""
     problem = parsed.problem
@@ -114,14 +127,7 @@ def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
             for name, unit in zip(problem.resources, problem.units, strict=True)
         ],
         "servers": [_server_document(problem, row) for row in range(problem.k)],
-        "tenants": [
-            {
-                "name": problem.tenants[i],
-                "weight": float(problem.weight[i]),
-                "best_effort": bool(problem.best_effort[i]),
-            }
-            for i in range(problem.t)
-        ],
+        "tenants": [_tenant_document(problem, i) for i in range(problem.t)],
         "workloads": [_workload_document(problem, j) for j in range(problem.n)],
         "policy": {"name": parsed.policy, "options": dict(parsed.options)},
         "weights": problem.weights_mode,
@@ -188,17 +194,30 @@ def _resources(items: Sequence[Any]) -> tuple[list[str], list[str]]:
     return names, units
 
 
-def _tenants(items: Sequence[Any]) -> tuple[list[str], list[float], list[bool]]:
-    names, weights, best_effort = [], [], []
+def _tenant_document(problem: Problem, i: int) -> dict[str, Any]:
+    document = {
+        "name": problem.tenants[i],
+        "weight": float(problem.weight[i]),
+        "best_effort": bool(problem.best_effort[i]),
+    }
+    return document if problem.owed[i] == 0 else {**document, "owed": float(problem.owed[i])}
+
+
+def _tenants(items: Sequence[Any]) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {"tenants": [], "weight": [], "best_effort": [], "owed": []}
     for i, item in enumerate(items):
         pointer = f"/tenants/{i}"
         tenant = as_object(item, pointer)
-        check_fields(tenant, pointer, required=("name",), optional=("weight", "best_effort"))
-        names.append(as_text(tenant["name"], f"{pointer}/name"))
-        weights.append(as_number(tenant.get("weight", 1), f"{pointer}/weight", "weight"))
-        best_effort.append(as_flag(tenant.get("best_effort", False), f"{pointer}/best_effort"))
-    check_names(names, "tenant", "/tenants")
-    return names, weights, best_effort
+        optional = ("weight", "best_effort", "owed")
+        check_fields(tenant, pointer, required=("name",), optional=optional)
+        columns["tenants"].append(as_text(tenant["name"], f"{pointer}/name"))
+        columns["weight"].append(as_number(tenant.get("weight", 1), f"{pointer}/weight", "weight"))
+        columns["best_effort"].append(
+            as_flag(tenant.get("best_effort", False), f"{pointer}/best_effort")
+        )
+        columns["owed"].append(as_number(tenant.get("owed", 0), f"{pointer}/owed", "owed"))
+    check_names(columns["tenants"], "tenant", "/tenants")
+    return columns
 
 
 def _servers(

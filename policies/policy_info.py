@@ -27,6 +27,7 @@ class PolicyInfo:
         options_schema: JSON Schema that ``options`` must fit; unknown options never fit.
         complexity: running time in words.
         long_term: does it read and write a history?
+        takes_turns: does it divide time, so that it can make up for what is owed?
         places: does it decide on servers (and so honours selectors)?
     """
 
@@ -37,4 +38,5 @@ class PolicyInfo:
     complexity: str
     source: str
     long_term: bool = False
+    takes_turns: bool = False
     places: bool = True

@@ -43,6 +43,8 @@ class Problem:
         tenants: names of the ``t`` tenants.
         weight: (t,) explicit weight, or the factor on the contributed share; > 0.
         best_effort: (t,) served after everybody else is frozen.
+        owed: (t,) dominant share × periods that a period of turns which was cut short left it
+            short of; below 0 what it had too much. Only ``tda`` takes other values than 0.
         weights_mode: how weights come about (see :attr:`effective_weight`).
         workload_tenant: (n,) index of the owner.
         workload_names: names of the ``n`` workloads, unique per tenant.
@@ -63,6 +65,7 @@ class Problem:
     tenants: tuple[str, ...]
     weight: FloatArray
     best_effort: BoolArray
+    owed: FloatArray
     weights_mode: WeightsMode
     workload_tenant: IntArray
     workload_names: tuple[str, ...]
@@ -87,6 +90,7 @@ class Problem:
         contributed_only: npt.ArrayLike | None = None,
         weight: npt.ArrayLike | None = None,
         best_effort: npt.ArrayLike | None = None,
+        owed: npt.ArrayLike | None = None,
         weights_mode: WeightsMode = "explicit",
         workload_tenant: npt.ArrayLike | None = None,
         workload_names: Sequence[str] | None = None,
@@ -132,6 +136,7 @@ class Problem:
             tenants=tuple(tenants),
             weight=_column(weight, 1.0, np.float64, t, "weight", "/tenants"),
             best_effort=_column(best_effort, False, np.bool_, t, "best_effort", "/tenants"),
+            owed=_column(owed, 0.0, np.float64, t, "owed", "/tenants"),
             weights_mode=weights_mode,
             workload_tenant=_column(owner, 0, np.int64, n, "workload_tenant", "/workloads"),
             workload_names=_names(workload_names, "workload", n),
@@ -154,6 +159,7 @@ class Problem:
             self.contributed_only,
             self.weight,
             self.best_effort,
+            self.owed,
             self.workload_tenant,
             self.demand,
             self.tasks,
@@ -258,6 +264,15 @@ class Problem:
     def effective_weight(self) -> FloatArray:
         """(t,) the weight within its stage: second-stage tenants use the explicit one."""
         return read_only(np.where(self.second_stage, self.weight, self.derived_weight))
+
+    @cached_property
+    def already(self) -> FloatArray:
+        """(t,) share × periods that each tenant counts as having had: ``max(owed / w) w - owed``.
+
+        0 for whom most is owed for its weight; averages over a period are evened out on top of it.
+        """
+        weight = self.effective_weight
+        return read_only((self.owed / weight).max(initial=0.0) * weight - self.owed)
 
     @cached_property
     def _distinct_selectors(self) -> tuple[IntArray, BoolArray]:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import jsonschema
+import numpy as np
 
 from policies import (
     asset,
@@ -220,6 +221,7 @@ _register(
         "of capacities (or a search where that is large)",
         source="the TDA thesis, 2015, chapters 3 and 4",
         places=False,
+        takes_turns=True,
     ),
     indivisible=tda.solve_indivisible,
 )
@@ -327,7 +329,7 @@ def solve(
     Raises:
         PolicyUnknownError, PolicyModeError, PolicyOptionsError: what was asked for.
         PolicyNotApplicableError: a selector under a policy that does not place, a history under
-            one that remembers nothing.
+            one that remembers nothing, what is owed under one that takes no turns.
         ProblemError: a history that is not about the problem's tenants and resources.
         ProblemTooLargeError, SolveTimeoutError: it would take, or took, too much.
         SolveFailedError: no answer passed its checks.
@@ -345,6 +347,12 @@ def solve(
         )
     if history is not None:
         _check_history(problem, entry.info, history)
+    if problem.owed.any() and not entry.info.takes_turns:
+        raise PolicyNotApplicableError(
+            "policy.owed",
+            f"policy {policy!r} gives no turns and cannot make up for what is owed",
+            f"/tenants/{int(np.flatnonzero(problem.owed)[0])}/owed",
+        )
     deadline = None if time_limit is None else time.monotonic() + time_limit
     if entry.long_term_solver is not None:
         before = History.zeros(problem) if history is None else history

@@ -127,13 +127,16 @@ def slot_at(table: Timetable, offset: float) -> int:
 def least_average(problem: Problem, tasks: FloatArray, limited_by: Sequence[str]) -> float:
     """Least weighted share of tenants served first that wanted more; NaN where nobody did.
 
+    What tenants count as having had already (``Problem.already``) is added to their shares.
+
     Args:
         problem: the problem.
         tasks: (n,) on average over the period.
         limited_by: (n) what stopped each workload.
     """
     share = grouped_sum(tasks * problem.dominant_share_per_task, problem.workload_tenant, problem.t)
-    return least_level_unsatisfied(problem, share / problem.effective_weight, limited_by)
+    level = (share + problem.already) / problem.effective_weight
+    return least_level_unsatisfied(problem, level, limited_by)
 
 
 def gap_of(objective: float, bound: float) -> float:

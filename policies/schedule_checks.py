@@ -110,7 +110,7 @@ def check_division(
     names = [problem.tenants[i] for i in pool.tenants.tolist()]
     weight = problem.effective_weight[pool.tenants]
     stage = problem.second_stage[pool.tenants]
-    share = allocation.tenant_share[pool.tenants]
+    share = allocation.tenant_share[pool.tenants] + pool.already
     frozen_in = certificate.frozen_in[pool.tenants]
     full = share >= satisfied_at(pool) * (1 - LEVEL_TOLERANCE)
     level_of_round = np.array([item.level for item in certificate.rounds])

@@ -55,8 +55,9 @@ class Division:
 
 
 def satisfied_at(pool: SlotPool) -> FloatArray:
-    """(t',) share at which a tenant runs all its tasks all the time; inf: never."""
-    return grouped_sum(pool.limit * pool.share, pool.owner, len(pool.tenants))
+    """(t',) share, with what it had already, of a tenant that runs all its tasks all the time."""
+    everything = grouped_sum(pool.limit * pool.share, pool.owner, len(pool.tenants))
+    return everything + pool.already
 
 
 def round_bound(

@@ -33,7 +33,7 @@ class Slot:
 
     Attributes:
         on_server: (L, q) tasks on each server.
-        bound: no tasks are worth more at the prices that it was made for.
+        bound: no shares are worth more at the prices that it was made for.
     """
 
     on_server: IntArray
@@ -55,6 +55,7 @@ class SlotPool:
             preference.
         tenants: (t',) tenants that own one of them; owner: (q,) positions in ``tenants``.
         share: (q,) dominant share ``s[j]`` of one task.
+        already: (t',) shares that the tenants count as having had all the time.
         demand: (q, m) of one task; limit: (q,) tasks at most.
         capacity: (L, m) of each server; the whole pool as one unless tasks are packed.
         kind: (L,) which of ``knapsacks`` each server is.
@@ -66,6 +67,7 @@ class SlotPool:
     tenants: IntArray
     owner: IntArray
     share: FloatArray
+    already: FloatArray
     demand: FloatArray
     limit: FloatArray
     capacity: FloatArray
@@ -128,6 +130,7 @@ class SlotPool:
             tenants=tenants,
             owner=owner.astype(np.int64),
             share=problem.dominant_share_per_task[workloads],
+            already=problem.already[tenants],
             demand=demand[workloads],
             limit=limit,
             capacity=capacity[row_of],
@@ -154,8 +157,8 @@ class SlotPool:
         return not self.coupled and all(knapsack.has_grid for knapsack in self.knapsacks)
 
     def shares(self, tasks: IntArray) -> FloatArray:
-        """(t',) dominant shares of the tenants with these tasks (q,)."""
-        return grouped_sum(tasks * self.share, self.owner, len(self.tenants))
+        """(t',) dominant shares of the tenants with these tasks (q,), and what they had already."""
+        return grouped_sum(tasks * self.share, self.owner, len(self.tenants)) + self.already
 
     def best(self, prices: FloatArray) -> Slot:
         """The saturated slot whose shares are worth most.
@@ -181,7 +184,7 @@ class SlotPool:
             bound = min(bound, whole.bound)
             if whole.value > float(per_task @ on_server.sum(axis=0)):
                 on_server = whole.tasks.reshape(on_server.shape)
-        return Slot(self.saturated(on_server), bound)
+        return Slot(self.saturated(on_server), bound + float(prices @ self.already))
 
     def bound(self, prices: FloatArray) -> float:
         """No slot's shares are worth more at these prices (t',)."""

@@ -121,7 +121,8 @@ def divisible_bound(
     classes = (
         server_classes(runnable) if pack else classes_of_decision(runnable, "drf", "divisible")
     )
-    return divisible_allocation(runnable, classes, "drf", {}, deadline).bound
+    level = divisible_allocation(runnable, classes, "drf", {}, deadline).bound
+    return level + float((problem.already / problem.effective_weight).max(initial=0.0))
 
 
 def _of_all_tenants(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from policies.problem import Problem
 
 LARGEST_QUANTITY = 1e12
+MOST_OWED = 1000
 LARGEST_SERVER_COUNT = 10**6
 
 
@@ -45,6 +46,7 @@ def _check_lengths(problem: Problem) -> None:
         ("contributed_only", problem.contributed_only, (k,)),
         ("weight", problem.weight, (t,)),
         ("best_effort", problem.best_effort, (t,)),
+        ("owed", problem.owed, (t,)),
         ("workload_tenant", problem.workload_tenant, (n,)),
         ("demand", problem.demand, (n, m)),
         ("tasks", problem.tasks, (n,)),
@@ -107,6 +109,14 @@ def _check_tenants(problem: Problem) -> None:
             f"tenant {i} ({problem.tenants[i]!r}): weight is {problem.weight[i]}; "
             "it must be a number above 0",
             f"/tenants/{i}/weight",
+        )
+    i = _first(~(np.abs(problem.owed) <= MOST_OWED))
+    if i is not None:
+        raise ProblemError(
+            "owed.out_of_range",
+            f"tenant {i} ({problem.tenants[i]!r}): owed is {problem.owed[i]}; it must be a number "
+            f"of periods between -{MOST_OWED} and {MOST_OWED}",
+            f"/tenants/{i}/owed",
         )
 
 

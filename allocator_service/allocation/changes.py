@@ -23,6 +23,8 @@ from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.snapshots import PoolState, document_quantities
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
+from policies import policy_info
+from policies.documents import without_owed
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
 
@@ -79,7 +81,10 @@ class _Editor:
         self._document["workloads"] = [workload for _, workload in self._workloads]
         if self._running:
             self._document["running"] = self._running
-        return WhatIf(self._document, [id_ for id_, _ in self._workloads])
+        document: Mapping[str, Any] = self._document
+        if not policy_info(document["policy"]["name"]).takes_turns:
+            document = without_owed(document)
+        return WhatIf(document, [id_ for id_, _ in self._workloads])
 
     def _policy(self, policy: Mapping[str, Any]) -> None:
         try:

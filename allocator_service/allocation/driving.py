@@ -16,7 +16,7 @@ from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.ledger.sealing import entries_seal_all
 from allocator_service.ledger.totals import totals_advance
 from allocator_service.ledger.windows import window_state
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.tenants.models import Tenant
 
@@ -66,11 +66,7 @@ def pool_drive(
 def _decide(pool: Pool, at: datetime) -> Driven:
     _settle_ledger(pool, at)
     decision_wanted(pool, now=at)
-    run = recompute_pool(pool_id=pool.pk, clock=lambda: at)
-    if run is None:
-        raise Conflict(
-            f"The pool {pool} is being decided by somebody else.", code="drive.not_alone"
-        )
+    run = recompute_pool(pool_id=pool.pk, clock=lambda: at) or _in_force_while_waiting(pool, at)
     if run.status != RunStatus.SUCCEEDED:
         error = run.error or {}
         raise Conflict(f"{error.get('code')}: {error.get('detail')}", code="drive.failed")
@@ -84,6 +80,16 @@ def _decide(pool: Pool, at: datetime) -> Driven:
         {tenant.slug: tasks.get(tenant.pk, 0.0) for tenant in tenants},
         {tenant.slug: state.sharing_degree(tenant.pk) for tenant in tenants},
     )
+
+
+def _in_force_while_waiting(pool: Pool, at: datetime) -> Run:
+    """The decision in force when a new one waits for the end of a slot. Raises `Conflict`."""
+    run = Run.objects.in_force_at(at).filter(pool=pool).first()
+    if run is None or not RecomputeJob.objects.filter(pool=pool, run_after__gt=at).exists():
+        raise Conflict(
+            f"The pool {pool} is being decided by somebody else.", code="drive.not_alone"
+        )
+    return run
 
 
 def _settle_ledger(pool: Pool, now: datetime) -> None:

@@ -1,7 +1,9 @@
 """Runs and what they decided: immutable snapshots in, allocations, placements, certificates out."""
 
-from typing import Self
+import zlib
+from typing import Any, Self
 
+import orjson
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, RangeOperators
 from django.db import models
@@ -236,6 +238,7 @@ class Schedule(models.Model):
 
     `document` is zlib-compressed JSON in the shape of an evaluation's schedule; `intervals` are
     `[start, end, slot]` in whole seconds of the period, which repeats from `Run.effective_from` on.
+    `owed` is what the period makes up for, by tenant's slug, as in the run's input.
     """
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="schedule")
@@ -243,12 +246,19 @@ class Schedule(models.Model):
     period_seconds = models.PositiveIntegerField()
     intervals = models.JSONField()
     gap_on_the_clock = models.FloatField(null=True)
+    owed = models.JSONField(default=dict, db_default={})
 
     class Meta:
         db_table = "run_schedule"
 
     def __str__(self) -> str:
         return f"schedule of {self.run_id}"
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The schedule in the shape of an evaluation's."""
+        plan: dict[str, Any] = orjson.loads(zlib.decompress(self.document))
+        return plan
 
 
 class Step(models.Model):

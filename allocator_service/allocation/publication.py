@@ -79,7 +79,7 @@ def decision_publish(
         content = orjson.dumps(certificate_to_document(allocation.certificate))
         Certificate.objects.create(run=run, document=zlib.compress(content, 1))
     if allocation.schedule is not None:
-        _keep_schedule(run, allocation, allocation.schedule)
+        _keep_schedule(run, state, allocation, allocation.schedule)
     if allocation.history is not None:
         step_keep(run, list(state.tenant_pks.values()), state.basis, allocation)
     _mark_unsatisfiable(run, state, allocation, now)
@@ -123,7 +123,7 @@ def _tell_whose_tasks_changed(
     events_record(kind="allocation.changed", pool=run.pool.slug, payloads=payloads, now=now)
 
 
-def _keep_schedule(run: Run, allocation: Decision, plan: Plan) -> None:
+def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan) -> None:
     table = timetable(allocation, allocation.options.get("period_seconds", DEFAULT_PERIOD))
     content = orjson.dumps(schedule_to_document(allocation.problem, plan))
     Schedule.objects.create(
@@ -132,6 +132,7 @@ def _keep_schedule(run: Run, allocation: Decision, plan: Plan) -> None:
         period_seconds=table.intervals[-1].end,
         intervals=[[item.start, item.end, item.slot] for item in table.intervals],
         gap_on_the_clock=_or_none(table.gap),
+        owed=state.owed,
     )
 
 

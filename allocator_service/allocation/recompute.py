@@ -7,7 +7,7 @@ job's; the third death in a row on the same problem is a failure that says so.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -26,7 +26,7 @@ from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.core.outbox import event_record, request_id
 from allocator_service.ledger.sealing import entries_seal_all
 from allocator_service.pools.models import Pool, RecomputeJob
-from allocator_service.pools.recompute import decision_wanted, job_settle
+from allocator_service.pools.recompute import decision_due, decision_wanted, job_settle
 from policies import Allocation, problem_from_document, solve
 from policies.errors import PolicyError
 
@@ -69,7 +69,7 @@ def recompute_pool(*, pool_id: int, clock: Clock) -> Run | None:
             if Pool.objects.filter(pk=pool_id, policy_long_term=True).exists():
                 pool_meter_all(pool_id=pool_id, now=begun)  # what is over is what it remembers
                 entries_seal_all(now=begun)
-            state = pool_state(pool_id, now=begun)
+            state = pool_state(pool_id, now=begun, begins=True)
             _keep_input(claim, state, begun)
             started = clock()
             allocation = document_solve(state.document)
@@ -171,6 +171,9 @@ def _publish(
             run_id=claim.run_id, state=state, allocation=allocation, seconds=seconds, now=now
         )
         _settle(job, now)
+        if state.owed and run.effective_from is not None:
+            period = timedelta(seconds=run.schedule.period_seconds)
+            decision_due(run.pool, at=run.effective_from + period)
     log.info(
         "decision_published", pool_id=claim.pool_id, run=str(run.pk), generation=run.generation
     )

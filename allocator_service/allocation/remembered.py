@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from allocator_service.allocation.models import Run, RunStatus
-from allocator_service.allocation.selectors import plan_of
 from allocator_service.core.charts import Chart, GanttBar, GanttRow, gantt_chart
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.reporting.periods import Period
@@ -89,7 +88,7 @@ def timetable_charts(run: Run, now: datetime) -> list[Chart]:
         return []
     period = timedelta(seconds=schedule.period_seconds)
     begin = run.effective_from + max((now - run.effective_from) // period, 0) * period
-    slots = plan_of(schedule)["slots"]
+    slots = schedule.plan["slots"]
     bars: dict[tuple[str, str], list[tuple[datetime, datetime, float]]] = {}
     for start, end, slot in schedule.intervals:
         for row in slots[slot]["allocations"]:

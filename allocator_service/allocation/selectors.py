@@ -81,12 +81,6 @@ def schedule_of(run: Run) -> Schedule:
     return schedule
 
 
-def plan_of(schedule: Schedule) -> dict[str, Any]:
-    """The stored schedule in the shape of an evaluation's."""
-    document: dict[str, Any] = orjson.loads(zlib.decompress(schedule.document))
-    return document
-
-
 @dataclass(frozen=True)
 class SlotInForce:
     """A slot on the clock: `[start, end)`, and what runs in it."""
@@ -108,7 +102,7 @@ def slot_in_force(*, run: Run, at: datetime) -> SlotInForce | None:
         interval for interval in schedule.intervals if within < timedelta(seconds=interval[1])
     )
     began = run.effective_from + turns * period
-    planned = plan_of(schedule)["slots"][slot]
+    planned = schedule.plan["slots"][slot]
     return SlotInForce(
         began + timedelta(seconds=start),
         began + timedelta(seconds=end),

@@ -14,12 +14,14 @@ import orjson
 from django.db import connection, transaction
 
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
+from allocator_service.allocation.owed import owed_at, owed_in_force
 from allocator_service.allocation.steps import Basis, history_at, starvation_timeout
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import ServerGroup, resources_of, server_groups
 from allocator_service.workloads.models import Workload, WorkloadState
+from policies import policy_info
 
 
 @dataclass(frozen=True)
@@ -38,25 +40,33 @@ class PoolState:
     basis: Basis | None = None
 
     @property
+    def owed(self) -> dict[str, float]:
+        """What the period is to make up for, by tenant; nobody is named without."""
+        tenants = self.document["tenants"]
+        return {tenant["name"]: tenant["owed"] for tenant in tenants if "owed" in tenant}
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the document and of which workloads it speaks of."""
         content = orjson.dumps([self.document, self.workload_ids], option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(content).hexdigest()
 
 
-def pool_state(pool_id: int, *, now: datetime) -> PoolState:
+def pool_state(pool_id: int, *, now: datetime, begins: bool = False) -> PoolState:
     """Read a pool as it was at one instant: every query sees the same committed state.
 
-    `now` is within the step that a long-term policy decides; it changes nothing under others.
+    `now` is within the step that a long-term policy decides. `begins`: where turns are taken, a new
+    period begins now and makes up for what the one in force leaves owed; else the state is that of
+    the period in force. Other policies know no time.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
-        return _read(pool, now)
+        return _read(pool, now, begins=begins)
 
 
-def _read(pool: Pool, now: datetime) -> PoolState:
+def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     resources = resources_of(pool)
     groups = server_groups(pool)
     members = list(
@@ -102,6 +112,11 @@ def _read(pool: Pool, now: datetime) -> PoolState:
         running = _running(pool, groups, [server["name"] for server in servers])
         if running:
             document["running"] = running
+    if policy_info(pool.policy_name).takes_turns:
+        owed = owed_at(pool, now) if begins else owed_in_force(pool, now)
+        for tenant in document["tenants"]:
+            if owed.get(tenant["name"]):
+                tenant["owed"] = owed[tenant["name"]]
     basis = None
     if pool.policy_long_term:
         timeout = starvation_timeout(pool)

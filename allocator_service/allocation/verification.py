@@ -14,7 +14,7 @@ from allocator_service.allocation.models import (
     ServerClass,
     Step,
 )
-from allocator_service.allocation.selectors import certificate_of, input_of, plan_of
+from allocator_service.allocation.selectors import certificate_of, input_of
 from allocator_service.allocation.steps import step_history
 from allocator_service.core.errors import Conflict, Missing
 from policies import (
@@ -138,7 +138,7 @@ def _stored_schedule(run: Run, problem: Problem) -> Plan | None:
     if schedule is None:
         return None
     packed = places(run.policy["name"], run.policy["options"])
-    return schedule_from_document(problem, plan_of(schedule), packed=packed)
+    return schedule_from_document(problem, schedule.plan, packed=packed)
 
 
 def _stored_history(run: Run, problem: Problem) -> History | None:

@@ -19,17 +19,18 @@ CHANNEL = "allocator_recompute"
 _WANT = """
 INSERT INTO pool_recompute_job (pool_id, wanted, settled, first_change_at, run_after,
                                 publications, claimed, attempts)
-VALUES (%(pool)s, 1, 0, %(now)s,
-        COALESCE(%(boundary)s::timestamptz, %(now)s + %(quiet)s::interval), 0, 0, 0)
+VALUES (%(pool)s, 1, 0, %(changed)s::timestamptz,
+        COALESCE(%(boundary)s::timestamptz, %(changed)s::timestamptz + %(quiet)s::interval), 0, 0, 0)
 ON CONFLICT (pool_id) DO UPDATE SET
     wanted = pool_recompute_job.wanted + 1,
-    first_change_at = COALESCE(pool_recompute_job.first_change_at, %(now)s),
+    first_change_at = COALESCE(pool_recompute_job.first_change_at, %(changed)s::timestamptz),
     run_after = CASE WHEN %(boundary)s::timestamptz IS NOT NULL THEN
         CASE WHEN pool_recompute_job.wanted > pool_recompute_job.settled
              THEN LEAST(pool_recompute_job.run_after, %(boundary)s) ELSE %(boundary)s END
     ELSE LEAST(
-        %(now)s + %(quiet)s::interval,
-        COALESCE(pool_recompute_job.first_change_at, %(now)s) + %(patience)s::interval) END
+        %(changed)s::timestamptz + %(quiet)s::interval,
+        COALESCE(pool_recompute_job.first_change_at, %(changed)s::timestamptz)
+            + %(patience)s::interval) END
 """
 
 
@@ -51,12 +52,21 @@ def pool_changed(pool: Pool, *, now: datetime) -> int:
 def decision_wanted(pool: Pool, *, now: datetime) -> None:
     """Ask for a decision without a change, as an operator does, or a run that nobody finished."""
     boundary = interval_around(pool, now)[1] if pool.policy_long_term else None
+    _want(pool, changed=now, boundary=boundary)
+
+
+def decision_due(pool: Pool, *, at: datetime) -> None:
+    """Ask for a decision at an instant to come, for which no change has to wait."""
+    _want(pool, changed=None, boundary=at)
+
+
+def _want(pool: Pool, *, changed: datetime | None, boundary: datetime | None) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             _WANT,
             {
                 "pool": pool.pk,
-                "now": now,
+                "changed": changed,
                 "quiet": str(QUIET),
                 "patience": str(PATIENCE),
                 "boundary": boundary,

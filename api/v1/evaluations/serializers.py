@@ -57,6 +57,10 @@ class EvaluationTenant(StrictSerializer):
     name = TextField(max_length=253)
     weight = NumberField(required=False)
     best_effort = BooleanField(default=False)
+    owed = NumberField(
+        required=False,
+        help_text="tda: dominant share × periods to make up for; below 0: had too much.",
+    )
 
 
 class EvaluationWorkload(StrictSerializer):

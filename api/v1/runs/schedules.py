@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Schedule
-from allocator_service.allocation.selectors import SlotInForce, plan_of, schedule_of
+from allocator_service.allocation.selectors import SlotInForce, schedule_of
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.describing import shows
@@ -100,7 +100,5 @@ class ScheduleView(OneRunView):
     def get(self, request: Request, run: str) -> Response:
         found = self.run(run)
         schedule = schedule_of(found)
-        document = schedule_document(
-            schedule, plan_of(schedule), pool=found.pool, caller=self.tenant
-        )
+        document = schedule_document(schedule, schedule.plan, pool=found.pool, caller=self.tenant)
         return Response(document)

@@ -158,8 +158,8 @@ def test_a_workload_that_cannot_run_gets_nothing_says_why_and_harms_nobody(fig2,
 def test_changes_made_during_a_run_are_decided_by_the_next(fig2, tenant, now, monkeypatch):
     original = recompute.pool_state
 
-    def change_while_reading(pool_id, *, now):
-        state = original(pool_id, now=now)
+    def change_while_reading(pool_id, *, now, begins):
+        state = original(pool_id, now=now, begins=begins)
         monkeypatch.setattr(recompute, "pool_state", original)
         workloads_submit(
             pool=fig2, drafts=[WorkloadDraft(tenant("u3"), "late", vector(1, 1))], now=now

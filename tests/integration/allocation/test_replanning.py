@@ -4,11 +4,18 @@ from datetime import timedelta
 
 import pytest
 
+from allocator_service.allocation.changes import with_changes
+from allocator_service.allocation.driving import pool_drive
+from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.recompute import recompute_pool
-from allocator_service.allocation.selectors import slot_in_force
+from allocator_service.allocation.selectors import input_of, slot_in_force
+from allocator_service.allocation.snapshots import pool_state
+from allocator_service.allocation.verification import run_verify
+from allocator_service.core.durations import parse_duration
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted, jobs_due
+from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create, pool_update
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
@@ -18,6 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 SECOND = timedelta(seconds=1)
 CHANGE = NOON + SECOND
+OF_A_TASK = {"u1": 5 / 15, "u2": 3.5 / 15}
 
 
 @pytest.fixture
@@ -76,3 +84,123 @@ def test_another_policy_does_not_wait_for_turns_that_end(turns):
     changed = settings(policy=policy_choose("drf", None, {}))
     pool_update(pool=pool, settings=changed, version=None, now=CHANGE)
     assert decide(pool, CHANGE + SECOND).effective_from == CHANGE + SECOND
+
+
+def cut_short(pool, at):
+    """A new period begins at an instant; its decision."""
+    decision_wanted(pool, now=at)
+    return decide(pool, at)
+
+
+def shares_had(pool, since, until):
+    """Dominant share × seconds of both, second by second, from what was in force."""
+    had = {"u1": 0.0, "u2": 0.0}
+    at = since
+    while at < until:
+        run = Run.objects.in_force_at(at).get(pool=pool)
+        for row in slot_in_force(run=run, at=at).allocations:
+            had[row["tenant"]] += row["tasks"] * OF_A_TASK[row["tenant"]]
+        at += SECOND
+    return had
+
+
+def test_a_period_that_is_cut_short_is_made_up_for_in_the_next_one(turns):
+    """The slots are u1's for 10 s and then both's for 30 s; on average 1/2 and 0.525."""
+    pool, first = turns(replan="at-once")
+    assert first.schedule.intervals == [[0, 10, 0], [10, 40, 1]]
+    cut = NOON + 10 * SECOND
+    second = cut_short(pool, cut)
+    assert second.schedule.owed == pytest.approx({"u1": -0.125, "u2": 0.13125})
+    end = cut + 40 * SECOND
+    had = shares_had(pool, NOON, end)
+    assert abs(had["u1"] - had["u2"]) < 1  # to the second; without making up u1 has 9 more
+    assert input_of(second)["tenants"] == [
+        {"name": "u1", "weight": 1, "best_effort": False, "owed": pytest.approx(-0.125)},
+        {"name": "u2", "weight": 1, "best_effort": False, "owed": pytest.approx(0.13125)},
+    ]
+    assert all(check["holds"] for check in run_verify(second)["checks"])
+
+
+def test_what_was_made_up_for_is_not_made_up_for_again(turns):
+    pool, _ = turns(replan="at-once")
+    cut = NOON + 10 * SECOND
+    cut_short(pool, cut)
+    end = cut + 40 * SECOND
+    assert jobs_due(now=end - SECOND / 100, again=False) == []
+    assert jobs_due(now=end, again=False) == [pool.pk]
+    third = decide(pool, end + SECOND / 5)
+    assert third.effective_from == end + SECOND / 5
+    assert third.schedule.owed == {}
+    assert jobs_due(now=end + 400 * SECOND, again=False) == []
+
+
+def test_what_is_owed_lasts_when_its_period_is_cut_short_as_well(turns):
+    pool, _ = turns(replan="at-once")
+    cut = NOON + 10 * SECOND
+    second = cut_short(pool, cut)
+    assert second.schedule.intervals == [[0, 3, 0], [3, 40, 1]]
+    third = cut_short(pool, cut + 2 * SECOND)
+    # Two of forty seconds are over, in which u1 had 2 and was due 46/120 a second, u2 0.6475.
+    before = {"u1": -5.0, "u2": 5.25}
+    due = {"u1": 2 * 46 / 120, "u2": 2 * 0.6475}
+    expected = {
+        "u1": (before["u1"] * 38 / 40 + due["u1"] - 2) / 40,
+        "u2": (before["u2"] * 38 / 40 + due["u2"]) / 40,
+    }
+    assert third.schedule.owed == pytest.approx(expected)
+
+
+def test_nothing_is_owed_at_the_end_of_a_period_and_less_than_a_second_is_let_go(turns):
+    pool, _ = turns(replan="at-once")
+    assert cut_short(pool, NOON + 80 * SECOND).schedule.owed == {}
+    assert cut_short(pool, NOON + 120 * SECOND + SECOND / 2).schedule.owed == {}
+
+
+def test_a_simulation_of_nothing_is_the_decision_in_force_with_what_it_owes(turns):
+    pool, _ = turns(replan="at-once")
+    second = cut_short(pool, NOON + 10 * SECOND)
+    later = NOON + 25 * SECOND
+    state = pool_state(pool.pk, now=later)
+    assert state.document == input_of(second)
+    changed = with_changes(state, {"policy": {"name": "drf"}}, resources=resources_of(pool))
+    assert not any("owed" in tenant for tenant in changed.document["tenants"])
+
+
+def test_another_policy_owes_nothing(turns):
+    pool, _ = turns(replan="at-once")
+    changed = settings(policy=policy_choose("drf", None, {}))
+    pool_update(pool=pool, settings=changed, version=None, now=NOON + 10 * SECOND)
+    run = decide(pool, NOON + 10 * SECOND)
+    assert not any("owed" in tenant for tenant in input_of(run)["tenants"])
+    back = settings(policy=policy_choose("tda", None, {"period_seconds": 40}))
+    pool_update(pool=pool, settings=back, version=None, now=NOON + 20 * SECOND)
+    assert decide(pool, NOON + 20 * SECOND).schedule.owed == {}
+
+
+def test_who_comes_later_is_owed_nothing(turns, tenant):
+    pool, _ = turns(replan="at-once")
+    draft = WorkloadDraft(tenant("u3"), "three", vector(1, 1))
+    workloads_submit(pool=pool, drafts=[draft], now=NOON + 10 * SECOND)
+    assert set(decide(pool, NOON + 10 * SECOND).schedule.owed) == {"u1", "u2"}
+
+
+def test_time_goes_on_while_a_decision_waits_for_the_end_of_a_slot(turns):
+    """Driven every 5 s, a pool whose slots end after 10 and 40 s decides anew at these."""
+    pool, _ = turns()
+    driven = list(
+        pool_drive(
+            pool=pool,
+            since=NOON + 5 * SECOND,
+            until=NOON + 60 * SECOND,
+            step=parse_duration("PT5S"),
+        )
+    )
+    decided = [each.run.effective_from - NOON for each in driven]
+    assert len(driven) == 11
+    assert decided[:2] == [0 * SECOND, 10 * SECOND]
+    assert sorted(set(decided)) == decided_times(pool)
+
+
+def decided_times(pool):
+    runs = Run.objects.filter(pool=pool).order_by("effective_from")
+    return [at - NOON for at in runs.values_list("effective_from", flat=True)]

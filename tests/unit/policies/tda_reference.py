@@ -67,12 +67,18 @@ def saturated_allocations(problem, pack=False):
 
 
 def leximin_shares(problem, pack=False):
-    """(t,) average dominant shares of the weighted leximin over all saturated allocations."""
+    """(t,) average dominant shares of the weighted leximin over all saturated allocations.
+
+    What is owed is evened out: a tenant begins with as much less than the one to whom most is owed.
+    """
     columns, runs = saturated_allocations(problem, pack)
     per_task = problem.dominant_share_per_task
     shares = np.zeros((problem.t, len(columns)))
     for c, tasks in enumerate(columns):
         np.add.at(shares[:, c], problem.workload_tenant, np.array(tasks) * per_task)
+    most = max(0.0, *(o / w for o, w in zip(problem.owed, problem.effective_weight, strict=True)))
+    had = most * problem.effective_weight - problem.owed
+    shares += had[:, None]
     takes_part = np.isin(np.arange(problem.t), problem.workload_tenant[runs])
     share = np.zeros(problem.t)
     for stage in (False, True):
@@ -90,7 +96,7 @@ def leximin_shares(problem, pack=False):
             assert stuck
             share[active] = floor[active]
             active[stuck] = False
-    return share
+    return np.where(takes_part, share - had, 0.0)
 
 
 def _optimum(shares, objective, weight, floor):

@@ -22,6 +22,7 @@ def failed_checks(problem, answer):
 
 
 whole = st.sampled_from([0, 1, 2, 3, 4, 5])
+owed = st.sampled_from([0.0, 0.0, 0.125, -0.125, 0.03, -0.4, 1.5])
 
 
 @st.composite
@@ -49,6 +50,7 @@ def small_pools(draw, servers=1, selectors=False):
         else None,
         best_effort=draw(st.lists(st.sampled_from([False, False, True]), min_size=t, max_size=t)),
         priority=draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)),
+        owed=draw(st.none() | st.lists(owed, min_size=t, max_size=t)),
         **fields,
     )
 

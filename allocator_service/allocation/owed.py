@@ -1,0 +1,69 @@
+"""What a pool that takes turns owes its tenants when a period is cut short.
+
+A schedule is fair over its period, not at every moment of it: whose turn had not come when a change
+began a new period is owed what it would have had by then. The new period evens that out, and as it
+would be too much in the next one, a decision that owes nothing follows at its end.
+"""
+
+from datetime import datetime, timedelta
+
+from allocator_service.allocation.models import Allocation, Run, Schedule
+from allocator_service.pools.models import Pool
+from policies.schedule import DEFAULT_PERIOD
+
+# Slots are whole seconds: what can be off by less is not made up for.
+SECONDS_LET_GO = 1.0
+
+
+def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
+    """By slug, what tenants are owed of a new period that begins at an instant, in its lengths.
+
+    Dominant share × time: what the schedule in force gives on average over its period, for as long
+    as the period has run, less what its slots gave. Of what it was to make up for itself, the part
+    that was left counts as well. Below 0 is what a tenant had too much.
+    """
+    run = Run.objects.in_force_at(at).filter(pool=pool).first()
+    schedule = Schedule.objects.filter(run=run).first()
+    if run is None or run.effective_from is None or schedule is None:
+        return {}
+    period = float(schedule.period_seconds)
+    turns, within = divmod(at - run.effective_from, timedelta(seconds=period))
+    passed = within.total_seconds()
+    owed: dict[str, float] = {}
+    if turns == 0:
+        owed = {name: part * (period - passed) for name, part in schedule.owed.items()}
+    most: dict[str, float] = {}
+    for start, end, shares in _turns(run, schedule):
+        had = max(min(end, passed) - start, 0.0)
+        for name, share in shares.items():
+            due = share * (end - start) * passed / period
+            owed[name] = owed.get(name, 0.0) + due - share * had
+            most[name] = max(most.get(name, 0.0), share)
+    if all(abs(amount) <= most.get(name, 0.0) * SECONDS_LET_GO for name, amount in owed.items()):
+        return {}
+    length = float(pool.policy_options.get("period_seconds", DEFAULT_PERIOD))
+    return {name: amount / length for name, amount in owed.items()}
+
+
+def owed_in_force(pool: Pool, at: datetime) -> dict[str, float]:
+    """By slug, what the period in force is to make up for, in its lengths."""
+    run = Run.objects.in_force_at(at).filter(pool=pool).first()
+    schedule = Schedule.objects.filter(run=run).first()
+    return {} if schedule is None else schedule.owed
+
+
+def _turns(run: Run, schedule: Schedule) -> list[tuple[float, float, dict[str, float]]]:
+    """The slots of a period: from which to which of its seconds, and the tenants' dominant shares."""
+    rows = Allocation.objects.filter(run=run, tasks__gt=0).values_list(
+        "workload__tenant__slug", "workload__name", "dominant_share", "tasks"
+    )
+    of_a_task = {(tenant, name): share / tasks for tenant, name, share, tasks in rows}
+    slots = schedule.plan["slots"]
+    turns = []
+    for start, end, slot in schedule.intervals:
+        shares: dict[str, float] = {}
+        for row in slots[slot]["allocations"]:
+            share = row["tasks"] * of_a_task[row["tenant"], row["workload"]]
+            shares[row["tenant"]] = shares.get(row["tenant"], 0.0) + share
+        turns.append((float(start), float(end), shares))
+    return turns

@@ -1,0 +1,102 @@
+"""What a period that was cut short leaves owed: evened out by turns, refused where there are none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from policies import (
+    PolicyNotApplicableError,
+    Problem,
+    ProblemError,
+    policies_available,
+    problem_from_document,
+    problem_to_document,
+    solve,
+    verify,
+)
+from policies.comparison import compare_documents
+
+
+def thesis(**fields):
+    """15 and 15; tasks of 5,2 and 3,3.5: on average 63/41 and 90/41 tasks, both shares 21/41."""
+    return Problem.create(
+        resources=["cpu", "memory"],
+        capacity=[[15, 15]],
+        tenants=["u1", "u2"],
+        demand=[[5, 2], [3, 3.5]],
+        **fields,
+    )
+
+
+DOCUMENT = {
+    "resources": ["cpu", "memory"],
+    "servers": [{"name": "pool", "capacity": {"cpu": 15, "memory": 15}}],
+    "tenants": [{"name": "u1", "owed": 0.125}, {"name": "u2"}],
+    "workloads": [
+        {"tenant": "u1", "name": "one", "demand": {"cpu": 5, "memory": 2}},
+        {"tenant": "u2", "name": "two", "demand": {"cpu": 3, "memory": 3.5}},
+    ],
+    "policy": {"name": "tda"},
+}
+
+
+def test_who_is_owed_gets_as_much_more_than_the_other():
+    """(3, 0) for 13.15/41 of the time, else (1, 3): the shares are 0.1 apart."""
+    answer = solve(thesis(owed=[0.1, 0.0]), "tda")
+    one, two = answer.tenant_share
+    assert one - two == pytest.approx(0.1, abs=1e-14)
+    assert answer.tasks == pytest.approx([69 / 41, 81 / 41])
+    assert answer.level == pytest.approx([one, one])
+    assert answer.objective == pytest.approx(one)
+    assert verify(answer.problem, answer).valid
+
+
+def test_more_than_a_period_can_give_is_given_as_far_as_it_goes():
+    answer = solve(thesis(owed=[0.0, 5.0]), "tda")
+    assert answer.tasks.tolist() == [0.0, 4.0]
+    assert verify(answer.problem, answer).valid
+
+
+def test_what_all_are_owed_alike_changes_nothing():
+    plain, owed = solve(thesis(), "tda"), solve(thesis(owed=[0.25, 0.25]), "tda")
+    assert owed.tasks == pytest.approx(plain.tasks, abs=1e-14)
+    twice = solve(thesis(owed=[0.25, 0.5], weight=[1, 2]), "tda")
+    assert twice.tasks == pytest.approx(solve(thesis(weight=[1, 2]), "tda").tasks, abs=1e-14)
+
+
+def test_an_answer_is_not_that_of_other_debts():
+    answer = solve(thesis(owed=[0.1, 0.0]), "tda")
+    other = thesis(owed=[0.11, 0.0])
+    assert not verify(other, replace(answer, problem=other)).valid
+
+
+@pytest.mark.parametrize("info", policies_available(), ids=lambda info: info.name)
+def test_policies_without_turns_refuse_to_owe(info):
+    if info.takes_turns:
+        return
+    with pytest.raises(PolicyNotApplicableError) as refusal:
+        solve(thesis(owed=[0.0, -0.1]), info.name)
+    assert (refusal.value.code, refusal.value.pointer) == ("policy.owed", "/tenants/1/owed")
+
+
+@pytest.mark.parametrize("owed", [np.nan, np.inf, -np.inf, 1001.0, -1001.0])
+def test_what_nobody_can_owe_is_refused(owed):
+    with pytest.raises(ProblemError) as refusal:
+        thesis(owed=[0.0, owed])
+    assert (refusal.value.code, refusal.value.pointer) == ("owed.out_of_range", "/tenants/1/owed")
+
+
+def test_documents_say_what_is_owed_and_only_that():
+    parsed = problem_from_document(DOCUMENT)
+    assert parsed.problem.owed.tolist() == [0.125, 0.0]
+    written = problem_to_document(parsed)
+    assert [tenant.get("owed") for tenant in written["tenants"]] == [0.125, None]
+    assert problem_from_document(written).problem.owed.tolist() == [0.125, 0.0]
+
+
+def test_a_comparison_owes_under_the_policies_that_take_turns():
+    columns = compare_documents(DOCUMENT, ["tda", "drf"])
+    assert [column["error"] for column in columns["columns"]] == [None, None]
+    shares = [row["dominant_share"] for row in columns["columns"][0]["allocations"]]
+    assert shares[0] - shares[1] == pytest.approx(0.125)
