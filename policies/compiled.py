@@ -24,14 +24,22 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     The order is fixed when compiling, so the same input gives the same bits. Division by 0 gives
     what NumPy gives; checking for it would keep loops from being vectorised.
     """
+    return _kept(function, {"reassoc", "contract", "nsz"})
+
+
+def compiled_in_order(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As :func:`compiled`, but every operation as written: for arithmetic on rounding errors."""
+    return _kept(function, set())
+
+
+def _kept(function: Callable[..., Any], fast: set[str]) -> Callable[..., Any]:
     config: Any = numba.config
     chosen = config.CACHE_DIR
     config.CACHE_DIR = str(Path(chosen or _PACKAGE / "__pycache__") / f"kernels-{_sources()}")
     try:
-        options = {"reassoc", "contract", "nsz"}
-        kernel: Callable[..., Any] = numba.njit(cache=True, error_model="numpy", fastmath=options)(
-            function
-        )
+        kernel: Callable[..., Any] = numba.njit(
+            cache=True, error_model="numpy", fastmath=fast or False
+        )(function)
     finally:
         config.CACHE_DIR = chosen
     return kernel

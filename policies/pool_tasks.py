@@ -25,9 +25,8 @@ from policies.pool_filling import fill_pool, fill_pool_summed
 from policies.problem import Problem
 from policies.queues import queues_of
 from policies.reasons import limited_by_resource, unserved_reasons
-from policies.rounding import whole_part
 from policies.stops import NO_SERVER_LARGE_ENOUGH, stopped_by
-from policies.whole_numbers import whole_quantities
+from policies.whole_numbers import LARGEST_WHOLE, offered_capacity, whole_quantities
 
 SLOTS_PER_LARGEST_SERVER = 14
 
@@ -85,14 +84,15 @@ def pool_of_tasks(problem: Problem, policy: str, options: Mapping[str, Any]) -> 
     reasons = unserved_reasons(problem, one_class(problem).allowed)
     if policy == "slots":
         return _in_slots(problem, options, reasons)
-    demand, room = whole_quantities(problem.demand, problem.totals[None, :], problem.totals)
+    whole = whole_quantities(problem.demand, offered_capacity(problem), problem.totals)
+    demand, room = whole.demand, problem.server_count @ whole.capacity
     reasons[(reasons == "") & (demand > room).any(axis=1)] = NO_SERVER_LARGE_ENOUGH
     if policy == "single-resource":
         share = problem.demand_share[:, _resource(problem, options)]
     else:
         share = share_per_task(problem, policy, options)
     weighted = _weighted(problem, options, share, reasons)
-    return PoolOfTasks(share, weighted, demand, room[0], None, reasons)
+    return PoolOfTasks(share, weighted, demand, room, None, reasons)
 
 
 def _weighted(
@@ -148,14 +148,10 @@ def _resource(problem: Problem, options: Mapping[str, Any]) -> int:
 
 
 def _in_slots(problem: Problem, options: Mapping[str, Any], reasons: TextArray) -> PoolOfTasks:
-    slot = _slot(problem, options)
+    slot, parts = _slot(problem, options)
     offered = slot > 0
-    per_server = np.zeros(problem.k)
-    if offered.any():
-        per_server = whole_part((problem.capacity[:, offered] / slot[offered]).min(axis=1))
-    slots = float((per_server * problem.server_count)[~problem.contributed_only].sum())
+    slots, per_task = _slots_counted(problem, slot, parts)
     taken = problem.demand / np.where(offered, slot, 1.0)
-    per_task = -whole_part(-taken.max(axis=1))
     misfit = ((problem.demand > 0) & ~offered).any(axis=1) | (per_task > slots)
     reasons[(reasons == "") & misfit] = NO_SERVER_LARGE_ENOUGH
     return PoolOfTasks(
@@ -168,8 +164,31 @@ def _in_slots(problem: Problem, options: Mapping[str, Any], reasons: TextArray) 
     )
 
 
-def _slot(problem: Problem, options: Mapping[str, Any]) -> FloatArray:
-    """(m,) one slot: the given vector, or the largest server cut into equal parts.
+def _slots_counted(problem: Problem, slot: FloatArray, parts: int) -> tuple[float, FloatArray]:
+    """Slots in the pool, and slots that one task of each workload takes (n,).
+
+    Counted in whole numbers: a slot is ``slot / parts``, which need not be one.
+    """
+    offered = np.flatnonzero(slot > 0)
+    if not len(offered):
+        return 0.0, np.zeros(problem.n)
+    servers = offered_capacity(problem)
+    whole = whole_quantities(
+        problem.demand[:, offered],
+        np.vstack([servers, slot])[:, offered],
+        np.maximum(problem.totals, slot)[offered],
+    )
+    room, taken = (
+        table.astype(np.int64).astype(object) for table in (whole.capacity, whole.demand)
+    )
+    size = np.maximum(room[-1], 1)
+    per_server = (room[:-1] * parts // size).min(axis=1, initial=int(LARGEST_WHOLE))
+    per_task = -(-taken * parts // size).min(axis=1, initial=0)
+    return float((per_server * problem.server_count).sum()), per_task.astype(np.float64)
+
+
+def _slot(problem: Problem, options: Mapping[str, Any]) -> tuple[FloatArray, int]:
+    """(m,) a vector that is cut into so many slots: the given one, uncut, or the largest server.
 
     The largest server is the one with the largest sum of shares of the pool.
     """
@@ -181,13 +200,13 @@ def _slot(problem: Problem, options: Mapping[str, Any]) -> FloatArray:
                     f"the pool has no resource {name!r}; it has {', '.join(problem.resources)}",
                     f"/policy/options/slot/{name}",
                 )
-        return np.array([float(options["slot"].get(name, 0)) for name in problem.resources])
+        return np.array([float(options["slot"].get(name, 0)) for name in problem.resources]), 1
     if not problem.k or not (problem.totals > 0).any():
-        return np.zeros(problem.m)
+        return np.zeros(problem.m), 1
     share = problem.capacity / np.where(problem.totals > 0, problem.totals, 1.0)
     size = np.where(problem.contributed_only, -1.0, share[:, problem.totals > 0].sum(axis=1))
     largest: FloatArray = problem.capacity[int(size.argmax())]
-    return largest / float(options.get("slots_per_largest_server", SLOTS_PER_LARGEST_SERVER))
+    return largest, int(options.get("slots_per_largest_server", SLOTS_PER_LARGEST_SERVER))
 
 
 def _allocate(

@@ -20,9 +20,3 @@ def whole_part(amount: FloatArray) -> FloatArray:
     close = np.abs(amount - nearest) <= DISCRETE_TOLERANCE * np.maximum(1.0, np.abs(nearest))
     whole: FloatArray = np.where(close, nearest, np.floor(amount))
     return whole
-
-
-def whole_tasks(room: FloatArray, demand: FloatArray) -> float:
-    """How many whole tasks of ``demand`` (m,) fit into ``room`` (m,); 0 demands take none."""
-    needed = demand > 0
-    return float(whole_part((room[needed] / demand[needed]).min()))

@@ -17,14 +17,16 @@ import numpy as np
 from policies.allocation import Allocation
 from policies.arrays import FloatArray, grouped_sum
 from policies.classes import each_row_alone
+from policies.exact import UNIT
 from policies.problem import Problem
 from policies.reasons import NO_ELIGIBLE_SERVER, TASK_LIMIT, limited_by_resource, unserved_reasons
-from policies.rounding import whole_part, whole_tasks
+from policies.rounding import whole_part
+from policies.whole_numbers import WholeServers
 
 
 @dataclass
 class _Part:
-    """Identical (cuts of) servers of one row that a tenant has to itself."""
+    """Identical (cuts of) servers of one row that a tenant has to itself, in whole numbers."""
 
     row: int
     servers: int
@@ -49,6 +51,7 @@ def solve_indivisible(
     allowed = np.zeros((problem.n, problem.k), dtype=np.bool_)
     allowed[:, classes.first_row] = classes.allowed
     reasons = unserved_reasons(problem, allowed)
+    whole = WholeServers.of(problem)
     order = np.lexsort((np.arange(problem.n), -problem.priority, problem.workload_tenant))
     placed: list[tuple[int, int, float]] = []
     limited_by: list[str] = [""] * problem.n
@@ -57,7 +60,7 @@ def solve_indivisible(
     for j in order.tolist():
         if problem.workload_tenant[j] != tenant:
             tenant = int(problem.workload_tenant[j])
-            parts = _partition(problem, tenant)
+            parts = _partition(problem, whole.capacity, tenant)
         if reasons[j]:
             limited_by[j] = reasons[j]
             continue
@@ -67,7 +70,7 @@ def solve_indivisible(
             if not allowed[j, part.row]:
                 following.append(part)
                 continue
-            count, split = _launch(part, problem.demand[j], wanted)
+            count, split = _launch(part, whole.demand[j], wanted)
             following += split
             if count:
                 wanted -= count
@@ -82,7 +85,8 @@ def solve_indivisible(
     return _allocation(problem, options, placed, tuple(limited_by))
 
 
-def _partition(problem: Problem, tenant: int) -> list[_Part]:
+def _partition(problem: Problem, capacity: FloatArray, tenant: int) -> list[_Part]:
+    """What the tenant has to itself; capacity (k, m) in whole numbers."""
     weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
     if not weight.any():
         weight = problem.effective_weight
@@ -94,31 +98,40 @@ def _partition(problem: Problem, tenant: int) -> list[_Part]:
             continue
         count = int(problem.server_count[row])
         if owner == tenant:
-            parts.append(_Part(row, count, problem.capacity[row].copy()))
+            parts.append(_Part(row, count, capacity[row].copy()))
             continue
         whole = whole_part(count * fraction)
         owed = np.maximum(count * fraction - whole, 0.0)
         left = int(count - whole.sum())
         if whole[tenant] > 0:
-            parts.append(_Part(row, int(whole[tenant]), problem.capacity[row].copy()))
+            parts.append(_Part(row, int(whole[tenant]), capacity[row].copy()))
         if left > 0 and owed[tenant] > 0:
-            cut = problem.capacity[row] * (owed[tenant] / owed.sum())
-            parts.append(_Part(row, left, cut))
+            parts.append(_Part(row, left, _cuts(capacity[row], owed)[tenant]))
     return parts
+
+
+def _cuts(capacity: FloatArray, owed: FloatArray) -> FloatArray:
+    """(t, m) one server (m,) cut in proportion to what is owed (t,): together no more than it."""
+    cuts = np.outer(owed / owed.sum(), capacity)
+    whole = whole_part(cuts)
+    beyond = whole.sum(axis=0) > capacity
+    whole[:, beyond] = np.floor(cuts[:, beyond] * (1 - (len(owed) + 8) * UNIT))
+    return whole
 
 
 def _launch(part: _Part, demand: FloatArray, wanted: float) -> tuple[float, list[_Part]]:
     """Fill the servers of a part one after the other; the tasks, and the parts that come of it."""
-    per_server = whole_tasks(part.room, demand)
+    needed = demand > 0
+    per_server = float(np.floor(part.room[needed] / demand[needed]).min())
     if per_server == 0:
         return 0.0, [part]
     full = part.servers if wanted >= part.servers * per_server else int(wanted // per_server)
     rest = wanted - full * per_server if full < part.servers else 0.0
     split = []
     if full:
-        split.append(_Part(part.row, full, np.maximum(part.room - per_server * demand, 0.0)))
+        split.append(_Part(part.row, full, part.room - per_server * demand))
     if rest:
-        split.append(_Part(part.row, 1, np.maximum(part.room - rest * demand, 0.0)))
+        split.append(_Part(part.row, 1, part.room - rest * demand))
     untouched = part.servers - full - bool(rest)
     if untouched:
         split.append(_Part(part.row, untouched, part.room))
