@@ -77,7 +77,7 @@ class Allocation:
         tasks: FloatArray,
         placement_workload: IntArray,
         placement_row: IntArray,
-        placement_tasks: FloatArray,
+        placement_each: FloatArray,
         level: FloatArray,
         limited_by: tuple[str, ...],
         objective: float = float("nan"),
@@ -87,14 +87,18 @@ class Allocation:
         history: History | None = None,
         schedule: Schedule | None = None,
     ) -> Allocation:
-        """Rebuild a stored allocation whose placements name server rows.
+        """Rebuild a stored allocation whose placements name server rows, with tasks on each server.
 
-        Rows are added up per server class where the policy decides on classes.
+        Where the policy decides on classes, every server of a class is given what the one with most
+        has: placements that were not spread evenly then add up to too many tasks.
         """
         classes = classes_of_decision(problem, policy, mode, options=options)
         of_class = classes.class_of_row[np.asarray(placement_row, dtype=np.int64)]
         pair = np.asarray(placement_workload, dtype=np.int64) * (classes.count + 1) + of_class
         pairs, inverse = np.unique(pair, return_inverse=True)
+        of_pair = pairs % (classes.count + 1)
+        each = np.zeros(len(pairs))
+        np.maximum.at(each, inverse, np.asarray(placement_each, dtype=np.float64))
         return cls(
             problem=problem,
             policy=policy,
@@ -103,8 +107,8 @@ class Allocation:
             tasks=np.asarray(tasks, dtype=np.float64),
             classes=classes,
             placement_workload=pairs // (classes.count + 1),
-            placement_class=pairs % (classes.count + 1),
-            placement_tasks=grouped_sum(placement_tasks, inverse, len(pairs)),
+            placement_class=of_pair,
+            placement_tasks=each * classes.servers[of_pair],
             level=np.asarray(level, dtype=np.float64),
             limited_by=tuple(limited_by),
             objective=objective,
@@ -167,14 +171,7 @@ class Allocation:
             pairs, inverse = np.unique(pair, return_inverse=True)
             summed = grouped_sum(self.placement_tasks, inverse, len(pairs))
             return pairs // self.problem.k, pairs % self.problem.k, summed
-        order = np.argsort(self.classes.class_of_row, kind="stable")
-        grouped = self.classes.class_of_row[order]
-        start = np.searchsorted(grouped, np.arange(self.classes.count))
-        stop = np.searchsorted(grouped, np.arange(self.classes.count), side="right")
-        length = (stop - start)[self.placement_class]
-        which = np.repeat(np.arange(len(length)), length)
-        within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-        row = order[start[self.placement_class][which] + within]
+        which, row = self._rows_of_placements()
         servers = self.classes.servers[self.placement_class]
         tasks = (self.placement_tasks / servers)[which] * self.problem.server_count[row]
         return self.placement_workload[which], row, tasks
@@ -195,6 +192,18 @@ class Allocation:
                 servers,
                 self.placement_tasks / servers,
             )
-        workload, row, tasks = self.placements_by_row()
+        which, row = self._rows_of_placements()
+        each = (self.placement_tasks / self.classes.servers[self.placement_class])[which]
         servers = self.problem.server_count[row]
-        return workload, row, np.zeros_like(row), servers, tasks / servers
+        return self.placement_workload[which], row, np.zeros_like(row), servers, each
+
+    def _rows_of_placements(self) -> tuple[IntArray, IntArray]:
+        """The placement and the row, for each row of each placement's class."""
+        order = np.argsort(self.classes.class_of_row, kind="stable")
+        grouped = self.classes.class_of_row[order]
+        start = np.searchsorted(grouped, np.arange(self.classes.count))
+        stop = np.searchsorted(grouped, np.arange(self.classes.count), side="right")
+        length = (stop - start)[self.placement_class]
+        which = np.repeat(np.arange(len(length)), length)
+        within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+        return which, order[start[self.placement_class][which] + within]

@@ -103,7 +103,7 @@ def _allocation(
             problem,
             placement_workload=workload,
             placement_row=row,
-            placement_tasks=each * servers,
+            placement_each=each,
             **parts,
         )
     rows_alone = each_row_alone(problem)

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from policies.arrays import IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.exact import UNIT
 
-CAPACITY_TOLERANCE = 1e-12
-# Sums and products of reported numbers agree to this, relative.
+# What fits is decided exactly (``feasibility``); these are for equalities between float64 numbers,
+# which rounding keeps from holding exactly. Sums and products of reported numbers agree to this,
+# relative: solvers and readers add up in different orders, 1e-16 of the largest term each time.
 AGREEMENT = 1e-9
+# The fractions of a period add up to 1 to this: thirds of it have no sum that is 1 exactly.
+WHOLE_PERIOD = 1e-12
 
 
 @dataclass(frozen=True)
@@ -56,3 +60,9 @@ def check(
         f"not so for {places[where if place is None else int(place[where])]!r}: {detail}",
         worst,
     )
+
+
+def exactly(deviation: npt.NDArray[np.floating[Any]], over: BoolArray) -> FloatArray:
+    """Deviations of a check without tolerance: > 0 exactly where it is ``over``."""
+    exact: FloatArray = np.where(over, np.maximum(deviation, UNIT), np.minimum(deviation, 0.0))
+    return exact

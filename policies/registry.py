@@ -34,6 +34,7 @@ from policies.errors import (
     PolicyUnknownError,
     SolveFailedError,
 )
+from policies.fitting import fitted
 from policies.history import History, check_history_fits
 from policies.policy_info import NO_OPTIONS, PolicyInfo, options_schema
 from policies.problem import Problem
@@ -358,7 +359,7 @@ def solve(
         before = History.zeros(problem) if history is None else history
         allocation = entry.long_term_solver(problem, policy, chosen_options, before, deadline)
     else:
-        allocation = entry.solvers[chosen_mode](problem, chosen_options, deadline)
+        allocation = fitted(entry.solvers[chosen_mode](problem, chosen_options, deadline))
     if running is not None and keeps_places(allocation):
         allocation = stay_in_place(problem, allocation, running, deadline)
     checks = check_feasible(problem, allocation, history)

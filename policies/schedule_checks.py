@@ -17,7 +17,7 @@ import numpy as np
 from policies.allocation import Allocation
 from policies.arrays import FloatArray, IntArray
 from policies.certificates import LEVEL_TOLERANCE, Certificate
-from policies.checks import AGREEMENT, CAPACITY_TOLERANCE, Check, check
+from policies.checks import AGREEMENT, WHOLE_PERIOD, Check, check
 from policies.classes import places
 from policies.problem import Problem
 from policies.schedule import Schedule, gap_of, least_average
@@ -44,7 +44,7 @@ def check_schedule(problem: Problem, allocation: Allocation, schedule: Schedule)
     yield Check(
         "fractions",
         bool((schedule.fraction > 0).all())
-        and abs(float(schedule.fraction.sum()) - 1) <= CAPACITY_TOLERANCE,
+        and abs(float(schedule.fraction.sum()) - 1) <= WHOLE_PERIOD,
         "the slots take the whole period, and each a part of it",
         abs(float(schedule.fraction.sum()) - 1),
     )

@@ -10,11 +10,12 @@ import numpy as np
 from policies.allocation import Allocation
 from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.certificates import LEVEL_TOLERANCE, Certificate, level_scale, prove_round
-from policies.checks import AGREEMENT, CAPACITY_TOLERANCE, Check
+from policies.checks import AGREEMENT, Check, exactly
 from policies.checks import check as _check
 from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
 from policies.equilibrium_checks import check_equilibrium
+from policies.feasibility import Capacities
 from policies.filling_checks import check_filling
 from policies.history import History
 from policies.history_checks import check_history
@@ -67,23 +68,28 @@ def check_feasible(
     if not shapes.holds:
         return
     tasks = allocation.tasks
+    capacities = Capacities.of(problem, allocation, classes)
+    beyond = capacities.beyond_limits(allocation, allocation.placement_tasks)
     yield _check(
         "task_limits",
-        np.maximum(tasks / np.where(tasks > 0, problem.tasks, 1.0) - 1, -np.sign(tasks)),
-        CAPACITY_TOLERANCE,
+        exactly(
+            np.maximum(tasks / np.where(tasks > 0, problem.tasks, 1.0) - 1, -np.sign(tasks)),
+            (tasks < 0) | (tasks > problem.tasks) | beyond,
+        ),
+        0.0,
         "no workload runs less than nothing or more tasks than it has",
         problem.workload_names,
     )
     totals = np.where(problem.totals > 0, problem.totals, 1.0)
     yield _check(
         "pool_capacity",
-        (tasks @ problem.demand) / totals - 1,
-        CAPACITY_TOLERANCE,
+        exactly((tasks @ problem.demand) / totals - 1, capacities.pool_overfilled(tasks)),
+        0.0,
         "the pool's resources are not overfilled",
         problem.resources,
     )
     if len(allocation.placement_tasks):
-        yield from _check_placements(problem, allocation, classes)
+        yield from _check_placements(problem, allocation, capacities)
     allowed = classes.allowed
     unserved = unserved_reasons(problem, allowed) != ""
     yield _check(
@@ -120,6 +126,15 @@ def _check_whole_tasks(
         0.0,
         "indivisible tasks run whole",
         problem.workload_names,
+    )
+    placed = allocation.placement_tasks
+    yield _check(
+        "whole_placements",
+        np.abs(placed - np.round(placed)) / np.maximum(placed, 1.0),
+        AGREEMENT,
+        "indivisible tasks run whole where they are placed",
+        problem.workload_names,
+        allocation.placement_workload,
     )
     if classes.offset is not None:
         per_server = allocation.placement_tasks / classes.servers[allocation.placement_class]
@@ -175,8 +190,9 @@ def _within(index: np.ndarray[tuple[int], np.dtype[np.int64]], size: int) -> boo
 
 
 def _check_placements(
-    problem: Problem, allocation: Allocation, classes: ServerClasses
+    problem: Problem, allocation: Allocation, capacities: Capacities
 ) -> Iterator[Check]:
+    classes = capacities.classes
     workload, server_class = allocation.placement_workload, allocation.placement_class
     tasks = allocation.placement_tasks
     yield _check(
@@ -209,11 +225,12 @@ def _check_placements(
     for r in range(problem.m):
         used[:, r] = grouped_sum(tasks * problem.demand[workload, r], server_class, classes.count)
     capacity = problem.capacity[classes.first_row] * classes.servers[:, None]
-    over = used / np.where(capacity > 0, capacity, 1.0) - (capacity > 0)
+    excess = used / np.where(capacity > 0, capacity, 1.0) - (capacity > 0)
+    over = capacities.servers_overfilled(allocation, tasks)
     yield _check(
         "server_capacity",
-        over.max(axis=1, initial=-1.0),
-        CAPACITY_TOLERANCE,
+        exactly(excess.max(axis=1, initial=-1.0), np.logical_or.reduce(over, axis=1)),
+        0.0,
         "no server is overfilled",
         problem.server_names,
         classes.first_row,
