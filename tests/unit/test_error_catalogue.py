@@ -18,11 +18,16 @@ SOURCES = [
 ]
 DOTTED = re.compile(r"[a-z_]+(?:\.[a-z_]+)+")
 CODE_NAMES = {"code", "violation_error_code"}
-# Put together while the service runs: f"{what}.{code}" in policies/validation.py, api/parameters.py.
+# Put together while the service runs: f"{what}.{code}" in policies/validation.py, policies/fields.py
+# and api/parameters.py.
 COMPOSED = {
-    f"{what}.{wrong}"
-    for what in ("capacity", "demand")
-    for wrong in ("negative", "too_large", "not_finite")
+    *(f"{what}.{wrong}" for what in ("capacity", "demand") for wrong in ("negative", "not_finite")),
+    *(f"{what}.unknown_resource" for what in ("capacity", "demand", "history")),
+    *(
+        f"{what}.{wrong}"
+        for what in ("capacity", "demand", "weight", "owed", "history")
+        for wrong in ("not_a_number", "too_large")
+    ),
 } | {f"parameter.{kind}" for kind in ("unknown", "twice", "value")}
 PARTS_OF_COMPOSED = {"negative"}
 

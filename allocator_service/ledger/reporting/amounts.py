@@ -18,6 +18,7 @@ from django.db import connection
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.pieces import pieces_of, seconds_inside
 from allocator_service.ledger.models import Kind
+from allocator_service.ledger.reporting.limits import in_time
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.services import LONGEST
 from allocator_service.pools.models import Pool
@@ -70,6 +71,7 @@ def amounts_within(
     """The sums of the pool's sealed entries in every piece of a period.
 
     `tenant` limits them to what it used, and with `by_owner` to what others used of its servers too.
+    Raises `Unacceptable` where there are too many to be added up while somebody waits.
     """
     statement = _AMOUNTS.format(
         owner="e.server_owner_id" if by_owner else "NULL::bigint",
@@ -77,7 +79,7 @@ def amounts_within(
         seconds=seconds_inside("e.start", 'e."end"'),
         pieces=pieces_of("e.start", 'e."end"'),
     )
-    with connection.cursor() as cursor:
+    with in_time(), connection.cursor() as cursor:
         cursor.execute(
             statement,
             {

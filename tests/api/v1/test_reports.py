@@ -6,6 +6,7 @@ from decimal import Decimal
 from xml.etree import ElementTree as ET
 
 import pytest
+from django.db import connection
 
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.sealing import entries_seal
@@ -298,3 +299,20 @@ def test_another_pool_is_as_one_that_does_not_exist(world, report):
     ]
     assert {answer.status_code for answer in told} == {404}
     assert {answer.json()["code"] for answer in told} == {"pool.not_found"}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("report", ["sharing-degree", "lending", "utilization"])
+def test_a_period_that_takes_too_long_to_add_up_says_so(report, shared, operator):
+    """Another transaction holds the ledger until the statement is given up."""
+    holder = connection.copy()
+    holder.set_autocommit(False)
+    with holder.cursor() as locking, connection.cursor() as cursor:
+        locking.execute("LOCK TABLE ledger_entry IN ACCESS EXCLUSIVE MODE")
+        cursor.execute("SET statement_timeout = '300ms'")
+        response = operator.get(f"{LAB}/{report}/?{OCTOBER}")
+        cursor.execute("RESET statement_timeout")
+    holder.rollback()
+    holder.close()
+    assert (response.status_code, response.json()["code"]) == (422, "report.too_long")
+    assert "choose a shorter one" in response.json()["detail"]
