@@ -25,7 +25,7 @@ from policies.arrays import BoolArray, FloatArray
 from policies.classes import POOL_LEVEL, ServerClasses, sees_one_pool
 from policies.exact import exceeds
 from policies.problem import Problem
-from policies.whole_numbers import as_read, offered_capacity
+from policies.whole_numbers import NOTHING, POOL, SERVER, as_read
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +47,11 @@ class Capacities:
     @classmethod
     def of(cls, problem: Problem, allocation: Allocation, classes: ServerClasses) -> Capacities:
         """As whole tasks are counted when they are placed, if the answer has whole tasks."""
-        largest = None
+        sums = NOTHING
         if allocation.mode == "indivisible":
             one_pool = sees_one_pool(allocation.policy, allocation.options)
-            one_pool |= allocation.policy in POOL_LEVEL
-            offered = offered_capacity(problem).max(axis=0, initial=0.0)
-            largest = problem.totals if one_pool else offered
-        demand, capacity = as_read(problem, largest)
+            sums = POOL if one_pool or allocation.policy in POOL_LEVEL else SERVER
+        demand, capacity = as_read(problem, sums)
         return cls(problem, classes, demand, capacity, not allocation.whole)
 
     @cached_property

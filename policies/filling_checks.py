@@ -76,7 +76,10 @@ def _passed_over(problem: Problem, allocation: Allocation, share: FloatArray) ->
     passed = np.zeros(problem.t, dtype=np.bool_)
     reached = share / problem.effective_weight
     stage = problem.second_stage
-    for j in wanting.tolist():
+    waits = problem.workload_tenant[wanting]
+    after = stage[took].max(initial=False) > stage[waits]
+    ahead_of = before[took].max(initial=-np.inf) > reached[waits] * (1 + AGREEMENT)
+    for j in wanting[after | ahead_of].tolist():
         tenant = problem.workload_tenant[j]
         later = stage[took] > stage[tenant]
         more = before[took] > reached[tenant] * (1 + AGREEMENT) + 1e-3 * AGREEMENT

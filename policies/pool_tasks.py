@@ -26,7 +26,13 @@ from policies.problem import Problem
 from policies.queues import queues_of
 from policies.reasons import limited_by_resource, unserved_reasons
 from policies.stops import NO_SERVER_LARGE_ENOUGH, stopped_by
-from policies.whole_numbers import LARGEST_WHOLE, offered_capacity, whole_quantities
+from policies.whole_numbers import (
+    LARGEST_WHOLE,
+    POOL,
+    offered_capacity,
+    quantities_read,
+    whole_quantities,
+)
 
 SLOTS_PER_LARGEST_SERVER = 14
 
@@ -84,7 +90,7 @@ def pool_of_tasks(problem: Problem, policy: str, options: Mapping[str, Any]) -> 
     reasons = unserved_reasons(problem, one_class(problem).allowed)
     if policy == "slots":
         return _in_slots(problem, options, reasons)
-    whole = whole_quantities(problem.demand, offered_capacity(problem), problem.totals)
+    whole = quantities_read(problem, POOL)
     demand, room = whole.demand, problem.server_count @ whole.capacity
     reasons[(reasons == "") & (demand > room).any(axis=1)] = NO_SERVER_LARGE_ENOUGH
     if policy == "single-resource":

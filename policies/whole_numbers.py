@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,6 +26,8 @@ LARGEST_WHOLE = 2.0**52
 BEYOND = 2.0**53
 # Powers of ten up to this one are float64 numbers themselves.
 _EXACT_POWER = 22
+# What is added up at most (``quantities_read``).
+SERVER, POOL, NOTHING = "server", "pool", "nothing"
 _MOST_DIGITS = 340
 _MOST_DENOMINATORS = 64
 # Fractions with larger denominators are not what anybody means, unless these are powers of 2.
@@ -48,8 +51,7 @@ class WholeServers:
     @classmethod
     def of(cls, problem: Problem) -> WholeServers:
         """The problem's quantities on one scale per resource."""
-        capacity = offered_capacity(problem)
-        quantities = whole_quantities(problem.demand, capacity, capacity.max(axis=0, initial=0.0))
+        quantities = quantities_read(problem, SERVER)
         totals = problem.server_count @ quantities.capacity
         share = np.divide(1.0, totals, out=np.zeros(problem.m), where=totals > 0)
         return cls(quantities.demand, quantities.capacity, share)
@@ -75,27 +77,36 @@ def offered_capacity(problem: Problem) -> FloatArray:
     return np.where(problem.contributed_only[:, None], 0.0, problem.capacity)
 
 
-def as_read(problem: Problem, largest: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-    """Demands (n, m) and offered capacities (k, m) as what they stand for, up to their unit.
+@lru_cache(maxsize=2)
+def quantities_read(problem: Problem, sums: str) -> Quantities:
+    """The problem's quantities, read once for solving and checking; not to be written to.
 
-    In whole multiples of the resource's unit, or else as the float64 numbers that they are; both
-    exactly. The demands of workloads that cannot be served at all are not looked at.
+    Demands of workloads that cannot be served at all are not looked at; they are 0.
 
     Args:
         problem: the problem.
-        largest: (m,) as for :func:`whole_quantities`, so that both read the same; unless given,
-            the largest quantity.
+        sums: what is added up at most: what a ``SERVER`` has, or the ``POOL``; or ``NOTHING`` but
+            the quantities as they are, however large.
     """
     capacity = offered_capacity(problem)
-    demand = np.where(
-        (problem.resource_absent | problem.out_of_range)[:, None], 0.0, problem.demand
-    )
-    if largest is None:
-        largest = np.maximum(demand.max(axis=0, initial=0.0), capacity.max(axis=0, initial=0.0))
-    whole = whole_quantities(demand, capacity, largest)
+    unserved = problem.resource_absent | problem.out_of_range
+    demand = np.where(unserved[:, None], 0.0, problem.demand)
+    largest = problem.totals if sums == POOL else capacity.max(axis=0, initial=0.0)
+    if sums == NOTHING:
+        largest = np.maximum(largest, demand.max(axis=0, initial=0.0))
+    return whole_quantities(demand, capacity, largest)
+
+
+def as_read(problem: Problem, sums: str) -> tuple[FloatArray, FloatArray]:
+    """Demands (n, m) and offered capacities (k, m) as what they stand for, up to their unit.
+
+    In whole multiples of the resource's unit, or else as the float64 numbers that they are; both
+    exactly. ``sums`` as for :func:`quantities_read`: both read the same.
+    """
+    whole = quantities_read(problem, sums)
     return (
-        np.where(whole.common, whole.demand, demand),
-        np.where(whole.common, whole.capacity, capacity),
+        np.where(whole.common, whole.demand, problem.demand),
+        np.where(whole.common, whole.capacity, offered_capacity(problem)),
     )
 
 

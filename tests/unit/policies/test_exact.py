@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policies import policies_available, solve, verify
 from policies.exact import exceeds, signs_of_sums
-from policies.whole_numbers import as_read, whole_quantities
+from policies.whole_numbers import NOTHING, as_read, whole_quantities
 from tests.unit.policies.exact_reference import broken, decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
 
@@ -96,7 +96,7 @@ def test_what_is_not_a_number_has_no_exact_sum():
 def test_quantities_are_read_as_multiples_of_what_they_stand_for(drawn):
     """All by one factor per resource, or else as the float64 numbers that they are."""
     problem, demand, capacity = drawn
-    read_demand, read_capacity = as_read(problem)
+    read_demand, read_capacity = as_read(problem, NOTHING)
     served = ~(problem.resource_absent | problem.out_of_range)
     for r in range(problem.m):
         given_ = [row[r] for row, serve in zip(demand, served, strict=True) if serve]
