@@ -162,9 +162,14 @@ class PoolView(ContractView):
 
     def _key_of(self, text: str) -> ApiKey | None:
         """The key, and with it the pool if its holder may see it."""
-        slug = self.kwargs["pool"]
-        key, self._visible = key_and_pool(text=text, slug=slug if is_slug(slug) else "")
+        key, self._visible = key_and_pool(text=text, slug=self._slug)
         return key
+
+    @property
+    def _slug(self) -> str:
+        """The path's, or the empty text, which no pool has."""
+        slug = str(self.kwargs["pool"])
+        return slug if is_slug(slug) else ""
 
     @property
     def pool(self) -> Pool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -34,22 +35,32 @@ def pool_get(*, slug: str, tenant: Tenant | None) -> Pool:
     return pool
 
 
-_KEY, _POOL = KeyReader(), RowReader(Pool, "pool")
-_KEY_AND_POOL = selecting(
-    """
-    SELECT {key}, {pool},
-           ARRAY(SELECT ARRAY[id::text, name, unit] FROM pool_resource_type
-                 WHERE pool_id = pool.id ORDER BY position)
-    FROM api_key
-    LEFT JOIN tenant ON tenant.id = api_key.tenant_id
-    LEFT JOIN pool ON pool.slug = %(slug)s AND pool.retired_at IS NULL AND (
-        api_key.tenant_id IS NULL OR EXISTS (
-            SELECT FROM pool_membership
-            WHERE pool_id = pool.id AND tenant_id = api_key.tenant_id))
-    WHERE api_key.digest = %(digest)s
-    """,
+_KEY, _POOL, _SERVER = KeyReader(), RowReader(Pool, "pool"), RowReader(Server, "server")
+_OWNER = RowReader(Tenant, "owner")
+_COLUMNS = """{key}, {pool},
+    ARRAY(SELECT ARRAY[id::text, name, unit] FROM pool_resource_type
+          WHERE pool_id = pool.id ORDER BY position)"""
+_FROM = """
+FROM api_key
+LEFT JOIN tenant ON tenant.id = api_key.tenant_id
+LEFT JOIN pool ON pool.slug = %(slug)s AND pool.retired_at IS NULL AND (
+    api_key.tenant_id IS NULL OR EXISTS (
+        SELECT FROM pool_membership
+        WHERE pool_id = pool.id AND tenant_id = api_key.tenant_id))
+"""
+_JOIN_SERVER = """
+LEFT JOIN server ON server.id = %(server)s AND server.pool_id = pool.id AND (
+    api_key.tenant_id IS NULL OR server.contributed_by_id = api_key.tenant_id)
+LEFT JOIN tenant AS owner ON owner.id = server.contributed_by_id
+"""
+_OF_KEY = " WHERE api_key.digest = %(digest)s"
+_KEY_AND_POOL = selecting(f"SELECT {_COLUMNS} {_FROM} {_OF_KEY}", key=_KEY, pool=_POOL)
+_KEY_POOL_AND_SERVER = selecting(
+    f"SELECT {_COLUMNS}, {{server}}, {{owner}} {_FROM} {_JOIN_SERVER} {_OF_KEY}",
     key=_KEY,
     pool=_POOL,
+    server=_SERVER,
+    owner=_OWNER,
 )
 
 
@@ -62,16 +73,41 @@ def key_and_pool(*, text: str, slug: str) -> tuple[ApiKey | None, Pool | None]:
     row = only_row(_KEY_AND_POOL, {"slug": slug, "digest": api_key_digest(text)})
     if row is None:
         return None, None
-    key, columns = _KEY.read(row), row[_KEY.width :]
+    return _KEY.read(row), _pool_of(row[_KEY.width :])
+
+
+def key_pool_and_server(
+    *, text: str, slug: str, server_id: UUID | None
+) -> tuple[ApiKey | None, Pool | None, Server | None]:
+    """The same with the pool's server of this id, retired or not, if the key's holder may see it."""
+    row = only_row(
+        _KEY_POOL_AND_SERVER, {"slug": slug, "digest": api_key_digest(text), "server": server_id}
+    )
+    if row is None:
+        return None, None, None
+    key, pool = _KEY.read(row), _pool_of(row[_KEY.width :])
+    columns = row[_KEY.width + _POOL.width + 1 :]
+    if pool is None or columns[0] is None:
+        return key, pool, None
+    server = _SERVER.read(columns)
+    server.pool = pool
+    server.contributed_by = (
+        _OWNER.read(columns[_SERVER.width :]) if server.contributed_by_id else None
+    )
+    return key, pool, server
+
+
+def _pool_of(columns: Sequence[Any]) -> Pool | None:
+    """The pool in its columns and those of its resources, if there is one."""
     if columns[0] is None:
-        return key, None
+        return None
     pool = _POOL.read(columns)
     types = [
         ResourceType(id=int(id_), pool=pool, name=name, unit=unit, position=position)
         for position, (id_, name, unit) in enumerate(columns[_POOL.width])
     ]
     prefetched(pool, "resource_types", types)
-    return key, pool
+    return pool
 
 
 def resources_of(pool: Pool) -> list[Resource]:
@@ -104,35 +140,6 @@ def servers_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Server]:
     return (
         Server.objects.filter(pool=pool).for_tenant(tenant).select_related("contributed_by", "pool")
     )
-
-
-_SERVER, _TENANT = RowReader(Server, "server"), RowReader(Tenant, "tenant")
-_SERVER_BY_ID = selecting(
-    """
-    SELECT {server}, {tenant}
-    FROM server LEFT JOIN tenant ON tenant.id = server.contributed_by_id
-    WHERE server.id = %(id)s AND server.pool_id = %(pool)s
-    """,
-    server=_SERVER,
-    tenant=_TENANT,
-)
-_CONTRIBUTED = "AND server.contributed_by_id = %(tenant)s"
-
-
-def server_get(*, pool: Pool, server_id: UUID | None, tenant: Tenant | None) -> Server:
-    """The pool's server of this id, retired or not, if the caller may see it. Raises `Missing`."""
-    row = None
-    if server_id is not None:
-        statement = _SERVER_BY_ID if tenant is None else _SERVER_BY_ID + _CONTRIBUTED
-        row = only_row(
-            statement, {"id": server_id, "pool": pool.pk, "tenant": tenant and tenant.pk}
-        )
-    if row is None:
-        raise Missing("There is no such server.", code="server.not_found")
-    server = _SERVER.read(row)
-    server.pool = pool
-    server.contributed_by = _TENANT.read(row[_SERVER.width :]) if server.contributed_by_id else None
-    return server
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.models import Server, ServerState
-from allocator_service.pools.selectors import resources_of, server_get, servers_for
+from allocator_service.pools.selectors import key_pool_and_server, resources_of, servers_for
 from allocator_service.pools.server_services import (
     ServerDraft,
     ServerSettings,
@@ -21,6 +22,7 @@ from allocator_service.pools.server_services import (
     server_update,
     servers_contribute,
 )
+from allocator_service.tenants.models import ApiKey
 from api.auth import EVERY_SCOPE, OPERATOR_AND_TENANT
 from api.bodies import is_csv, rows_named
 from api.bulk import Items, created_document, read_items, tenants_named
@@ -109,8 +111,24 @@ class ServersView(PoolView):
 class OneServerView(PoolView):
     """A route of one server, which is absent for other tenants."""
 
-    def server(self, text: str) -> Server:
-        return server_get(pool=self.pool, server_id=uuid_or_none(text), tenant=self.tenant)
+    _present: Server | None = None
+
+    def _key_of(self, text: str) -> ApiKey | None:
+        """The key, and with it the pool and the server if its holder may see them."""
+        key, self._visible, self._present = key_pool_and_server(
+            text=text,
+            slug=self._slug,
+            server_id=uuid_or_none(self.kwargs["server"]),
+        )
+        return key
+
+    @property
+    def server(self) -> Server:
+        """The server of the path. Raises `Missing` unless the caller may see it and its pool."""
+        pool = self.pool  # that there is no such pool is said first
+        if self._present is None or self._present.pool_id != pool.pk:
+            raise Missing("There is no such server.", code="server.not_found")
+        return self._present
 
     def shown(self, server: Server, *, generation: bool) -> Response:
         headers = {"ETag": entity_tag(server.version)}
@@ -129,12 +147,12 @@ class ServerView(OneServerView):
 
     @shows(ServerDocument, "Show a server")
     def get(self, request: Request, pool: str, server: str) -> Response:
-        return self.shown(self.server(server), generation=False)
+        return self.shown(self.server, generation=False)
 
     @updates(ServerChange, ServerDocument, "Change a server", pool=True)
     @writes
     def patch(self, request: Request, pool: str, server: str) -> Response:
-        present = self.server(server)
+        present = self.server
         version = expected_version(request, actual=present.version)
         resources = resources_of(self.pool)
         current = server_fields(present, resources)
@@ -155,7 +173,7 @@ class ServerView(OneServerView):
     @retires("Retire a server", pool=True)
     @writes
     def delete(self, request: Request, pool: str, server: str) -> Response:
-        present = self.server(server)
+        present = self.server
         version = expected_version(request, actual=present.version)
         retired = server_retire(server=present, version=version, now=utc_now())
         return Response(
@@ -169,8 +187,8 @@ class ServerActionView(OneServerView):
 
     scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
 
-    def act(self, request: Request, text: str, action: Callable[..., Server]) -> Response:
-        present = self.server(text)
+    def act(self, request: Request, action: Callable[..., Server]) -> Response:
+        present = self.server
         version = optional_version(request, actual=present.version)
         self.read(NoFields)
         changed = action(server=present, version=version, now=utc_now())
@@ -181,18 +199,18 @@ class DrainView(ServerActionView):
     @acts(ServerDocument, "Drain a server: no capacity from the next decision on")
     @writes
     def post(self, request: Request, pool: str, server: str) -> Response:
-        return self.act(request, server, server_drain)
+        return self.act(request, server_drain)
 
 
 class ActivateView(ServerActionView):
     @acts(ServerDocument, "Put a draining server back to work")
     @writes
     def post(self, request: Request, pool: str, server: str) -> Response:
-        return self.act(request, server, server_activate)
+        return self.act(request, server_activate)
 
 
 class RetireView(ServerActionView):
     @acts(ServerDocument, "Retire a server: its contribution ends now")
     @writes
     def post(self, request: Request, pool: str, server: str) -> Response:
-        return self.act(request, server, server_retire)
+        return self.act(request, server_retire)
