@@ -24,7 +24,8 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "long-term": long_term.measure,
     "http": http.measure,
     "export": export.measure,
-    "ledger": ledger.measure,
+    "usage": ledger.measure_usage,
+    "windows": ledger.measure_windows,
     "tda": tda.measure,
 }
 
