@@ -54,7 +54,7 @@ def solve_indivisible(
         preferred_tasks(slot.on_server, pool.demand, pool.allowed_on_kind, pool.owner, pool.limit)
         for slot in division.slots
     ]
-    order = order_of_slots(preferred)
+    order = _owed_first(problem, pool, preferred, order_of_slots(preferred))
     slots = [Slot(preferred[position]) for position in order]
     fraction = division.fractions[order]
     tasks = np.zeros((len(slots), problem.n), dtype=np.int64)
@@ -123,6 +123,18 @@ def divisible_bound(
     )
     level = divisible_allocation(runnable, classes, "drf", {}, deadline).bound
     return level + float((problem.already / problem.effective_weight).max(initial=0.0))
+
+
+def _owed_first(
+    problem: Problem, pool: SlotPool, on_server: list[IntArray], order: list[int]
+) -> list[int]:
+    """The same cyclic order from the slot on that gives most to whom most is owed."""
+    if not problem.owed.any():
+        return order
+    shares = np.array([pool.shares(tasks.sum(axis=0)) for tasks in on_server])
+    worth = shares @ problem.owed[pool.tenants]
+    first = int(worth[order].argmax())
+    return order[first:] + order[:first]
 
 
 def _of_all_tenants(

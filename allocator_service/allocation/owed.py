@@ -11,7 +11,8 @@ from allocator_service.allocation.models import Allocation, Run, Schedule
 from allocator_service.pools.models import Pool
 from policies.schedule import DEFAULT_PERIOD
 
-# Slots are whole seconds: what can be off by less is not made up for.
+# A decision that follows a whole period comes a little late: so much of a turn is let go. Of a period
+# that is cut short nothing is, or changes that come close together would.
 SECONDS_LET_GO = 1.0
 
 
@@ -39,7 +40,8 @@ def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
             due = share * (end - start) * passed / period
             owed[name] = owed.get(name, 0.0) + due - share * had
             most[name] = max(most.get(name, 0.0), share)
-    if all(abs(amount) <= most.get(name, 0.0) * SECONDS_LET_GO for name, amount in owed.items()):
+    late = (abs(amount) <= most[name] * SECONDS_LET_GO for name, amount in owed.items())
+    if turns > 0 and all(late):
         return {}
     length = float(pool.policy_options.get("period_seconds", DEFAULT_PERIOD))
     return {name: amount / length for name, amount in owed.items()}

@@ -93,14 +93,14 @@ def cut_short(pool, at):
 
 
 def shares_had(pool, since, until):
-    """Dominant share × seconds of both, second by second, from what was in force."""
+    """Dominant share × seconds of both, by halves of a second, from what was in force."""
     had = {"u1": 0.0, "u2": 0.0}
     at = since
     while at < until:
         run = Run.objects.in_force_at(at).get(pool=pool)
         for row in slot_in_force(run=run, at=at).allocations:
-            had[row["tenant"]] += row["tasks"] * OF_A_TASK[row["tenant"]]
-        at += SECOND
+            had[row["tenant"]] += row["tasks"] * OF_A_TASK[row["tenant"]] / 2
+        at += SECOND / 2
     return had
 
 
@@ -138,14 +138,12 @@ def test_what_is_owed_lasts_when_its_period_is_cut_short_as_well(turns):
     pool, _ = turns(replan="at-once")
     cut = NOON + 10 * SECOND
     second = cut_short(pool, cut)
-    assert second.schedule.intervals == [[0, 3, 0], [3, 40, 1]]
+    assert second.schedule.intervals == [[0, 36, 0], [36, 40, 1]]  # both's first, for u2
     third = cut_short(pool, cut + 2 * SECOND)
-    # Two of forty seconds are over, in which u1 had 2 and was due 46/120 a second, u2 0.6475.
-    before = {"u1": -5.0, "u2": 5.25}
-    due = {"u1": 2 * 46 / 120, "u2": 2 * 0.6475}
+    # Two of forty seconds are over; u1 is due 0.4 a second and had 1/3, u2 is due 0.63 and had 0.7.
     expected = {
-        "u1": (before["u1"] * 38 / 40 + due["u1"] - 2) / 40,
-        "u2": (before["u2"] * 38 / 40 + due["u2"]) / 40,
+        "u1": (-5.0 * 38 / 40 + 2 * (0.4 - 1 / 3)) / 40,
+        "u2": (5.25 * 38 / 40 + 2 * (0.63 - 0.7)) / 40,
     }
     assert third.schedule.owed == pytest.approx(expected)
 
@@ -154,6 +152,15 @@ def test_nothing_is_owed_at_the_end_of_a_period_and_less_than_a_second_is_let_go
     pool, _ = turns(replan="at-once")
     assert cut_short(pool, NOON + 80 * SECOND).schedule.owed == {}
     assert cut_short(pool, NOON + 120 * SECOND + SECOND / 2).schedule.owed == {}
+
+
+def test_changes_that_come_close_together_starve_nobody(turns):
+    """Twice a second a new period begins: nobody's turn is always the one that does not come."""
+    pool, _ = turns(replan="at-once")
+    for change in range(1, 81):
+        cut_short(pool, NOON + change * SECOND / 2)
+    had = shares_had(pool, NOON, NOON + 40 * SECOND)
+    assert abs(had["u1"] - had["u2"]) < 1  # in 40 s; as if nothing were owed, u2 has nothing
 
 
 def test_a_simulation_of_nothing_is_the_decision_in_force_with_what_it_owes(turns):

@@ -52,6 +52,11 @@ def test_who_is_owed_gets_as_much_more_than_the_other():
     assert verify(answer.problem, answer).valid
 
 
+@pytest.mark.parametrize(("owed", "first"), [([0.1, 0.0], [3, 0]), ([0.0, 0.1], [1, 3])])
+def test_the_period_begins_with_the_slot_for_whom_most_is_owed(owed, first):
+    assert solve(thesis(owed=owed), "tda").schedule.tasks[0].tolist() == first
+
+
 def test_more_than_a_period_can_give_is_given_as_far_as_it_goes():
     answer = solve(thesis(owed=[0.0, 5.0]), "tda")
     assert answer.tasks.tolist() == [0.0, 4.0]
