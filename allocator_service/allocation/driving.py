@@ -66,7 +66,9 @@ def pool_drive(
 def _decide(pool: Pool, at: datetime) -> Driven:
     _settle_ledger(pool, at)
     decision_wanted(pool, now=at)
-    run = recompute_pool(pool_id=pool.pk, clock=lambda: at) or _in_force_while_waiting(pool, at)
+    run = recompute_pool(pool_id=pool.pk, clock=lambda: at, early=True) or _in_force_while_waiting(
+        pool, at
+    )
     if run.status != RunStatus.SUCCEEDED:
         error = run.error or {}
         raise Conflict(f"{error.get('code')}: {error.get('detail')}", code="drive.failed")

@@ -26,7 +26,12 @@ from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.core.outbox import event_record, request_id
 from allocator_service.ledger.sealing import entries_seal_all
 from allocator_service.pools.models import Pool, RecomputeJob
-from allocator_service.pools.recompute import decision_due, decision_wanted, job_settle
+from allocator_service.pools.recompute import (
+    decision_due,
+    decision_wanted,
+    interval_around,
+    job_settle,
+)
 from policies import Allocation, problem_from_document, solve
 from policies.errors import PolicyError
 
@@ -47,14 +52,14 @@ class Claim:
     attempt: int
 
 
-def recompute_pool(*, pool_id: int, clock: Clock) -> Run | None:
-    """Compute and publish the pool's next decision.
+def recompute_pool(*, pool_id: int, clock: Clock, early: bool = False) -> Run | None:
+    """Compute and publish the pool's next decision; `early`: whether or not its boundary has come.
 
-    Returns the finished run, or None when there was nothing to do: nothing wanted, another worker at
-    it, or the claim lost on the way. Doing it twice does nothing the second time.
+    Returns the finished run, or None when there was nothing to do: nothing wanted, a boundary to wait
+    for, another worker at it, or the claim lost on the way. Doing it twice does nothing the second time.
     """
     with try_lock_across_transactions(Lock.RECOMPUTE, str(pool_id)) as alone:
-        claim = _claim(pool_id, clock()) if alone else None
+        claim = _claim(pool_id, clock(), early) if alone else None
         if claim is None:
             return None
         if claim.attempt > MAX_ATTEMPTS:
@@ -80,7 +85,7 @@ def recompute_pool(*, pool_id: int, clock: Clock) -> Run | None:
 
 
 @transaction.atomic
-def _claim(pool_id: int, now: datetime) -> Claim | None:
+def _claim(pool_id: int, now: datetime, early: bool) -> Claim | None:
     job = (
         RecomputeJob.objects.select_for_update(of=("self",), no_key=True)
         .select_related("pool")
@@ -91,6 +96,11 @@ def _claim(pool_id: int, now: datetime) -> Claim | None:
         return None
     if job.pool.retired_at is not None:
         _abandon(job, now)
+        return None
+    if job.pool.policy_long_term and now < job.run_after and not early:
+        # A second message for a step that has been decided; or this clock is behind the relay's.
+        job.published_at, job.publications = None, 0
+        job.save(update_fields=["published_at", "publications"])
         return None
     later = slot_end_to_wait_for(job, now=now)
     if later is not None:
@@ -170,7 +180,7 @@ def _publish(
         run = decision_publish(
             run_id=claim.run_id, state=state, allocation=allocation, seconds=seconds, now=now
         )
-        _settle(job, now)
+        _settle(job, now, now if state.basis is None else state.basis.past.until)
         if state.owed and run.effective_from is not None:
             period = timedelta(seconds=run.schedule.period_seconds)
             decision_due(run.pool, at=run.effective_from + period)
@@ -198,7 +208,7 @@ def _fail(claim: Claim, error: DomainError, now: datetime) -> Run | None:
             payload={"run": str(run.pk), "code": error.code, "detail": error.detail},
             now=now,
         )
-        _settle(job, now)
+        _settle(job, now, now)
     log.warning("run_failed", pool_id=claim.pool_id, run=str(run.pk), code=error.code)
     return run
 
@@ -215,11 +225,18 @@ def _own_job(claim: Claim) -> RecomputeJob | None:
     return job
 
 
-def _settle(job: RecomputeJob, now: datetime) -> None:
-    job_settle(job)
+def _settle(job: RecomputeJob, now: datetime, step: datetime) -> None:
+    """Let the job go; a pool that remembers is wanted again when the step around `step` ends.
+
+    What it remembers has changed then. Changes made while this step was decided wait for that as well,
+    and a decision that was published after it makes the next one due at once.
+    """
     pool = Pool.objects.get(pk=job.pk)
     if pool.policy_long_term:
-        decision_wanted(pool, now=now)  # what it remembers has changed at the next boundary
+        job_settle(job, next_at=interval_around(pool, step)[1])
+        decision_wanted(pool, now=step)
+    else:
+        job_settle(job)
     waiting = Run.objects.filter(pool_id=job.pk, status=RunStatus.PENDING).select_related("pool")
     for run in waiting:
         decision_wanted(run.pool, now=now)

@@ -81,14 +81,20 @@ def interval_around(pool: Pool, instant: datetime) -> tuple[datetime, datetime]:
     return duration.around(instant, pool.window_anchor, ZoneInfo(pool.timezone))
 
 
-def job_settle(job: RecomputeJob) -> None:
-    """Mark what the locked job's claim had seen as done; changes made since are still wanted."""
+def job_settle(job: RecomputeJob, *, next_at: datetime | None = None) -> None:
+    """Mark what the locked job's claim had seen as done; changes made since are still wanted.
+
+    They wait until `next_at`, if that is given, as they did not while the claim was at it.
+    """
     job.settled = job.claimed
     job.claimed_at = None
     job.published_at = None
     job.token = None
     job.attempts = 0
-    job.save(update_fields=["settled", "claimed_at", "published_at", "token", "attempts"])
+    if next_at is not None:
+        job.run_after = next_at
+    fields = ["settled", "claimed_at", "published_at", "token", "attempts", "run_after"]
+    job.save(update_fields=fields)
     with connection.cursor() as cursor:
         cursor.execute(f"NOTIFY {CHANNEL}")
 

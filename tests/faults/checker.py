@@ -46,7 +46,10 @@ def _pool_wrongs(
 
 _RUN_CHECKS = {
     "runs are stuck": "SELECT count(*) FROM run WHERE status IN ('pending', 'running')",
-    "jobs are not settled": "SELECT count(*) FROM pool_recompute_job WHERE wanted <> settled",
+    # Pools that remember always wait for their next boundary.
+    "jobs are not settled": """
+        SELECT count(*) FROM pool_recompute_job j JOIN pool p ON p.id = j.pool_id
+        WHERE wanted <> settled AND (NOT p.policy_long_term OR j.run_after < now())""",
     "succeeded runs were not published exactly once": """
         SELECT count(*) FROM run WHERE status = 'succeeded' AND 1 <> (
             SELECT count(*) FROM core_event e WHERE e.kind = 'decision.published'
@@ -57,7 +60,8 @@ _RUN_CHECKS = {
             (SELECT count(*) FROM run_allocation a WHERE a.run_id = run.id)
                 <> cardinality(s.workload_ids)
             OR run.summary IS NULL
-            OR NOT EXISTS (SELECT FROM run_certificate c WHERE c.run_id = run.id))""",
+            OR NOT EXISTS (SELECT FROM run_certificate c WHERE c.run_id = run.id
+                           UNION ALL SELECT FROM run_step s WHERE s.run_id = run.id))""",
     "failed or running runs have rows": """
         SELECT count(*) FROM run WHERE status <> 'succeeded'
             AND EXISTS (SELECT FROM run_allocation a WHERE a.run_id = run.id)""",

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -65,17 +66,20 @@ class Client(threading.Thread):
 
 
 class Writer(Client):
-    """Submits workloads of a tenant."""
+    """Submits workloads of a tenant; `work` is what they want."""
 
-    def __init__(self, url: str, key: str, pool: str, tenant: str, pause: float) -> None:
+    def __init__(
+        self, url: str, key: str, pool: str, tenant: str, pause: float, work: dict[str, Any]
+    ) -> None:
         super().__init__(f"{url}/api/v1/pools/{pool}/workloads/", key, pause)
         self._tenant = tenant
+        self._work = work
         self.pool = pool
         self.accepted: dict[str, str] = {}
 
     def post_next(self, number: int) -> None:
         name = f"{self._tenant}-{number:04d}"
-        body = {"tenant": self._tenant, "name": name, "demand": {"cpu": 1, "memory": 1}}
+        body = {"tenant": self._tenant, "name": name, **self._work}
         answer = self.post(name, body, 201)
         if answer is not None:
             self.accepted[name] = answer.json()["id"]
@@ -115,13 +119,18 @@ class Reporter(Client):
 
 
 class Storm:
-    """Faults, chosen by a seed, in a running service. Every fault is undone before the next."""
+    """Faults, chosen by a seed, in a running service. Every fault is undone before the next.
 
-    def __init__(self, service: LiveService, servers: Servers, seed: int) -> None:
+    `kinds` are those that may happen, all unless given.
+    """
+
+    def __init__(
+        self, service: LiveService, servers: Servers, seed: int, kinds: Sequence[str] = ()
+    ) -> None:
         self._service, self._servers = service, servers
         self._chance = random.Random(seed)
         self.done: Counter[str] = Counter()
-        self._faults = {
+        faults = {
             "kill worker": lambda: self._kill_process("worker"),
             "kill worker's child": self._kill_child,
             "kill web": lambda: self._kill_process("web"),
@@ -132,6 +141,7 @@ class Storm:
             "flush Redis": self._flush_redis,
             "end database connections": self._end_connections,
         }
+        self._faults = {kind: faults[kind] for kind in kinds or faults}
 
     def rage(self, seconds: float) -> None:
         """One fault after the other, a second apart, each kind at least once if time allows."""

@@ -6,18 +6,20 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from launcher import folders
 from launcher.client import Client
 from launcher.console import StepFailed
+from launcher.processes import stop
 from launcher.servers import Servers
 from tests.faults.checker import ledger_wrongs, wrongs
+from tests.faults.long_term import Remembering, long_term_wrongs
 from tests.faults.storm import Reporter, Storm, Writer
 from tests.live.service import LiveService
 
@@ -26,49 +28,34 @@ SECONDS = float(os.environ.get("FAULT_SECONDS", "60"))
 SETTLING_SECONDS = 60.0
 POOLS = ("storm-a", "storm-b")
 REPORTED = "storm-reported"
+REMEMBERING = {
+    "storm-steps": Remembering(2, "sliding", 15),
+    "storm-days": Remembering(5, "tumbling", 60),
+}
+CALM_AFTER = timedelta(seconds=10)
+WORK: dict[str, tuple[dict[str, Any], ...]] = {
+    **dict.fromkeys(POOLS, ({"demand": {"cpu": 1, "memory": 1}},) * 2),
+    **dict.fromkeys(
+        REMEMBERING,
+        (
+            {"demand": {"cpu": 1, "memory": 4}, "tasks": 3},
+            {"demand": {"cpu": 4, "memory": 1}, "tasks": 3},
+        ),
+    ),
+}
 ENTRIES_EACH = 2
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Servers]:
-    """A durable PostgreSQL and Redis of their own, because they are killed."""
-    folder = folders.fresh("test")
-    saved = {name: os.environ.pop(name, None) for name in ("DATABASE_URL", "MIGRATION_DATABASE_URL",
-                                                          "REDIS_URL")}  # fmt: skip
-    try:
-        servers = Servers(folder, durable=True)
-    finally:
-        os.environ.update({name: value for name, value in saved.items() if value is not None})
-    yield servers
-    servers.stop()
-    folder.remove()
-
-
-@pytest.fixture(scope="module")
-def service(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveService]:
-    environment = {
-        **servers.environment,
-        "DJANGO_SETTINGS_MODULE": "allocator_service.settings.local",
-        "THROTTLE_RATE": "100000",
-        "THROTTLE_BURST": "100000",
-    }
-    live = LiveService(environment, tmp_path_factory.mktemp("storm"))
-    live.launch()
-    yield live
-    live.stop()
-
-
-@pytest.fixture(scope="module")
-def key(service: LiveService) -> str:
-    return service.manage("apikey", "create", "--scope", "operator", "--name", "storm")
 
 
 @pytest.fixture(scope="module")
 def client(service: LiveService, key: str) -> Client:
     client = Client(service.url, key)
-    for pool in POOLS:
+    chosen: dict[str, dict[str, Any]] = {
+        **{pool: {"policy": {"name": "drfh"}} for pool in POOLS},
+        **{pool: remembering.settings() for pool, remembering in REMEMBERING.items()},
+    }
+    for pool, settings in chosen.items():
         client.post("/api/v1/pools/", {
-            "slug": pool, "name": pool, "weights": "explicit", "policy": {"name": "drfh"},
+            "slug": pool, "name": pool, "weights": "explicit", **settings,
             "resources": [{"name": "cpu"}, {"name": "memory"}],
         })  # fmt: skip
         client.post(f"/api/v1/pools/{pool}/servers/", {
@@ -106,9 +93,11 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     writers = [
-        Writer(service.url, key, pool, f"{pool}-{number}", pause=0.15)
-        for pool in POOLS
-        for number in (1, 2)
+        Writer(
+            service.url, key, pool, f"{pool}-{number}", 2.0 if pool in REMEMBERING else 0.15, work
+        )
+        for pool, works in WORK.items()
+        for number, work in enumerate(works, start=1)
     ]
     reporters = [
         Reporter(service.url, key, REPORTED, f"storm-a-{number}", pause=0.2) for number in (1, 2)
@@ -121,14 +110,16 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
         each.enough.set()
     for each in (*writers, *reporters):
         each.join()
-    stopped = time.monotonic()
-    accepted: dict[str, list[str]] = {pool: [] for pool in POOLS}
+    stopped, calm = time.monotonic(), datetime.now(UTC) + CALM_AFTER
+    accepted: dict[str, list[str]] = {pool: [] for pool in WORK}
     for writer in writers:
         accepted[writer.pool] += writer.accepted.values()
     database = servers.environment["MIGRATION_DATABASE_URL"]
     found = settled(lambda: wrongs(client, database, accepted))
     events: set[str] = set().union(*(reporter.accepted for reporter in reporters))
     found += settled(lambda: ledger_wrongs(database, {REPORTED: events}, ENTRIES_EACH))
+    found += settled(lambda: long_term_wrongs(client, database, REMEMBERING, calm)[0])
+    _, boundaries = long_term_wrongs(client, database, REMEMBERING, calm)
     verified = service.manage("verify")
     with capsys.disabled():
         total = sum(map(len, accepted.values()))
@@ -142,6 +133,9 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
             f" {sum(reporter.attempts for reporter in reporters)} requests of"
             f" {Reporter.EVENTS}; verify: {verified.splitlines()[-1]}"
         )
+        for pool, counted in boundaries.items():
+            print(f"{pool}: {counted.passed} boundaries, {counted.missed} while nobody could work")
+        print(*found, sep="\n")
     assert found == []
     assert [each.refused for each in (*writers, *reporters) if each.refused] == []
     assert len(events) >= 20 * SECONDS
@@ -267,3 +261,51 @@ def test_the_checker_finds_events_that_were_lost_or_posted_twice(
         )
         found = ledger_wrongs(database, {REPORTED: posted}, ENTRIES_EACH)
         assert f"{REPORTED}: 1 events have another number of entries" in found
+
+
+def test_the_checker_finds_intervals_that_are_missing_double_or_others(
+    service: LiveService, servers: Servers, client: Client
+) -> None:
+    """Control: metering that skipped an interval, did one twice, or windows that remember another."""
+    for name in ("worker", "relay"):  # nobody decides or meters meanwhile
+        stop(service.processes[name], patience_seconds=20)
+    database = servers.environment["MIGRATION_DATABASE_URL"]
+
+    def found() -> set[str]:
+        wrong, _ = long_term_wrongs(client, database, REMEMBERING, datetime.now(UTC))
+        named = {each.removeprefix("storm-steps: ").lstrip("0123456789 ") for each in wrong}
+        return {each for each in named if "undecided" not in each}
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        assert found() == set()
+        connection.execute("ALTER TABLE ledger_entry DISABLE TRIGGER ledger_no_change")
+        connection.execute(
+            "CREATE TABLE kept AS SELECT DISTINCT ON (e.id) e.* FROM ledger_entry e"
+            " JOIN pool p ON p.id = e.pool_id JOIN run r ON r.pool_id = p.id"
+            ' JOIN run_step s ON s.run_id = r.id AND e.start < s.begin AND e."end" > s.since'
+            " WHERE p.slug = 'storm-steps' AND e.kind = 'usage' ORDER BY e.id LIMIT 1"
+        )
+        missing = (
+            "DELETE FROM ledger_entry e USING kept WHERE e.id = kept.id AND e.start = kept.start"
+        )
+        gaps = "timelines have gaps, or intervals twice"
+        amounts = "amounts are not what decisions gave for as long as they were in force"
+        windows = "amounts in windows are not the ledger's"
+        connection.execute(missing)
+        assert {gaps, amounts, windows} <= found()
+        connection.execute("INSERT INTO ledger_entry SELECT * FROM kept")
+        assert found() == set()
+        connection.execute("UPDATE kept SET id = gen_random_uuid()")
+        connection.execute("INSERT INTO ledger_entry SELECT * FROM kept")
+        assert {gaps, "intervals of a timeline overlap", amounts, windows} <= found()
+        connection.execute(missing)
+        assert found() == set()
+        connection.execute(
+            "UPDATE run_step SET since = since - interval '1 second' WHERE run_id = ("
+            "SELECT s.run_id FROM run_step s JOIN run r ON r.id = s.run_id JOIN pool p ON"
+            " p.id = r.pool_id WHERE p.slug = 'storm-steps' ORDER BY s.begin DESC LIMIT 1)"
+        )
+        assert "windows reach elsewhere" in found()
+        connection.execute("UPDATE run_step SET begin = (SELECT min(begin) FROM run_step)")
+        assert "a boundary is decided twice" in found()
+    service.start("worker", "relay")

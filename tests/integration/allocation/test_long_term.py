@@ -70,7 +70,7 @@ class Simulated:
             )
             workload_update(workload=workload, settings=changed, version=None, now=now)
         decision_wanted(self.pool, now=now)
-        self.run = recompute_pool(pool_id=self.pool.pk, clock=lambda: now)
+        self.run = recompute_pool(pool_id=self.pool.pk, clock=lambda: now, early=True)
         verification = run_verify(self.run)
         assert verification["valid"] is True, verification
         return [int(row.tasks) for row in self.run.allocations.order_by("position")]
@@ -175,6 +175,54 @@ def test_changes_wait_for_the_boundary_and_every_boundary_decides(tenant):
     job.refresh_from_db()
     assert job.run_after == START + 2 * MINUTE
     assert jobs_due(now=START + 2 * MINUTE, again=False) == [pool.pk]
+
+
+def test_a_message_that_comes_twice_decides_a_step_once(tenant):
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}).pool
+    begun = START + MINUTE
+    assert recompute_pool(pool_id=pool.pk, clock=lambda: begun) is not None
+    late = begun + timedelta(seconds=5)
+    assert recompute_pool(pool_id=pool.pk, clock=lambda: late) is None
+    following = recompute_pool(pool_id=pool.pk, clock=lambda: begun + MINUTE)
+    assert following.step.begin == START + 2 * MINUTE
+
+
+def clock(*instants, meanwhile):
+    """A clock that tells these one after the other, and before the second `meanwhile` happens."""
+    told = []
+
+    def tell():
+        told.append(instants[min(len(told), len(instants) - 1)])
+        if len(told) == 2:
+            meanwhile()
+        return told[-1]
+
+    return tell
+
+
+def test_a_change_while_a_step_is_decided_waits_for_the_next_boundary(tenant):
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}).pool
+    late = START + MINUTE + timedelta(seconds=1)
+
+    def meanwhile():
+        draft = WorkloadDraft(tenant("a"), "more", vector(1, 1), tasks=1)
+        workloads_submit(pool=pool, drafts=[draft], now=late)
+
+    recompute_pool(pool_id=pool.pk, clock=clock(START + MINUTE, late, meanwhile=meanwhile))
+    job = RecomputeJob.objects.get(pool=pool)
+    assert job.wanted > job.settled
+    assert job.run_after == START + 2 * MINUTE
+
+
+def test_a_decision_published_after_its_step_makes_the_next_one_due_at_once(tenant):
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}).pool
+    begun, published = START + 1.9 * MINUTE, START + 2.1 * MINUTE
+    told = clock(begun, begun, begun, begun, published, meanwhile=lambda: None)
+    run = recompute_pool(pool_id=pool.pk, clock=told)
+    assert (run.step.begin, run.effective_from) == (START + MINUTE, published)
+    assert jobs_due(now=published, again=False) == [pool.pk]
+    assert recompute_pool(pool_id=pool.pk, clock=lambda: published).step.begin == START + 2 * MINUTE
+    assert RecomputeJob.objects.get(pool=pool).run_after == START + 3 * MINUTE
 
 
 def _history(pool):
