@@ -46,12 +46,15 @@ class Round:
         level: weighted level at which the round's stuck tenants were frozen.
         bound: no allocation lifts the least level of the round above it.
         prices: (K, m) price of each class's resources, per share of the pool.
+        proven: do they prove that nobody frozen here can have more? Only time division leaves
+            rounds open.
     """
 
     stage: int
     level: float
     bound: float
     prices: FloatArray
+    proven: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,7 @@ def certificate_to_document(certificate: Certificate) -> dict[str, Any]:
                 "level": float(item.level),
                 "bound": float(item.bound),
                 "prices": item.prices.tolist(),
+                **({} if item.proven else {"proven": False}),
             }
             for item in certificate.rounds
         ],
@@ -96,6 +100,7 @@ def certificate_from_document(document: Mapping[str, Any]) -> Certificate:
                 level=float(item["level"]),
                 bound=float(item["bound"]),
                 prices=np.array(item["prices"], dtype=np.float64),
+                proven=bool(item.get("proven", True)),
             )
             for item in document["rounds"]
         )

@@ -14,13 +14,15 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.compiled import compiled
+from policies.knapsack_bounds import relaxed
+from policies.knapsack_core import CORE_TABLE, packing_of_core, pieces_of
 
 # Cells of the grid × pieces of workloads that a programme may have, and nodes of a search.
 LARGEST_TABLE = 30_000_000
 MOST_NODES = 2_000_000
-# Steps towards the best multipliers of resources; each is shorter than the one before.
-MULTIPLIER_STEPS = 3_000
-SHORTER = 0.994
+# Steps of innermost loops per node, and what rounding may hide of a value.
+WORK_OF_A_NODE = 13
+EXACT = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +33,13 @@ class Packing:
         tasks: (q,) whole tasks.
         value: what they are worth.
         bound: no packing is worth more; equal to ``value`` where the answer is exact.
+        work: steps of innermost loops that it took.
     """
 
     tasks: IntArray
     value: float
     bound: float
+    work: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +76,26 @@ class Knapsack:
     @cached_property
     def has_grid(self) -> bool:
         """Is the dynamic programme small enough?"""
+        return self._cells <= LARGEST_TABLE
+
+    @cached_property
+    def _cells(self) -> float:
+        """Cells of the grid × pieces."""
         item, _, _ = self._pieces
         _, capacity = self.reduced
-        cells = float(np.prod(capacity + 1.0))
-        return cells * (len(item) + 1) <= LARGEST_TABLE
+        return float(np.prod(capacity + 1.0)) * (len(item) + 1)
 
-    def best(self, prices: FloatArray) -> Packing:
+    def best(self, prices: FloatArray, *, nodes: int = MOST_NODES) -> Packing:
         """The most valuable packing.
 
         Args:
             prices: (q,) of one task of each workload, at least 0.
+            nodes: of a search, where the grid is too large for the programme; fewer than
+                ``MOST_NODES`` also ask for the search where the programme would take long.
         """
-        return self._by_programme(prices) if self.has_grid else self._by_search(prices)
+        if self.has_grid and (nodes >= MOST_NODES or self._cells <= CORE_TABLE):
+            return self._by_programme(prices)
+        return self._by_search(prices, nodes)
 
     @cached_property
     def _pieces(self) -> tuple[IntArray, IntArray, BoolArray]:
@@ -92,21 +104,7 @@ class Knapsack:
         A workload whose limit binds is cut into pieces of 1, 2, 4, ... tasks and a rest.
         """
         room = Knapsack(self.demand, self.capacity, np.full(len(self.limit), np.inf)).most
-        item, size, again = [], [], []
-        for j, most in enumerate(self.most.tolist()):
-            if most and most == room[j]:
-                item.append(j)
-                size.append(1)
-                again.append(True)
-                continue
-            piece, left = 1, most
-            while left > 0:
-                item.append(j)
-                size.append(min(piece, left))
-                again.append(False)
-                left -= size[-1]
-                piece *= 2
-        return np.array(item, np.int64), np.array(size, np.int64), np.array(again, np.bool_)
+        return pieces_of(self.most, room, self.most > 0)
 
     @cached_property
     def _rows(self) -> tuple[IntArray, IntArray]:
@@ -137,26 +135,41 @@ class Knapsack:
             tasks,
         )
         worth = float(prices @ tasks)
-        return Packing(tasks, worth, worth)
+        return Packing(tasks, worth, worth, float(taken.size))
 
-    def _by_search(self, prices: FloatArray) -> Packing:
+    def _by_search(self, prices: FloatArray, nodes: int) -> Packing:
+        """The core first; a search where that is not as good as the divisible relaxation."""
         some = np.flatnonzero((prices > 0) & (self.most > 0))
-        share = self.demand[some] / np.where(self.capacity > 0, self.capacity, 1.0)
-        multipliers = _multipliers(prices[some], share, self.most[some].astype(float))
-        cost = np.maximum(share @ multipliers, 1e-300)
-        order = some[np.argsort(-prices[some] / cost, kind="stable")]
-        found, most_valuable, bound = _search(
-            prices[order],
-            np.ascontiguousarray(self.demand[order]),
-            self.capacity.copy(),
-            self.most[order],
-            multipliers / np.where(self.capacity > 0, self.capacity, 1.0),
-            MOST_NODES,
-        )
         tasks = np.zeros(len(prices), dtype=np.int64)
-        tasks[order] = found
-        worth = float(prices @ tasks)
-        return Packing(tasks, worth, max(bound, worth) if bound > most_valuable else worth)
+        if not len(some):
+            return Packing(tasks, 0.0, 0.0, 0.0)
+        every, capacity = self.reduced
+        price, demand, most = prices[some], every[some], self.most[some]
+        share = demand / np.maximum(capacity, 1)
+        worth, divisible = np.zeros(len(capacity)), np.zeros(len(some))
+        room = (capacity > 0).astype(np.float64)
+        bound = float(relaxed(price, share, room, most.astype(np.float64), worth, divisible))
+        found = packing_of_core(price, demand, capacity, most, worth, divisible)
+        value = float(price @ found)
+        visited = 0
+        if value < bound * (1 - EXACT):
+            order = np.argsort(-price / np.maximum(share @ worth, 1e-300), kind="stable")
+            better, value, least, visited = _search(
+                price[order],
+                demand[order].astype(np.float64),
+                capacity.astype(np.float64),
+                most[order],
+                worth / np.maximum(capacity, 1),
+                nodes,
+                value,
+            )
+            if better.any():
+                found[order] = better
+            bound = min(bound, least)
+        tasks[some] = found
+        value = float(prices @ tasks)
+        work = float(CORE_TABLE + WORK_OF_A_NODE * visited)
+        return Packing(tasks, value, value if bound <= value * (1 + EXACT) else bound, work)
 
 
 @compiled
@@ -205,48 +218,11 @@ def _programme(value, taken, amounts, offset, demand, item, size, again, prices,
 
 
 @compiled
-def _multipliers(prices, share, most):  # type: ignore[no-untyped-def]
-    """(m,) prices of whole resources that bound every packing well: subgradient steps.
-
-    Any will do for a bound; these minimise ``sum(y) + sum_j most_j max(0, p_j - y . share_j)``.
-    """
-    n, m = share.shape
-    y, best = np.zeros(m), np.zeros(m)
-    least = np.inf
-    scale = 0.0
-    for j in range(n):
-        scale = max(scale, prices[j] * most[j])
-    for _ in range(MULTIPLIER_STEPS):
-        slope = np.ones(m)
-        worth = y.sum()
-        for j in range(n):
-            gain = prices[j]
-            for r in range(m):
-                gain -= y[r] * share[j, r]
-            if gain > 0.0:
-                worth += gain * most[j]
-                for r in range(m):
-                    slope[r] -= most[j] * share[j, r]
-        if worth < least:
-            least = worth
-            best[:] = y
-        length = 0.0
-        for r in range(m):
-            length += slope[r] * slope[r]
-        if length == 0.0:
-            break
-        stride = scale / np.sqrt(length)
-        scale *= SHORTER
-        for r in range(m):
-            y[r] = max(0.0, y[r] - stride * slope[r])
-    return best
-
-
-@compiled
-def _search(prices, demand, capacity, most, multipliers, nodes):  # type: ignore[no-untyped-def]
+def _search(prices, demand, capacity, most, multipliers, nodes, known):  # type: ignore[no-untyped-def]
     """Depth first over the workloads, most tasks first; cut where the bound is no better.
 
-    Returns the tasks, their value, and a bound on every packing: the value if the search ended.
+    Returns the tasks (none if none is worth more than ``known``), the highest value, a bound on
+    every packing, which is that value if the search ended, and the nodes visited.
     """
     n, m = demand.shape
     after = np.zeros(n + 1)
@@ -255,19 +231,19 @@ def _search(prices, demand, capacity, most, multipliers, nodes):  # type: ignore
         for r in range(m):
             gain -= multipliers[r] * demand[j, r]
         after[j] = after[j + 1] + max(gain, 0.0) * most[j]
-    best, found = -1.0, np.zeros(n, dtype=np.int64)
+    best, found = known, np.zeros(n, dtype=np.int64)
     count = np.zeros(n, dtype=np.int64)
     left = capacity.copy()
     root = after[0]
     for r in range(m):
         root += multipliers[r] * left[r]
     worth, j, down = 0.0, 0, True
-    for _ in range(nodes):
+    for node in range(nodes):
         if down and j < n:
             bound = worth + after[j]
             for r in range(m):
                 bound += multipliers[r] * left[r]
-            if best >= 0.0 and bound <= best * (1.0 + 1e-12):
+            if bound <= best * (1.0 + 1e-12):
                 down = False
                 j -= 1
                 continue
@@ -289,7 +265,7 @@ def _search(prices, demand, capacity, most, multipliers, nodes):  # type: ignore
             j -= 1
             continue
         if j < 0:
-            return found, best, best
+            return found, best, best, node
         if count[j] == 0:
             j -= 1
             continue
@@ -299,4 +275,4 @@ def _search(prices, demand, capacity, most, multipliers, nodes):  # type: ignore
             left[r] += demand[j, r]
         down = True
         j += 1
-    return found, best, root
+    return found, best, root, nodes

@@ -212,14 +212,21 @@ _register(
                 "maximum": 31_536_000,
                 "description": "the slots take turns within so many seconds; default 3600",
             },
+            effort={
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": 100,
+                "description": "how many times the usual work is done before the best schedule so "
+                "far is taken, with the gap that its bound leaves; default 1, some seconds",
+            },
             replan={
                 "enum": ["slot", "at-once"],
                 "description": "when a change to a pool begins a new period: at the end of the slot "
                 "in force, which is not cut short, or at once; default slot",
             },
         ),
-        complexity="a few dozen programs of tenants + 1 rows, each with one knapsack over the grid "
-        "of capacities (or a search where that is large)",
+        complexity="about two programs of tenants + 1 rows per tenant, each with one knapsack over the "
+        "grid of capacities (or near its divisible relaxation where that is large)",
         source="the TDA thesis, 2015, chapters 3 and 4",
         places=False,
         takes_turns=True,

@@ -11,6 +11,7 @@ only, and the stated gap says how much is open. That ``bound`` is an upper bound
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,14 +24,12 @@ from policies.problem import Problem
 from policies.schedule import Schedule, gap_of, least_average
 from policies.schedule_rounds import (
     SMALLEST_LEVEL,
+    proof_of_round,
     proven_bound,
-    round_bound,
     satisfied_at,
-    stuck_tenants,
 )
 from policies.slot_columns import SlotPool
-from policies.slot_stops import stops_in_slot, stops_over_time
-from policies.stops import STILL_FITS
+from policies.slot_stops import has_room, stops_over_time
 
 
 def check_schedule(problem: Problem, allocation: Allocation, schedule: Schedule) -> Iterator[Check]:
@@ -71,10 +70,9 @@ def check_schedule(problem: Problem, allocation: Allocation, schedule: Schedule)
         "every slot's tasks fit on the servers on which they may run",
         slots,
     )
-    stops = [stops_in_slot(problem, pool, tasks) for tasks in on_server]
     yield check(
         "slots_saturated",
-        np.array([STILL_FITS in stop for stop in stops]) * 1.0,
+        np.array([has_room(pool, tasks) for tasks in on_server]) * 1.0,
         0.0,
         "in no slot is there room for one more task",
         slots,
@@ -109,38 +107,44 @@ def check_division(
         return
     names = [problem.tenants[i] for i in pool.tenants.tolist()]
     weight = problem.effective_weight[pool.tenants]
-    stage = problem.second_stage[pool.tenants]
     share = allocation.tenant_share[pool.tenants] + pool.already
     frozen_in = certificate.frozen_in[pool.tenants]
+    numbers = range(len(certificate.rounds))
     full = share >= satisfied_at(pool) * (1 - LEVEL_TOLERANCE)
+    proven = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
     level_of_round = np.array([item.level for item in certificate.rounds])
     expected = level_of_round[frozen_in] if len(names) else np.zeros(0)
-    off = np.abs(share / weight - expected) / np.maximum(expected, SMALLEST_LEVEL)
-    stated = allocation.level[pool.tenants] - share / weight
+    scale = np.maximum(expected, SMALLEST_LEVEL)
+    above = (share / weight - expected) / scale
+    free = full | ~proven[frozen_in] if len(names) else full
+    stated = np.abs(allocation.level[pool.tenants] - share / weight) / scale
     yield check(
         "levels",
-        np.where(full, 0.0, off) + np.abs(stated) / np.maximum(expected, SMALLEST_LEVEL),
+        np.where(free, np.maximum(-above, 0.0), np.abs(above)) + stated,
         AGREEMENT,
-        "every tenant has its round's level, or all its tasks all the time",
+        "every tenant has its round's level; more where it runs all its tasks or that is left open",
         names,
     )
-    bounds, loose = np.zeros(len(certificate.rounds)), np.zeros(len(names), dtype=np.bool_)
-    open_gap = np.zeros(len(certificate.rounds))
+    least = [np.abs(above[frozen_in == number].min(initial=np.inf)) for number in numbers]
+    yield check(
+        "levels_reached",
+        np.array(least),
+        AGREEMENT,
+        "each round's level is that of its least tenant",
+        [f"round {number}" for number in numbers],
+    )
+    bounds, loose = np.zeros(len(proven)), np.zeros(len(names), dtype=np.bool_)
+    open_gap = np.zeros(len(proven))
     for number, item in enumerate(certificate.rounds):
-        prices = item.prices[pool.tenants]
-        rising = (stage == bool(item.stage)) & (frozen_in >= number)
-        before = np.where(frozen_in < number, share, 0.0)
-        bound = max(round_bound(pool.bound(prices), prices, weight, rising, before), item.level)
-        scale = max(item.level, SMALLEST_LEVEL)
-        bounds[number] = abs(bound - item.bound) / scale if np.isfinite(bound) else np.inf
-        mine = frozen_in == number
-        wanting = mine & ~full
-        if wanting.any():
-            open_gap[number] = (bound - item.level) / scale
-        part = np.where(rising, prices * weight, 0.0)
-        part /= max(float(part.sum()), 1e-300)
-        loose |= wanting & ~stuck_tenants(part, item.level, bound - item.level)
-    rounds = [f"round {number}" for number in range(len(certificate.rounds))]
+        mine = replace(item, prices=item.prices[pool.tenants])
+        bound, stuck = proof_of_round(problem, pool, number, mine, frozen_in, share)
+        of_level = max(item.level, SMALLEST_LEVEL)
+        bounds[number] = abs(bound - item.bound) / of_level if np.isfinite(bound) else np.inf
+        wanting = (frozen_in == number) & ~full
+        if item.proven and wanting.any():
+            open_gap[number] = (bound - item.level) / of_level
+            loose |= wanting & ~stuck
+    rounds = [f"round {number}" for number in numbers]
     yield check(
         "bounds_stated",
         bounds,
@@ -148,28 +152,28 @@ def check_division(
         "the stated bounds are those that the prices give",
         rounds,
     )
-    if pool.exact:
-        yield check(
-            "levels_proven",
-            open_gap,
-            LEVEL_TOLERANCE,
-            "each round's prices prove that its level cannot be higher",
-            rounds,
-        )
-        yield check(
-            "tenants_stuck",
-            loose * 1.0,
-            0.0,
-            "every tenant has all its tasks or is proven to be stuck in its round",
-            names,
-        )
+    yield check(
+        "levels_proven",
+        open_gap,
+        LEVEL_TOLERANCE,
+        "the prices of each round that is not left open prove that its level cannot be higher",
+        rounds,
+    )
+    yield check(
+        "tenants_stuck",
+        loose * 1.0,
+        0.0,
+        "every tenant of these has all its tasks or is proven to be stuck in its round",
+        names,
+    )
     lp_bound = proven_bound(problem, pool, certificate.rounds, frozen_in, share)
     same = np.isclose(schedule.lp_bound, lp_bound, rtol=AGREEMENT, equal_nan=True)
     divisible = pool.exact and schedule.lp_bound > schedule.bound * (1 + AGREEMENT)
     yield Check(
         "lp_bound",
-        bool(same) and not divisible,
-        "the bound over slots is that of the rounds, and not above the divisible bound",
+        bool(same) and not (divisible and proven.all()),
+        "the bound over slots is that of the rounds; where these are proven it is not above the "
+        "divisible bound",
         0.0,
     )
 

@@ -6,17 +6,19 @@ as there are tenants. Slots are added while the model is kept and warm-started.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import highspy
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
-from policies.errors import SolveFailedError, SolveTimeoutError
+from policies.effort import Effort
+from policies.errors import SolveFailedError
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
 LET_GO = 1e-11
+# Steps of innermost loops per pivot and row.
+WORK_OF_A_PIVOT = 300.0
 # HiGHS' numbers for its methods; with the primal one new columns keep the basis feasible.
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 
@@ -40,16 +42,16 @@ class Mixture:
 class ScheduleProgram:
     """Maximise the level of rising tenants while frozen ones keep their shares."""
 
-    def __init__(self, tenants: int, deadline: float | None) -> None:
+    def __init__(self, tenants: int, effort: Effort) -> None:
         self._tenants = tenants
-        self._deadline = deadline
+        self._effort = effort
         self._slots = 0
         model = highspy.Highs()  # type: ignore[no-untyped-call]
         model.setOptionValue("output_flag", False)
         model.setOptionValue("threads", 1)
         model.setOptionValue("random_seed", 0)
         model.setOptionValue("presolve", "off")
-        model.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
+        model.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
         model.setOptionValue("primal_feasibility_tolerance", 1e-10)
         model.setOptionValue("dual_feasibility_tolerance", 1e-10)
         nowhere, nothing = np.zeros(0, dtype=np.int32), np.zeros(0)
@@ -73,24 +75,14 @@ class ScheduleProgram:
             floor = 0.0 if rising[i] else float(kept[i]) * (1 - LET_GO)
             self._model.changeRowBounds(i, floor, highspy.kHighsInf)
 
-    def check_time(self) -> float | None:
-        """Seconds that are left, or None without a limit.
-
-        Raises:
-            SolveTimeoutError: none are left.
-        """
-        if self._deadline is None:
-            return None
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise SolveTimeoutError("solve.timeout", "the time limit passed")
-        return left
-
     def solve(self) -> Mixture:
         """The best mixture of the slots known.
 
+        The first time by the dual simplex method, which needs no basis to start from.
+
         Raises:
-            SolveTimeoutError, SolveFailedError: HiGHS ran out of time, or gave no optimum.
+            EffortSpentError: nothing is left to spend.
+            SolveFailedError: HiGHS gave no optimum.
         """
         status = self._run()
         if status != highspy.HighsModelStatus.kOptimal:
@@ -98,7 +90,7 @@ class ScheduleProgram:
             self._model.clearSolver()
             self._model.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
             status = self._run()
-            self._model.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
+        self._model.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
         if status != highspy.HighsModelStatus.kOptimal:
             raise SolveFailedError("solve.failed", f"HiGHS ended with {status}")
         solution = self._model.getSolution()
@@ -108,11 +100,13 @@ class ScheduleProgram:
 
     def _run(self) -> highspy.HighsModelStatus:
         model = self._model
-        left = self.check_time()
+        left = self._effort.seconds_left()
         if left is not None:
             model.setOptionValue("time_limit", model.getRunTime() + left)
         model.run()
         status = model.getModelStatus()
         if status == highspy.HighsModelStatus.kTimeLimit:
-            raise SolveTimeoutError("solve.timeout", "the time limit passed")
+            self._effort.seconds_left()
+        pivots = max(int(model.getInfo().simplex_iteration_count), 0)
+        self._effort.spend(WORK_OF_A_PIVOT * pivots * (self._tenants + 1))
         return status

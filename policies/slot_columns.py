@@ -15,8 +15,10 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
 from policies.classes import each_row_alone
 from policies.compiled import compiled
+from policies.effort import Effort
 from policies.errors import ProblemTooLargeError
-from policies.knapsack import Knapsack, Packing
+from policies.knapsack import MOST_NODES, Knapsack, Packing
+from policies.knapsack_bounds import relaxed
 from policies.pool_tasks import pool_of_tasks
 from policies.problem import Problem
 from policies.saturation import filling_reasons
@@ -147,9 +149,7 @@ class SlotPool:
     @cached_property
     def coupled(self) -> bool:
         """Do task limits tie the servers together, so that each alone says too much?"""
-        per_kind = np.array([knapsack.most for knapsack in self.knapsacks])
-        together = per_kind[self.kind].sum(axis=0) if len(self.kind) else np.zeros(0)
-        return len(self.kind) > 1 and bool((together > self.limit).any())
+        return len(self.kind) > 1 and bool((self._most_together > self.limit).any())
 
     @cached_property
     def exact(self) -> bool:
@@ -160,14 +160,25 @@ class SlotPool:
         """(t',) dominant shares of the tenants with these tasks (q,), and what they had already."""
         return grouped_sum(tasks * self.share, self.owner, len(self.tenants)) + self.already
 
-    def best(self, prices: FloatArray) -> Slot:
+    def best(
+        self, prices: FloatArray, *, nodes: int = MOST_NODES, effort: Effort | None = None
+    ) -> Slot:
         """The saturated slot whose shares are worth most.
 
         Args:
             prices: (t',) of the tenants' shares, at least 0.
+            nodes: of each search, where a knapsack's grid is too large for the programme.
+            effort: what may be spent on it; no limit unless given.
+
+        Raises:
+            EffortSpentError: nothing is left to spend.
         """
         per_task = prices[self.owner] * self.share
-        packings = [knapsack.best(per_task) for knapsack in self.knapsacks]
+        packings = []
+        for knapsack in self.knapsacks:
+            packings.append(knapsack.best(per_task, nodes=nodes))
+            if effort is not None:
+                effort.spend(packings[-1].work)
         servers = np.bincount(self.kind, minlength=len(self.knapsacks))
         bound = float(
             sum(
@@ -178,9 +189,13 @@ class SlotPool:
         everything = float(per_task[self.limit < np.inf] @ self.limit[self.limit < np.inf])
         if not per_task[np.isinf(self.limit)].any():
             bound = min(bound, everything)
-        on_server = self._together(packings, per_task)
+        if self.coupled:
+            bound = min(bound, self._bound_together(per_task))
+        on_server = self._together(packings, per_task, nodes, effort)
         if self._joint is not None:
-            whole = self._joint.best(np.tile(per_task, len(self.kind)))
+            whole = self._joint.best(np.tile(per_task, len(self.kind)), nodes=nodes)
+            if effort is not None:
+                effort.spend(whole.work)
             bound = min(bound, whole.bound)
             if whole.value > float(per_task @ on_server.sum(axis=0)):
                 on_server = whole.tasks.reshape(on_server.shape)
@@ -188,7 +203,36 @@ class SlotPool:
 
     def bound(self, prices: FloatArray) -> float:
         """No slot's shares are worth more at these prices (t',)."""
-        return self.best(prices).bound
+        key = prices.tobytes()
+        if key not in self._bounds:
+            self._bounds[key] = self.best(prices).bound
+        return self._bounds[key]
+
+    @cached_property
+    def _bounds(self) -> dict[bytes, float]:
+        return {}
+
+    def in_turn(self, weighted: FloatArray, weight: FloatArray, last: BoolArray) -> Slot:
+        """A saturated slot for those who have had least: one task each, again and again.
+
+        Args:
+            weighted: (t',) shares ÷ weights that the tenants have had; those of the slot are added.
+            weight: (t',) of the tenants; last: (t',) who comes after all others.
+        """
+        on_server = np.zeros((len(self.kind), len(self.workloads)), dtype=np.int64)
+        order = np.lexsort((weighted[self.owner], last[self.owner]))
+        _take_turns(
+            on_server,
+            self.capacity,
+            self.demand,
+            self.limit,
+            self.allowed_on_kind,
+            self.kind,
+            order,
+        )
+        slot = Slot(on_server)
+        weighted += (self.shares(slot.tasks) - self.already) / weight
+        return slot
 
     @cached_property
     def _joint(self) -> Knapsack | None:
@@ -208,7 +252,37 @@ class SlotPool:
             alone.ravel(),
         )
 
-    def _together(self, packings: Sequence[Packing], per_task: FloatArray) -> IntArray:
+    def _bound_together(self, per_task: FloatArray) -> float:
+        """What divisible tasks within all limits are worth on the servers taken as one."""
+        some = per_task > 0
+        total = self.capacity.sum(axis=0)
+        most = np.minimum(self._most_together, self.limit)[some]
+        count = np.zeros(len(most))
+        return float(
+            relaxed(
+                per_task[some],
+                self.demand[some] / np.where(total > 0, total, 1.0),
+                (total > 0).astype(np.float64),
+                most,
+                np.zeros(len(total)),
+                count,
+            )
+        )
+
+    @cached_property
+    def _most_together(self) -> IntArray:
+        """(q,) tasks of each workload alone on all servers, whatever its limit."""
+        per_kind = np.array([knapsack.most for knapsack in self.knapsacks])
+        together: IntArray = per_kind[self.kind].sum(axis=0)
+        return together
+
+    def _together(
+        self,
+        packings: Sequence[Packing],
+        per_task: FloatArray,
+        nodes: int,
+        effort: Effort | None,
+    ) -> IntArray:
         """(L, q) every server's best tasks, as far as the limits go."""
         if not len(self.kind):
             return np.zeros((0, len(self.workloads)), dtype=np.int64)
@@ -222,7 +296,10 @@ class SlotPool:
                 smaller = Knapsack(
                     knapsack.demand, knapsack.capacity, np.minimum(knapsack.limit, left)
                 )
-                on_server[server] = smaller.best(per_task).tasks
+                packing = smaller.best(per_task, nodes=nodes)
+                on_server[server] = packing.tasks
+                if effort is not None:
+                    effort.spend(packing.work)
             left -= on_server[server]
         return on_server
 
@@ -263,3 +340,30 @@ def _saturate(on_server, capacity, demand, limit, allowed, kind):  # type: ignor
                 on_server[server, j] += int(room)
                 for r in range(m):
                     left[server, r] -= room * demand[j, r]
+
+
+@compiled
+def _take_turns(on_server, capacity, demand, limit, allowed, kind, order):  # type: ignore[no-untyped-def]
+    """Add one task of each workload in the given order, as long as there is room for any."""
+    m = demand.shape[1]
+    left, wanted = capacity.copy(), limit.copy()
+    full = np.zeros(len(order), dtype=np.bool_)
+    going = True
+    while going:
+        going = False
+        for j in order:
+            if full[j]:
+                continue
+            full[j] = True
+            for server in range(len(kind)):
+                fits = wanted[j] >= 1.0 and allowed[j, kind[server]]
+                for r in range(m):
+                    fits = fits and demand[j, r] <= left[server, r]
+                if fits:
+                    on_server[server, j] += 1
+                    wanted[j] -= 1.0
+                    for r in range(m):
+                        left[server, r] -= demand[j, r]
+                    full[j] = False
+                    going = True
+                    break

@@ -38,8 +38,37 @@ def order_of_slots(on_server: Sequence[IntArray]) -> list[int]:
 
 def tasks_moved(on_server: Sequence[IntArray]) -> IntArray:
     """(s, s) tasks that stop or start between two slots."""
-    flat = np.array([tasks.ravel() for tasks in on_server], dtype=np.int64)
-    moved: IntArray = np.array([np.abs(flat - row).sum(axis=1) for row in flat])
+    where = [np.flatnonzero(tasks) for tasks in on_server]
+    first = np.concatenate([[0], np.cumsum([len(places) for places in where])]).astype(np.int64)
+    count = [tasks.ravel()[places] for tasks, places in zip(on_server, where, strict=True)]
+    moved: IntArray = _moved(first, np.concatenate(where), np.concatenate(count))
+    return moved
+
+
+@compiled
+def _moved(first, place, count):  # type: ignore[no-untyped-def]
+    """(s, s) by merging the slots' places, of which ``first[k]`` is where slot k's begin."""
+    size = len(first) - 1
+    moved = np.zeros((size, size), dtype=np.int64)
+    for a in range(size):
+        for b in range(a):
+            i, j, total = first[a], first[b], 0
+            while i < first[a + 1] and j < first[b + 1]:
+                if place[i] == place[j]:
+                    total += abs(count[i] - count[j])
+                    i += 1
+                    j += 1
+                elif place[i] < place[j]:
+                    total += count[i]
+                    i += 1
+                else:
+                    total += count[j]
+                    j += 1
+            for k in range(i, first[a + 1]):
+                total += count[k]
+            for k in range(j, first[b + 1]):
+                total += count[k]
+            moved[a, b] = moved[b, a] = total
     return moved
 
 

@@ -10,7 +10,7 @@ from policies.arrays import FloatArray, IntArray
 from policies.problem import Problem
 from policies.reasons import TASK_LIMIT
 from policies.slot_columns import SlotPool
-from policies.stops import stopped_by
+from policies.stops import stopped_by, too_large
 
 
 def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tuple[str, ...]:
@@ -34,6 +34,14 @@ def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tupl
     return tuple(reasons.tolist())
 
 
+def has_room(pool: SlotPool, on_server: IntArray) -> bool:
+    """Is there room for a task that is wanted beside ``on_server`` (L, q)?"""
+    wanted = on_server.sum(axis=0) < pool.limit
+    left = pool.capacity - on_server @ pool.demand
+    nowhere = too_large(pool.demand, left, pool.allowed_on_kind, pool.kind)
+    return bool((wanted & ~nowhere).any())
+
+
 def stops_over_time(
     problem: Problem, pool: SlotPool, fraction: FloatArray, on_server: Sequence[IntArray]
 ) -> tuple[str, ...]:
@@ -46,8 +54,12 @@ def stops_over_time(
         fraction: (s,) of the period; on_server: (s) tasks (L, q) of each slot.
     """
     result = list(pool.reasons.tolist())
+    served = pool.workloads.tolist()
     for position in np.argsort(-fraction, kind="stable").tolist():
-        for j, stop in enumerate(stops_in_slot(problem, pool, on_server[position])):
-            if result[j] in ("", TASK_LIMIT) and pool.reasons[j] == "":
-                result[j] = stop
+        undecided = [j for j in served if result[j] in ("", TASK_LIMIT)]
+        if not undecided:
+            break
+        stops = stops_in_slot(problem, pool, on_server[position])
+        for j in undecided:
+            result[j] = stops[j]
     return tuple(result)

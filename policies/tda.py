@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.arrays import FloatArray, IntArray
+from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.certificates import Certificate, Round
 from policies.classes import classes_of_decision, server_classes
 from policies.divisible import divisible_allocation
+from policies.effort import Effort
+from policies.merit_order import MeritOrder, unit_costs
 from policies.preference import preferred_tasks
 from policies.problem import Problem
 from policies.schedule import Schedule, SlotPlacement, gap_of, least_average
-from policies.schedule_rounds import divide, proven_bound
+from policies.schedule_rounds import proven_bound, restated
 from policies.slot_columns import Slot, SlotPool
+from policies.slot_generation import WORK, divide
 from policies.slot_order import order_of_slots
 from policies.slot_stops import stops_over_time
 from policies.two_tenants import divide_between_two, two_alone
@@ -33,22 +36,26 @@ def solve_indivisible(
 
     Args:
         problem: any problem; without ``pack`` none with selectors.
-        options: ``pack`` (False unless given): tasks must fit on the real servers.
-        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+        options: ``pack`` (False unless given): tasks must fit on the real servers; ``effort``
+            (1 unless given): how many times the usual work may be done.
+        deadline: ``time.monotonic()`` seconds at which the answer is due, or None.
 
     Returns:
         The averages over the period as ``tasks``, the slots as ``schedule``, and the prices that
-        prove the levels as ``certificate``.
+        prove the levels as ``certificate``. Where the work or the time ends first: the best found
+        so far, with its proven bound, and the rounds of the certificate that are left open.
 
     Raises:
         ProblemTooLargeError, SolveTimeoutError, SolveFailedError.
     """
     pack = bool(options.get("pack", False))
     pool = SlotPool.of(problem, pack=pack)
+    effort = Effort(deadline, WORK * float(options.get("effort", 1)))
+    divisible = with_divisible_tasks(problem, pool, pack=pack, deadline=deadline)
     division = (
         divide_between_two(problem, pool)
         if two_alone(problem, pool)
-        else divide(problem, pool, deadline)
+        else divide(problem, pool, effort, prices_of_shares(pool, divisible))
     )
     preferred = [
         preferred_tasks(slot.on_server, pool.demand, pool.allowed_on_kind, pool.owner, pool.limit)
@@ -64,16 +71,25 @@ def solve_indivisible(
     on_server = [slot.on_server for slot in slots]
     limited_by = stops_over_time(problem, pool, fraction, on_server)
     objective = least_average(problem, average, limited_by)
-    lp_bound = proven_bound(problem, pool, division.rounds, division.frozen_in, division.share)
+    # What is stated of rounds follows from the averages that are stated, to the last bit.
+    share = (
+        pool.already
+        + (
+            grouped_sum(
+                average * problem.dominant_share_per_task, problem.workload_tenant, problem.t
+            )[pool.tenants]
+        )
+    )
+    rounds = restated(problem, pool, division.rounds, division.frozen_in, share)
+    lp_bound = proven_bound(problem, pool, rounds, division.frozen_in, share)
     level = np.full(problem.t, np.nan)
-    level[pool.tenants] = division.share / problem.effective_weight[pool.tenants]
+    level[pool.tenants] = share / problem.effective_weight[pool.tenants]
     frozen_in = np.full(problem.t, -1, dtype=np.int64)
     frozen_in[pool.tenants] = division.frozen_in
     classes = classes_of_decision(problem, "tda", "indivisible", options=options)
     workload, server_class, placed = _average_placements(problem, pool, slots, fraction, pack=pack)
-    bound = divisible_bound(problem, pool, pack=pack, deadline=deadline)
-    if np.isnan(objective):
-        bound = objective
+    had = float((problem.already / problem.effective_weight).max(initial=0.0))
+    bound = objective if np.isnan(objective) else divisible.bound + had
     gap = gap_of(objective, lp_bound)
     return Allocation(
         problem=problem,
@@ -90,7 +106,7 @@ def solve_indivisible(
         objective=objective,
         bound=lp_bound,
         gap=gap,
-        certificate=Certificate(_of_all_tenants(problem, pool, division.rounds), frozen_in),
+        certificate=Certificate(_of_all_tenants(problem, pool, rounds), frozen_in),
         schedule=Schedule(
             fraction=fraction,
             tasks=tasks,
@@ -102,16 +118,17 @@ def solve_indivisible(
         ),
         statistics={
             "slots_made": division.slots_made,
-            "rounds": len(division.rounds),
+            "rounds": len(rounds),
             "fewest_slots_proven": division.fewest,
+            "stopped": division.stopped,
         },
     )
 
 
-def divisible_bound(
+def with_divisible_tasks(
     problem: Problem, pool: SlotPool, *, pack: bool, deadline: float | None
-) -> float:
-    """The level of the same pool with divisible tasks of the workloads that can run; NaN: none.
+) -> Allocation:
+    """The same pool with divisible tasks of the workloads that can run: its level is a bound.
 
     For one server and unlimited tasks it is ``1 / max_r sum_i w_i d[i, r]``, the thesis' 1/Q for
     two users.
@@ -121,8 +138,25 @@ def divisible_bound(
     classes = (
         server_classes(runnable) if pack else classes_of_decision(runnable, "drf", "divisible")
     )
-    level = divisible_allocation(runnable, classes, "drf", {}, deadline).bound
-    return level + float((problem.already / problem.effective_weight).max(initial=0.0))
+    return divisible_allocation(runnable, classes, "drf", {}, deadline)
+
+
+def prices_of_shares(pool: SlotPool, divisible: Allocation) -> FloatArray:
+    """(t',) what a little more share of each tenant costs at the prices of the first round.
+
+    Args:
+        pool: what is scheduled; divisible: from :func:`with_divisible_tasks`.
+    """
+    certificate, problem, tenants = divisible.certificate, divisible.problem, len(pool.tenants)
+    if certificate is None or not certificate.rounds:
+        return np.zeros(tenants)
+    totals = np.where(problem.totals > 0, problem.totals, 1.0)
+    demand = problem.demand[pool.workloads] / totals / pool.share[:, None]
+    allowed = divisible.classes.allowed[pool.workloads]
+    costs = unit_costs(demand, allowed, certificate.rounds[0].prices)
+    order = MeritOrder.of(pool.owner, pool.limit * pool.share, costs, tenants)
+    prices = order.marginal(divisible.tenant_share[pool.tenants])
+    return np.where(np.isfinite(prices), prices, 0.0)
 
 
 def _owed_first(

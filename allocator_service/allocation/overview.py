@@ -24,11 +24,16 @@ from policies import Problem, problem_from_document
 
 TENANTS_SHOWN = 25
 RUNS_SHOWN = 100
+# A smaller gap than this is rounding.
+PROVEN_GAP = 1e-9
 
 
 @dataclass(frozen=True)
 class Overview:
-    """A pool at a glance: `charts` are pictures; `failure` is why no newer decision is."""
+    """A pool at a glance: `charts` are pictures; `failure` is why no newer decision is.
+
+    `open_gap` is the proven gap of a decision whose optimum is not, as text; else empty.
+    """
 
     pool: Pool
     run: Run | None
@@ -36,6 +41,7 @@ class Overview:
     unsatisfiable: Sequence[tuple[str, int]]
     charts: Sequence[Chart]
     window: WindowTable | None
+    open_gap: str
 
 
 def pool_overview(pool: Pool, *, now: datetime) -> Overview:
@@ -62,7 +68,12 @@ def pool_overview(pool: Pool, *, now: datetime) -> Overview:
     )
     failure = failed_since(pool=pool, run=run)
     window = window_table(pool, resources, now)
-    return Overview(pool, run, failure, list(unsatisfiable), charts, window)
+    return Overview(pool, run, failure, list(unsatisfiable), charts, window, _open_gap(run))
+
+
+def _open_gap(run: Run | None) -> str:
+    gap = None if run is None or run.summary is None else run.summary.get("gap")
+    return f"{100 * gap:.2g} %" if gap is not None and gap > PROVEN_GAP else ""
 
 
 def _tenant_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:

@@ -12,12 +12,15 @@ from allocator_service.allocation.metering import pool_meter
 from allocator_service.allocation.models import Allocation, Placement, Run
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.selectors import certificate_of
+from allocator_service.allocation.verification import run_verify
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.ledger.models import Block, Entry
 from allocator_service.ledger.sealing import entries_seal
 from allocator_service.pools.models import Server
 from allocator_service.pools.services import pool_update
-from tests.integration.conftest import NOON, settings
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -90,6 +93,24 @@ def test_the_overview_of_a_pool_that_takes_turns_has_its_timetable(pages, fig2):
     page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
     assert "Who runs when, in periods of 600 s" in page
     assert "u1: analysis" in page
+
+
+def test_the_overview_says_how_much_a_search_that_ended_early_left_open(pages, fig2, tenant):
+    url = reverse("admin:pools_pool_overview", args=[fig2.pk])
+    assert "below the best" not in pages.get(url).content.decode()
+    changed = settings(policy=policy_choose("tda", None, {"effort": 1e-12}))
+    pool_update(pool=fig2, settings=changed, version=None, now=NOON)
+    more = [
+        WorkloadDraft(tenant(f"u{1 + n % 2}"), f"more-{n}", vector(3 + n, 5 - n)) for n in range(3)
+    ]
+    workloads_submit(pool=fig2, drafts=more, now=NOON)
+    recompute_pool(pool_id=fig2.pk, clock=lambda: NOON + timedelta(minutes=2))
+    run = Run.objects.get(pool=fig2, effective_until=None)
+    assert run.summary["gap"] > 1e-9
+    assert certificate_of(run)["rounds"][-1]["proven"] is False
+    assert run_verify(run)["valid"]
+    page = pages.get(url).content.decode()
+    assert f"{100 * run.summary['gap']:.2g} % below the best" in page
 
 
 def test_an_entry_is_corrected_by_another_with_a_reason(pages):

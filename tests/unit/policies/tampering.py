@@ -24,12 +24,15 @@ def tampered(draw, answer):
     rounds = answer.certificate.rounds if answer.certificate else ()
     places += [("round level", r) for r, item in enumerate(rounds) if item.level > VISIBLE]
     places += [("round bound", r) for r, item in enumerate(rounds) if item.bound > VISIBLE]
+    places += schedule_places(answer.schedule)
     if not places:
         return None
     what, where = draw(st.sampled_from(places))
     factor = draw(st.sampled_from(CHANGES))
     if what == "gap":
         return what, replace(answer, gap=answer.gap + factor * VISIBLE)
+    if what.startswith("schedule"):
+        return what, with_schedule(answer, what.removeprefix("schedule "), where, factor)
     if what in ("objective", "bound"):
         return what, replace(answer, **{what: getattr(answer, what) * factor})
     if what.startswith("round"):
@@ -43,3 +46,47 @@ def tampered(draw, answer):
     else:
         values[where] *= factor
     return what, replace(answer, **{what: values})
+
+
+def schedule_places(schedule):
+    if schedule is None:
+        return []
+    places = [("schedule fraction", k) for k in range(len(schedule.fraction))]
+    places += [("schedule tasks", k) for k in np.flatnonzero(schedule.tasks).tolist()]
+    for name in ("objective", "lp_bound"):
+        if getattr(schedule, name) > VISIBLE:
+            places.append((f"schedule {name}", 0))
+    if np.isfinite(schedule.gap):
+        places.append(("schedule gap", 0))
+    for slot, item in enumerate(schedule.placements or ()):
+        places += [("schedule placements", (slot, p)) for p in range(len(item.tasks))]
+    return places
+
+
+def with_schedule(answer, name, where, factor):
+    """The answer with one number of its schedule changed; a task more or fewer stays whole."""
+    schedule = answer.schedule
+    if name == "gap":
+        return replace(answer, schedule=replace(schedule, gap=schedule.gap + factor * VISIBLE))
+    if name in ("objective", "lp_bound"):
+        changed = {name: getattr(schedule, name) * factor}
+    elif name == "placements":
+        slot, place = where
+        item = schedule.placements[slot]
+        tasks = item.tasks.copy()
+        tasks[place] += 1 if factor > 1 else -1
+        changed = {
+            name: (
+                *schedule.placements[:slot],
+                replace(item, tasks=tasks),
+                *schedule.placements[slot + 1 :],
+            )
+        }
+    else:
+        values = getattr(schedule, name).copy()
+        if name == "tasks":
+            values.flat[where] += 1 if factor > 1 else -1
+        else:
+            values[where] *= factor
+        changed = {name: values}
+    return replace(answer, schedule=replace(schedule, **changed))

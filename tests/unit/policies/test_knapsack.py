@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies import knapsack
-from policies.knapsack import Knapsack
+from policies.knapsack import MOST_NODES, Knapsack
 
 
 @st.composite
@@ -37,12 +36,18 @@ def best_value(server, prices):
     )
 
 
-@pytest.mark.parametrize("way", ["_by_programme", "_by_search"])
+WAYS = {
+    "programme": Knapsack._by_programme,
+    "search": lambda server, prices: server._by_search(prices, MOST_NODES),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=500, deadline=None)
 @given(case=servers())
 def test_the_best_packing_is_the_best_of_all(way, case):
     server, prices = case
-    packing = getattr(server, way)(prices)
+    packing = WAYS[way](server, prices)
     assert packing.value == pytest.approx(best_value(server, prices), abs=1e-12)
     assert packing.bound == pytest.approx(packing.value, abs=1e-12)
     assert float(prices @ packing.tasks) == packing.value
@@ -54,11 +59,7 @@ def test_the_best_packing_is_the_best_of_all(way, case):
 @given(case=servers())
 def test_a_search_that_ends_early_still_bounds(case):
     server, prices = case
-    most, knapsack.MOST_NODES = knapsack.MOST_NODES, 6
-    try:
-        packing = server._by_search(prices)
-    finally:
-        knapsack.MOST_NODES = most
+    packing = server._by_search(prices, 6)
     best = best_value(server, prices)
     assert packing.value <= best + 1e-12
     assert packing.bound >= best - 1e-12

@@ -16,7 +16,7 @@ WHOLE = ("drf", "asset", "single-resource", "slots", "drfh")
 
 
 def refused(problem, answer, data):
-    assert verify(problem, answer).valid
+    assert [check for check in verify(problem, answer).checks if not check.holds] == []
     change = data.draw(tampered(answer))
     if change is not None:
         what, changed = change
@@ -37,6 +37,15 @@ def test_of_divisible_tasks(policy, data):
 def test_of_whole_tasks(policy, data):
     problem = data.draw(problems(selectors=policy == "drfh"))
     refused(problem, solve(problem, policy, mode="indivisible"), data)
+
+
+@pytest.mark.parametrize("pack", [False, True])
+@settings(max_examples=500, deadline=None)
+@given(data=st.data())
+def test_of_time_division_proven_or_left_open(pack, data):
+    problem = data.draw(problems(max_tenants=4, max_servers=2, selectors=pack))
+    effort = data.draw(st.sampled_from([1e-9, 1e-5, 1.0]))
+    refused(problem, solve(problem, "tda", options={"pack": pack, "effort": effort}), data)
 
 
 def test_a_task_given_to_the_tenant_that_has_more_is_found():

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from policies import Problem, SolveTimeoutError, solve, verify
-from policies.schedule_rounds import divide
+from policies.effort import Effort
 from policies.slot_columns import SlotPool
+from policies.slot_generation import WORK, divide
 from policies.two_tenants import divide_between_two, saturated_pairs, two_alone
 from tests.unit.policies.problems import problem_of
 from tests.unit.policies.tda_reference import leximin_shares, saturated_allocations
@@ -85,6 +86,7 @@ def test_the_average_shares_are_the_leximin_over_all_saturated_allocations(probl
     assert not answer.gap > 1e-9
     assert failed_checks(problem, answer) == []
     assert answer.statistics["fewest_slots_proven"]
+    assert all(item.proven for item in answer.certificate.rounds)
     assert len(answer.schedule.fraction) == fewest_slots_needed(problem, columns, answer)
 
 
@@ -106,7 +108,8 @@ def fewest_slots_needed(problem, columns, answer):
 def test_algorithm_3_1_and_the_rounds_for_any_number_agree(problem):
     pool = SlotPool.of(problem, pack=False)
     assume(two_alone(problem, pool))
-    ours, general = divide_between_two(problem, pool), divide(problem, pool, None)
+    ours = divide_between_two(problem, pool)
+    general = divide(problem, pool, Effort(None, WORK), np.zeros(2))
     assert ours.share == pytest.approx(general.share, abs=1e-9)
     assert len(ours.slots) <= 2
     assert len(ours.slots) == len(general.slots)
