@@ -94,9 +94,7 @@ def one_level(form: LeximinProblem) -> tuple[float, float, float]:
     overfilled = float(((solution.x.T @ form.demand) / form.capacity_share).max())
     shares = solution.x / max(overfilled, 1.0)
     level = float((shares.sum(axis=1) / form.weight).min())
-    proof = prove_round(
-        form, solution.prices, level=level, share=nothing, rising=everybody, strict=True
-    )
+    proof = prove_round(form, solution.prices, level=level, share=nothing, rising=everybody)
     filled = float(((shares.T @ form.demand) / form.capacity_share).max())
     return level, proof.bound / level - 1, max(filled - 1, 0.0)
 

@@ -134,9 +134,8 @@ def prove_round(
     level: float,
     share: FloatArray,
     rising: BoolArray,
-    strict: bool,
 ) -> RoundProof:
-    """What prices prove about a round.
+    """What prices prove about a round, by the solver's own tolerance.
 
     Args:
         problem: the normalised problem.
@@ -144,7 +143,6 @@ def prove_round(
         level: weighted level reached by all rising tenants that are not satisfied.
         share: (t,) shares of the tenants frozen earlier; 0 for the rest.
         rising: (t,) tenants of this round.
-        strict: the solver's own tolerance, which leaves room for rounding.
     """
     order = MeritOrder.of(
         problem.owner,
@@ -160,12 +158,10 @@ def prove_round(
     pays = np.where(rising & (problem.cap > reached), order.marginal(reached), 0.0)
     group = problem.interchangeable
     together = grouped_sum(pays * problem.weight, group, problem.t)[group]
-    allowed_lift = LEVEL_TOLERANCE * level_scale(problem, rising, level)
-    if strict:
-        allowed_lift *= SOLVER_TOLERANCE / LEVEL_TOLERANCE
-        gap = max(gap, 0.0) + SOLVER_NOISE * float((problem.capacity_share * prices).sum())
+    allowed_lift = SOLVER_TOLERANCE * level_scale(problem, rising, level)
+    gap = max(gap, 0.0) + SOLVER_NOISE * float((problem.capacity_share * prices).sum())
     stuck = rising & (problem.cap > reached) & (together > 0)
-    stuck &= np.maximum(gap, 0.0) <= allowed_lift * together
+    stuck &= gap <= allowed_lift * together
     return RoundProof(bound, stuck, order)
 
 

@@ -88,9 +88,8 @@ def server_classes(problem: Problem) -> ServerClasses:
     count = len(first)
     first_row = offering[np.sort(first)]
     servers = np.bincount(label, weights=problem.server_count[offering], minlength=count)
-    share = np.zeros((count, problem.m))
-    np.add.at(share, label, problem.row_capacity[offering])
-    return _classes(problem, class_of_row, first_row, servers.astype(np.int64), share)
+    capacity = problem.capacity[first_row] * servers[:, None]
+    return _classes(problem, class_of_row, first_row, servers.astype(np.int64), capacity)
 
 
 def each_row_alone(problem: Problem) -> ServerClasses:

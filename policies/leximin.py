@@ -158,9 +158,7 @@ class _Rounds:
         )
 
     def _proof(self, prices: FloatArray, level: float, rising: BoolArray) -> RoundProof:
-        return prove_round(
-            self.problem, prices, level=level, share=self.share, rising=rising, strict=True
-        )
+        return prove_round(self.problem, prices, level=level, share=self.share, rising=rising)
 
     def _highest_level(self, rising: BoolArray, maximise: Maximise) -> tuple[float, LevelSolution]:
         """The level of this round and the linear program that shows it."""

@@ -6,6 +6,7 @@ Symbols are those of the papers: ``k`` server rows, ``m`` resources, ``t`` tenan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -195,8 +196,8 @@ class Problem:
 
     @cached_property
     def totals(self) -> FloatArray:
-        """(m,) ``C[r]``, the capacity of the pool."""
-        return read_only(self.row_capacity.sum(axis=0))
+        """(m,) ``C[r]``, the capacity of the pool; rounded once, however many rows there are."""
+        return read_only(np.array([math.fsum(column) for column in self.row_capacity.T.tolist()]))
 
     @cached_property
     def demand_share(self) -> FloatArray:

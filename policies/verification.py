@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.arrays import FloatArray, grouped_sum
 from policies.certificates import LEVEL_TOLERANCE, Certificate, level_scale, prove_round
 from policies.checks import AGREEMENT, Check, exactly
 from policies.checks import check as _check
 from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
 from policies.equilibrium_checks import check_equilibrium
+from policies.exact_rounds import Proven, proven
 from policies.feasibility import Capacities
 from policies.filling_checks import check_filling
 from policies.history import History
@@ -114,6 +115,17 @@ def check_feasible(
         yield from check_schedule(problem, allocation, allocation.schedule)
     elif allocation.whole and all(item.holds for item in remembered):
         yield from _check_whole_tasks(problem, allocation, classes)
+
+
+def check_prices(problem: Problem, allocation: Allocation) -> Check:
+    """That the prices of a leximin's rounds prove its levels: of a feasible answer, nothing else."""
+    certificate, detail = allocation.certificate, "the prices prove the levels exactly"
+    if certificate is None or allocation.schedule is not None or allocation.policy == "ceei":
+        return Check("prices", True, detail, 0.0)
+    classes = classes_of_decision(problem, allocation.policy, allocation.mode)
+    measure = measure_of(problem, allocation.policy, allocation.options)
+    prices = proven(problem, classes, normalise(problem, classes, measure), allocation, certificate)
+    return Check("prices", bool(prices.levels.all() and prices.tenants.all()), detail, 0.0)
 
 
 def _check_whole_tasks(
@@ -251,7 +263,8 @@ def _check_certificate(
     if allocation.policy == "ceei":
         yield from check_equilibrium(problem, allocation, form, of_workload, certificate)
     else:
-        yield from _check_leximin(problem, allocation, form, of_workload, certificate)
+        prices = proven(problem, classes, form, allocation, certificate)
+        yield from _check_leximin(problem, allocation, form, of_workload, certificate, prices)
     frozen_in = certificate.frozen_in[form.tenants]
     agree = limits(problem, form, certificate, allocation.tasks)
     yield _check(
@@ -283,6 +296,7 @@ def _check_leximin(
     form: Normalised,
     of_workload: FloatArray,
     certificate: Certificate,
+    prices: Proven,
 ) -> Iterator[Check]:
     """Shares and levels are those of the rounds, and each round is proven."""
     names = [problem.tenants[i] for i in form.tenants.tolist()]
@@ -307,7 +321,7 @@ def _check_leximin(
         "every tenant's level is its share over its weight",
         names,
     )
-    yield from _check_rounds(form, certificate, expected, frozen_in, names)
+    yield from _check_rounds(form, certificate, expected, frozen_in, names, prices)
 
 
 def _certificate_fits(problem: Problem, form: Normalised, certificate: Certificate) -> Check:
@@ -339,6 +353,7 @@ def _check_rounds(
     share: FloatArray,
     frozen_in: np.ndarray[tuple[int], np.dtype[np.int64]],
     names: list[str],
+    prices: Proven,
 ) -> Iterator[Check]:
     """Every round's bound, and of every tenant that it is stuck or has all its tasks.
 
@@ -347,7 +362,7 @@ def _check_rounds(
     lexi = form.leximin
     unproven = np.zeros(len(certificate.rounds))
     misstated = np.zeros(len(certificate.rounds))
-    loose: BoolArray = np.ones(lexi.t, dtype=np.bool_)
+    beyond = np.zeros(len(certificate.rounds), dtype=np.bool_)
     for number, item in enumerate(certificate.rounds):
         rising = (lexi.stage == item.stage) & (frozen_in >= number)
         proof = prove_round(
@@ -356,19 +371,16 @@ def _check_rounds(
             level=item.level,
             share=np.where(frozen_in < number, share, 0.0),
             rising=rising,
-            strict=False,
         )
         scale = level_scale(lexi, rising, item.level)
         unproven[number] = abs(proof.bound - item.level) / scale
         misstated[number] = abs(proof.bound - item.bound) / scale
-        satisfied = lexi.cap <= item.level * lexi.weight * (1 + LEVEL_TOLERANCE)
-        mine = frozen_in == number
-        loose[mine] = ~(proof.stuck | satisfied)[mine]
+        beyond[number] = item.level - proof.bound > LEVEL_TOLERANCE * scale
     rounds = [f"round {number}" for number in range(len(certificate.rounds))]
     yield _check(
         "levels_proven",
-        unproven,
-        LEVEL_TOLERANCE,
+        exactly(unproven - LEVEL_TOLERANCE, ~prices.levels | beyond),
+        0.0,
         "each round's prices prove that its level cannot be higher",
         rounds,
     )
@@ -381,7 +393,7 @@ def _check_rounds(
     )
     yield _check(
         "tenants_stuck",
-        loose * 1.0,
+        ~prices.tenants * 1.0,
         0.0,
         "every tenant has all its tasks or is proven to be stuck in its round",
         names,
