@@ -207,7 +207,7 @@ def _max_min(allocation: Allocation) -> Verdict:
     off[off <= SHARE_TOLERANCE * np.maximum(reference, SHARE_TOLERANCE)] = 0.0
     if not off.any():
         return Verdict(True, reason="within one task" if whole else None)
-    i = int(off.argmax())
+    i = int((off >= off.max() * (1 - SHARE_TOLERANCE)).argmax())
     return Verdict(False, {"tenant": problem.tenants[i], "size": float(off[i])})
 
 
