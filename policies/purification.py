@@ -50,6 +50,7 @@ def _push(x, demand, per_share, slack):  # type: ignore[no-untyped-def]
     """Push every entry that is not a key towards 0; what blocks it leaves the basis.
 
     x (n, K) is changed in place; per_share (K, m) is 1 / capacity; slack (K m,) of the rows.
+    ``inverse[q, b]`` is row b of the basis inverse: what is read together lies together.
     Basis position b holds a move of workload ``who[b]`` (-1: a slack) to class ``where[b]``.
     """
     n, classes = x.shape
@@ -92,12 +93,12 @@ def _push(x, demand, per_share, slack):  # type: ignore[no-untyped-def]
 def _basis_change(inverse, demand, per_share, c, key, change):  # type: ignore[no-untyped-def]
     """Write how the basis changes per unit of share taken from class c back to the key."""
     m = len(demand)
-    for b in range(len(change)):
-        total = 0.0
-        for r in range(m):
-            gained = inverse[b, c * m + r] * per_share[c, r]
-            total += demand[r] * (gained - inverse[b, key * m + r] * per_share[key, r])
-        change[b] = total
+    change[:] = 0.0
+    for r in range(m):
+        there, here = inverse[c * m + r], inverse[key * m + r]
+        gained, lost = demand[r] * per_share[c, r], demand[r] * per_share[key, r]
+        for b in range(len(change)):
+            change[b] += gained * there[b] - lost * here[b]
 
 
 @compiled
@@ -143,8 +144,8 @@ def _new_key(x, key, inverse, who, where, value, i):  # type: ignore[no-untyped-
         total = 0.0
         for b in range(len(who)):
             if who[b] == i:
-                total += inverse[b, q]
-        inverse[chosen, q] = -total
+                total += inverse[q, b]
+        inverse[q, chosen] = -total
     x[i, key[i]] = 0.0
     key[i] = where[chosen]
     return chosen
@@ -155,8 +156,9 @@ def _replace(inverse, change, position):  # type: ignore[no-untyped-def]
     """Update the basis inverse for a column, given in the old basis, that enters."""
     rows = len(change)
     for q in range(rows):
-        inverse[position, q] /= change[position]
-    for b in range(rows):
-        if b != position and change[b] != 0.0:
-            for q in range(rows):
-                inverse[b, q] -= change[b] * inverse[position, q]
+        mine = inverse[q]
+        entering = mine[position] / change[position]
+        if entering != 0.0:
+            for b in range(rows):
+                mine[b] -= change[b] * entering
+        mine[position] = entering
