@@ -12,7 +12,18 @@ from pathlib import Path
 # Both sides get one thread: cores are shared, and a second one of BLAS slows small matrices down.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from benchmarks import ceei, exact_drfh, export, filling, http, ledger, leximin, long_term, tda
+from benchmarks import (
+    ceei,
+    exact_drfh,
+    export,
+    filling,
+    gavel,
+    http,
+    ledger,
+    leximin,
+    long_term,
+    tda,
+)
 from benchmarks.measurement import Row, print_table
 from policies import warm
 
@@ -20,6 +31,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "exact-drfh": exact_drfh.measure,
     "ceei": ceei.measure,
     "leximin": leximin.measure,
+    "gavel": gavel.measure,
     "filling": filling.measure,
     "long-term": long_term.measure,
     "http": http.measure,
