@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from benchmarks.exact_drfh import one_level
 from benchmarks.measurement import Row, best_seconds
@@ -29,7 +30,7 @@ FROZEN = 1e-6
 def measure(*, quick: bool) -> list[Row]:
     """One level and the whole water filling; the latter is run once on the plain side."""
     jobs = 120 if quick else 900
-    return [*_one_level(jobs, repeat=3 if quick else 10), _water_filling(50 if quick else 400)]
+    return [*_one_level(jobs, repeat=3 if quick else 10), _water_filling(50 if quick else 900)]
 
 
 def accelerators(jobs: int) -> Problem:
@@ -65,28 +66,33 @@ class Gavel:
 
     def highest(self, kept: np.ndarray, rising: np.ndarray) -> tuple[float, np.ndarray]:
         """The highest least share of the rising, the others at ``kept``; everybody's shares."""
-        x = cp.Variable(self.usable.shape, nonneg=True)
-        share = cp.multiply(self.size, cp.sum(cp.multiply(self.usable, x), axis=1))
-        constraints = [cp.sum(x, axis=1) <= 1, self.scale @ x <= self.count]
+        share, constraints = self._shares()
+        level = cp.Variable()
+        constraints.append(share[np.flatnonzero(rising)] >= level)
         if not rising.all():
             fixed = np.flatnonzero(~rising)
             constraints.append(share[fixed] >= kept[fixed] * (1 - 1e-9))
-        program = cp.Problem(cp.Maximize(cp.min(share[np.flatnonzero(rising)])), constraints)
+        program = cp.Problem(cp.Maximize(level), constraints)
         program.solve(solver="ECOS")
         return float(program.value), np.asarray(share.value)
 
     def most(self, job: int, floor: np.ndarray) -> float:
         """The highest share of one job, all of them having ``floor``."""
-        x = cp.Variable(self.usable.shape, nonneg=True)
-        share = cp.multiply(self.size, cp.sum(cp.multiply(self.usable, x), axis=1))
-        constraints = [
-            cp.sum(x, axis=1) <= 1,
-            self.scale @ x <= self.count,
-            share >= floor * (1 - 1e-9),
-        ]
+        share, constraints = self._shares()
+        constraints.append(share >= floor * (1 - 1e-9))
         program = cp.Problem(cp.Maximize(share[job]), constraints)
         program.solve(solver="ECOS")
         return float(program.value)
+
+    def _shares(self) -> tuple[cp.Expression, list[cp.Constraint]]:
+        """(jobs,) weighted shares, and what limits them, as expressions of a new ``X``."""
+        jobs, types = self.usable.shape
+        x = cp.Variable(jobs * types, nonneg=True)
+        runs = self.usable.ravel()[None, :].astype(float)
+        of_job = sp.kron(sp.eye(jobs), np.ones((1, types)), format="csr")
+        of_type = sp.kron(self.scale[None, :], sp.eye(types), format="csr")
+        share = sp.diags(self.size) @ of_job.multiply(runs).tocsr()
+        return share @ x, [of_job @ x <= 1, of_type @ x <= self.count]
 
     def water_filling(self) -> np.ndarray:
         """(jobs,) weighted shares: level by level, freezing who cannot have more."""
