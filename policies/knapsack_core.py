@@ -17,6 +17,8 @@ from policies.compiled import compiled
 
 # Cells × pieces of workloads of the programme.
 CORE_TABLE = 6_000_000
+# More than this is not allocated: what is left is then as the relaxation's whole tasks leave it.
+LARGEST_TABLE = 2 * CORE_TABLE
 # Part of the dearest resource's worth from which on another one counts.
 DEAR = 1e-7
 
@@ -37,6 +39,9 @@ def packing_of_core(
     """
     tasks = np.floor(divisible + 1e-9).astype(np.int64)
     left = capacity - tasks @ demand
+    if (left < 0).any():  # a whole number but for less than the relaxation's rounding
+        tasks = np.maximum(tasks - 1, 0)
+        left = capacity - tasks @ demand
     gain = np.abs(prices - demand @ (worth / np.maximum(capacity, 1)))
     order = np.argsort(gain, kind="stable")
     some = prices > 0
@@ -49,6 +54,8 @@ def packing_of_core(
     shape = [1, 1]
     for position, r in enumerate(dear.tolist()):
         shape[1 - position] = int(left[r]) + 1
+    if float(shape[0]) * float(shape[1]) * pieces > LARGEST_TABLE:
+        return tasks
     others = np.setdiff1d(np.arange(len(capacity)), dear)
     across = np.zeros((len(prices), 2), dtype=np.int64)
     for position, r in enumerate(dear.tolist()):

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies import solve
 from policies.knapsack import MOST_NODES, Knapsack
+from tests.unit.policies.problems import problem_of
 
 
 @st.composite
@@ -75,3 +77,9 @@ def test_a_common_divisor_makes_the_grid_small():
     assert demand.tolist() == [[2, 1], [3, 3]]
     assert capacity.tolist() == [10, 10]
     assert server.has_grid
+
+
+def test_quantities_in_a_unit_too_fine_for_any_table_are_packed_all_the_same():
+    small, large = float(np.nextafter(0.3, 1)), float(np.nextafter(0.7, 1))
+    answer = solve(problem_of([[large]], [[small], [large]], t=1, workload_tenant=[0, 0]), "tda")
+    assert answer.tenant_share == pytest.approx([1.0])
