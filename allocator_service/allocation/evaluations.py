@@ -5,7 +5,7 @@ What runs in the child lives in `policies`: a child knows neither Django nor the
 
 import multiprocessing
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
@@ -20,8 +20,7 @@ from policies.comparison import compare_documents
 from policies.errors import PolicyError
 from policies.evaluation import evaluate_document
 
-MAX_TENANTS = 2_000
-MAX_WORKLOADS = 5_000
+MAX_ITEMS = {"tenants": 2_000, "workloads": 5_000}
 MAX_SERVER_CLASSES = 1_000
 MAX_COUNT = 10**6
 SECONDS = 10.0
@@ -114,21 +113,29 @@ def refuse_oversized(document: Mapping[str, Any]) -> None:
 
     It stops at the first item beyond a limit and reads no quantities, so that a refusal is quick.
     """
-    for field, limit in (("tenants", MAX_TENANTS), ("workloads", MAX_WORKLOADS)):
+    for field in MAX_ITEMS:
         items = document.get(field)
-        if isinstance(items, list) and len(items) > limit:
-            raise TooLarge(
-                f"{len(items)} {field}; an evaluation takes at most {limit}.",
-                code="evaluation.too_large",
-                pointer=f"/{field}",
-            )
+        if isinstance(items, list):
+            refuse_many(field, len(items))
     servers = document.get("servers")
-    if not isinstance(servers, list):
-        return
+    if isinstance(servers, list):
+        refuse_kinds(server if isinstance(server, Mapping) else {} for server in servers)
+
+
+def refuse_many(field: str, count: int) -> None:
+    """Raise `TooLarge` for more `tenants` or `workloads` than evaluations take."""
+    if count > MAX_ITEMS[field]:
+        raise TooLarge(
+            f"{count} {field}; an evaluation takes at most {MAX_ITEMS[field]}.",
+            code="evaluation.too_large",
+            pointer=f"/{field}",
+        )
+
+
+def refuse_kinds(servers: Iterable[Mapping[str, Any]]) -> None:
+    """Raise `TooLarge` for more servers of a kind, or more kinds, than evaluations take."""
     distinct = set()
     for position, server in enumerate(servers):
-        if not isinstance(server, Mapping):
-            continue
         count = server.get("count", 1)
         if isinstance(count, int) and count > MAX_COUNT:
             raise TooLarge(

@@ -18,6 +18,7 @@ from api.v1.comparisons.serializers import (
     ComparisonRequest,
 )
 from api.v1.evaluations.quantities import plain_document
+from api.v1.evaluations.sizes import refuse_oversized_comparison
 from api.v1.evaluations.views import admitted_evaluation
 from api.v1.runs.inputs import input_for
 from api.v1.runs.views import sees_whole
@@ -34,6 +35,7 @@ class ComparisonsView(ContractView):
         ComparisonRequest, ComparisonDocument, "Compare policies on a problem", problems=(404,)
     )
     def post(self, request: Request) -> Response:
+        refuse_oversized_comparison(self.body)
         document = self.document()
         if not isinstance(document, dict):
             raise Unacceptable("A comparison is an object.", code="field.type", pointer="")

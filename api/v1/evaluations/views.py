@@ -15,6 +15,7 @@ from api.errors import TooManyRequests
 from api.throttling import EVALUATIONS_AT_ONCE, limiter
 from api.v1.evaluations.quantities import plain_document
 from api.v1.evaluations.serializers import EvaluationDocument, EvaluationRequest
+from api.v1.evaluations.sizes import refuse_oversized_evaluation
 from api.views import ContractView
 
 RETRY_SECONDS = 1
@@ -26,6 +27,7 @@ class EvaluationsView(ContractView):
 
     @computes(EvaluationRequest, EvaluationDocument, "Evaluate a policy on a problem", problems=())
     def post(self, request: Request) -> Response:
+        refuse_oversized_evaluation(self.body)
         document = self.document()
         if not isinstance(document, dict):
             raise Unacceptable("An evaluation is an object.", code="field.type", pointer="")

@@ -1,5 +1,6 @@
 """Evaluations: the same engine without storing anything, whatever is sent."""
 
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -170,6 +171,19 @@ def test_an_oversized_problem_is_refused_at_once(field, count, operator):
     assert code(response) == (413, "evaluation.too_large")
     assert response.json()["errors"][0]["pointer"] == f"/{field}"
     assert elapsed < 0.5
+
+
+@pytest.mark.parametrize("path", [EVALUATIONS, "/api/v1/comparisons/"])
+def test_a_long_body_is_refused_for_its_size_before_it_is_read_strictly(path, operator):
+    """A name that appears twice is for the strict reader to see, which a glance spares."""
+    servers = [{"name": f"s{n}" * 200, "capacity": {"cpu": n + 1}} for n in range(3_000)]
+    problem = json.dumps({**FIG2, "servers": servers})
+    twice = problem[:-1] + ', "tenants": []}'
+    body = twice if path == EVALUATIONS else f'{{"policies": ["drfh"], "input": {twice}}}'
+    assert len(body) > 2**20
+    assert code(operator.post(path, body.encode())) == (413, "evaluation.too_large")
+    small = body.replace("capacity", "size")  # one kind of server, as far as a glance tells
+    assert code(operator.post(path, small.encode())) == (400, "json.duplicate")
 
 
 def test_demands_far_beyond_a_server_are_answered(operator):
