@@ -41,6 +41,10 @@ ARRIVED = 1e-11
 MOST_NEWTON_STEPS = 60
 # A level this small, on the scale of levels, is rounding.
 NOTHING = 1e-10
+# Of what is nearly full, or nearly all, it is meant to be so.
+NEARLY = 1e-8
+# Equations are solved when nothing is off by more, in shares of the pool.
+SOLVED = 1e-14
 # Programs of at most this many variables go to the simplex method, whose answers are vertices.
 SMALL = 200
 
@@ -117,6 +121,8 @@ class _Rounds:
             while rising.any():
                 rising &= ~self._round(stage, rising)
         x = preferred_workloads(self.problem, few_placements(self.problem, self.x))
+        if (x > 0).sum() <= 2 * SMALL:
+            x = self._solved(x)
         return Leximin(
             self.share,
             self.level,
@@ -156,6 +162,64 @@ class _Rounds:
             "solve.failed",
             f"round {len(self.rounds)}: level {level} is not proven, its bound is {proof.bound}",
         )
+
+    def _solved(self, x: FloatArray) -> FloatArray:
+        """The nearest solution of the equations that ``x`` and the levels nearly fulfil.
+
+        Programs are solved up to a tolerance. Who is placed where stays; tenants of a round have its
+        level, or all their tasks, workloads at their limits these, and what is full is full. Levels
+        and shares become those of the solution, if there is one within the bounds.
+        """
+        problem, rounds = self.problem, len(self.rounds)
+        workload, where = np.nonzero(x)
+        stated = np.array([item.level for item in self.rounds])
+        full = self.share >= problem.cap * (1 - NEARLY)
+        nothing = stated[self.frozen_in] == 0.0
+        at_limit = np.flatnonzero(x.sum(axis=1) > problem.limit * (1 - NEARLY))
+        of_class, resource = np.nonzero(_used(problem, x) > 1 - NEARLY)
+        level_of = np.zeros((problem.t, rounds))
+        level_of[np.arange(problem.t), self.frozen_in] = np.where(
+            full | nothing, 0.0, -problem.weight
+        )
+        taken = np.where(where == of_class[:, None], problem.demand[workload][:, resource].T, 0.0)
+        rows = np.block(
+            [
+                [problem.owner[workload] == np.arange(problem.t)[:, None], level_of],
+                [workload == at_limit[:, None], np.zeros((len(at_limit), rounds))],
+                [taken, np.zeros((len(of_class), rounds))],
+            ]
+        )
+        right = np.concatenate(
+            [
+                np.where(full, problem.cap, 0.0),
+                problem.limit[at_limit],
+                problem.capacity_share[of_class, resource],
+            ]
+        )
+        solution = np.append(x[workload, where], stated)
+        for _ in range(2):  # the second step takes away what rounding left of the first
+            correction, *_ = np.linalg.lstsq(rows, right - rows @ solution, rcond=1e-13)
+            solution = solution + correction
+        parts, levels = np.split(solution, [len(workload)])
+        bounds = np.array([item.bound for item in self.rounds])
+        solved = np.zeros_like(x)
+        solved[workload, where] = parts
+        if (
+            np.abs(rows @ solution - right).max(initial=0.0) > SOLVED
+            or (parts < 0).any()
+            or (levels > bounds * (1 + SOLVED)).any()
+            or (_used(problem, solved) > 1 + OVERFILL).any()
+            or (solved.sum(axis=1) > problem.limit * (1 + OVERFILL)).any()
+        ):
+            return x
+        levels = np.where(stated == 0.0, 0.0, np.minimum(levels, bounds))
+        self.rounds = [
+            replace(item, level=float(level))
+            for item, level in zip(self.rounds, levels, strict=True)
+        ]
+        self.share = np.where(full, problem.cap, levels[self.frozen_in] * problem.weight)
+        self.level = self.share / problem.weight
+        return solved
 
     def _proof(self, prices: FloatArray, level: float, rising: BoolArray) -> RoundProof:
         return prove_round(self.problem, prices, level=level, share=self.share, rising=rising)
@@ -239,10 +303,15 @@ def _exact(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatAr
     x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
     reached = x.sum(axis=1)
     x = _scaled(x, np.minimum(reached, problem.limit), reached)
-    used = x.T @ problem.demand
-    size = np.where(problem.capacity_share > 0, problem.capacity_share, np.inf)
-    overfilled = float((used / size).max(initial=0.0))
+    overfilled = float(_used(problem, x).max(initial=0.0))
     return x if overfilled <= 1 + OVERFILL else x / overfilled
+
+
+def _used(problem: LeximinProblem, x: FloatArray) -> FloatArray:
+    """(K, m) used parts of the servers' resources."""
+    size = np.where(problem.capacity_share > 0, problem.capacity_share, np.inf)
+    used: FloatArray = (x.T @ problem.demand) / size
+    return used
 
 
 def _scaled(x: FloatArray, wanted: FloatArray, reached: FloatArray) -> FloatArray:
