@@ -94,7 +94,15 @@ def quantities_read(problem: Problem, sums: str) -> Quantities:
     largest = problem.totals if sums == POOL else capacity.max(axis=0, initial=0.0)
     if sums == NOTHING:
         largest = np.maximum(largest, demand.max(axis=0, initial=0.0))
-    return whole_quantities(demand, capacity, largest)
+    tables = (np.ascontiguousarray(table) for table in (demand, capacity, largest))
+    return _quantities_of(problem.m, *(table.tobytes() for table in tables))
+
+
+@lru_cache(maxsize=4)
+def _quantities_of(resources: int, *tables: bytes) -> Quantities:
+    """The same for the same numbers: the steps of a long-term policy differ in tasks only."""
+    demand, capacity, largest = (np.frombuffer(table).reshape(-1, resources) for table in tables)
+    return whole_quantities(demand, capacity, largest[0])
 
 
 def as_read(problem: Problem, sums: str) -> tuple[FloatArray, FloatArray]:
