@@ -14,7 +14,7 @@ at most ``gap / sum over the group of w_i pi_i``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ SOLVER_NOISE = 2e-15
 # What rounding may hide when costs are taken from the worth of all servers, relative to that.
 ROUNDING = 1e-15
 SMALLEST_LEVEL_SCALE = 1e-2
+# A round whose bound is further from its level, relative, is not one that rounding leaves open.
+OPEN_GAP = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +48,9 @@ class Round:
         level: weighted level at which the round's stuck tenants were frozen.
         bound: no allocation lifts the least level of the round above it.
         prices: (K, m) price of each class's resources, per share of the pool.
-        proven: do they prove that nobody frozen here can have more? Only time division leaves
-            rounds open.
+        proven: do they prove that nobody frozen here can have more? Time division leaves rounds
+            open where the search for slots ends early, leximins of divisible tasks where rounding
+            hides what is left.
     """
 
     stage: int
@@ -119,11 +122,13 @@ class RoundProof:
     Attributes:
         bound: upper bound on the round's level.
         stuck: (t,) rising tenants whose own lift is proven to be within the tolerance.
+        dearest: (t,) rising tenants that want more and for whom the prices prove most.
         order: the tenants' costs at these prices.
     """
 
     bound: float
     stuck: BoolArray
+    dearest: BoolArray
     order: MeritOrder
 
 
@@ -155,14 +160,33 @@ def prove_round(
     bound = min(order.highest_level(problem.weight, rising, budget), nobody_wants_more)
     reached = np.where(rising, np.minimum(problem.cap, level * problem.weight), 0.0)
     gap = budget - float(order.cost_of(reached).sum())
-    pays = np.where(rising & (problem.cap > reached), order.marginal(reached), 0.0)
+    wanting = rising & (problem.cap > reached)
+    pays = np.where(wanting, order.marginal(reached), 0.0)
     group = problem.interchangeable
     together = grouped_sum(pays * problem.weight, group, problem.t)[group]
     allowed_lift = SOLVER_TOLERANCE * level_scale(problem, rising, level)
     gap = max(gap, 0.0) + SOLVER_NOISE * float((problem.capacity_share * prices).sum())
-    stuck = rising & (problem.cap > reached) & (together > 0)
-    stuck &= gap <= allowed_lift * together
-    return RoundProof(bound, stuck, order)
+    stuck = wanting & (together > 0) & (gap <= allowed_lift * together)
+    dearest = wanting & (together >= together[wanting].max(initial=0.0))
+    return RoundProof(bound, stuck, dearest, order)
+
+
+def prove_rounds(
+    problem: LeximinProblem, rounds: Sequence[Round], frozen_in: IntArray, share: FloatArray
+) -> Iterator[tuple[BoolArray, RoundProof]]:
+    """Of each round its rising tenants (t,), and what its prices prove about its level.
+
+    Args:
+        problem: the normalised problem; rounds: in order; frozen_in: (t,) the round of each tenant.
+        share: (t,) of each tenant.
+    """
+    for number, item in enumerate(rounds):
+        rising = (problem.stage == item.stage) & (frozen_in >= number)
+        before = np.where(frozen_in < number, share, 0.0)
+        yield (
+            rising,
+            prove_round(problem, item.prices, level=item.level, share=before, rising=rising),
+        )
 
 
 def budget_left(

@@ -35,7 +35,7 @@ VARIABLES_BETWEEN_LOOKS = 1_000_000
 
 
 class NoConvergenceError(ArithmeticError):
-    """The method lost its footing: use the simplex method for this round."""
+    """The method lost its footing: use another one for this round."""
 
 
 def maximise_level(program: LevelProgram, deadline: float | None) -> LevelSolution:

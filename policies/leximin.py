@@ -15,6 +15,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
 from policies.certificates import (
+    OPEN_GAP,
     SOLVER_TOLERANCE,
     Certificate,
     Round,
@@ -23,17 +24,17 @@ from policies.certificates import (
     level_scale,
     normalised_prices,
     prove_round,
+    prove_rounds,
 )
 from policies.errors import SolveFailedError
 from policies.interior_point import NoConvergenceError, maximise_level
-from policies.leximin_problem import LevelSolution, LeximinProblem, level_program
+from policies.leximin_problem import OVERFILL, LevelSolution, LeximinProblem, level_program
 from policies.merit_order import MeritOrder, unit_costs
+from policies.polishing import polished
 from policies.preference import preferred_workloads
 from policies.purification import few_placements
 from policies.simplex import SimplexLevels
 
-# Rounding may overfill a class by this much, relative.
-OVERFILL = 5e-13
 Maximise = Callable[[FloatArray, FloatArray], LevelSolution]
 
 # A level below its trial by less than this is the trial: Newton's method has arrived.
@@ -41,10 +42,6 @@ ARRIVED = 1e-11
 MOST_NEWTON_STEPS = 60
 # A level this small, on the scale of levels, is rounding.
 NOTHING = 1e-10
-# Of what is nearly full, or nearly all, it is meant to be so.
-NEARLY = 1e-8
-# Equations are solved when nothing is off by more, in shares of the pool.
-SOLVED = 1e-14
 # Programs of at most this many variables go to the simplex method, whose answers are vertices.
 SMALL = 200
 
@@ -69,6 +66,8 @@ class Leximin:
 
 def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
     """Solve the leximin to a certified relative gap of 1e-9 on every level.
+
+    Rounds that no prices prove to that are left open: ``Round.proven`` says so.
 
     Raises:
         SolveTimeoutError: ``deadline`` (``time.monotonic`` seconds) passed.
@@ -100,20 +99,36 @@ def _realised(problem: LeximinProblem, answer: Leximin) -> bool:
     ).any()
 
 
+@dataclass(frozen=True, eq=False)
+class _Attempt:
+    """One engine's answer to a round.
+
+    Attributes:
+        level: reached by all rising tenants; x: (n, K) shares on the classes that show it.
+        prices: (K, m); proof: what they prove.
+        satisfied: (t,) rising tenants that have all their tasks at the level.
+    """
+
+    level: float
+    x: FloatArray
+    prices: FloatArray
+    proof: RoundProof
+    satisfied: BoolArray
+
+
 class _Rounds:
     def __init__(self, problem: LeximinProblem, deadline: float | None, *, interior: bool) -> None:
         self.problem = problem
         self.deadline = deadline
         self.share = np.zeros(problem.t)
-        self.level = np.zeros(problem.t)
         self.frozen_in = np.full(problem.t, -1)
         self.rounds: list[Round] = []
         self.x = np.zeros((problem.n, problem.K))
         self.programs = 0
         self.simplex: SimplexLevels | None = None
-        self.engines: list[Maximise] = [self._by_simplex]
+        self.engines: tuple[Maximise, ...] = (self._by_simplex, self._by_interior_point)
         if interior:
-            self.engines.insert(0, self._by_interior_point)
+            self.engines = self.engines[::-1]
 
     def run(self) -> Leximin:
         for stage in (0, 1):
@@ -121,105 +136,76 @@ class _Rounds:
             while rising.any():
                 rising &= ~self._round(stage, rising)
         x = preferred_workloads(self.problem, few_placements(self.problem, self.x))
-        if (x > 0).sum() <= 2 * SMALL:
-            x = self._solved(x)
+        share, rounds = self.share, tuple(self.rounds)
+        small = (x > 0).sum() <= 2 * SMALL
+        if small:
+            x, share, rounds = polished(self.problem, x, share, rounds, self.frozen_in)
+        if small or not all(item.proven for item in rounds):
+            proofs = prove_rounds(self.problem, rounds, self.frozen_in, share)
+            rounds = tuple(
+                replace(item, bound=max(proof.bound, item.level))
+                for item, (_, proof) in zip(rounds, proofs, strict=True)
+            )
         return Leximin(
-            self.share,
-            self.level,
-            _exact(self.problem, x, self.share),
-            Certificate(tuple(self.rounds), self.frozen_in),
+            share,
+            share / self.problem.weight,
+            _exact(self.problem, x, share),
+            Certificate(rounds, self.frozen_in),
             self.programs,
         )
 
     def _round(self, stage: int, rising: BoolArray) -> BoolArray:
-        """Solve one round by the first engine whose prices prove it; who is frozen."""
+        """Solve one round by the first engine whose prices prove it; who is frozen.
+
+        Where quantities are so far apart that rounding hides what is left for a tenant, no prices
+        may prove anything: the round is then left open, with the bound that they do prove.
+        """
         problem = self.problem
+        best: tuple[float, _Attempt] | None = None
         for maximise in self.engines:
             try:
-                level, solution = self._highest_level(rising, maximise)
+                attempt = self._attempt(rising, maximise)
             except NoConvergenceError:
                 continue
-            if level <= NOTHING * level_scale(problem, rising, 0.0):
-                level = 0.0
-            prices = normalised_prices(problem, solution.prices, rising)
+            unproven = (attempt.proof.bound - attempt.level) / level_scale(
+                problem, rising, attempt.level
+            )
+            frozen = attempt.satisfied | attempt.proof.stuck
+            if frozen.any() and unproven <= SOLVER_TOLERANCE:
+                return self._freeze(stage, attempt, frozen, proven=True)
+            if best is None or unproven < best[0]:
+                best = unproven, attempt
+        if best is None or best[0] > OPEN_GAP:
+            found = "no engine converged" if best is None else f"the gap is {best[0]:.1e}"
+            raise SolveFailedError(
+                "solve.failed", f"round {len(self.rounds)} is not proven: {found}"
+            )
+        attempt = best[1]
+        frozen = attempt.satisfied if attempt.satisfied.any() else attempt.proof.dearest
+        return self._freeze(stage, attempt, frozen, proven=False)
+
+    def _attempt(self, rising: BoolArray, maximise: Maximise) -> _Attempt:
+        problem = self.problem
+        level, solution = self._highest_level(rising, maximise)
+        if level <= NOTHING * level_scale(problem, rising, 0.0):
+            level = 0.0
+        prices = normalised_prices(problem, solution.prices, rising)
+        proof = self._proof(prices, level, rising)
+        if level > proof.bound:
+            level = proof.bound
             proof = self._proof(prices, level, rising)
-            if level > proof.bound:
-                level = proof.bound
-                proof = self._proof(prices, level, rising)
-            reached = level * problem.weight
-            satisfied = rising & (problem.cap <= reached * (1 + SOLVER_TOLERANCE))
-            frozen = satisfied | proof.stuck
-            unproven = proof.bound - level
-            enough = SOLVER_TOLERANCE * level_scale(problem, rising, level)
-            if frozen.any() and unproven <= enough:
-                self.share[frozen] = np.minimum(problem.cap, reached)[frozen]
-                self.level[frozen] = self.share[frozen] / problem.weight[frozen]
-                self.frozen_in[frozen] = len(self.rounds)
-                self.rounds.append(Round(stage, level, proof.bound, prices))
-                self.x = solution.x
-                return frozen
-        raise SolveFailedError(
-            "solve.failed",
-            f"round {len(self.rounds)}: level {level} is not proven, its bound is {proof.bound}",
-        )
+        satisfied = rising & (problem.cap <= level * problem.weight * (1 + SOLVER_TOLERANCE))
+        return _Attempt(level, solution.x, prices, proof, satisfied)
 
-    def _solved(self, x: FloatArray) -> FloatArray:
-        """The nearest solution of the equations that ``x`` and the levels nearly fulfil.
-
-        Programs are solved up to a tolerance. Who is placed where stays; tenants of a round have its
-        level, or all their tasks, workloads at their limits these, and what is full is full. Levels
-        and shares become those of the solution, if there is one within the bounds.
-        """
-        problem, rounds = self.problem, len(self.rounds)
-        workload, where = np.nonzero(x)
-        stated = np.array([item.level for item in self.rounds])
-        full = self.share >= problem.cap * (1 - NEARLY)
-        nothing = stated[self.frozen_in] == 0.0
-        at_limit = np.flatnonzero(x.sum(axis=1) > problem.limit * (1 - NEARLY))
-        of_class, resource = np.nonzero(_used(problem, x) > 1 - NEARLY)
-        level_of = np.zeros((problem.t, rounds))
-        level_of[np.arange(problem.t), self.frozen_in] = np.where(
-            full | nothing, 0.0, -problem.weight
-        )
-        taken = np.where(where == of_class[:, None], problem.demand[workload][:, resource].T, 0.0)
-        rows = np.block(
-            [
-                [problem.owner[workload] == np.arange(problem.t)[:, None], level_of],
-                [workload == at_limit[:, None], np.zeros((len(at_limit), rounds))],
-                [taken, np.zeros((len(of_class), rounds))],
-            ]
-        )
-        right = np.concatenate(
-            [
-                np.where(full, problem.cap, 0.0),
-                problem.limit[at_limit],
-                problem.capacity_share[of_class, resource],
-            ]
-        )
-        solution = np.append(x[workload, where], stated)
-        for _ in range(2):  # the second step takes away what rounding left of the first
-            correction, *_ = np.linalg.lstsq(rows, right - rows @ solution, rcond=1e-13)
-            solution = solution + correction
-        parts, levels = np.split(solution, [len(workload)])
-        bounds = np.array([item.bound for item in self.rounds])
-        solved = np.zeros_like(x)
-        solved[workload, where] = parts
-        if (
-            np.abs(rows @ solution - right).max(initial=0.0) > SOLVED
-            or (parts < 0).any()
-            or (levels > bounds * (1 + SOLVED)).any()
-            or (_used(problem, solved) > 1 + OVERFILL).any()
-            or (solved.sum(axis=1) > problem.limit * (1 + OVERFILL)).any()
-        ):
-            return x
-        levels = np.where(stated == 0.0, 0.0, np.minimum(levels, bounds))
-        self.rounds = [
-            replace(item, level=float(level))
-            for item, level in zip(self.rounds, levels, strict=True)
-        ]
-        self.share = np.where(full, problem.cap, levels[self.frozen_in] * problem.weight)
-        self.level = self.share / problem.weight
-        return solved
+    def _freeze(
+        self, stage: int, attempt: _Attempt, frozen: BoolArray, *, proven: bool
+    ) -> BoolArray:
+        level, bound = attempt.level, attempt.proof.bound
+        self.share[frozen] = np.minimum(self.problem.cap, level * self.problem.weight)[frozen]
+        self.frozen_in[frozen] = len(self.rounds)
+        self.rounds.append(Round(stage, level, bound, attempt.prices, proven))
+        self.x = attempt.x
+        return frozen
 
     def _proof(self, prices: FloatArray, level: float, rising: BoolArray) -> RoundProof:
         return prove_round(self.problem, prices, level=level, share=self.share, rising=rising)
@@ -303,15 +289,8 @@ def _exact(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatAr
     x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
     reached = x.sum(axis=1)
     x = _scaled(x, np.minimum(reached, problem.limit), reached)
-    overfilled = float(_used(problem, x).max(initial=0.0))
+    overfilled = float(problem.used_parts(x).max(initial=0.0))
     return x if overfilled <= 1 + OVERFILL else x / overfilled
-
-
-def _used(problem: LeximinProblem, x: FloatArray) -> FloatArray:
-    """(K, m) used parts of the servers' resources."""
-    size = np.where(problem.capacity_share > 0, problem.capacity_share, np.inf)
-    used: FloatArray = (x.T @ problem.demand) / size
-    return used
 
 
 def _scaled(x: FloatArray, wanted: FloatArray, reached: FloatArray) -> FloatArray:

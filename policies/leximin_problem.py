@@ -9,6 +9,9 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 
+# Rounding may overfill a class by this much, relative.
+OVERFILL = 5e-13
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeximinProblem:
@@ -67,6 +70,12 @@ class LeximinProblem:
     def progressive_filling(self) -> bool:
         """One pool and one workload per tenant: a resource that fills gives the exact prices."""
         return self.K == 1 and self.n == self.t
+
+    def used_parts(self, x: FloatArray) -> FloatArray:
+        """(K, m) used parts of each class's resources in ``x`` (n, K); 0 of what there is none of."""
+        size = np.where(self.capacity_share > 0, self.capacity_share, np.inf)
+        used: FloatArray = (x.T @ self.demand) / size
+        return used
 
     def tenant_sums(self, x: FloatArray) -> FloatArray:
         """(t,) share of each tenant in ``x`` (n, K)."""

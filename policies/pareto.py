@@ -31,8 +31,9 @@ def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
         seconds: for an integer program.
     """
     problem = allocation.problem
-    proven = (allocation.policy, allocation.mode) in PROVEN_LEXIMIN and not allocation.options
-    if proven and allocation.certificate is not None:
+    certificate = allocation.certificate
+    leximin = (allocation.policy, allocation.mode) in PROVEN_LEXIMIN and not allocation.options
+    if leximin and certificate is not None and all(item.proven for item in certificate.rounds):
         checks = verify(problem, allocation).checks
         names = {check.name for check in checks if check.holds}
         if all(check.holds for check in checks) and "tenants_stuck" in names:

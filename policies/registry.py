@@ -40,7 +40,7 @@ from policies.policy_info import NO_OPTIONS, PolicyInfo, options_schema
 from policies.problem import Problem
 from policies.running import Running
 from policies.staying import keeps_places, stay_in_place
-from policies.verification import check_feasible, check_prices
+from policies.verification import check_feasible, with_proofs
 
 Solver = Callable[[Problem, Mapping[str, Any], float | None], Allocation]
 LongTermSolver = Callable[[Problem, str, Mapping[str, Any], History, float | None], Allocation]
@@ -331,8 +331,9 @@ def solve(
             step of length 1.
 
     Returns:
-        An allocation that is feasible, and whose prices prove its levels, exactly; the same
-        input gives the same answer, to the last bit.
+        An allocation that is feasible exactly; so is the proof of its levels for divisible tasks
+        of ``drf``, ``drfh`` and ``asset``, or the certificate's rounds say which are left open.
+        The same input gives the same answer, to the last bit.
 
     Raises:
         PolicyUnknownError, PolicyModeError, PolicyOptionsError: what was asked for.
@@ -369,15 +370,12 @@ def solve(
         allocation = fitted(entry.solvers[chosen_mode](problem, chosen_options, deadline))
     if running is not None and keeps_places(allocation):
         allocation = stay_in_place(problem, allocation, running, deadline)
-    checks = [*check_feasible(problem, allocation, history)]
-    if all(check.holds for check in checks):
-        checks.append(check_prices(problem, allocation))
-    failed = [check for check in checks if not check.holds]
+    failed = [item for item in check_feasible(problem, allocation, history) if not item.holds]
     if failed:
         raise SolveFailedError(
             "solve.failed", f"policy {policy!r}: {failed[0].name}: {failed[0].detail}"
         )
-    return allocation
+    return with_proofs(problem, allocation)
 
 
 def _check_history(problem: Problem, info: PolicyInfo, history: History) -> None:

@@ -13,7 +13,8 @@ import highspy
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
-from policies.errors import SolveFailedError, SolveTimeoutError
+from policies.errors import SolveTimeoutError
+from policies.interior_point import NoConvergenceError
 from policies.leximin_problem import LevelSolution, LeximinProblem, is_complete
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
@@ -37,7 +38,7 @@ class SimplexLevels:
             rise, keep: (t,) one of them 0 for each tenant.
 
         Raises:
-            SolveTimeoutError, SolveFailedError: HiGHS ran out of time, or gave no optimum.
+            SolveTimeoutError, NoConvergenceError: HiGHS ran out of time, or gave no optimum.
         """
         t = self._problem.t
         # Shares are counted in 1/t of the pool: tolerances are absolute and meant for numbers
@@ -51,7 +52,7 @@ class SimplexLevels:
             if status != highspy.HighsModelStatus.kInfeasible:
                 break
         if status != highspy.HighsModelStatus.kOptimal:
-            raise SolveFailedError("solve.failed", f"HiGHS ended with {status}")
+            raise NoConvergenceError(f"HiGHS ended with {status}")
         return self._solution(scale)
 
     def _set_rows(

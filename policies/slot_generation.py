@@ -11,13 +11,12 @@ decomposition for linear mixed-integer programming", 1997.
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
 from policies.certificates import LEVEL_TOLERANCE, Round
 from policies.effort import Effort, EffortSpentError
+from policies.equations import nearest_solution
 from policies.errors import SolveTimeoutError
 from policies.fewest_slots import fewest_slots
 from policies.knapsack import MOST_NODES
@@ -38,8 +37,6 @@ SHORTEST_SLOT = 1e-9
 # By how much levels may be lower than in their rounds, and the shortest slots: tried in this order.
 TRIED = tuple((lower, slot) for lower in (1e-12, 1e-9, 1.0) for slot in (1e-6, 1e-8, SHORTEST_SLOT))
 ARRIVED = LEVEL_TOLERANCE / 10
-# A correction this small is one of rounding.
-NEARBY = 1e-6
 # A slot is worth more than the mixture if it is by this much, relative.
 BETTER = 1e-14
 # Part of the best prices in those that a slot is made for, and nodes of a search for it: what is
@@ -230,7 +227,7 @@ class _Rounds:
             ]
         )
         right = np.append(np.where(rising, 0.0, self.share)[tight], 1.0)
-        solution = _nearest_solution(
+        solution = nearest_solution(
             rows, right, np.append(mixture.fractions[used], mixture.level / self.t)
         )
         level, average = float(solution[-1]), shares @ solution[:-1]
@@ -269,7 +266,7 @@ class _Rounds:
             shares = np.array([self.pool.shares(slot.tasks) for slot in slots]).T
             ones = np.ones((1, len(slots)))
             rows = np.block([[shares, level_of], [ones, np.zeros((1, len(reached)))]])
-            solution = _nearest_solution(rows, right, np.append(fractions[used], reached))
+            solution = nearest_solution(rows, right, np.append(fractions[used], reached))
             better, levels = np.split(solution, [len(slots)])
             if (
                 np.abs(rows @ solution - right).max() <= 1e-13
@@ -280,25 +277,6 @@ class _Rounds:
         used = np.flatnonzero(fractions > SHORTEST_SLOT)
         slots = tuple(self.slots[c] for c in used.tolist())
         return slots, fractions[used] / fractions[used].sum()
-
-
-def _nearest_solution(rows: FloatArray, right: FloatArray, start: FloatArray) -> FloatArray:
-    """The solution of ``rows @ x = right`` nearest to ``start``, which nearly is one."""
-    solution = start
-    for _ in range(2):  # the second step takes away what rounding left of the first
-        solution = solution + _correction(rows, right - rows @ solution)
-    return solution
-
-
-def _correction(rows: FloatArray, missing: FloatArray) -> FloatArray:
-    """The smallest ``x`` with ``rows @ x = missing``; the only one of a square system is found fast."""
-    smallest = np.full(rows.shape[1], np.inf)
-    if rows.shape[0] == rows.shape[1]:
-        with contextlib.suppress(np.linalg.LinAlgError):
-            smallest[:] = np.linalg.solve(rows, missing)
-    if np.abs(smallest).max() > NEARBY:
-        smallest[:] = np.linalg.lstsq(rows, missing, rcond=1e-13)[0]
-    return smallest
 
 
 class _BestPrices:

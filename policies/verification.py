@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from policies.allocation import Allocation
 from policies.arrays import FloatArray, grouped_sum
-from policies.certificates import LEVEL_TOLERANCE, Certificate, level_scale, prove_round
+from policies.certificates import (
+    LEVEL_TOLERANCE,
+    OPEN_GAP,
+    Certificate,
+    level_scale,
+    prove_rounds,
+)
 from policies.checks import AGREEMENT, Check, exactly
 from policies.checks import check as _check
 from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
 from policies.equilibrium_checks import check_equilibrium
+from policies.errors import SolveFailedError
 from policies.exact_rounds import Proven, proven
 from policies.feasibility import Capacities
 from policies.filling_checks import check_filling
@@ -117,15 +124,38 @@ def check_feasible(
         yield from _check_whole_tasks(problem, allocation, classes)
 
 
-def check_prices(problem: Problem, allocation: Allocation) -> Check:
-    """That the prices of a leximin's rounds prove its levels: of a feasible answer, nothing else."""
-    certificate, detail = allocation.certificate, "the prices prove the levels exactly"
+def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
+    """A feasible answer whose rounds say whether their prices prove them exactly.
+
+    Of divisible leximins; other answers come back as they are.
+
+    Raises:
+        SolveFailedError: a level is further from what its prices prove than rounding explains.
+    """
+    certificate = allocation.certificate
     if certificate is None or allocation.schedule is not None or allocation.policy == "ceei":
-        return Check("prices", True, detail, 0.0)
+        return allocation
     classes = classes_of_decision(problem, allocation.policy, allocation.mode)
-    measure = measure_of(problem, allocation.policy, allocation.options)
-    prices = proven(problem, classes, normalise(problem, classes, measure), allocation, certificate)
-    return Check("prices", bool(prices.levels.all() and prices.tenants.all()), detail, 0.0)
+    form = normalise(problem, classes, measure_of(problem, allocation.policy, allocation.options))
+    prices = proven(problem, classes, form, allocation, certificate)
+    frozen_in = certificate.frozen_in[form.tenants]
+    loose = set(frozen_in[~prices.tenants].tolist())
+    if not prices.levels.all():
+        share = allocation.level[form.tenants] * form.leximin.weight
+        proofs = prove_rounds(form.leximin, certificate.rounds, frozen_in, share)
+        for item, (rising, proof) in zip(certificate.rounds, proofs, strict=True):
+            scale = level_scale(form.leximin, rising, item.level)
+            if proof.bound - item.level > OPEN_GAP * scale:
+                raise SolveFailedError(
+                    "solve.failed",
+                    f"policy {allocation.policy!r}: level {item.level} is not proven, "
+                    f"its bound is {proof.bound}",
+                )
+    rounds = tuple(
+        replace(item, proven=bool(prices.levels[number]) and number not in loose)
+        for number, item in enumerate(certificate.rounds)
+    )
+    return replace(allocation, certificate=replace(certificate, rounds=rounds))
 
 
 def _check_whole_tasks(
@@ -360,18 +390,12 @@ def _check_rounds(
     The proofs are about the stated levels; that tenants have them is checked before.
     """
     lexi = form.leximin
+    closed = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
     unproven = np.zeros(len(certificate.rounds))
     misstated = np.zeros(len(certificate.rounds))
     beyond = np.zeros(len(certificate.rounds), dtype=np.bool_)
-    for number, item in enumerate(certificate.rounds):
-        rising = (lexi.stage == item.stage) & (frozen_in >= number)
-        proof = prove_round(
-            lexi,
-            item.prices,
-            level=item.level,
-            share=np.where(frozen_in < number, share, 0.0),
-            rising=rising,
-        )
+    proofs = prove_rounds(lexi, certificate.rounds, frozen_in, share)
+    for number, (item, (rising, proof)) in enumerate(zip(certificate.rounds, proofs, strict=True)):
         scale = level_scale(lexi, rising, item.level)
         unproven[number] = abs(proof.bound - item.level) / scale
         misstated[number] = abs(proof.bound - item.bound) / scale
@@ -379,9 +403,9 @@ def _check_rounds(
     rounds = [f"round {number}" for number in range(len(certificate.rounds))]
     yield _check(
         "levels_proven",
-        exactly(unproven - LEVEL_TOLERANCE, ~prices.levels | beyond),
+        np.where(closed, exactly(unproven - LEVEL_TOLERANCE, ~prices.levels | beyond), 0.0),
         0.0,
-        "each round's prices prove that its level cannot be higher",
+        "the prices of each round that is not left open prove that its level cannot be higher",
         rounds,
     )
     yield _check(
@@ -393,8 +417,8 @@ def _check_rounds(
     )
     yield _check(
         "tenants_stuck",
-        ~prices.tenants * 1.0,
+        (~prices.tenants & closed[frozen_in]) * 1.0,
         0.0,
-        "every tenant has all its tasks or is proven to be stuck in its round",
+        "every tenant of these has all its tasks or is proven to be stuck in its round",
         names,
     )

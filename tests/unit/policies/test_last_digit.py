@@ -1,4 +1,4 @@
-"""Small problems are answered to the last digit, and never refused for the tolerance of a program."""
+"""Small problems are answered to the last digit, and none is refused for how far apart it is."""
 
 import numpy as np
 import pytest
@@ -23,13 +23,13 @@ def test_as_many_tasks_as_fit_are_a_whole_number(cpu, servers, tasks):
 
 
 @st.composite
-def spread_problems(draw):
-    """Demands and capacities over two and a half decades, some of them 0; weights over two."""
+def spread_problems(draw, decades=2.5):
+    """Demands and capacities over so many decades, some of them 0; weights over two."""
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     tenants, resources, servers = draw(
         st.tuples(st.integers(2, 7), st.integers(1, 4), st.integers(1, 5))
     )
-    demand = 10.0 ** random.uniform(-2.5, 0, (tenants, resources))
+    demand = 10.0 ** random.uniform(-decades, 0, (tenants, resources))
     demand *= random.random((tenants, resources)) > 0.15
     demand[~demand.any(axis=1), 0] = 1e-3
     limited = random.random(tenants) < 0.4
@@ -48,5 +48,33 @@ def spread_problems(draw):
 @given(problem=spread_problems())
 def test_every_level_is_proven_where_quantities_are_far_apart(policy, problem):
     answer = solve(problem, policy)
+    assert all(item.proven for item in answer.certificate.rounds)
     assert answer.gap <= 1e-9
     assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("policy", ["drfh", "drf", "asset"])
+@settings(max_examples=500, deadline=None)
+@given(problem=spread_problems(decades=8))
+def test_what_rounding_hides_is_left_open_and_said(policy, problem):
+    answer = solve(problem, policy)
+    assert not answer.gap > 1e-3  # NaN where nothing can run
+    assert verify(problem, answer).valid
+
+
+def tiny_part():
+    """`u2` takes next to nothing of the cpu that `u1` fills, and cannot have more."""
+    return Problem.create(
+        resources=["cpu", "memory"],
+        capacity=[[0.07, 0.001]],
+        tenants=["u1", "u2"],
+        demand=[[0.001, 0], [0.001, 7.007]],
+    )
+
+
+@pytest.mark.parametrize("policy", ["drfh", "drf", "asset"])
+def test_a_tenant_that_takes_a_millionth_of_what_is_full_is_proven_to_be_stuck(policy):
+    answer = solve(tiny_part(), policy)
+    assert all(item.proven for item in answer.certificate.rounds)
+    assert answer.level[0] == pytest.approx(answer.level[1], rel=1e-9)
+    assert verify(tiny_part(), answer).valid
