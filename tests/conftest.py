@@ -5,11 +5,18 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
+import hypothesis
 import pytest
 from django.db import connection
 
 from tests import factories
 from tests.factories import Client
+
+# The same code draws the same examples: what turns the gate red is what was changed. Other examples,
+# new ones in every run, are asked for with `--hypothesis-profile=explore`.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
