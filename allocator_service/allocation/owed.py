@@ -20,8 +20,8 @@ def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
     """By slug, what tenants are owed of a new period that begins at an instant, in its lengths.
 
     Dominant share × time: what the schedule in force gives on average over its period, for as long
-    as the period has run, less what its slots gave. Of what it was to make up for itself, the part
-    that was left counts as well. Below 0 is what a tenant had too much.
+    as the period has run, less what its slots gave. What it was to make up for itself counts as far as
+    it has not, and against a tenant that has had it more than once. Below 0 is what one had too much.
     """
     run = Run.objects.in_force_at(at).filter(pool=pool).first()
     schedule = Schedule.objects.filter(run=run).first()
@@ -30,9 +30,8 @@ def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
     period = float(schedule.period_seconds)
     turns, within = divmod(at - run.effective_from, timedelta(seconds=period))
     passed = within.total_seconds()
-    owed: dict[str, float] = {}
-    if turns == 0:
-        owed = {name: part * (period - passed) for name, part in schedule.owed.items()}
+    left = period - (turns * period + passed)
+    owed = {name: part * left for name, part in schedule.owed.items()}
     most: dict[str, float] = {}
     for start, end, shares in _turns(run, schedule):
         had = max(min(end, passed) - start, 0.0)
@@ -40,7 +39,7 @@ def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
             due = share * (end - start) * passed / period
             owed[name] = owed.get(name, 0.0) + due - share * had
             most[name] = max(most.get(name, 0.0), share)
-    late = (abs(amount) <= most[name] * SECONDS_LET_GO for name, amount in owed.items())
+    late = (abs(amount) <= most.get(name, 1.0) * SECONDS_LET_GO for name, amount in owed.items())
     if turns > 0 and all(late):
         return {}
     length = float(pool.policy_options.get("period_seconds", DEFAULT_PERIOD))

@@ -17,3 +17,12 @@ def indexes_only() -> Iterator[None]:
         cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
         yield
         cursor.execute("SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT")
+
+
+@contextmanager
+def without_helpers() -> Iterator[None]:
+    """Statements of the block start no parallel workers: a page is read before these are there."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        yield
+        cursor.execute("SET LOCAL max_parallel_workers_per_gather TO DEFAULT")

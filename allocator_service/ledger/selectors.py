@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db import connection
 
 from allocator_service.core.errors import Missing
+from allocator_service.core.planning import without_helpers
 from allocator_service.ledger.models import Entry, Seal
 from allocator_service.tenants.models import Tenant
 
@@ -77,7 +78,7 @@ def entries_after(
 
     `caller` limits them to the entries of a tenant key's own tenant.
     """
-    with connection.cursor() as cursor:
+    with without_helpers(), connection.cursor() as cursor:
         cursor.execute(
             _FEED,
             {

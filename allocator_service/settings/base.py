@@ -178,8 +178,6 @@ def redis_client_url(broker_url: str) -> str:
 
 _STATEMENT_TIMEOUT_MS = {"web": 5_000, "worker": 60_000}
 _LOCK_TIMEOUT_MS = 3_000
-# To start parallel workers takes longer than to read a page alone, and many pages are read at once.
-_PAGES_ALONE = " -c max_parallel_workers_per_gather=0"
 # Only cursors that leave their parameters to the server prepare at all: `core.rows.only_row`.
 _PREPARED_AFTER = 5
 
@@ -197,7 +195,6 @@ def database(environment: Environment) -> dict[str, Any]:
     if timeout is not None:
         options["options"] = f"-c statement_timeout={timeout} -c lock_timeout={_LOCK_TIMEOUT_MS}"
     if environment.process == "web":
-        options["options"] += _PAGES_ALONE
         options["pool"] = {"min_size": 1, "max_size": 6, "timeout": 3}
     else:
         settings["CONN_MAX_AGE"] = None

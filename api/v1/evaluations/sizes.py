@@ -1,5 +1,6 @@
 """How large a problem a long body describes, told before the body is read strictly."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -36,22 +37,22 @@ def refuse_oversized_evaluation(body: bytes) -> None:
     The strict reader, twenty times slower, has the rest: it says what is wrong with a body that
     cannot be read here. Raises `TooLarge`.
     """
-    if len(body) > settings.BODY_BYTES:
-        with suppress(msgspec.DecodeError, RecursionError):
-            _refuse_oversized(_problem.decode(body))
+    _refuse(body, _problem.decode)
 
 
 def refuse_oversized_comparison(body: bytes) -> None:
     """The same for the `input` of a comparison."""
-    if len(body) > settings.BODY_BYTES:
-        with suppress(msgspec.DecodeError, RecursionError):
-            _refuse_oversized(_comparison.decode(body).input)
+    _refuse(body, lambda body: _comparison.decode(body).input)
 
 
-def _refuse_oversized(problem: _Problem) -> None:
-    refuse_many("tenants", len(problem.tenants))
-    refuse_many("workloads", len(problem.workloads))
-    refuse_kinds(map(_read, problem.servers))
+def _refuse(body: bytes, problem_in: Callable[[bytes], _Problem]) -> None:
+    if len(body) <= settings.BODY_BYTES:
+        return
+    with suppress(msgspec.DecodeError, RecursionError):
+        problem = problem_in(body)
+        refuse_many("tenants", len(problem.tenants))
+        refuse_many("workloads", len(problem.workloads))
+        refuse_kinds(map(_read, problem.servers))
 
 
 def _read(server: _Server) -> dict[str, Any]:

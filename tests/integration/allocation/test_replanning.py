@@ -148,6 +148,17 @@ def test_what_is_owed_lasts_when_its_period_is_cut_short_as_well(turns):
     assert third.schedule.owed == pytest.approx(expected)
 
 
+def test_what_was_made_up_for_twice_is_owed_the_other_way(turns):
+    """The decision that owes nothing was two periods late: the make-up had been given again."""
+    pool, _ = turns(replan="at-once")
+    cut = NOON + 10 * SECOND
+    second = cut_short(pool, cut)
+    third = cut_short(pool, cut + 80 * SECOND)
+    assert third.schedule.owed == pytest.approx(
+        {name: -amount for name, amount in second.schedule.owed.items()}
+    )
+
+
 def test_nothing_is_owed_at_the_end_of_a_period_and_less_than_a_second_is_let_go(turns):
     pool, _ = turns(replan="at-once")
     assert cut_short(pool, NOON + 80 * SECOND).schedule.owed == {}
