@@ -67,10 +67,12 @@ class Certificate:
     Attributes:
         rounds: in the order in which they were solved.
         frozen_in: (t,) index into ``rounds``; -1 for tenants with nothing to run.
+        divisible: (K, m) of a time division, prices that prove the bound of divisible tasks.
     """
 
     rounds: tuple[Round, ...]
     frozen_in: IntArray
+    divisible: FloatArray | None = None
 
 
 def certificate_to_document(certificate: Certificate) -> dict[str, Any]:
@@ -87,6 +89,11 @@ def certificate_to_document(certificate: Certificate) -> dict[str, Any]:
             for item in certificate.rounds
         ],
         "frozen_in": certificate.frozen_in.tolist(),
+        **(
+            {}
+            if certificate.divisible is None
+            else {"divisible_prices": certificate.divisible.tolist()}
+        ),
     }
 
 
@@ -108,11 +115,13 @@ def certificate_from_document(document: Mapping[str, Any]) -> Certificate:
             for item in document["rounds"]
         )
         frozen_in = np.array(document["frozen_in"], dtype=np.int64)
+        prices = document.get("divisible_prices")
+        divisible = None if prices is None else np.array(prices, dtype=np.float64)
     except (KeyError, TypeError, ValueError) as error:
         raise ProblemError(
             "certificate.malformed", f"the certificate cannot be read: {error!r}", "/certificate"
         ) from error
-    return Certificate(rounds, frozen_in)
+    return Certificate(rounds, frozen_in, divisible)
 
 
 @dataclass(frozen=True, eq=False)

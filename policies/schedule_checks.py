@@ -4,8 +4,8 @@ What is proven and how: a round's prices of shares make no slot worth more than 
 optimum at these prices, which is worked out again by the same dynamic programme or search (exact
 counting, not a solver); hence no average of slots is worth more, which bounds the round's level.
 Where a search ends early, or task limits tie packed servers together, the bound is an upper bound
-only, and the stated gap says how much is open. That ``bound`` is an upper bound follows from
-``lp_bound <= bound``; that it is the divisible level is not checked.
+only, and the stated gap says how much is open. The bound of divisible tasks is what the prices of
+its own first round prove (``divisible_bound``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from policies.arrays import FloatArray, IntArray
 from policies.certificates import LEVEL_TOLERANCE, Certificate
 from policies.checks import AGREEMENT, WHOLE_PERIOD, Check, check
 from policies.classes import places
+from policies.divisible_bound import already_at_most, bound_at
 from policies.problem import Problem
 from policies.schedule import Schedule, gap_of, least_average
 from policies.schedule_rounds import (
@@ -168,14 +169,25 @@ def check_division(
     )
     lp_bound = proven_bound(problem, pool, certificate.rounds, frozen_in, share)
     same = np.isclose(schedule.lp_bound, lp_bound, rtol=AGREEMENT, equal_nan=True)
-    divisible = pool.exact and schedule.lp_bound > schedule.bound * (1 + AGREEMENT)
+    above = pool.exact and schedule.lp_bound > schedule.bound * (1 + AGREEMENT)
     yield Check(
         "lp_bound",
-        bool(same) and not (divisible and proven.all()),
+        bool(same) and not (above and proven.all()),
         "the bound over slots is that of the rounds; where these are proven it is not above the "
         "divisible bound",
         0.0,
     )
+    if certificate.divisible is not None and not np.isnan(schedule.bound):
+        pack = places(allocation.policy, allocation.options)
+        bound = bound_at(problem, pool, certificate.divisible, pack=pack)
+        yield check(
+            "divisible_bound",
+            np.array([abs(schedule.bound - already_at_most(problem) - bound)])
+            / max(schedule.bound, SMALLEST_LEVEL),
+            LEVEL_TOLERANCE,
+            "the bound of divisible tasks is the one that its prices give",
+            ("bound",),
+        )
 
 
 def _check_shapes(problem: Problem, pool: SlotPool, schedule: Schedule) -> Check:

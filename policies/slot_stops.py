@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray
+from policies.checks import AGREEMENT
 from policies.problem import Problem
 from policies.reasons import TASK_LIMIT
 from policies.slot_columns import SlotPool
@@ -47,14 +48,21 @@ def stops_over_time(
 ) -> tuple[str, ...]:
     """(n) what stops each workload in the longest slot in which it does not run all its tasks.
 
-    ``task_limit`` where there is no such slot; equally long slots count in their order.
+    ``task_limit`` where there is no such slot, or next to no time in it; equally long slots count in
+    their order.
 
     Args:
         problem, pool: what the schedule is for.
         fraction: (s,) of the period; on_server: (s) tasks (L, q) of each slot.
     """
     result = list(pool.reasons.tolist())
-    served = pool.workloads.tolist()
+    average = np.zeros(len(pool.workloads))
+    for part, tasks in zip(fraction.tolist(), on_server, strict=True):
+        average += part * tasks.sum(axis=0)
+    unfinished = average < pool.limit * (1 - AGREEMENT)
+    for j in pool.workloads[~unfinished].tolist():
+        result[j] = TASK_LIMIT
+    served = pool.workloads[unfinished].tolist()
     for position in np.argsort(-fraction, kind="stable").tolist():
         undecided = [j for j in served if result[j] in ("", TASK_LIMIT)]
         if not undecided:

@@ -14,10 +14,14 @@ import numpy as np
 from policies.allocation import Allocation
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.certificates import Certificate, Round
-from policies.classes import classes_of_decision, server_classes
-from policies.divisible import divisible_allocation
+from policies.classes import classes_of_decision
+from policies.divisible_bound import (
+    already_at_most,
+    first_prices,
+    prices_of_shares,
+    with_divisible_tasks,
+)
 from policies.effort import Effort
-from policies.merit_order import MeritOrder, unit_costs
 from policies.preference import preferred_tasks
 from policies.problem import Problem
 from policies.schedule import Schedule, SlotPlacement, gap_of, least_average
@@ -88,8 +92,7 @@ def solve_indivisible(
     frozen_in[pool.tenants] = division.frozen_in
     classes = classes_of_decision(problem, "tda", "indivisible", options=options)
     workload, server_class, placed = _average_placements(problem, pool, slots, fraction, pack=pack)
-    had = float((problem.already / problem.effective_weight).max(initial=0.0))
-    bound = objective if np.isnan(objective) else divisible.bound + had
+    bound = objective if np.isnan(objective) else divisible.bound + already_at_most(problem)
     gap = gap_of(objective, lp_bound)
     return Allocation(
         problem=problem,
@@ -106,7 +109,9 @@ def solve_indivisible(
         objective=objective,
         bound=lp_bound,
         gap=gap,
-        certificate=Certificate(_of_all_tenants(problem, pool, rounds), frozen_in),
+        certificate=Certificate(
+            _of_all_tenants(problem, pool, rounds), frozen_in, first_prices(divisible)
+        ),
         schedule=Schedule(
             fraction=fraction,
             tasks=tasks,
@@ -123,40 +128,6 @@ def solve_indivisible(
             "stopped": division.stopped,
         },
     )
-
-
-def with_divisible_tasks(
-    problem: Problem, pool: SlotPool, *, pack: bool, deadline: float | None
-) -> Allocation:
-    """The same pool with divisible tasks of the workloads that can run: its level is a bound.
-
-    For one server and unlimited tasks it is ``1 / max_r sum_i w_i d[i, r]``, the thesis' 1/Q for
-    two users.
-    """
-    runs = np.where(pool.reasons == "", problem.tasks, 0.0)
-    runnable = replace(problem, tasks=runs)
-    classes = (
-        server_classes(runnable) if pack else classes_of_decision(runnable, "drf", "divisible")
-    )
-    return divisible_allocation(runnable, classes, "drf", {}, deadline)
-
-
-def prices_of_shares(pool: SlotPool, divisible: Allocation) -> FloatArray:
-    """(t',) what a little more share of each tenant costs at the prices of the first round.
-
-    Args:
-        pool: what is scheduled; divisible: from :func:`with_divisible_tasks`.
-    """
-    certificate, problem, tenants = divisible.certificate, divisible.problem, len(pool.tenants)
-    if certificate is None or not certificate.rounds:
-        return np.zeros(tenants)
-    totals = np.where(problem.totals > 0, problem.totals, 1.0)
-    demand = problem.demand[pool.workloads] / totals / pool.share[:, None]
-    allowed = divisible.classes.allowed[pool.workloads]
-    costs = unit_costs(demand, allowed, certificate.rounds[0].prices)
-    order = MeritOrder.of(pool.owner, pool.limit * pool.share, costs, tenants)
-    prices = order.marginal(divisible.tenant_share[pool.tenants])
-    return np.where(np.isfinite(prices), prices, 0.0)
 
 
 def _owed_first(

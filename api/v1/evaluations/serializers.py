@@ -32,10 +32,17 @@ _RESOURCES: Schema = {
     "examples": [["cpu", "memory"]],
 }
 _NAME: Schema = {"type": "string"}
-_PRICES: Schema = {
+_OF_CLASSES: Schema = {
     "type": "array",
     "items": {"type": "array", "items": {"type": "number"}},
-    "description": "Per server class, per resource: in shares of the pool.",
+}
+_PRICES: Schema = {
+    "anyOf": [_OF_CLASSES, {"type": "array", "items": {"type": "number"}}],
+    "description": "Per server class, per resource: in shares of the pool. Of tda: per tenant.",
+}
+_DIVISIBLE_PRICES: Schema = {
+    **_OF_CLASSES,
+    "description": "Of tda: what proves the bound of divisible tasks, per server class, per resource.",
 }
 _INDICES: Schema = {
     "type": "array",
@@ -109,11 +116,16 @@ class RoundDocument(StrictSerializer):
     level = NumberField()
     bound = NumberField()
     prices = SchemaField(schema=_PRICES)
+    proven = BooleanField(
+        required=False,
+        help_text="False where the round is left open: its bound is all that is known.",
+    )
 
 
 class CertificateDocument(StrictSerializer):
     rounds = ListField(RoundDocument, min_items=0, max_items=MAX_ROWS)
     frozen_in = SchemaField(schema=_INDICES)
+    divisible_prices = SchemaField(schema=_DIVISIBLE_PRICES, required=False)
 
 
 class EvaluationDocument(StrictSerializer):

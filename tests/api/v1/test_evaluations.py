@@ -6,15 +6,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import jsonschema
 import pytest
+import yaml
 
 from allocator_service.core.errors import Unavailable
 from allocator_service.core.models import Event
 from allocator_service.pools.models import Pool
 from api.throttling import EVALUATIONS_AT_ONCE, limiter
+from policies import policies_available
 from tests.api.v1.test_conventions import code
 
 EVALUATIONS = "/api/v1/evaluations/"
@@ -55,6 +59,34 @@ def test_the_papers_figure_is_answered_and_nothing_is_stored(operator):
     assert document["certificate"]["rounds"]
     assert not Pool.objects.exists()
     assert not Event.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [(info.name, mode) for info in policies_available() for mode in info.modes]
+)
+def test_answers_of_every_policy_are_as_the_document_describes_them(operator, name, mode):
+    """With all that can be included; `tda` is stopped early, so that a round is left open."""
+    asked: Any = {
+        **FIG2,
+        "tenants": [{"name": f"u{i}"} for i in range(1, 5)],
+        "workloads": [
+            {"tenant": f"u{i}", "name": "a", "demand": {"cpu": i, "memory": 5 - i}}
+            for i in range(1, 5)
+        ],
+        "policy": {"name": name, "mode": mode},
+        "include": ["placements", "certificate", "properties", "schedule", "explanations"],
+    }
+    if name == "tda":
+        asked["policy"]["options"] = {"effort": 1e-9}
+    response = operator.post(EVALUATIONS, asked)
+    assert response.status_code == 200, response.content
+    if name == "tda":
+        assert not all(
+            item.get("proven", True) for item in response.json()["certificate"]["rounds"]
+        )
+    described = yaml.safe_load(Path("docs/openapi.yaml").read_text())
+    schema = {"$ref": "#/components/schemas/EvaluationDocument", **described}
+    jsonschema.Draft202012Validator(schema).validate(response.json())
 
 
 def test_every_scope_may_ask(world, billing):

@@ -53,7 +53,7 @@ def schedule_places(schedule):
         return []
     places = [("schedule fraction", k) for k in range(len(schedule.fraction))]
     places += [("schedule tasks", k) for k in np.flatnonzero(schedule.tasks).tolist()]
-    for name in ("objective", "lp_bound"):
+    for name in ("objective", "bound", "lp_bound"):
         if getattr(schedule, name) > VISIBLE:
             places.append((f"schedule {name}", 0))
     if np.isfinite(schedule.gap):
@@ -68,7 +68,7 @@ def with_schedule(answer, name, where, factor):
     schedule = answer.schedule
     if name == "gap":
         return replace(answer, schedule=replace(schedule, gap=schedule.gap + factor * VISIBLE))
-    if name in ("objective", "lp_bound"):
+    if name in ("objective", "bound", "lp_bound"):
         changed = {name: getattr(schedule, name) * factor}
     elif name == "placements":
         slot, place = where

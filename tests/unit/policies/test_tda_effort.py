@@ -112,3 +112,22 @@ def test_an_open_round_says_so_and_cannot_be_called_proven():
     forged = replace(answer, certificate=replace(again, rounds=rounds))
     failed = {check.name for check in verify(problem, forged).checks if not check.holds}
     assert failed == {"levels_proven", "tenants_stuck", "levels"}
+
+
+def test_all_tasks_but_for_a_billionth_of_the_time_are_all_tasks():
+    """Stopped early, the mixture may have a slot of some 2e-9 in which a task of `many` is missing."""
+    problem = Problem.create(
+        resources=("cpu", "memory"),
+        capacity=[[5, 8]],
+        server_count=[2],
+        tenants=["u1", "u2"],
+        best_effort=[False, True],
+        workload_names=["wide", "many", "late"],
+        workload_tenant=[0, 0, 1],
+        demand=[[3, 0.1], [0, 0.1], [0, 0.25]],
+        tasks=[np.inf, 100, np.inf],
+    )
+    answer = solve(problem, "tda", options={"effort": 1e-5})
+    assert answer.tasks[1] == pytest.approx(100, rel=1e-9)
+    assert answer.limited_by[1] == "task_limit"
+    assert failed_checks(problem, answer) == []
