@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.arrays import FloatArray
+from policies.arrays import BoolArray, FloatArray
 from policies.ceei import merged_shares, stage_of
 from policies.certificates import LEVEL_TOLERANCE, Certificate
-from policies.checks import AGREEMENT, Check, check
+from policies.checks import AGREEMENT, Check, check, exactly
 from policies.divisible import Normalised
 from policies.eisenberg_gale import shares_of
 from policies.problem import Problem
@@ -23,13 +23,14 @@ def check_equilibrium(
     form: Normalised,
     of_workload: FloatArray,
     certificate: Certificate,
+    prices: BoolArray,
 ) -> Iterator[Check]:
     """Every stage's Nash product and bound are as stated, and within 1e-9 of each other.
 
     Args:
         problem: the problem; allocation: a feasible answer; form: the problem, normalised.
         of_workload: (n,) share of each workload, from its tasks.
-        certificate: whose rounds fit the problem.
+        certificate: whose rounds fit the problem; prices: (rounds,) do they prove it, exactly?
     """
     lexi = form.leximin
     x = merged_shares(form, of_workload)
@@ -74,8 +75,8 @@ def check_equilibrium(
     )
     yield check(
         "levels_proven",
-        (proven - reached) / scale * (proven != reached),
-        LEVEL_TOLERANCE,
+        exactly((proven - reached) / scale * (proven != reached) - LEVEL_TOLERANCE, ~prices),
+        0.0,
         "each round's prices prove that no shares have a greater product",
         names,
     )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 # Roundings behind one term: quantities to shares, shares to normalised demands, the level raised and
 # weighted, products; each resource and each of a tenant's workloads adds one more.
-_ROUNDINGS = 48
+ROUNDINGS = 48
 # Instead of a group.
 EVERYBODY = -1
 
@@ -85,7 +85,7 @@ def proven(
         allocation.tasks * measure_of(problem, allocation.policy, allocation.options).per_task
     )
     share = grouped_sum(of_workload, problem.workload_tenant, problem.t)[form.tenants]
-    exact: _Fractions | None = None
+    exact: Fractions | None = None
     for number, item in enumerate(certificate.rounds):
         rising = (lexi.stage == item.stage) & (frozen_in >= number)
         question = _Question.of(lexi, certificate, frozen_in, rising, share, number)
@@ -95,7 +95,7 @@ def proven(
         yes, no = question.answers(groups)
         for position in np.flatnonzero(~yes & ~no).tolist():
             if exact is None:
-                exact = _Fractions.of(problem, classes, form, allocation, certificate)
+                exact = Fractions.of(problem, classes, form, allocation, certificate)
             yes[position] = exact.cannot_be_lifted(number, rising, int(groups[position]))
         levels[number] = yes[0]
         stuck = np.isin(lexi.interchangeable, mine[yes[1:]])
@@ -146,7 +146,7 @@ class _Question:
         cost, _ = _cost(order, reached)
         more, size = _cost(order, lifted)
         most = int(np.diff(lexi.first).max(initial=0))
-        unit = UNIT * (_ROUNDINGS + lexi.m + most)
+        unit = UNIT * (ROUNDINGS + lexi.m + most)
         wants = rising & (lexi.cap > raised * (1 + unit))
         may_want = rising & (lexi.cap > raised * (1 - unit))
         worth = math.fsum((lexi.capacity_share * item.prices).ravel().tolist())
@@ -183,14 +183,14 @@ def _cost(order: MeritOrder, share: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
-class _Fractions:
-    """The same questions in fractions.
+class Fractions:
+    """A problem and an answer in fractions, and the same questions about them.
 
     Attributes:
         form: whose workloads and tenants these are; certificate: the statement.
         demand: (n') by resource, what one unit of share of a workload takes of the pool.
         limit: (n') share of all its tasks; None: no limit. owner: (n') tenant.
-        share: (t') of each tenant, by its tasks.
+        x: (n') share of each workload, by its tasks; share: (t') of each tenant.
         allowed: (n') classes; capacity: (K) by resource, share of the pool.
     """
 
@@ -198,6 +198,7 @@ class _Fractions:
     certificate: Certificate
     demand: list[list[Fraction]]
     limit: list[Fraction | None]
+    x: list[Fraction]
     share: list[Fraction]
     owner: list[int]
     allowed: list[list[int]]
@@ -211,9 +212,9 @@ class _Fractions:
         form: Normalised,
         allocation: Allocation,
         certificate: Certificate,
-    ) -> _Fractions:
+    ) -> Fractions:
         demand, capacity = (
-            [[Fraction(x) for x in row] for row in table.tolist()]
+            [[Fraction(amount) for amount in row] for row in table.tolist()]
             for table in as_read(problem, NOTHING)
         )
         of_class = [[Fraction(0)] * problem.m for _ in range(classes.count)]
@@ -221,16 +222,16 @@ class _Fractions:
         for row, count, where in zip(
             capacity, problem.server_count.tolist(), classes.class_of_row.tolist(), strict=True
         ):
-            for r, x in enumerate(row):
-                total[r] += count * x
+            for r, amount in enumerate(row):
+                total[r] += count * amount
                 if where >= 0:
-                    of_class[where][r] += count * x
+                    of_class[where][r] += count * amount
 
         def shares(row: list[Fraction]) -> list[Fraction]:
-            return [x / of if of else Fraction(0) for x, of in zip(row, total, strict=True)]
+            return [part / of if of else Fraction(0) for part, of in zip(row, total, strict=True)]
 
         factors = weight_factors(problem, allocation.options)
-        per_share, limit = [], []
+        per_share, limit, x = [], [], []
         share = [Fraction(0)] * form.leximin.t
         owners = form.leximin.owner[form.merged].tolist()
         for j, owner in zip(form.workloads.tolist(), owners, strict=True):
@@ -238,17 +239,19 @@ class _Fractions:
             counted = taken
             if factors is not None:
                 weights = factors[problem.workload_tenant[j]].tolist()
-                counted = [x / Fraction(w) for x, w in zip(taken, weights, strict=True)]
+                counted = [part / Fraction(w) for part, w in zip(taken, weights, strict=True)]
             per_task = sum(counted, Fraction(0)) if allocation.policy == "asset" else max(counted)
-            per_share.append([x / per_task for x in taken])
+            per_share.append([part / per_task for part in taken])
             tasks = float(problem.tasks[j])
-            share[owner] += Fraction(float(allocation.tasks[j])) * per_task
+            x.append(Fraction(float(allocation.tasks[j])) * per_task)
+            share[owner] += x[-1]
             limit.append(None if math.isinf(tasks) else Fraction(tasks) * per_task)
         return cls(
             form=form,
             certificate=certificate,
             demand=per_share,
             limit=limit,
+            x=x,
             share=share,
             owner=owners,
             allowed=[np.flatnonzero(row).tolist() for row in form.leximin.allowed[form.merged]],
@@ -266,7 +269,7 @@ class _Fractions:
         for row, limit, owner, allowed in zip(
             self.demand, self.limit, self.owner, self.allowed, strict=True
         ):
-            segments[owner].append((min(_product(row, prices[c]) for c in allowed), limit))
+            segments[owner].append((min(product(row, prices[c]) for c in allowed), limit))
         frozen_in = self.certificate.frozen_in[self.form.tenants]
         cost, wanting = Fraction(0), False
         for i, mine in enumerate(segments):
@@ -284,8 +287,9 @@ class _Fractions:
                 part = left if limit is None else min(left, limit)
                 cost += part * price
                 left -= part
-        return not wanting or cost > sum(map(_product, self.capacity, prices), Fraction(0))
+        return not wanting or cost > sum(map(product, self.capacity, prices), Fraction(0))
 
 
-def _product(left: list[Fraction], right: list[Fraction]) -> Fraction:
+def product(left: list[Fraction], right: list[Fraction]) -> Fraction:
+    """The inner product."""
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.allocation import Allocation
-from policies.arrays import FloatArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.certificates import (
     LEVEL_TOLERANCE,
     OPEN_GAP,
@@ -22,6 +22,7 @@ from policies.classes import ServerClasses, classes_of_decision
 from policies.divisible import Normalised, limits, normalise, quality
 from policies.equilibrium_checks import check_equilibrium
 from policies.errors import SolveFailedError
+from policies.exact_equilibrium import products_proven
 from policies.exact_rounds import Proven, proven
 from policies.feasibility import Capacities
 from policies.filling_checks import check_filling
@@ -127,19 +128,22 @@ def check_feasible(
 def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
     """A feasible answer whose rounds say whether their prices prove them exactly.
 
-    Of divisible leximins; other answers come back as they are.
+    Of divisible leximins and equilibria; other answers come back as they are.
 
     Raises:
         SolveFailedError: a level is further from what its prices prove than rounding explains.
     """
     certificate = allocation.certificate
-    if certificate is None or allocation.schedule is not None or allocation.policy == "ceei":
+    if certificate is None or allocation.schedule is not None:
         return allocation
     classes = classes_of_decision(problem, allocation.policy, allocation.mode)
     form = normalise(problem, classes, measure_of(problem, allocation.policy, allocation.options))
+    if allocation.policy == "ceei":
+        products = products_proven(problem, classes, form, allocation, certificate)
+        return _restated(allocation, certificate, products)
     prices = proven(problem, classes, form, allocation, certificate)
     frozen_in = certificate.frozen_in[form.tenants]
-    loose = set(frozen_in[~prices.tenants].tolist())
+    loose = frozen_in[~prices.tenants]
     if not prices.levels.all():
         share = allocation.level[form.tenants] * form.leximin.weight
         proofs = prove_rounds(form.leximin, certificate.rounds, frozen_in, share)
@@ -151,9 +155,15 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
                     f"policy {allocation.policy!r}: level {item.level} is not proven, "
                     f"its bound is {proof.bound}",
                 )
+    levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
+    return _restated(allocation, certificate, levels)
+
+
+def _restated(allocation: Allocation, certificate: Certificate, proven: BoolArray) -> Allocation:
+    """The answer whose rounds say whether they are ``proven`` (rounds,)."""
     rounds = tuple(
-        replace(item, proven=bool(prices.levels[number]) and number not in loose)
-        for number, item in enumerate(certificate.rounds)
+        replace(item, proven=holds)
+        for item, holds in zip(certificate.rounds, proven.tolist(), strict=True)
     )
     return replace(allocation, certificate=replace(certificate, rounds=rounds))
 
@@ -291,7 +301,8 @@ def _check_certificate(
         return
     of_workload = allocation.tasks * measure.per_task
     if allocation.policy == "ceei":
-        yield from check_equilibrium(problem, allocation, form, of_workload, certificate)
+        products = products_proven(problem, classes, form, allocation, certificate)
+        yield from check_equilibrium(problem, allocation, form, of_workload, certificate, products)
     else:
         prices = proven(problem, classes, form, allocation, certificate)
         yield from _check_leximin(problem, allocation, form, of_workload, certificate, prices)

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies import solve, verify
+from policies import exact_equilibrium, solve, verify
+from policies.ceei import merged_shares, stage_of
+from policies.divisible import normalise
+from policies.exact_equilibrium import products_proven
+from policies.exact_rounds import Fractions
+from policies.measure import measure_of
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.tampering import tampered
 
@@ -97,6 +102,29 @@ def test_nothing_has_a_greater_product(problem):
 def test_every_answer_proves_itself(problem):
     answer = ceei(problem)
     assert not answer.gap > 1e-9
+
+
+@EXAMPLES
+@given(problem=problems(selectors=False), down=st.sampled_from([0, 1e-10, 1e-9, 2e-9, 1e-6]))
+def test_what_floating_point_is_certain_of_is_so_in_fractions(problem, down):
+    """Of shares as they are, a little lower, and by so little that rounding could hide it."""
+    answer = ceei(problem)
+    answer = replace(answer, tasks=answer.tasks * (1 - down))
+    form = normalise(problem, answer.classes, measure_of(problem, "ceei", {}))
+    rounds = answer.certificate.rounds
+    found = products_proven(problem, answer.classes, form, answer, answer.certificate)
+    exact = Fractions.of(problem, answer.classes, form, answer, answer.certificate)
+    share = answer.tasks * measure_of(problem, "ceei", {}).per_task
+    lexi, x = form.leximin, merged_shares(form, share)
+    for number, item in enumerate(rounds):
+        earlier = np.where(lexi.stage[lexi.owner] < item.stage, x, 0.0)
+        stage = stage_of(lexi, item.stage, earlier)
+        if stage.market is None:
+            continue
+        certain = exact_equilibrium._in_fractions(exact, stage, item.stage, item.prices[0])
+        assert found[number] == certain
+        if down != 1e-9 and not np.isfinite(problem.tasks).any():
+            assert certain == (down < 1e-9)
 
 
 @EXAMPLES

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from policies import SolveFailedError, policies_available, solve, verify
 from policies.classes import classes_of_decision
 from policies.divisible import normalise
-from policies.exact_rounds import EVERYBODY, _Fractions, proven
+from policies.exact_rounds import EVERYBODY, Fractions, proven
 from policies.measure import measure_of
 from tests.unit.policies.exact_reference import decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
@@ -93,7 +93,7 @@ def test_what_the_filter_is_certain_of_is_so_in_fractions(policy, data):
     )
     certificate = replace(answer.certificate, rounds=rounds)
     found = proven(problem, classes, form, answer, certificate)
-    exact = _Fractions.of(problem, classes, form, answer, certificate)
+    exact = Fractions.of(problem, classes, form, answer, certificate)
     lexi, frozen_in = form.leximin, certificate.frozen_in[form.tenants]
     for number, item in enumerate(rounds):
         rising = (lexi.stage == item.stage) & (frozen_in >= number)
