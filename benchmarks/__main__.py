@@ -38,6 +38,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "export": export.measure,
     "usage": ledger.measure_usage,
     "windows": ledger.measure_windows,
+    "reports": ledger.measure_reports,
     "tda": tda.measure,
 }
 

@@ -100,13 +100,16 @@ def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
     resources = resources_of(pool)
     amounts = amounts_within(pool=pool, period=period)
     slugs = tenants_reported(
-        pool=pool, period=period, found={a.tenant for a in amounts}, tenant=None
+        pool=pool, period=period, found={use.tenant for use in amounts.present}, tenant=None
     )
     refuse_too_long(len(slugs) * len(period.pieces))
-    sums = exact_sums(((a.tenant, a.kind, a.resource), a.amount) for a in amounts)
-    pieces = exact_sums(
-        ((a.tenant, a.piece, a.resource), a.amount) for a in amounts if a.kind == Kind.USAGE
-    )
+    within = list(amounts.all_pieces())
+    sums = exact_sums(((use.tenant, use.kind, use.resource), amount) for use, _, amount in within)
+    pieces = {
+        (use.tenant, piece, use.resource): amount
+        for use, piece, amount in within
+        if use.kind == Kind.USAGE
+    }
     capacity = [
         (each.tenant, each.piece, each.resource, each.amount)
         for each in capacity_within(pool=pool, edges=period.edges)

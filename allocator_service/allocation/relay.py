@@ -22,7 +22,7 @@ from allocator_service.allocation.tasks import recompute, simulate
 from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
 from allocator_service.ledger.sealing import SEALED_AT_ONCE, entries_seal
-from allocator_service.ledger.totals import totals_advance
+from allocator_service.ledger.totals import ADDED_AT_ONCE, totals_advance
 from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1
@@ -49,6 +49,7 @@ class Relay:
         self._stopped = False
         self._reconcile_due = 0.0
         self._heartbeat_due = 0.0
+        self._totals_wait = False
 
     def stop(self) -> None:
         """End `run` within a tenth of a second."""
@@ -74,23 +75,26 @@ class Relay:
                 pass
 
     def _tick(self, monotonic: float) -> bool:
-        """Seal a batch and publish what is due; returns whether more waits to be sealed."""
+        """Seal a batch, add it up and publish what is due; returns whether more waits for the ledger."""
         now = self._clock()
         if monotonic >= self._heartbeat_due:
             heartbeat_record(process="relay", now=now)
             self._heartbeat_due = monotonic + HEARTBEAT_SECONDS
         events_seal()
         sealed = entries_seal(now=now)
-        if sealed:
-            totals_advance()
+        if sealed or self._totals_wait:
+            self._totals_advance()
         self._publish(recompute, jobs_due(now=now, again=False))
         self._publish(simulate, [str(id_) for id_ in simulations_due(now=now)])
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
-            totals_advance()
+            self._totals_advance()
             if _queued() < MAX_QUEUED:
                 self._publish(recompute, jobs_due(now=now, again=True))
-        return sealed == SEALED_AT_ONCE
+        return sealed == SEALED_AT_ONCE or self._totals_wait
+
+    def _totals_advance(self) -> None:
+        self._totals_wait = totals_advance() >= ADDED_AT_ONCE
 
     def _publish(self, task: Task, jobs: Sequence[int | str]) -> None:
         for job in jobs:

@@ -154,8 +154,8 @@ class Total(models.Model):
     in two buckets of a level however long it lasts. `rate` is the sum of these changes, `moment` that
     of change × seconds since 1970, `decayed` that of the changes, each worth half per half-life until
     the bucket's end. What was used before an instant t is the sum of `t × rate - moment` over the
-    buckets before it. Derived from the entries by `totals_advance`: the one table of the ledger that
-    may be thrown away.
+    buckets before it. Derived from the entries by `totals_advance`, like `OwnerTotal`: the tables of the
+    ledger that may be thrown away.
     """
 
     pk = models.CompositePrimaryKey("pool_id", "level", "bucket", "tenant_id", "resource", "kind")
@@ -176,14 +176,42 @@ class Total(models.Model):
         return f"{self.kind} of {self.resource} in {self.level}/{self.bucket}"
 
 
+class OwnerTotal(models.Model):
+    """How the use of one owner's servers by one tenant changed within one bucket of time.
+
+    As `Total`, of what was used (kind `usage`) on servers that a tenant contributed. What is in `Total`
+    and not here ran on the pool's own servers, or it is not known where.
+    """
+
+    pk = models.CompositePrimaryKey(
+        "pool_id", "level", "bucket", "owner_id", "tenant_id", "resource"
+    )
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
+    level = models.PositiveSmallIntegerField()
+    bucket = models.BigIntegerField()
+    owner = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
+    resource = models.CharField(max_length=63)
+    rate = models.DecimalField(max_digits=48, decimal_places=12)
+    moment = models.DecimalField(max_digits=60, decimal_places=18)
+
+    class Meta:
+        db_table = "ledger_owner_total"
+
+    def __str__(self) -> str:
+        return f"{self.resource} of {self.owner_id} in {self.level}/{self.bucket}"
+
+
 class TotalsCursor(models.Model):
     """Up to which number of the sealed order a pool's entries are in its totals.
 
+    `owner_through` is that of `OwnerTotal`: the same, but for a time where one of the two is made anew.
     `half_life` (seconds) is what `Total.decayed` was made with.
     """
 
     pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="+")
     through = models.BigIntegerField(default=0)
+    owner_through = models.BigIntegerField(default=0, db_default=0)
     half_life = models.FloatField(null=True)
 
     class Meta:

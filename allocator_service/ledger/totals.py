@@ -1,10 +1,10 @@
 """Totals of the ledger, kept up while it grows, so that any stretch of time is read from a few rows.
 
 Time is cut into buckets of four widths, each width a whole multiple of the one before; a bucket holds
-how the rate of use changed in it (`Total`). What was used before an instant follows from the whole
-buckets before it, the widest that fit: at most 15 + 23 + 31 of a tenant's and resource's and those of
-128 days, whatever the ledger has grown to. Every sealed entry is added once: the cursor of its pool
-moves in the same transaction.
+how the rate of use changed in it (`Total`, and by the owner of the servers `OwnerTotal`). What was used
+before an instant follows from the whole buckets before it, the widest that fit: at most 15 + 23 + 31 of
+a tenant's and resource's and those of 128 days, whatever the ledger has grown to. Every sealed entry is
+added once: the cursor of its pool moves in the same transaction.
 """
 
 from dataclasses import dataclass
@@ -31,44 +31,64 @@ CASE WHEN e.kind <> 'correction' THEN e.kind ELSE (
     SELECT o.kind FROM ledger_entry o WHERE o.id = e.corrects AND o.start = e.start) END
 """
 
-# `entries` by id, start, "end", tenant_id, resource, quantity and kind; as many rows as buckets change.
+# `entries` by start, "end", tenant_id, owner_id, resource, quantity and kind; as many rows as buckets
+# change, in `Total` and in `OwnerTotal`.
 CHANGES = """
 changes AS (
-    SELECT tenant_id, resource, kind, quantity AS rate, extract(epoch FROM start) AS instant
+    SELECT tenant_id, owner_id, resource, kind, quantity AS rate, extract(epoch FROM start) AS instant
     FROM entries
     UNION ALL
-    SELECT tenant_id, resource, kind, -quantity, extract(epoch FROM "end") FROM entries),
+    SELECT tenant_id, owner_id, resource, kind, -quantity, extract(epoch FROM "end") FROM entries),
 narrow AS (
-    SELECT floor(instant / %(narrowest)s) AS bucket, tenant_id, resource, kind,
+    SELECT floor(instant / %(narrowest)s) AS bucket, tenant_id, owner_id, resource, kind,
            sum(rate) AS rate, sum(rate * instant) AS moment, sum(abs(rate)) AS volume,
            sum(rate * ledger_weight((floor(instant / %(narrowest)s) + 1) * %(narrowest)s - instant,
                                     %(half_life)s::float8)) AS decayed
-    FROM changes GROUP BY 1, 2, 3, 4),
-buckets AS (
+    FROM changes GROUP BY 1, 2, 3, 4, 5),
+by_owner AS (
     SELECT level - 1 AS level, floor(bucket * %(narrowest)s / width) AS bucket,
-           tenant_id, resource, kind, sum(rate) AS rate, sum(moment) AS moment, sum(volume) AS volume,
+           tenant_id, owner_id, resource, kind,
+           sum(rate) AS rate, sum(moment) AS moment, sum(volume) AS volume,
            sum(decayed * ledger_weight(
                (floor(bucket * %(narrowest)s / width) + 1) * width - (bucket + 1) * %(narrowest)s,
                %(half_life)s::float8)) AS decayed
     FROM narrow, unnest(%(widths)s::numeric[]) WITH ORDINALITY AS widths (width, level)
-    GROUP BY 1, 2, 3, 4, 5)
+    GROUP BY 1, 2, 3, 4, 5, 6),
+buckets AS (
+    SELECT level, bucket, tenant_id, resource, kind, sum(rate) AS rate, sum(moment) AS moment,
+           sum(volume) AS volume, sum(decayed) AS decayed
+    FROM by_owner GROUP BY 1, 2, 3, 4, 5),
+owner_buckets AS (
+    SELECT level, bucket, owner_id, tenant_id, resource, rate, moment
+    FROM by_owner WHERE owner_id IS NOT NULL AND kind = 'usage')
 """
 
 _ADD = """
 WITH sealed AS MATERIALIZED (
     SELECT sequence, entry_id, start FROM ledger_seal
-    WHERE pool_id = %(pool)s AND sequence > %(through)s ORDER BY sequence LIMIT %(limit)s),
+    WHERE pool_id = %(pool)s AND sequence > %(after)s
+      AND (%(upto)s::bigint IS NULL OR sequence <= %(upto)s)
+    ORDER BY sequence LIMIT %(limit)s),
 entries AS (
-    SELECT e.start, e."end", e.tenant_id, e.resource, e.quantity, {counts_as} AS kind
+    SELECT e.start, e."end", e.tenant_id, e.server_owner_id AS owner_id, e.resource, e.quantity,
+           {counts_as} AS kind
     FROM sealed JOIN ledger_entry e ON e.id = sealed.entry_id AND e.start = sealed.start),
 {changes},
 added AS (
     INSERT INTO ledger_total (pool_id, level, bucket, tenant_id, resource, kind, rate, moment, decayed)
     SELECT %(pool)s, level, bucket, tenant_id, resource, kind, rate, moment, decayed FROM buckets
+    WHERE %(totals)s
     ON CONFLICT (pool_id, level, bucket, tenant_id, resource, kind) DO UPDATE SET
         rate = ledger_total.rate + EXCLUDED.rate,
         moment = ledger_total.moment + EXCLUDED.moment,
-        decayed = ledger_total.decayed + EXCLUDED.decayed)
+        decayed = ledger_total.decayed + EXCLUDED.decayed),
+added_by_owner AS (
+    INSERT INTO ledger_owner_total (pool_id, level, bucket, owner_id, tenant_id, resource, rate, moment)
+    SELECT %(pool)s, level, bucket, owner_id, tenant_id, resource, rate, moment FROM owner_buckets
+    WHERE %(owner_totals)s
+    ON CONFLICT (pool_id, level, bucket, owner_id, tenant_id, resource) DO UPDATE SET
+        rate = ledger_owner_total.rate + EXCLUDED.rate,
+        moment = ledger_owner_total.moment + EXCLUDED.moment)
 SELECT count(*), max(sequence) FROM sealed
 """.replace("{counts_as}", COUNTS_AS).replace("{changes}", CHANGES)
 
@@ -78,47 +98,102 @@ WHERE EXISTS (SELECT FROM ledger_seal s
               WHERE s.pool_id = pool.id AND s.sequence > COALESCE(c.through, 0))
 ORDER BY pool.id
 """
+_OWNERS_BEHIND = """
+SELECT pool_id FROM ledger_totals_cursor WHERE owner_through < through ORDER BY pool_id
+"""
 
 
 def totals_advance() -> int:
     """Add sealed entries to the totals of their pools; returns how many were added.
 
-    Each pool's are a transaction of their own, of which a large backlog takes several calls.
+    Each pool's are a transaction of their own, of which a large backlog takes several calls. Totals by
+    owner that are behind the others (in a database from before there were any, those of every pool)
+    catch up by one such backlog per call, whatever the number of pools, so that nothing waits for it.
     """
+    added = sum(_advance(pool_id) for pool_id in _ids(_BEHIND))
+    caught_up = 0
+    for pool_id in _ids(_OWNERS_BEHIND):
+        if caught_up < ADDED_AT_ONCE:
+            caught_up += _catch_up(pool_id)
+    return added + caught_up
+
+
+def _ids(statement: str) -> list[int]:
     with connection.cursor() as cursor:
-        cursor.execute(_BEHIND)
-        behind = [pool_id for (pool_id,) in cursor.fetchall()]
-    return sum(_advance(pool_id) for pool_id in behind)
+        cursor.execute(statement)
+        return [pool_id for (pool_id,) in cursor.fetchall()]
 
 
 @transaction.atomic
 def _advance(pool_id: int) -> int:
+    """Add what follows to the totals, and to those by owner where these are as far."""
     TotalsCursor.objects.bulk_create([TotalsCursor(pool_id=pool_id)], ignore_conflicts=True)
-    place = (
-        TotalsCursor.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
-        .filter(pk=pool_id)
-        .first()
-    )
-    if place is None:  # another process is at it
+    place = _locked(pool_id)
+    if place is None:
         return 0
     half_life = half_life_of(Pool.objects.get(pk=pool_id))
     if half_life is not None and half_life != place.half_life:
         Total.objects.filter(pool_id=pool_id).delete()
         place.through, place.half_life = 0, half_life
+    count = 0
+    if (
+        place.through < place.owner_through
+    ):  # made anew: up to the others, and on together with them
+        count, place.through = _add(place, place.through, place.owner_through, owner_totals=False)
+    if count < ADDED_AT_ONCE:
+        together = place.through == place.owner_through
+        more, place.through = _add(place, place.through, None, owner_totals=together)
+        count += more
+        if together:
+            place.owner_through = place.through
+    place.save(update_fields=["through", "owner_through", "half_life"])
+    return count
+
+
+@transaction.atomic
+def _catch_up(pool_id: int) -> int:
+    """Add what the totals have to those by owner."""
+    place = _locked(pool_id)
+    if place is None or place.owner_through >= place.through:
+        return 0
+    count, place.owner_through = _add(place, place.owner_through, place.through, totals=False)
+    place.save(update_fields=["owner_through"])
+    return count
+
+
+def _locked(pool_id: int) -> TotalsCursor | None:
+    """The place of a pool's totals, to be moved; None where another process is at it."""
+    return (
+        TotalsCursor.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
+        .filter(pk=pool_id)
+        .first()
+    )
+
+
+def _add(
+    place: TotalsCursor,
+    after: int,
+    upto: int | None,
+    *,
+    totals: bool = True,
+    owner_totals: bool = True,
+) -> tuple[int, int]:
+    """Add the entries that follow a number; how many there were, and the number of the last."""
     with indexes_only(), connection.cursor() as cursor:
         cursor.execute(
             _ADD,
             {
-                "pool": pool_id,
-                "through": place.through,
+                "pool": place.pool_id,
+                "after": after,
+                "upto": upto,
                 "limit": ADDED_AT_ONCE,
+                "totals": totals,
+                "owner_totals": owner_totals,
                 **bucket_parameters(place.half_life),
             },
         )
         count, last = cursor.fetchall()[0]
-    place.through = last or place.through
-    place.save(update_fields=["through", "half_life"])
-    return int(count)
+    return int(count), after if last is None else int(last)
 
 
 def bucket_parameters(half_life: float | None) -> dict[str, int | list[int] | float | None]:
@@ -140,11 +215,15 @@ def quarter_of(instant: datetime) -> datetime:
     return EPOCH + (instant - EPOCH) // _QUARTER * _QUARTER
 
 
-def buckets_before(instant: datetime) -> list[Buckets]:
-    """The whole buckets that make up all time before `quarter_of(instant)`, the widest last."""
-    parts, upto = [], (instant - EPOCH) // _QUARTER
-    for level, (width, wider) in enumerate(pairwise(WIDTHS)):
+def buckets_between(begin: datetime, end: datetime) -> list[Buckets]:
+    """The fewest buckets that make up the time from the quarter of one instant to that of another."""
+    parts, first, last = [], (begin - EPOCH) // _QUARTER, (end - EPOCH) // _QUARTER
+    level = 0
+    for width, wider in pairwise(WIDTHS):
         of = wider // width
-        parts.append(Buckets(level, upto // of * of, upto))
-        upto //= of
-    return [*parts, Buckets(len(WIDTHS) - 1, 0, upto)]
+        inner_first, inner_last = -(-first // of), last // of
+        if inner_first >= inner_last:
+            break
+        parts += [Buckets(level, first, inner_first * of), Buckets(level, inner_last * of, last)]
+        first, last, level = inner_first, inner_last, level + 1
+    return [part for part in (*parts, Buckets(level, first, last)) if part.first < part.last]

@@ -73,16 +73,23 @@ JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start WHERE e.recorded_
 
 _TOTALS = """
 WITH entries AS (
-    SELECT e.start, e."end", e.tenant_id, e.resource, e.quantity, {counts_as} AS kind
+    SELECT e.start, e."end", e.tenant_id, e.server_owner_id AS owner_id, e.resource, e.quantity,
+           {counts_as} AS kind
     FROM ledger_seal s JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start
     WHERE s.pool_id = %(pool)s AND s.sequence <= %(through)s),
 {changes},
-stored AS (SELECT * FROM ledger_total WHERE pool_id = %(pool)s)
-SELECT count(*)
-FROM buckets b FULL JOIN stored t USING (level, bucket, tenant_id, resource, kind)
-WHERE b.rate IS DISTINCT FROM t.rate OR b.moment IS DISTINCT FROM t.moment
-   OR (b.decayed IS NULL) <> (t.decayed IS NULL)
-   OR abs(b.decayed - t.decayed) > 1e-9 * b.volume
+stored AS (SELECT * FROM ledger_total WHERE pool_id = %(pool)s AND %(totals)s),
+stored_by_owner AS (SELECT * FROM ledger_owner_total WHERE pool_id = %(pool)s AND %(owner_totals)s)
+SELECT (SELECT count(*)
+        FROM (SELECT * FROM buckets WHERE %(totals)s) b
+        FULL JOIN stored t USING (level, bucket, tenant_id, resource, kind)
+        WHERE b.rate IS DISTINCT FROM t.rate OR b.moment IS DISTINCT FROM t.moment
+           OR (b.decayed IS NULL) <> (t.decayed IS NULL)
+           OR abs(b.decayed - t.decayed) > 1e-9 * b.volume)
+     + (SELECT count(*)
+        FROM (SELECT * FROM owner_buckets WHERE %(owner_totals)s) b
+        FULL JOIN stored_by_owner t USING (level, bucket, owner_id, tenant_id, resource)
+        WHERE b.rate IS DISTINCT FROM t.rate OR b.moment IS DISTINCT FROM t.moment)
 """.replace("{counts_as}", COUNTS_AS).replace("{changes}", CHANGES)
 _PLAIN = """
 SELECT tenant_id, resource, kind,
@@ -136,13 +143,26 @@ def _none(name: str, row: tuple[object, ...] | None, detail: str) -> LedgerCheck
 def _totals_agree() -> LedgerCheck:
     """Are the totals of every pool what its sealed entries make?"""
     for place in TotalsCursor.objects.select_related("pool"):
-        with connection.cursor() as cursor:
-            sought = {"pool": place.pool_id, "through": place.through}
-            cursor.execute(_TOTALS, {**sought, **bucket_parameters(place.half_life)})
-            (wrong,) = cursor.fetchall()[0]
+        ends = {place.through, place.owner_through}  # one, but while some are made anew
+        wrong = sum(_wrong_totals(place, end) for end in ends)
         if wrong:
             return LedgerCheck("totals", False, f"{wrong} totals of pool {place.pool} are others")
     return LedgerCheck("totals", True, "")
+
+
+def _wrong_totals(place: TotalsCursor, through: int) -> int:
+    """How many of the totals that end at a number are others than the entries up to it make."""
+    parameters = {
+        "pool": place.pool_id,
+        "through": through,
+        "totals": place.through == through,
+        "owner_totals": place.owner_through == through,
+        **bucket_parameters(place.half_life),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_TOTALS, parameters)
+        (wrong,) = cursor.fetchall()[0]
+    return int(wrong)
 
 
 def _windows_agree(now: datetime) -> LedgerCheck:

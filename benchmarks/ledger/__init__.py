@@ -1,4 +1,4 @@
-"""The ledger: how fast usage is taken, and what a window costs to read."""
+"""The ledger: how fast usage is taken, and what windows and reports cost to read."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def measure_windows(*, quick: bool = False) -> list[Row]:
     from benchmarks.ledger import reading
 
     return reading.measure(quick=quick)
+
+
+def measure_reports(*, quick: bool = False) -> list[Row]:
+    """Reports at 10^5 and 10^7 entries beside plain sums."""
+    django.setup()
+    from benchmarks.ledger import reporting
+
+    return reporting.measure(quick=quick)

@@ -5,15 +5,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 
 from allocator_service.core.quantities import Resource
-from allocator_service.ledger.models import Kind
-from allocator_service.ledger.reporting.amounts import (
-    EXACT_DIGITS,
-    amounts_within,
-    exact_sum,
-    exact_sums,
-)
+from allocator_service.ledger.changes import used_of_owners
+from allocator_service.ledger.reporting.amounts import exact_sum
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
+from allocator_service.ledger.stretches import EXACT_DIGITS
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
@@ -99,14 +95,15 @@ def lending_report(*, pool: Pool, period: Period, tenant: Tenant | None = None) 
     Raises `Unacceptable` if it would be too long.
     """
     resources = resources_of(pool)
-    amounts = amounts_within(
-        pool=pool, period=period, tenant=tenant, kinds=[Kind.USAGE], by_owner=True
-    )
-    pairs = {(a.owner, a.tenant) for a in amounts}
+    amounts = used_of_owners(pool=pool, edges=period.edges, tenant=tenant)
+    pairs = {(use.owner, use.tenant) for use in amounts.present}
     refuse_too_long(len(pairs) * len(period.pieces) * len(resources))
     keys = {key for pair in pairs for key in pair if key is not None}
     slugs = dict(Tenant.objects.filter(pk__in=keys).values_list("pk", "slug"))
-    sums = exact_sums(((a.owner, a.tenant, a.piece, a.resource), a.amount) for a in amounts)
+    sums = {
+        (use.owner, use.tenant, piece, use.resource): amount
+        for use, piece, amount in amounts.all_pieces()
+    }
     flows = []
     for owner, user in pairs:
         series = [

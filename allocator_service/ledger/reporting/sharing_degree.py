@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from allocator_service.core.quantities import Resource
+from allocator_service.ledger.changes import amounts_between
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums, ratio
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.reporting.tenants import tenants_reported
-from allocator_service.ledger.windows import amounts_in
+from allocator_service.ledger.stretches import Amounts, Use
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.selectors import resources_of
-from allocator_service.pools.windows import Past
 from allocator_service.tenants.models import Tenant
 
 BASELINE = "entitled"
@@ -40,10 +40,6 @@ REASONS = {
     NOTHING_ALONE: "It used some, and alone could have used none.",
     NO_REFERENCE: "The pool takes reports of usage: what would have been used alone is not known.",
 }
-
-
-Sums = dict[tuple[int, int, str, str], Decimal]
-"""Amounts by tenant, piece, kind and resource."""
 
 
 @dataclass(frozen=True)
@@ -103,31 +99,28 @@ def sharing_degree_report(
     *, pool: Pool, period: Period, tenant: Tenant | None = None
 ) -> SharingDegreeReport:
     """The sharing degrees in a pool, or of one tenant. Raises `Unacceptable` if it would be too long."""
-    amounts = amounts_within(pool=pool, period=period, tenant=tenant)
-    sums = exact_sums(((a.tenant, a.piece, a.kind, a.resource), a.amount) for a in amounts)
-    return _report(pool, period, sums, tenant)
+    return _report(pool, period, amounts_within(pool=pool, period=period, tenant=tenant), tenant)
 
 
 def sharing_degree_history(*, pool: Pool, period: Period) -> SharingDegreeReport:
-    """The same from the totals of the ledger: as fast for a year as for a day, for a few pieces.
-
-    Entries that are not sealed yet count as well. Raises `Unacceptable` if it would be too long.
-    """
-    sums: Sums = {}
-    for piece, (start, end) in enumerate(period.pieces):
-        state = amounts_in(pool, Past(start, end))
-        for kind, amounts in ((Kind.USAGE, state.used), (Kind.ALONE, state.alone)):
-            for (key, resource), amount in amounts.items():
-                sums[key, piece, kind.value, resource] = amount
-    return _report(pool, period, sums, None)
+    """The same, of the entries that are not sealed yet too."""
+    return _report(
+        pool, period, amounts_between(pool=pool, edges=period.edges, unsealed=True), None
+    )
 
 
-def _report(pool: Pool, period: Period, sums: Sums, tenant: Tenant | None) -> SharingDegreeReport:
+def _report(
+    pool: Pool, period: Period, amounts: Amounts[Use], tenant: Tenant | None
+) -> SharingDegreeReport:
     resources = resources_of(pool)
     slugs = tenants_reported(
-        pool=pool, period=period, found={key for key, *_ in sums}, tenant=tenant
+        pool=pool, period=period, found={use.tenant for use in amounts.present}, tenant=tenant
     )
     refuse_too_long(len(slugs) * len(period.pieces) * len(resources))
+    sums = {
+        (use.tenant, piece, use.kind, use.resource): amount
+        for use, piece, amount in amounts.all_pieces()
+    }
     metered = pool.metering == Metering.ALLOCATION
 
     def degree(key: int, piece: int) -> Degree:

@@ -6,14 +6,10 @@ from decimal import Decimal, localcontext
 
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.models import Kind
-from allocator_service.ledger.reporting.amounts import (
-    EXACT_DIGITS,
-    amounts_within,
-    exact_sums,
-    ratio,
-)
+from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums, ratio
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
+from allocator_service.ledger.stretches import EXACT_DIGITS
 from allocator_service.pools.contributed import capacity_within
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -71,11 +67,13 @@ def utilization_report(
     refuse_too_long(len(period.pieces) * len(resources))
     amounts = amounts_within(pool=pool, period=period, kinds=[Kind.USAGE])
     if wanted is not None:
-        slugs = dict(
-            Tenant.objects.filter(pk__in={a.tenant for a in amounts}).values_list("pk", "slug")
-        )
-        amounts = [a for a in amounts if wanted(slugs[a.tenant])]
-    used = exact_sums(((a.resource, a.piece), a.amount) for a in amounts)
+        tenants = Tenant.objects.filter(pk__in={use.tenant for use in amounts.changes})
+        kept = {pk for pk, slug in tenants.values_list("pk", "slug") if wanted(slug)}
+        amounts = amounts.of(lambda use: use.tenant in kept)
+    used = {
+        (resource, piece): amount
+        for resource, piece, amount in amounts.by(lambda use: use.resource).all_pieces()
+    }
     capacity = exact_sums(
         ((resources[each.resource].name, each.piece), each.amount)
         for each in capacity_within(pool=pool, edges=period.edges)

@@ -95,13 +95,14 @@ def plain_sums(pool, past):
     return {kind: {k: v for k, v in amounts.items() if v} for kind, amounts in sums.items()}
 
 
-def write(pool, tenants, drawn):
+def write(pool, tenants, drawn, owner=None):
     start, length, tenant, resource, kind, quantity, right, then = drawn
     row = {
-        "pool_id": pool.pk, "tenant_id": tenants[tenant].pk, "server_owner_id": None,
-        "workload_id": None, "resource": resource, "unit": "", "quantity": quantity, "start": start,
-        "end": start + length, "kind": kind.value, "corrects": None, "reason": "", "source": "test",
-        "event_id": None, "run_id": None, "recorded_at": NOON,
+        "pool_id": pool.pk, "tenant_id": tenants[tenant].pk, "workload_id": None,
+        "server_owner_id": owner and tenants[owner].pk, "resource": resource, "unit": "",
+        "quantity": quantity, "start": start, "end": start + length, "kind": kind.value,
+        "corrects": None, "reason": "", "source": "test", "event_id": None, "run_id": None,
+        "recorded_at": NOON,
     }  # fmt: skip
     (id_,) = entries_append([row])
     if right is not None and right != quantity:

@@ -1,0 +1,219 @@
+"""How rates of use changed between instants, from which amounts of any stretches of time follow.
+
+Whole buckets of the totals, the widest that fit between two edges, the entries that begin or end in
+the quarter of an hour that an edge cuts, and the few entries that are not in the totals yet: the work
+grows with the edges, tenants and resources, not with the ledger, nor with the time between the edges.
+All edges are read by one statement, so that an entry is seen in one of the three.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from allocator_service.core.planning import indexes_only
+from allocator_service.ledger.models import Kind, TotalsCursor
+from allocator_service.ledger.stretches import Amounts, Change, Use
+from allocator_service.ledger.totals import COUNTS_AS, EPOCH, buckets_between, quarter_of
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+
+# `e` is an entry. An entry in a narrowest bucket that an edge cuts counts before that edge, and from the
+# first edge in a later bucket on as part of the whole one (`gone`). The planner is told by numbers where
+# the totals end, and to seek rows one by one by their indexes (LATERAL ... OFFSET 0): else it takes the
+# few entries beyond for a third of the ledger.
+_PLACES = """
+place AS MATERIALIZED (SELECT through, owner_through FROM ledger_totals_cursor WHERE pool_id = %(pool)s),
+part AS (
+    SELECT * FROM unnest(%(levels)s::int[], %(firsts)s::bigint[], %(lasts)s::bigint[],
+                         %(upto_edges)s::int[]) AS part (level, first, last, edge)),
+cut AS (
+    SELECT * FROM unnest(%(begins)s::timestamptz[], %(uptos)s::timestamptz[], %(cut_edges)s::int[],
+                         %(gone)s::int[]) AS cut (begin, upto, edge, gone)),
+cut_entries AS MATERIALIZED (
+    SELECT e.id, e.server_owner_id AS owner_id, e.tenant_id, e.resource, {counts_as} AS kind,
+           e.quantity AS rate, extract(epoch FROM e.start) AS instant, cut.edge, cut.gone
+    FROM cut, LATERAL (
+        SELECT * FROM ledger_entry
+        WHERE pool_id = %(pool)s AND start >= cut.begin AND start < cut.upto OFFSET 0) AS e
+    WHERE NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id)
+    UNION ALL
+    SELECT e.id, e.server_owner_id, e.tenant_id, e.resource, {counts_as},
+           -e.quantity, extract(epoch FROM e."end"), cut.edge, cut.gone
+    FROM cut, LATERAL (
+        SELECT * FROM ledger_entry
+        WHERE pool_id = %(pool)s AND "end" >= cut.begin AND "end" < cut.upto OFFSET 0) AS e
+    WHERE NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id))
+""".replace("{counts_as}", COUNTS_AS)
+
+# The changes between edges, as a table of totals with its cursor has them.
+_CHANGES = """
+{name}_fresh AS MATERIALIZED (
+    SELECT entry_id AS id, start FROM ledger_seal
+    WHERE pool_id = %(pool)s AND sequence > %({through})s),
+{name}_unadded AS (
+    SELECT id, start FROM {name}_fresh
+    UNION ALL
+    SELECT entry_id, start FROM ledger_pending WHERE %(unsealed)s),
+{name}_changes AS (
+    SELECT part.edge, {owner} AS owner_id, t.tenant_id, {kind} AS kind, t.resource,
+           sum(t.rate) AS rate, sum(t.moment) AS moment
+    FROM part CROSS JOIN LATERAL (
+        SELECT * FROM {table}
+        WHERE pool_id = %(pool)s AND level = part.level
+          AND bucket >= part.first AND bucket < part.last OFFSET 0) AS t
+    GROUP BY 1, 2, 3, 4, 5
+    UNION ALL
+    SELECT counted.edge, owner_id, tenant_id, kind, resource,
+           counted.sign * rate, counted.sign * rate * instant
+    FROM cut_entries AS c CROSS JOIN LATERAL (VALUES (edge, 1), (gone, -1)) AS counted (edge, sign)
+    WHERE counted.edge IS NOT NULL AND NOT EXISTS (SELECT FROM {name}_fresh f WHERE f.id = c.id)
+    UNION ALL
+    SELECT width_bucket(change.instant, %(edges)s::timestamptz[]), e.server_owner_id, e.tenant_id,
+           {counts_as}, e.resource, change.sign * e.quantity,
+           change.sign * e.quantity * extract(epoch FROM change.instant)
+    FROM {name}_unadded AS u CROSS JOIN LATERAL (
+        SELECT * FROM ledger_entry WHERE id = u.id AND start = u.start OFFSET 0) AS e
+    CROSS JOIN LATERAL (VALUES (e.start, 1), (e."end", -1)) AS change (instant, sign)
+    WHERE e.pool_id = %(pool)s AND change.instant < %(last)s)
+"""
+_TOTAL = {
+    "name": "total",
+    "table": "ledger_total",
+    "through": "through",
+    "owner": "NULL::bigint",
+    "kind": "t.kind",
+    "counts_as": COUNTS_AS,
+}
+_OWNER_TOTAL = {
+    "name": "owner",
+    "table": "ledger_owner_total",
+    "through": "owner_through",
+    "owner": "t.owner_id",
+    "kind": "'usage'",
+    "counts_as": COUNTS_AS,
+}
+_SUMS = """
+SELECT edge, owner_id, tenant_id, kind, resource, sum(rate), sum(moment) FROM ({changes}) AS changes
+GROUP BY 1, 2, 3, 4, 5 HAVING sum(rate) <> 0 OR sum(moment) <> 0
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, through, owner_through FROM place
+"""
+_OF_TENANTS = """
+SELECT edge, NULL::bigint AS owner_id, tenant_id, kind, resource, rate, moment FROM total_changes
+WHERE kind = ANY(%(kinds)s) AND (%(tenant)s::bigint IS NULL OR tenant_id = %(tenant)s)
+"""
+# What has no owner is what is left of all.
+_OF_OWNERS = (
+    """
+SELECT edge, owner_id, tenant_id, kind, resource, rate, moment FROM owned
+UNION ALL
+SELECT edge, NULL, tenant_id, kind, resource, -rate, -moment FROM owned
+WHERE %(tenant)s::bigint IS NULL OR tenant_id = %(tenant)s
+UNION ALL
+"""
+    + _OF_TENANTS
+)
+_OWNED = """
+owned AS MATERIALIZED (
+    SELECT * FROM owner_changes WHERE owner_id IS NOT NULL AND kind = 'usage'
+      AND (%(tenant)s::bigint IS NULL OR tenant_id = %(tenant)s OR owner_id = %(tenant)s))
+"""
+
+
+def _statement(tables: Sequence[str], changes: str) -> str:
+    return f"WITH {', '.join([_PLACES, *tables])} {_SUMS.format(changes=changes)}"
+
+
+_BY_TENANT = _statement([_CHANGES.format(**_TOTAL)], _OF_TENANTS)
+_BY_OWNER = _statement(
+    [_CHANGES.format(**_TOTAL), _CHANGES.format(**_OWNER_TOTAL), _OWNED], _OF_OWNERS
+)
+
+
+def amounts_between(
+    *,
+    pool: Pool,
+    edges: Sequence[datetime],
+    tenant: Tenant | None = None,
+    kinds: Sequence[Kind] = (Kind.USAGE, Kind.ALONE),
+    unsealed: bool = False,
+) -> Amounts[Use]:
+    """What tenants used, and would have used alone, between edges in ascending order.
+
+    `tenant` limits it to that one. Entries that are not sealed yet count only with `unsealed`.
+    """
+    limits = {"kinds": [kind.value for kind in kinds], "unsealed": unsealed}
+    return _read(_BY_TENANT, pool, edges, tenant, limits)
+
+
+def used_of_owners(
+    *, pool: Pool, edges: Sequence[datetime], tenant: Tenant | None = None
+) -> Amounts[Use]:
+    """What tenants used of whose servers; `tenant` limits it to what it used, and to its servers.
+
+    `owner` is None for the pool's own servers, and where it is not known. What is not sealed yet does
+    not count.
+    """
+    limits = {"kinds": [Kind.USAGE.value], "unsealed": False}
+    return _read(_BY_OWNER, pool, edges, tenant, limits)
+
+
+def _read(
+    statement: str,
+    pool: Pool,
+    edges: Sequence[datetime],
+    tenant: Tenant | None,
+    limits: Mapping[str, Any],
+) -> Amounts[Use]:
+    parameters = {
+        "pool": pool.pk,
+        "tenant": None if tenant is None else tenant.pk,
+        **limits,
+        **_places(edges),
+    }
+    found: dict[Use, dict[int, Change]] = {}
+    for edge, owner, of, kind, resource, rate, moment in _rows(statement, parameters):
+        found.setdefault(Use(owner, of, kind, resource), {})[edge] = Change(rate, moment)
+    return Amounts(edges, found)
+
+
+def _places(edges: Sequence[datetime]) -> dict[str, Any]:
+    """Which buckets lie between edges, and what is left between the last of them and an edge."""
+    quarters = [quarter_of(edge) for edge in edges]
+    parts, cuts = [], []
+    for number, (edge, quarter) in enumerate(zip(edges, quarters, strict=True)):
+        before = quarters[number - 1] if number else EPOCH
+        parts += [(part, number) for part in buckets_between(before, quarter)]
+        begin = max(quarter, edges[number - 1]) if number else quarter
+        if begin < edge:
+            later = bisect_right(quarters, quarter)
+            cuts.append((begin, edge, number, later if later < len(edges) else None))
+    return {
+        "edges": list(edges),
+        "last": edges[-1],
+        "levels": [part.level for part, _ in parts],
+        "firsts": [part.first for part, _ in parts],
+        "lasts": [part.last for part, _ in parts],
+        "upto_edges": [number for _, number in parts],
+        "begins": [begin for begin, *_ in cuts],
+        "uptos": [upto for _, upto, *_ in cuts],
+        "cut_edges": [number for _, _, number, _ in cuts],
+        "gone": [later for *_, later in cuts],
+    }
+
+
+def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """The rows of a statement that knows where the totals end: read again when they moved meanwhile."""
+    place = TotalsCursor.objects.filter(pk=parameters["pool"]).first()
+    ends = (0, 0) if place is None else (place.through, place.owner_through)
+    while True:
+        with indexes_only(), connection.cursor() as cursor:
+            cursor.execute(statement, {**parameters, "through": ends[0], "owner_through": ends[1]})
+            rows = cursor.fetchall()
+        moved = next((row[5:] for row in rows if row[0] is None), (0, 0))
+        if moved == ends:
+            return [row for row in rows if row[0] is not None]
+        ends = int(moved[0]), int(moved[1])

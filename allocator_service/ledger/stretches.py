@@ -1,0 +1,114 @@
+"""Amounts of stretches of time, from changes of rates: exact, and worked out as they are asked for."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Context, Decimal
+from functools import cached_property
+from itertools import pairwise
+from typing import Generic, NamedTuple, TypeVar
+
+from allocator_service.ledger.totals import EPOCH
+
+EXACT_DIGITS = 120
+_EXACT = Context(prec=EXACT_DIGITS)
+_MICROSECOND = timedelta(microseconds=1)
+_NOTHING = Decimal(0)
+
+K = TypeVar("K")
+L = TypeVar("L")
+
+
+class Use(NamedTuple):
+    """What rates of use are told apart by; `owner` is None where there is none, or nobody asks."""
+
+    owner: int | None
+    tenant: int
+    kind: str
+    resource: str
+
+
+class Change(NamedTuple):
+    """The sum of changes of a rate, and that of change × seconds since 1970."""
+
+    rate: Decimal
+    moment: Decimal
+
+
+@dataclass(frozen=True)
+class Amounts(Generic[K]):
+    """Resource × seconds between edges, to the last digit, worked out as they are asked for.
+
+    Attributes:
+        edges: ascending; piece 0 lies between the first and the second.
+        changes: by what was used, and by edge: the changes since the edge before, or ever.
+    """
+
+    edges: Sequence[datetime]
+    changes: Mapping[K, Mapping[int, Change]]
+
+    def pieces(self, key: K) -> Iterator[tuple[int, Decimal]]:
+        """The pieces of a key that hold something, and how much."""
+        changes = self.changes[key]
+        rate = changes[0].rate if 0 in changes else _NOTHING
+        if not rate and len(changes) == (0 in changes):
+            return
+        for piece, length in enumerate(self._lengths):
+            amount = _EXACT.multiply(rate, length)
+            change = changes.get(piece + 1)
+            if change is not None:
+                amount = _EXACT.add(amount, self._since(piece + 1, change))
+                rate = _EXACT.add(rate, change.rate)
+            if amount:
+                yield piece, amount
+
+    def all_pieces(self) -> Iterator[tuple[K, int, Decimal]]:
+        """The pieces of all keys that hold something."""
+        for key in self.changes:
+            for piece, amount in self.pieces(key):
+                yield key, piece, amount
+
+    def before(self) -> Iterator[tuple[K, Decimal]]:
+        """What was used before the first edge."""
+        for key, changes in self.changes.items():
+            amount = self._since(0, changes[0]) if 0 in changes else _NOTHING
+            if amount:
+                yield key, amount
+
+    @cached_property
+    def present(self) -> Sequence[K]:
+        """The keys of which any piece holds something."""
+        return [key for key in self.changes if next(self.pieces(key), None) is not None]
+
+    def by(self, name: Callable[[K], L]) -> "Amounts[L]":
+        """The sums of the keys of one name."""
+        sums: dict[L, dict[int, Change]] = {}
+        for key, changes in self.changes.items():
+            of_name = sums.setdefault(name(key), {})
+            for edge, change in changes.items():
+                known = of_name.get(edge)
+                of_name[edge] = change if known is None else Change(
+                    _EXACT.add(known.rate, change.rate), _EXACT.add(known.moment, change.moment)
+                )  # fmt: skip
+        return Amounts(self.edges, sums)
+
+    def of(self, wanted: Callable[[K], bool]) -> "Amounts[K]":
+        """Those of the keys that are wanted."""
+        kept = {key: changes for key, changes in self.changes.items() if wanted(key)}
+        return Amounts(self.edges, kept)
+
+    @cached_property
+    def _instants(self) -> Sequence[Decimal]:
+        return [_seconds(edge - EPOCH) for edge in self.edges]
+
+    @cached_property
+    def _lengths(self) -> Sequence[Decimal]:
+        return [_seconds(end - start) for start, end in pairwise(self.edges)]
+
+    def _since(self, edge: int, change: Change) -> Decimal:
+        """What changes before an edge come to at it."""
+        return _EXACT.subtract(_EXACT.multiply(self._instants[edge], change.rate), change.moment)
+
+
+def _seconds(time: timedelta) -> Decimal:
+    return Decimal(time // _MICROSECOND).scaleb(-6)

@@ -1,0 +1,178 @@
+"""Reports of a day and of a year, and in pieces, from totals and summed over the entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from django.db import connection
+
+from allocator_service.core.pieces import pieces_of, seconds_inside
+from allocator_service.ledger.models import Kind
+from allocator_service.ledger.reporting.lending import lending_report
+from allocator_service.ledger.reporting.periods import Period
+from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
+from allocator_service.ledger.reporting.utilization import utilization_report
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+from benchmarks.ledger.world import END, RESOURCES, TENANTS, YEAR, best_of, filled_pools
+from benchmarks.measurement import Row
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+# A microsecond aside: the entries around every edge are read too.
+AT = END - timedelta(minutes=7, microseconds=1)
+
+_PLAIN = f"""
+SELECT piece - 1, e.server_owner_id, e.tenant_id, COALESCE(corrected.kind, e.kind), e.resource,
+       sum(e.quantity * {seconds_inside("e.start", 'e."end"')})
+FROM ledger_entry e
+LEFT JOIN ledger_entry corrected
+       ON e.corrects IS NOT NULL AND corrected.id = e.corrects AND corrected.start = e.start
+CROSS JOIN {pieces_of("e.start", 'e."end"')}
+WHERE e.pool_id = %(pool)s AND e.start < %(end)s AND e."end" > %(start)s AND e.start >= %(earliest)s
+  AND NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id)
+GROUP BY 1, 2, 3, 4, 5
+"""
+LONGEST = timedelta(days=366)
+
+Told = Mapping[tuple[Any, ...], Decimal]
+"""What a report tells that is not 0: by piece, names of tenants, kind and resource."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report, what it tells, and how sums by owner, tenant and kind come to the same."""
+
+    name: str
+    run: Callable[[Pool, Period], Any]
+    told: Callable[[Any], Told]
+    key: Callable[[str | None, str, str], tuple[str | None, ...] | None]
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """The same rate of entries for days and for a year: a day, all there is, and hours."""
+    pools = filled_pools(10**6 if quick else 10**7)
+    rows = []
+    for entries, pool in pools.items():
+        for name, period in _periods(entries, max(pools)).items():
+            rows += [_row(report, name, entries, pool, period) for report in REPORTS]
+    return rows
+
+
+def _periods(entries: int, most: int) -> dict[str, Period]:
+    first = END - entries * (YEAR / most)
+    begins = {
+        "a day": AT - DAY,
+        "a year" if entries == most else "all of it": max(first, AT - YEAR),
+    }
+    periods = {name: Period([begin, AT]) for name, begin in begins.items()}
+    hours = min(int((AT - first) / HOUR), 7 * 24)
+    midnight = END.replace(hour=0)
+    periods[f"{hours} whole hours"] = Period([midnight - n * HOUR for n in range(hours, -1, -1)])
+    periods[f"{hours} hours until now"] = Period([AT - n * HOUR for n in range(hours, -1, -1)])
+    return periods
+
+
+def _row(report: Report, name: str, entries: int, pool: Pool, period: Period) -> Row:
+    ours, told = best_of(partial(report.run, pool, period), repeat=5)
+    plain, sums = best_of(partial(_plain, pool, period), repeat=2)
+    return Row(
+        name=f"{report.name}, {name}",
+        sizes=f"{entries} entries, {TENANTS} tenants, {len(RESOURCES)} resources",
+        ours_seconds=ours,
+        peer="plain SUM",
+        peer_seconds=plain,
+        agreement=_difference(report.told(told), _named(report, sums)),
+        goal=None,
+        notes="the peer is the statement alone",
+    )
+
+
+def _plain(pool: Pool, period: Period) -> list[tuple[Any, ...]]:
+    parameters: dict[str, Any] = {
+        "pool": pool.pk,
+        "edges": list(period.edges),
+        "pieces": len(period.pieces),
+        "start": period.start,
+        "end": period.end,
+        "earliest": period.start - LONGEST,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_PLAIN, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def _named(report: Report, rows: Sequence[tuple[Any, ...]]) -> Told:
+    slugs = dict(Tenant.objects.values_list("pk", "slug"))
+    sums: dict[tuple[Any, ...], Decimal] = {}
+    for piece, owner, tenant, kind, resource, amount in rows:
+        names = report.key(owner and slugs[owner], slugs[tenant], kind)
+        if names is not None:
+            key = (piece, *names, resource)
+            sums[key] = sums.get(key, Decimal(0)) + amount
+    return sums
+
+
+def _difference(told: Told, plain: Told) -> float:
+    """0 where both say the same to the last digit."""
+    if told.keys() != plain.keys():
+        return float("inf")
+    return max(float(abs(told[key] - plain[key]) / plain[key]) for key in plain)
+
+
+def _lending(report: Any) -> Told:
+    return {
+        (piece, flow.owner, flow.tenant, resource.name): amount
+        for flow in report.flows
+        for piece, amounts in enumerate(flow.series)
+        for resource, amount in zip(report.resources, amounts, strict=True)
+        if amount
+    }
+
+
+def _sharing(report: Any) -> Told:
+    return {
+        (piece, each.tenant, kind.value, resource.name): amount
+        for each in report.tenants
+        for piece, degree in enumerate(each.series)
+        for kind, amounts in ((Kind.USAGE, degree.used), (Kind.ALONE, degree.alone))
+        for resource, amount in zip(report.resources, amounts, strict=True)
+        if amount
+    }
+
+
+def _utilization(report: Any) -> Told:
+    return {
+        (piece, resource.name): use.used
+        for resource, uses in zip(report.resources, report.uses, strict=True)
+        for piece, use in enumerate(uses)
+        if use.used
+    }
+
+
+REPORTS = [
+    Report(
+        "lending",
+        lambda pool, period: lending_report(pool=pool, period=period),
+        _lending,
+        lambda owner, tenant, kind: (owner, tenant) if kind == Kind.USAGE else None,
+    ),
+    Report(
+        "sharing degree",
+        lambda pool, period: sharing_degree_report(pool=pool, period=period),
+        _sharing,
+        lambda _, tenant, kind: (tenant, kind),
+    ),
+    Report(
+        "utilization",
+        lambda pool, period: utilization_report(pool=pool, period=period),
+        _utilization,
+        lambda _, __, kind: () if kind == Kind.USAGE else None,
+    ),
+]
