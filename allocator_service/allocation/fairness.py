@@ -98,7 +98,7 @@ class FairnessReport:
 def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
     """The fairness of what was used in a pool. Raises `Unacceptable` if it would be too long."""
     resources = resources_of(pool)
-    amounts = amounts_within(pool=pool, period=period)
+    amounts = amounts_within(pool=pool, period=period, values=1)
     slugs = tenants_reported(
         pool=pool, period=period, found={use.tenant for use in amounts.present}, tenant=None
     )

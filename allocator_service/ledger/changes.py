@@ -7,9 +7,9 @@ All edges are read by one statement, so that an entry is seen in one of the thre
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connection
 
@@ -20,10 +20,12 @@ from allocator_service.ledger.totals import COUNTS_AS, EPOCH, buckets_between, q
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 
+K = TypeVar("K")
+
 # `e` is an entry. An entry in a narrowest bucket that an edge cuts counts before that edge, and from the
 # first edge in a later bucket on as part of the whole one (`gone`). The planner is told by numbers where
 # the totals end, and to seek rows one by one by their indexes (LATERAL ... OFFSET 0): else it takes the
-# few entries beyond for a third of the ledger.
+# few entries beyond for a third of the ledger; and to look these up in a hash (NOT IN).
 _PLACES = """
 place AS MATERIALIZED (SELECT through, owner_through FROM ledger_totals_cursor WHERE pool_id = %(pool)s),
 part AS (
@@ -58,18 +60,16 @@ _CHANGES = """
     UNION ALL
     SELECT entry_id, start FROM ledger_pending WHERE %(unsealed)s),
 {name}_changes AS (
-    SELECT part.edge, {owner} AS owner_id, t.tenant_id, {kind} AS kind, t.resource,
-           sum(t.rate) AS rate, sum(t.moment) AS moment
+    SELECT part.edge, {owner} AS owner_id, t.tenant_id, {kind} AS kind, t.resource, t.rate, t.moment
     FROM part CROSS JOIN LATERAL (
         SELECT * FROM {table}
         WHERE pool_id = %(pool)s AND level = part.level
           AND bucket >= part.first AND bucket < part.last OFFSET 0) AS t
-    GROUP BY 1, 2, 3, 4, 5
     UNION ALL
     SELECT counted.edge, owner_id, tenant_id, kind, resource,
            counted.sign * rate, counted.sign * rate * instant
     FROM cut_entries AS c CROSS JOIN LATERAL (VALUES (edge, 1), (gone, -1)) AS counted (edge, sign)
-    WHERE counted.edge IS NOT NULL AND NOT EXISTS (SELECT FROM {name}_fresh f WHERE f.id = c.id)
+    WHERE counted.edge IS NOT NULL AND c.id NOT IN (SELECT id FROM {name}_fresh)
     UNION ALL
     SELECT width_bucket(change.instant, %(edges)s::timestamptz[]), e.server_owner_id, e.tenant_id,
            {counts_as}, e.resource, change.sign * e.quantity,
@@ -105,6 +105,10 @@ _OF_TENANTS = """
 SELECT edge, NULL::bigint AS owner_id, tenant_id, kind, resource, rate, moment FROM total_changes
 WHERE kind = ANY(%(kinds)s) AND (%(tenant)s::bigint IS NULL OR tenant_id = %(tenant)s)
 """
+_IN_ALL = """
+SELECT edge, NULL::bigint AS owner_id, NULL::bigint AS tenant_id, kind, resource, rate, moment
+FROM total_changes WHERE kind = ANY(%(kinds)s)
+"""
 # What has no owner is what is left of all.
 _OF_OWNERS = (
     """
@@ -128,6 +132,7 @@ def _statement(tables: Sequence[str], changes: str) -> str:
 
 
 _BY_TENANT = _statement([_CHANGES.format(**_TOTAL)], _OF_TENANTS)
+_BY_RESOURCE = _statement([_CHANGES.format(**_TOTAL)], _IN_ALL)
 _BY_OWNER = _statement(
     [_CHANGES.format(**_TOTAL), _CHANGES.format(**_OWNER_TOTAL), _OWNED], _OF_OWNERS
 )
@@ -145,8 +150,14 @@ def amounts_between(
 
     `tenant` limits it to that one. Entries that are not sealed yet count only with `unsealed`.
     """
-    limits = {"kinds": [kind.value for kind in kinds], "unsealed": unsealed}
-    return _read(_BY_TENANT, pool, edges, tenant, limits)
+    limits = _limits(kinds, tenant, unsealed=unsealed)
+    return Amounts(edges, _read(_BY_TENANT, pool, edges, limits, Use))
+
+
+def used_in_all(*, pool: Pool, edges: Sequence[datetime]) -> Amounts[str]:
+    """What was used of each resource, sealed, by all tenants together."""
+    limits = _limits([Kind.USAGE])
+    return Amounts(edges, _read(_BY_RESOURCE, pool, edges, limits, lambda *names: names[3]))
 
 
 def used_of_owners(
@@ -157,27 +168,33 @@ def used_of_owners(
     `owner` is None for the pool's own servers, and where it is not known. What is not sealed yet does
     not count.
     """
-    limits = {"kinds": [Kind.USAGE.value], "unsealed": False}
-    return _read(_BY_OWNER, pool, edges, tenant, limits)
+    return Amounts(edges, _read(_BY_OWNER, pool, edges, _limits([Kind.USAGE], tenant), Use))
+
+
+def _limits(
+    kinds: Sequence[Kind], tenant: Tenant | None = None, *, unsealed: bool = False
+) -> dict[str, Any]:
+    return {
+        "kinds": [kind.value for kind in kinds],
+        "tenant": None if tenant is None else tenant.pk,
+        "unsealed": unsealed,
+    }
 
 
 def _read(
     statement: str,
     pool: Pool,
     edges: Sequence[datetime],
-    tenant: Tenant | None,
     limits: Mapping[str, Any],
-) -> Amounts[Use]:
-    parameters = {
-        "pool": pool.pk,
-        "tenant": None if tenant is None else tenant.pk,
-        **limits,
-        **_places(edges),
-    }
-    found: dict[Use, dict[int, Change]] = {}
-    for edge, owner, of, kind, resource, rate, moment in _rows(statement, parameters):
-        found.setdefault(Use(owner, of, kind, resource), {})[edge] = Change(rate, moment)
-    return Amounts(edges, found)
+    name: Callable[[int | None, int, str, str], K],
+) -> dict[K, dict[int, Change]]:
+    """The changes by edge, under a name for owner, tenant, kind and resource."""
+    found: dict[K, dict[int, Change]] = {}
+    for edge, *names, rate, moment in _rows(
+        statement, {"pool": pool.pk, **limits, **_places(edges)}
+    ):
+        found.setdefault(name(*names), {})[edge] = Change(rate, moment)
+    return found
 
 
 def _places(edges: Sequence[datetime]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from django.db import connection
 from allocator_service.core.pieces import pieces_of, seconds_inside
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.lending import lending_report
-from allocator_service.ledger.reporting.periods import Period
+from allocator_service.ledger.reporting.periods import MAX_PIECES, Period
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
 from allocator_service.ledger.reporting.utilization import utilization_report
 from allocator_service.pools.models import Pool
@@ -71,10 +71,10 @@ def _periods(entries: int, most: int) -> dict[str, Period]:
         "a year" if entries == most else "all of it": max(first, AT - YEAR),
     }
     periods = {name: Period([begin, AT]) for name, begin in begins.items()}
-    hours = min(int((AT - first) / HOUR), 7 * 24)
-    midnight = END.replace(hour=0)
-    periods[f"{hours} whole hours"] = Period([midnight - n * HOUR for n in range(hours, -1, -1)])
-    periods[f"{hours} hours until now"] = Period([AT - n * HOUR for n in range(hours, -1, -1)])
+    hours = int((AT - first) / HOUR)
+    for count in {min(hours, 7 * 24), min(hours, MAX_PIECES)}:
+        whole, cut = (Period([end - n * HOUR for n in range(count, -1, -1)]) for end in (END, AT))
+        periods |= {f"{count} whole hours": whole, f"{count} hours until now": cut}
     return periods
 
 

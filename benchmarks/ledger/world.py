@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, TypeVar
 
 from django.core.management import call_command
@@ -34,7 +35,8 @@ INSERT INTO ledger_entry (id, pool_id, tenant_id, server_owner_id, resource, uni
 SELECT (%(prefix)s || lpad(to_hex(i), 12, '0'))::uuid, %(pool)s,
        (%(tenants)s::bigint[])[1 + i %% %(n)s],
        CASE i %% 3 WHEN 1 THEN (%(tenants)s::bigint[])[1 + i / 3 %% %(n)s] END,
-       (%(resources)s::text[])[1 + i / %(n)s %% 2], '', 1 + i %% 7, at, at + interval '5 minutes', (1 + i %% 7) * 300,
+       (%(resources)s::text[])[1 + i / %(n)s %% 2], '',
+       1 + i %% 7, at, at + interval '5 minutes', (1 + i %% 7) * 300,
        CASE WHEN i %% 3 = 0 THEN 'alone' ELSE 'usage' END, '', 'bench', i::text, at
 FROM (SELECT i, %(begin)s::timestamptz + i * %(apart)s::interval AS at
       FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS i) AS instants
@@ -72,6 +74,7 @@ def some_tenants(count: int) -> list[Tenant]:
     return [present.get(slug) or tenant_create(slug=slug, name=slug, now=NOW) for slug in slugs]
 
 
+@cache
 def filled_pools(most: int) -> dict[int, Pool]:
     """A pool of 10^5 entries, and one of a year's, which are as far apart; all in the totals."""
     call_command("migrate", verbosity=0)

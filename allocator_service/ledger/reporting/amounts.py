@@ -7,12 +7,12 @@ what that entry was (`usage` or `alone`). Entries that are not sealed yet are in
 no report.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Decimal, localcontext
 from typing import TypeVar
 
 from allocator_service.ledger.changes import amounts_between
-from allocator_service.ledger.models import Kind
+from allocator_service.ledger.reporting.limits import amounts_unless_too_long
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.stretches import EXACT_DIGITS, Amounts, Use
 from allocator_service.pools.models import Pool
@@ -22,14 +22,18 @@ K = TypeVar("K")
 
 
 def amounts_within(
-    *,
-    pool: Pool,
-    period: Period,
-    tenant: Tenant | None = None,
-    kinds: Sequence[Kind] = (Kind.USAGE, Kind.ALONE),
+    *, pool: Pool, period: Period, tenant: Tenant | None = None, values: int
 ) -> Amounts[Use]:
-    """The sums of the pool's sealed entries in every piece of a period; `tenant` limits them to its."""
-    return amounts_between(pool=pool, edges=period.edges, tenant=tenant, kinds=kinds)
+    """The sums of the pool's sealed entries in every piece of a period; `tenant` limits them to its.
+
+    Raises `Unacceptable` where a report with so many `values` of every tenant would be too long.
+    """
+    return amounts_unless_too_long(
+        lambda edges: amounts_between(pool=pool, edges=edges, tenant=tenant),
+        period=period,
+        row=lambda use: use.tenant,
+        values=values,
+    )
 
 
 def exact_sum(amounts: Iterable[Decimal]) -> Decimal:

@@ -7,7 +7,7 @@ from decimal import Decimal, localcontext
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.changes import used_of_owners
 from allocator_service.ledger.reporting.amounts import exact_sum
-from allocator_service.ledger.reporting.limits import refuse_too_long
+from allocator_service.ledger.reporting.limits import amounts_unless_too_long, refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.stretches import EXACT_DIGITS
 from allocator_service.pools.models import Pool
@@ -95,7 +95,12 @@ def lending_report(*, pool: Pool, period: Period, tenant: Tenant | None = None) 
     Raises `Unacceptable` if it would be too long.
     """
     resources = resources_of(pool)
-    amounts = used_of_owners(pool=pool, edges=period.edges, tenant=tenant)
+    amounts = amounts_unless_too_long(
+        lambda edges: used_of_owners(pool=pool, edges=edges, tenant=tenant),
+        period=period,
+        row=lambda use: (use.owner, use.tenant),
+        values=len(resources),
+    )
     pairs = {(use.owner, use.tenant) for use in amounts.present}
     refuse_too_long(len(pairs) * len(period.pieces) * len(resources))
     keys = {key for pair in pairs for key in pair if key is not None}

@@ -1,8 +1,32 @@
 """How much one report may answer."""
 
+from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
+
 from allocator_service.core.errors import Unacceptable
+from allocator_service.ledger.reporting.periods import Period
+from allocator_service.ledger.stretches import Amounts, Use
 
 MAX_CELLS = 200_000
+MANY_PIECES = 100
+
+
+def amounts_unless_too_long(
+    read: Callable[[Sequence[datetime]], Amounts[Use]],
+    *,
+    period: Period,
+    row: Callable[[Use], Hashable],
+    values: int,
+) -> Amounts[Use]:
+    """What `read` finds between the edges of a period.
+
+    Raises `Unacceptable` for a report with so many `values` of every `row` in every piece that no
+    answer takes them: of many pieces that is seen from the whole period, before they are read.
+    """
+    if len(period.pieces) >= MANY_PIECES:
+        rows = {row(use) for use in read([period.start, period.end]).present}
+        refuse_too_long(len(rows) * len(period.pieces) * values)
+    return read(period.edges)
 
 
 def refuse_too_long(cells: int) -> None:

@@ -99,7 +99,10 @@ def sharing_degree_report(
     *, pool: Pool, period: Period, tenant: Tenant | None = None
 ) -> SharingDegreeReport:
     """The sharing degrees in a pool, or of one tenant. Raises `Unacceptable` if it would be too long."""
-    return _report(pool, period, amounts_within(pool=pool, period=period, tenant=tenant), tenant)
+    amounts = amounts_within(
+        pool=pool, period=period, tenant=tenant, values=len(resources_of(pool))
+    )
+    return _report(pool, period, amounts, tenant)
 
 
 def sharing_degree_history(*, pool: Pool, period: Period) -> SharingDegreeReport:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
 from allocator_service.core.quantities import Resource
+from allocator_service.ledger.changes import amounts_between, used_in_all
 from allocator_service.ledger.models import Kind
-from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums, ratio
+from allocator_service.ledger.reporting.amounts import exact_sums, ratio
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
-from allocator_service.ledger.stretches import EXACT_DIGITS
+from allocator_service.ledger.stretches import EXACT_DIGITS, Amounts
 from allocator_service.pools.contributed import capacity_within
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -65,15 +66,12 @@ def utilization_report(
     """
     resources = resources_of(pool)
     refuse_too_long(len(period.pieces) * len(resources))
-    amounts = amounts_within(pool=pool, period=period, kinds=[Kind.USAGE])
-    if wanted is not None:
-        tenants = Tenant.objects.filter(pk__in={use.tenant for use in amounts.changes})
-        kept = {pk for pk, slug in tenants.values_list("pk", "slug") if wanted(slug)}
-        amounts = amounts.of(lambda use: use.tenant in kept)
-    used = {
-        (resource, piece): amount
-        for resource, piece, amount in amounts.by(lambda use: use.resource).all_pieces()
-    }
+    amounts = (
+        used_in_all(pool=pool, edges=period.edges)
+        if wanted is None
+        else _used_by(pool, period, wanted)
+    )
+    used = {(resource, piece): amount for resource, piece, amount in amounts.all_pieces()}
     capacity = exact_sums(
         ((resources[each.resource].name, each.piece), each.amount)
         for each in capacity_within(pool=pool, edges=period.edges)
@@ -89,6 +87,14 @@ def utilization_report(
         for resource in resources
     ]
     return UtilizationReport(pool, period, resources, uses, [_total(row) for row in uses])
+
+
+def _used_by(pool: Pool, period: Period, wanted: Callable[[str], bool]) -> Amounts[str]:
+    """What was used of each resource by the tenants whose slug is wanted."""
+    amounts = amounts_between(pool=pool, edges=period.edges, kinds=[Kind.USAGE])
+    tenants = Tenant.objects.filter(pk__in={use.tenant for use in amounts.changes})
+    kept = {pk for pk, slug in tenants.values_list("pk", "slug") if wanted(slug)}
+    return amounts.of(lambda use: use.tenant in kept).by(lambda use: use.resource)
 
 
 def _total(row: Sequence[Use]) -> Use:

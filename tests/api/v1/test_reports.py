@@ -9,8 +9,10 @@ import pytest
 from django.db import connection
 
 from allocator_service.core.clock import utc_now
+from allocator_service.ledger.reporting import limits
 from allocator_service.ledger.sealing import entries_seal
 from allocator_service.ledger.services import entries_append
+from allocator_service.ledger.totals import totals_advance
 from allocator_service.pools.models import Contribution, MembershipTerms
 from allocator_service.pools.server_services import ServerSettings, server_retire, server_update
 from tests import factories
@@ -48,6 +50,8 @@ def add(pool, tenant, kind, resource, quantity, day=0, owner=None, days=1):
         ]
     )
     entries_seal(now=utc_now())
+    if day == 0:  # what follows is past the end of the totals
+        totals_advance()
 
 
 @pytest.fixture
@@ -316,3 +320,17 @@ def test_a_report_that_the_database_gives_up_is_to_be_asked_for_again(report, sh
     holder.close()
     assert (response.status_code, response.json()["code"]) == (503, "database.unavailable")
     assert response.headers["Retry-After"]
+
+
+@pytest.mark.parametrize("report", ["sharing-degree", "lending", "fairness"])
+@pytest.mark.parametrize("many", [1, 100], ids=["before it is read", "as it is read"])
+def test_a_report_of_too_many_values_is_refused(report, many, shared, operator, monkeypatch):
+    monkeypatch.setattr(limits, "MANY_PIECES", many)
+    path = f"{LAB}/{report}/?{OCTOBER}&step=P1D"
+    values = {"sharing-degree": 8, "lending": 8, "fairness": 4}[report]
+    monkeypatch.setattr(limits, "MAX_CELLS", values)
+    assert operator.get(path).status_code == 200
+    monkeypatch.setattr(limits, "MAX_CELLS", values - 1)
+    refused = operator.get(path)
+    assert (refused.status_code, refused.json()["code"]) == (422, "report.too_long")
+    assert f"{values} values" in refused.json()["detail"]

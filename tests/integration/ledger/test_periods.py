@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allocator_service.ledger import totals
-from allocator_service.ledger.changes import used_of_owners
+from allocator_service.ledger.changes import amounts_between, used_in_all, used_of_owners
 from allocator_service.ledger.models import Entry, Kind, OwnerTotal, Total, TotalsCursor
 from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums
 from allocator_service.ledger.reporting.periods import Period
@@ -103,16 +103,21 @@ def test_amounts_are_the_plain_sums_over_the_sealed_entries(drawn, at_once, cuts
         expected = plain_amounts(pool, period.edges)
         used = {key: amount for key, amount in expected.items() if key[2] == "usage"}
 
-        assert read(amounts_within(pool=pool, period=period)) == without_owners(expected)
+        assert read(amounts_within(pool=pool, period=period, values=2)) == without_owners(expected)
         assert read(used_of_owners(pool=pool, edges=period.edges)) == used
         for one in tenants.values():
-            assert read(amounts_within(pool=pool, period=period, tenant=one)) == {
+            assert read(amounts_within(pool=pool, period=period, tenant=one, values=2)) == {
                 key: amount for key, amount in without_owners(expected).items() if key[1] == one.pk
             }
             assert read(used_of_owners(pool=pool, edges=period.edges, tenant=one)) == {
                 key: amount for key, amount in used.items() if one.pk in key[:2]
             }
-        found = amounts_within(pool=pool, period=period, kinds=[Kind.USAGE])
+        in_all = exact_sums(((key[3:], amount) for key, amount in used.items()))
+        assert {
+            (resource, piece): amount
+            for resource, piece, amount in used_in_all(pool=pool, edges=period.edges).all_pieces()
+        } == {key: amount for key, amount in in_all.items() if amount}
+        found = amounts_between(pool=pool, edges=period.edges, kinds=[Kind.USAGE])
         assert read(found) == without_owners(used)
         assert {use[1:] for use in found.present} == {key[1:4] for key in read(found)}
         transaction.set_rollback(True)
