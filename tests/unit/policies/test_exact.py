@@ -136,7 +136,7 @@ def answers(problem, policy, mode):
 
 
 @pytest.mark.parametrize(("policy", "mode"), EVERY)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(data=st.data())
 def test_every_answer_fits_in_fractions(policy, mode, data):
     problem = data.draw(problems(selectors=policy not in (*ONE_POOL, "h-mrf"), max_tenants=3))
@@ -146,7 +146,7 @@ def test_every_answer_fits_in_fractions(policy, mode, data):
 
 
 @pytest.mark.parametrize(("policy", "mode"), EVERY)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(data=st.data())
 def test_every_answer_fits_what_difficult_quantities_stand_for(policy, mode, data):
     """Where tasks need thousands of times what there is, a solver may refuse: that is no answer."""

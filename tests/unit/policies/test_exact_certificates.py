@@ -184,7 +184,7 @@ def test_one_thread_and_two_give_the_same_bytes():
 @pytest.mark.parametrize(
     ("policy", "mode"), [(info.name, mode) for info in policies_available() for mode in info.modes]
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_asked_twice_it_answers_with_the_same_bytes(policy, mode, data):
     problem = data.draw(problems(selectors=False, max_tenants=3))
