@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies import SolveFailedError, policies_available, solve, verify
+from policies import policies_available, solve, verify
 from policies.exact import exceeds, signs_of_sums
 from policies.whole_numbers import NOTHING, as_read, whole_quantities
 from tests.unit.policies.exact_reference import broken, decimals, exact_problems
@@ -149,13 +149,9 @@ def test_every_answer_fits_in_fractions(policy, mode, data):
 @settings(max_examples=250, deadline=None)
 @given(data=st.data())
 def test_every_answer_fits_what_difficult_quantities_stand_for(policy, mode, data):
-    """Where tasks need thousands of times what there is, a solver may refuse: that is no answer."""
+    """Also where tasks need thousands of times what there is."""
     drawn = data.draw(exact_problems(selectors=policy not in (*ONE_POOL, "h-mrf")))
-    try:
-        given_answers = list(answers(drawn[0], policy, mode))
-    except SolveFailedError:
-        reject()
-    for answer in given_answers:
+    for answer in answers(drawn[0], policy, mode):
         assert list(broken(answer.problem, answer, *drawn[1:])) == []
         verification = verify(answer.problem, answer)
         assert verification.valid, [check for check in verification.checks if not check.holds]
