@@ -1,4 +1,7 @@
-"""Usage posted in batches of 1,000 events: over HTTP, by the service alone, and the naive way."""
+"""Usage posted in batches of 1,000 events: over HTTP, by the service alone, and the naive way.
+
+And how fast all of it is put to the proof afterwards.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ from django.db import transaction
 
 from allocator_service.core.ids import new_id
 from allocator_service.ledger.models import Entry, Identity, PendingEntry, Seal
-from allocator_service.ledger.sealing import entries_seal
+from allocator_service.ledger.sealing import entries_seal, entries_seal_all
 from allocator_service.ledger.services import UsageEvent, amount_of, usage_record
+from allocator_service.ledger.totals import totals_advance
+from allocator_service.ledger.verification import ledger_verify
 from allocator_service.pools.models import Pool
 from benchmarks.http.load import Connection, request_bytes
 from benchmarks.http.service import Service
@@ -28,6 +33,7 @@ TENANTS = 20
 START = datetime(2025, 11, 3, tzinfo=UTC)
 NOW = START + timedelta(days=30)
 GOAL = 10_000.0
+VERIFIED = 50_000.0
 WEB_WORKERS = 2
 CONNECTIONS = 2
 
@@ -36,7 +42,7 @@ def measure(*, quick: bool) -> list[Row]:
     """Entries per second: every event is new, which both sides make sure of, and makes one entry."""
     call_command("migrate", verbosity=0)
     batches = 10 if quick else 50
-    return [_beside_naive(batches), _over_http(batches)]
+    return [_beside_naive(batches), _over_http(batches), _verified(4 * batches)]
 
 
 def _events(batch: int) -> list[UsageEvent]:
@@ -155,6 +161,30 @@ def _over_http(batches: int) -> Row:
         agreement=0.0,
         goal=1.0,
         notes=f"{entries / seconds:.0f}/s, the last sealed {visible:.2f} s later",
+    )
+
+
+def _verified(batches: int) -> Row:
+    """Order, chain, sums, totals and windows of everything that the ledger holds, as `verify` asks."""
+    pool = open_pool(f"verified-{new_id().hex[-8:]}", ["cpu"])
+    for number in range(batches):
+        usage_record(pool=pool, events=_events(number), now=NOW)
+    entries_seal_all(now=NOW)
+    while totals_advance():
+        pass
+    entries = Entry.objects.count()
+    begin = time.perf_counter()
+    checks = ledger_verify(now=NOW)
+    seconds = time.perf_counter() - begin
+    return Row(
+        name="verify",
+        sizes=f"{entries} entries",
+        ours_seconds=seconds / entries,
+        peer=f"{VERIFIED:.0f} entries/s",
+        peer_seconds=1 / VERIFIED,
+        agreement=float(not all(check.holds for check in checks)),
+        goal=1.0,
+        notes=f"{entries / seconds:.0f}/s, {len(checks)} checks",
     )
 
 
