@@ -51,7 +51,7 @@ class Amounts(Generic[K]):
         """The pieces of a key that hold something, and how much."""
         changes = self.changes[key]
         rate = changes[0].rate if 0 in changes else _NOTHING
-        if not rate and len(changes) == (0 in changes):
+        if not rate and changes.keys() <= {0}:
             return
         for piece, length in enumerate(self._lengths):
             amount = _EXACT.multiply(rate, length)
