@@ -49,6 +49,9 @@ class Schedule:
             where nobody does.
         bound: the level of the same pool with divisible tasks; lp_bound: proven upper bound
             on the objective of every schedule; gap: (lp_bound - objective) / lp_bound.
+        made_up: (t,) what each tenant's average share has of what it is owed, between 0 and that:
+            compared with the schedule that owes nobody anything. None where nothing is owed, or where
+            there was no time for the comparison. Not part of documents.
     """
 
     fraction: FloatArray
@@ -58,6 +61,7 @@ class Schedule:
     bound: float
     lp_bound: float
     gap: float
+    made_up: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -212,15 +216,18 @@ def schedule_from_document(
             server, workload, count = np.array(sorted(on_servers), dtype=np.int64).reshape(-1, 3).T
             placements.append(SlotPlacement(workload, server, count))
         packed = packed or any("servers" in row for slot in slots for row in slot["allocations"])
-        numbers = {
-            name: math.nan if document[name] is None else float(document[name])
+        objective, bound, lp_bound, gap = (
+            math.nan if document[name] is None else float(document[name])
             for name in ("objective", "bound", "lp_bound", "gap")
-        }
+        )
         return Schedule(
             fraction=np.array([slot["fraction"] for slot in slots], dtype=np.float64),
             tasks=tasks,
             placements=tuple(placements) if packed else None,
-            **numbers,
+            objective=objective,
+            bound=bound,
+            lp_bound=lp_bound,
+            gap=gap,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ProblemError(

@@ -22,6 +22,7 @@ from policies.divisible_bound import (
     with_divisible_tasks,
 )
 from policies.effort import Effort
+from policies.errors import SolveTimeoutError
 from policies.preference import preferred_tasks
 from policies.problem import Problem
 from policies.schedule import Schedule, SlotPlacement, gap_of, least_average
@@ -120,6 +121,7 @@ def solve_indivisible(
             bound=bound,
             lp_bound=lp_bound,
             gap=gap,
+            made_up=_made_up(problem, options, deadline, average),
         ),
         statistics={
             "slots_made": division.slots_made,
@@ -128,6 +130,23 @@ def solve_indivisible(
             "stopped": division.stopped,
         },
     )
+
+
+def _made_up(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None, average: FloatArray
+) -> FloatArray | None:
+    """(t,) how much more the tenants have of ``average`` (n,) tasks because it is owed to them."""
+    if not problem.owed.any():
+        return None
+    try:
+        even = replace(problem, owed=np.zeros(problem.t))
+        without = solve_indivisible(even, options, deadline).tasks
+    except SolveTimeoutError:
+        return None
+    more = grouped_sum(
+        (average - without) * problem.dominant_share_per_task, problem.workload_tenant, problem.t
+    )
+    return np.clip(more, np.minimum(problem.owed, 0.0), np.maximum(problem.owed, 0.0))
 
 
 def _owed_first(

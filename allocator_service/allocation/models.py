@@ -238,7 +238,8 @@ class Schedule(models.Model):
 
     `document` is zlib-compressed JSON in the shape of an evaluation's schedule; `intervals` are
     `[start, end, slot]` in whole seconds of the period, which repeats from `Run.effective_from` on.
-    `owed` is what the period makes up for, by tenant's slug, as in the run's input.
+    `owed` is what tenants are owed of the period, by slug, as in the run's input; `made_up` is how much
+    of it the period gives them, null where that is taken to be all.
     """
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="schedule")
@@ -247,6 +248,7 @@ class Schedule(models.Model):
     intervals = models.JSONField()
     gap_on_the_clock = models.FloatField(null=True)
     owed = models.JSONField(default=dict, db_default={})
+    made_up = models.JSONField(null=True)
 
     class Meta:
         db_table = "run_schedule"

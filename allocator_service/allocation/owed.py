@@ -1,8 +1,9 @@
 """What a pool that takes turns owes its tenants when a period is cut short.
 
 A schedule is fair over its period, not at every moment of it: whose turn had not come when a change
-began a new period is owed what it would have had by then. The new period evens that out, and as it
-would be too much in the next one, a decision that owes nothing follows at its end.
+began a new period is owed what it would have had by then. The new period evens that out as far as one
+period can, and as it would be too much in the next one, a decision that owes only the rest follows
+at its end. What a whole period can do next to nothing about is let go: no other one could either.
 """
 
 from datetime import datetime, timedelta
@@ -14,6 +15,8 @@ from policies.schedule import DEFAULT_PERIOD
 # A decision that follows a whole period comes a little late: so much of a turn is let go. Of a period
 # that is cut short nothing is, or changes that come close together would.
 SECONDS_LET_GO = 1.0
+# A period that makes up for less than this part of what a tenant is owed does next to nothing.
+PROGRESS = 0.1
 
 
 def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
@@ -21,7 +24,7 @@ def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
 
     Dominant share × time: what the schedule in force gives on average over its period, for as long
     as the period has run, less what its slots gave. What it was to make up for itself counts as far as
-    it has not, and against a tenant that has had it more than once. Below 0 is what one had too much.
+    it has not, and against a tenant that has had more than that. Below 0 is what one had too much.
     """
     run = Run.objects.in_force_at(at).filter(pool=pool).first()
     schedule = Schedule.objects.filter(run=run).first()
@@ -30,8 +33,13 @@ def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
     period = float(schedule.period_seconds)
     turns, within = divmod(at - run.effective_from, timedelta(seconds=period))
     passed = within.total_seconds()
-    left = period - (turns * period + passed)
-    owed = {name: part * left for name, part in schedule.owed.items()}
+    elapsed = turns * period + passed
+    makes_up = schedule.owed if schedule.made_up is None else schedule.made_up
+    owed = {
+        name: part * period - makes_up[name] * elapsed
+        for name, part in schedule.owed.items()
+        if turns == 0 or abs(makes_up[name]) > PROGRESS * abs(part)
+    }
     most: dict[str, float] = {}
     for start, end, shares in _turns(run, schedule):
         had = max(min(end, passed) - start, 0.0)

@@ -133,6 +133,9 @@ def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan)
         intervals=[[item.start, item.end, item.slot] for item in table.intervals],
         gap_on_the_clock=_or_none(table.gap),
         owed=state.owed,
+        made_up=None
+        if plan.made_up is None
+        else dict(zip(allocation.problem.tenants, plan.made_up.tolist(), strict=True)),
     )
 
 

@@ -18,7 +18,7 @@ from allocator_service.pools.recompute import decision_wanted, jobs_due
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create, pool_update
-from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
 from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -141,11 +141,48 @@ def test_what_is_owed_lasts_when_its_period_is_cut_short_as_well(turns):
     assert second.schedule.intervals == [[0, 36, 0], [36, 40, 1]]  # both's first, for u2
     third = cut_short(pool, cut + 2 * SECOND)
     # Two of forty seconds are over; u1 is due 0.4 a second and had 1/3, u2 is due 0.63 and had 0.7.
+    made_up = second.schedule.made_up
     expected = {
-        "u1": (-5.0 * 38 / 40 + 2 * (0.4 - 1 / 3)) / 40,
-        "u2": (5.25 * 38 / 40 + 2 * (0.63 - 0.7)) / 40,
+        "u1": (-5.0 - 2 * made_up["u1"] + 2 * (0.4 - 1 / 3)) / 40,
+        "u2": (5.25 - 2 * made_up["u2"] + 2 * (0.63 - 0.7)) / 40,
     }
     assert third.schedule.owed == pytest.approx(expected)
+
+
+def test_what_one_period_cannot_make_up_for_is_made_up_for_in_the_next_ones(turns):
+    """A quarter of a turn of 40 s is more than a period of 10 s can give beside what is due in it."""
+    pool, _ = turns(replan="at-once")
+    policy = policy_choose("tda", None, {"period_seconds": 10, "replan": "at-once"})
+    at = NOON + 10 * SECOND
+    pool_update(pool=pool, settings=settings(policy=policy), version=None, now=at)
+    run, owed = decide(pool, at), []
+    while run.schedule.owed:
+        owed.append(run.schedule.owed["u2"])
+        assert 0 < run.schedule.made_up["u2"] <= owed[-1]
+        at += 10 * SECOND
+        assert jobs_due(now=at - SECOND / 100, again=False) == []
+        assert jobs_due(now=at, again=False) == [pool.pk]
+        run = decide(pool, at)
+    assert owed[0] == pytest.approx(4 * 0.13125)
+    assert owed == sorted(owed, reverse=True)
+    assert len(owed) == 2
+    had = shares_had(pool, NOON, at)
+    assert abs(had["u1"] - had["u2"]) < 1
+
+
+def test_what_no_period_can_make_up_for_is_let_go(turns):
+    """u1 is owed the turn of u2, whose tasks are withdrawn: it has everything already."""
+    pool, _ = turns(replan="at-once")
+    run = cut_short(pool, NOON + 30 * SECOND)
+    assert run.schedule.owed
+    workload_withdraw(workload=pool.workloads.get(name="two"), now=NOON + 31 * SECOND)
+    run = decide(pool, NOON + 31 * SECOND)
+    while run.schedule.owed:
+        made_up = run.schedule.made_up
+        at = run.effective_from + 40 * SECOND
+        run = decide(pool, at)
+    assert at < NOON + 80 * SECOND
+    assert abs(made_up["u1"]) < 1e-12
 
 
 def test_what_was_made_up_for_twice_is_owed_the_other_way(turns):
@@ -154,9 +191,11 @@ def test_what_was_made_up_for_twice_is_owed_the_other_way(turns):
     cut = NOON + 10 * SECOND
     second = cut_short(pool, cut)
     third = cut_short(pool, cut + 80 * SECOND)
+    made_up = second.schedule.made_up
     assert third.schedule.owed == pytest.approx(
-        {name: -amount for name, amount in second.schedule.owed.items()}
+        {name: amount - 2 * made_up[name] for name, amount in second.schedule.owed.items()}
     )
+    assert third.schedule.owed["u1"] > 0 > third.schedule.owed["u2"]
 
 
 def test_nothing_is_owed_at_the_end_of_a_period_and_less_than_a_second_is_let_go(turns):

@@ -46,6 +46,8 @@ def test_who_is_owed_gets_as_much_more_than_the_other():
     answer = solve(thesis(owed=[0.1, 0.0]), "tda")
     one, two = answer.tenant_share
     assert one - two == pytest.approx(0.1, abs=1e-14)
+    assert answer.schedule.made_up == pytest.approx([one - 21 / 41, 0])
+    assert solve(thesis(), "tda").schedule.made_up is None
     assert answer.tasks == pytest.approx([69 / 41, 81 / 41])
     assert answer.level == pytest.approx([one, one])
     assert answer.objective == pytest.approx(one)
