@@ -79,7 +79,7 @@ def without_owners(amounts):
 
 
 @pytest.mark.django_db
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     drawn=st.lists(st.one_of(entries, entries, resets), max_size=9),
     at_once=st.sampled_from([1, 2, 20_000]),

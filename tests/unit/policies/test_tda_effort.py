@@ -26,7 +26,7 @@ def large_pool(tenants=120, resources=2, seed=1):
     )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     small_pools(servers=2, selectors=True),
     st.sampled_from([1e-12, 1e-7, 1e-6, 1e-5, 1e-4]),
