@@ -122,4 +122,4 @@ def _placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
 
 
 def _number_or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return float(value) if math.isfinite(value) else None

@@ -114,7 +114,9 @@ class MeritOrder:
         i = int(np.searchsorted(value, budget, side="right")) - 1
         if i == len(at) - 1 and steepness[i] <= 1e-15 * slope.max(initial=0.0):
             return np.inf
-        level = at[i] + (budget - value[i]) / steepness[i] if steepness[i] > 0 else at[i]
+        level = float(at[i])
+        if steepness[i] > 0:
+            level += (budget - float(value[i])) / float(steepness[i])
         return self._corrected(level, slope, start, end, budget)
 
     @staticmethod

@@ -146,5 +146,6 @@ class SimplexLevels:
         model.setOptionValue("random_seed", 0)
         model.setOptionValue("primal_feasibility_tolerance", 1e-10)
         model.setOptionValue("dual_feasibility_tolerance", 1e-10)
-        model.passModel(lp)
+        if model.passModel(lp) == highspy.HighsStatus.kError:  # numbers that it takes for infinite
+            raise NoConvergenceError("HiGHS does not take the program")
         return model

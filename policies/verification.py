@@ -414,9 +414,14 @@ def _check_rounds(
     rounds = [f"round {number}" for number in range(len(certificate.rounds))]
     yield _check(
         "levels_proven",
-        np.where(closed, exactly(unproven - LEVEL_TOLERANCE, ~prices.levels | beyond), 0.0),
+        np.where(
+            closed,
+            exactly(unproven - LEVEL_TOLERANCE, ~prices.levels | beyond),
+            np.maximum(unproven - OPEN_GAP, 0.0),
+        ),
         0.0,
-        "the prices of each round that is not left open prove that its level cannot be higher",
+        "each round's prices prove that its level cannot be higher; of one that is left open, not by "
+        "more than a thousandth",
         rounds,
     )
     yield _check(

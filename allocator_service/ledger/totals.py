@@ -136,9 +136,7 @@ def _advance(pool_id: int) -> int:
         Total.objects.filter(pool_id=pool_id).delete()
         place.through, place.half_life = 0, half_life
     count = 0
-    if (
-        place.through < place.owner_through
-    ):  # made anew: up to the others, and on together with them
+    if place.through < place.owner_through:  # made anew: first as far as those by owner
         count, place.through = _add(place, place.through, place.owner_through, owner_totals=False)
     if count < ADDED_AT_ONCE:
         together = place.through == place.owner_through

@@ -120,8 +120,9 @@ def test_it_takes(body, value):
     ],
     ids=["integer", "decimal", "open", "flat", "objects", "escapes"],
 )
-def test_a_hostile_mebibyte_is_refused_within_a_second(body):
-    started = time.perf_counter()
+def test_a_hostile_mebibyte_is_refused_in_linear_time(body):
+    """What takes the square of its length takes minutes; a busy machine does not count."""
+    started = time.process_time()
     with pytest.raises(Unreadable):
         json_document(body)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 5

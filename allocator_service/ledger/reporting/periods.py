@@ -51,6 +51,8 @@ def report_period(
     """
     zone = ZoneInfo(pool.timezone)
     until = min(end or now, now)
+    if until < EARLIEST:
+        raise _refusal("to", f"A period ends in {EARLIEST:%Y} or later.")
     since = start or parse_duration(DEFAULT_LENGTH).times(-1).after(until, zone)
     if since >= until:
         raise _refusal("from", "The period is empty: from is before to, and before now.")

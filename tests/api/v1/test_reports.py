@@ -276,6 +276,7 @@ REPORTS = ["sharing-degree", "lending", "utilization", "fairness"]
         ("from=yesterday", "parameter.value", "from"),
         ("step=1d", "parameter.value", "step"),
         ("since=2026-10-05T00:00:00Z", "parameter.unknown", "since"),
+        ("to=0001-01-01T00:00:00Z", "report.period", "to"),
         ("from=2026-10-05T00:00:00Z&to=2026-10-05T00:00:00Z", "report.period", "from"),
         ("from=2026-10-05T00:00:00Z&to=2026-10-06T00:00:00Z&step=PT1S", "report.period", "step"),
     ],

@@ -1,7 +1,5 @@
 """Workloads: submitting, what cannot be served, changing, withdrawing."""
 
-import time
-
 import pytest
 
 from allocator_service.pools.models import Membership
@@ -144,10 +142,8 @@ def test_a_batch_and_csv_are_all_or_nothing(lab, operator):
 
 
 def test_more_than_ten_thousand_are_413(lab, operator):
-    started = time.monotonic()
     batch = [{"tenant": "ada", "name": f"w{n}", "demand": {"cpu": 1}} for n in range(10_001)]
     assert code(operator.post(WORKLOADS, batch)) == (413, "workloads.too_many")
-    assert time.monotonic() - started < 5
     assert not Workload.objects.exists()
 
 

@@ -1,5 +1,7 @@
 """Small problems are answered to the last digit, and none is refused for how far apart it is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -60,6 +62,37 @@ def test_what_rounding_hides_is_left_open_and_said(policy, problem):
     answer = solve(problem, policy)
     assert not answer.gap > 1e-3  # NaN where nothing can run
     assert verify(problem, answer).valid
+
+
+def test_numbers_that_the_simplex_method_takes_for_infinite_end_no_process():
+    problem = Problem.create(
+        resources=["r0", "r1", "r2"],
+        capacity=[[282334.0, 2942.0, 56093492.0], [7e-4, 1731539.0, 1.24e-9]],
+        tenants=["u1", "u2"],
+        demand=[[13094585216.0, 0.95, 211835336382.0], [0, 0, 96023.0]],
+    )
+    answer = solve(problem, "drfh")
+    assert answer.gap <= 1e-9
+    assert verify(problem, answer).valid
+
+
+def test_half_of_a_pool_is_no_answer_that_is_left_open():
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[10]], tenants=["u1", "u2"], demand=[[1], [1]]
+    )
+    answer = solve(problem, "drf")
+    (item,) = answer.certificate.rounds
+    half = replace(item, level=item.level / 2, proven=False)
+    low = replace(
+        answer,
+        tasks=answer.tasks / 2,
+        level=answer.level / 2,
+        objective=half.level,
+        gap=1.0,
+        certificate=replace(answer.certificate, rounds=(half,)),
+    )
+    failed = [check.name for check in verify(problem, low).checks if not check.holds]
+    assert failed == ["levels_proven"]
 
 
 def tiny_part():
