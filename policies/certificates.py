@@ -37,6 +37,8 @@ ROUNDING = 1e-15
 SMALLEST_LEVEL_SCALE = 1e-2
 # A round whose bound is further from its level, relative, is not one that rounding leaves open.
 OPEN_GAP = 1e-3
+# Why an answer cannot be had, as far as one can tell.
+TOO_FAR_APART = "demands, task limits or weights of the problem are too many powers of ten apart"
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from policies.arrays import BoolArray, FloatArray
 from policies.certificates import (
     OPEN_GAP,
     SOLVER_TOLERANCE,
+    TOO_FAR_APART,
     Certificate,
     Round,
     RoundProof,
@@ -88,7 +89,9 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
             return answer
     answer = _Rounds(problem, deadline, interior=False).run()
     if not _realised(problem, answer):
-        raise SolveFailedError("solve.failed", "the proven levels could not be realised")
+        raise SolveFailedError(
+            "solve.failed", f"the proven levels could not be realised: {TOO_FAR_APART}"
+        )
     return answer
 
 
@@ -178,7 +181,8 @@ class _Rounds:
         if best is None or best[0] > OPEN_GAP:
             found = "no engine converged" if best is None else f"the gap is {best[0]:.1e}"
             raise SolveFailedError(
-                "solve.failed", f"round {len(self.rounds)} is not proven: {found}"
+                "solve.failed",
+                f"round {len(self.rounds)} is not proven: {found}; {TOO_FAR_APART}",
             )
         attempt = best[1]
         frozen = attempt.satisfied if attempt.satisfied.any() else attempt.proof.dearest
