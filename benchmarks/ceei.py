@@ -15,9 +15,9 @@ import numpy as np
 from benchmarks.instances import google_pool
 from benchmarks.measurement import Row, best_seconds
 from policies import solve
-from policies.ceei import clear
-from policies.classes import one_class
-from policies.divisible import normalise
+from policies.equilibrium.ceei import clear
+from policies.leximin.solve import normalise
+from policies.model.server_classes import one_class
 
 
 def measure(*, quick: bool) -> list[Row]:

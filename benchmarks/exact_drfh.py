@@ -16,9 +16,9 @@ from benchmarks.instances import google_pool
 from benchmarks.measurement import Row, best_seconds
 from benchmarks.peers import cvxpy_level, cvxpy_program, highs_level, shares_form
 from policies import Allocation, solve
-from policies.certificates import prove_round
-from policies.interior_point import maximise_level
-from policies.leximin_problem import LeximinProblem, level_program
+from policies.leximin.interior_point.method import maximise_level
+from policies.proofs.level_bounds import prove_round
+from policies.proofs.normal_form import LeximinProblem, level_program
 
 BACK_ENDS = ("ECOS", "CLARABEL")
 

@@ -24,8 +24,8 @@ from allocator_service.core.charts import (
     steps_chart,
 )
 from policies import Allocation, Problem, history_from_document, problem_from_document, solve
-from policies.evaluation import evaluate_document
-from policies.mrfs_filling import dominant_on
+from policies.documents.evaluation import evaluate_document
+from policies.filling.mrfs_loop import dominant_on
 from policies.simulation import Trace, simulate
 
 DOCS = Path(__file__).parents[1] / "docs"

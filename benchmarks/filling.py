@@ -10,8 +10,8 @@ import numpy as np
 from benchmarks.instances import google_pool
 from benchmarks.measurement import Row, best_seconds
 from policies import Problem, solve
-from policies.rounding import DISCRETE_TOLERANCE
-from policies.whole_numbers import WholeServers
+from policies.model.quantities import WholeServers
+from policies.model.tolerance import DISCRETE_TOLERANCE
 
 # The random demands of ``google_pool`` are cut so that the pool runs about 1.25 million tasks.
 PARTS = 26.0

@@ -7,10 +7,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from policies.classes import server_classes
-from policies.divisible import normalise
-from policies.leximin_problem import LeximinProblem
-from policies.problem import Problem
+from policies.leximin.solve import normalise
+from policies.model.problem import Problem
+from policies.model.server_classes import server_classes
+from policies.proofs.normal_form import LeximinProblem
 
 
 def shares_form(problem: Problem) -> LeximinProblem:

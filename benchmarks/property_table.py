@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from policies import PolicyError, Problem, policies_available, solve
-from policies.properties import NAMES, properties_of
+from policies.properties.properties import NAMES, properties_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "policies" / "properties.md"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"

@@ -4,14 +4,10 @@
 solver. Nothing in here reads the clock's date, the network or global random state.
 """
 
-from policies.allocation import Allocation
-from policies.answer_reading import allocation_from_document
-from policies.answers import allocation_to_document, summary_document
-from policies.certificates import Certificate, certificate_from_document, certificate_to_document
-from policies.checks import Check
-from policies.classes import classes_of_decision
-from policies.comparison import compare_documents
-from policies.documents import ParsedProblem, problem_from_document, problem_to_document
+from policies.documents.answer import allocation_to_document, summary_document
+from policies.documents.comparison import compare_documents
+from policies.documents.problem import ParsedProblem, problem_from_document, problem_to_document
+from policies.documents.reading import allocation_from_document
 from policies.errors import (
     PolicyError,
     PolicyModeError,
@@ -23,9 +19,20 @@ from policies.errors import (
     SolveFailedError,
     SolveTimeoutError,
 )
-from policies.history import History, history_from_document, history_to_document
-from policies.policy_info import PolicyInfo
-from policies.problem import Problem
+from policies.finishing.placement_stickiness import running_of
+from policies.long_term.windows import Intervals, Window
+from policies.model.allocation import Allocation
+from policies.model.current_placements import Running
+from policies.model.history import History, history_from_document, history_to_document
+from policies.model.policy import PolicyInfo
+from policies.model.problem import Problem
+from policies.model.schedule import Schedule, Timetable, schedule_to_document, slot_at, timetable
+from policies.model.server_classes import classes_of_decision
+from policies.proofs.level_bounds import (
+    Certificate,
+    certificate_from_document,
+    certificate_to_document,
+)
 from policies.registry import (
     mode_of,
     options_of,
@@ -33,12 +40,9 @@ from policies.registry import (
     policy_info,
     solve,
 )
-from policies.running import Running
-from policies.schedule import Schedule, Timetable, schedule_to_document, slot_at, timetable
-from policies.staying import running_of
-from policies.verification import Verification, verify
-from policies.warming import warm
-from policies.windows import Intervals, Window
+from policies.verification.checks import Check
+from policies.verification.verify import Verification, verify
+from policies.warm import warm
 
 __all__ = [
     "Allocation",

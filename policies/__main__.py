@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from policies.answer_reading import allocation_from_document
-from policies.answers import allocation_to_document
-from policies.comparison import compare_documents
-from policies.documents import ParsedProblem, problem_from_document
+from policies.cli.tables import answer_text, comparison_text, verification_text
+from policies.documents.answer import allocation_to_document
+from policies.documents.comparison import compare_documents
+from policies.documents.problem import ParsedProblem, problem_from_document
+from policies.documents.reading import allocation_from_document
 from policies.errors import PolicyError, SolveFailedError, SolveTimeoutError
 from policies.registry import mode_of, options_of, policies_available, solve
-from policies.tables import answer_text, comparison_text, verification_text
-from policies.verification import verify
+from policies.verification.verify import verify
 
 FINE, NOT_SO, UNUSABLE = 0, 1, 2
 EVERYTHING = ("placements", "certificate", "schedule")

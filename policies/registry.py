@@ -12,21 +12,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 
-from policies import (
-    asset,
-    ceei,
-    drf,
-    drfh,
-    drfh_tasks,
-    longterm,
-    longterm_policies,
-    mrfs,
-    pool_tasks,
-    static,
-    tda,
-)
-from policies.allocation import Allocation
-from policies.classes import sees_one_pool
+from policies.equilibrium import ceei
 from policies.errors import (
     PolicyModeError,
     PolicyNotApplicableError,
@@ -34,13 +20,22 @@ from policies.errors import (
     PolicyUnknownError,
     SolveFailedError,
 )
-from policies.fitting import fitted
-from policies.history import History, check_history_fits
-from policies.policy_info import NO_OPTIONS, PolicyInfo, options_schema
-from policies.problem import Problem
-from policies.running import Running
-from policies.staying import keeps_places, stay_in_place
-from policies.verification import check_feasible, with_proofs
+from policies.filling import mrfs, static
+from policies.filling import pool as pool_tasks
+from policies.filling import servers as drfh_tasks
+from policies.finishing.feasibility_rounding import fitted
+from policies.finishing.placement_stickiness import keeps_places, stay_in_place
+from policies.leximin import asset, drf, drfh
+from policies.long_term import hand_out as longterm
+from policies.long_term import policies as longterm_policies
+from policies.model.allocation import Allocation
+from policies.model.current_placements import Running
+from policies.model.history import History, check_history_fits
+from policies.model.policy import NO_OPTIONS, PolicyInfo, options_schema
+from policies.model.problem import Problem
+from policies.model.server_classes import sees_one_pool
+from policies.time_division import tda
+from policies.verification.verify import check_feasible, with_proofs
 
 Solver = Callable[[Problem, Mapping[str, Any], float | None], Allocation]
 LongTermSolver = Callable[[Problem, str, Mapping[str, Any], History, float | None], Allocation]

@@ -24,7 +24,7 @@ from allocator_service.allocation.snapshots import PoolState, document_quantitie
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 from policies import policy_info
-from policies.documents import without_owed
+from policies.documents.problem import without_owed
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
 

@@ -16,9 +16,9 @@ from pebble import ProcessExpired, ProcessPool
 from allocator_service.allocation.policies import domain_error
 from allocator_service.core.errors import TooLarge, Unavailable
 from policies import warm
-from policies.comparison import compare_documents
+from policies.documents.comparison import compare_documents
+from policies.documents.evaluation import evaluate_document
 from policies.errors import PolicyError
-from policies.evaluation import evaluate_document
 
 MAX_ITEMS = {"tenants": 2_000, "workloads": 5_000}
 MAX_SERVER_CLASSES = 1_000
@@ -98,7 +98,7 @@ def evaluation_children_start() -> None:
 @cache
 def _children() -> ProcessPool:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["policies.comparison"])
+    context.set_forkserver_preload(["policies.documents.comparison"])
     return ProcessPool(
         max_workers=CHILDREN,
         max_tasks=1_000,

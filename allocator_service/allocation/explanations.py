@@ -18,7 +18,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import Problem
-from policies.explanations import explain
+from policies.explaining.explanations import explain
 
 GAIN = 1e-6
 

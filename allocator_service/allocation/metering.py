@@ -28,10 +28,10 @@ from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import Allocation as Decision
-from policies.alone import tasks_alone
-from policies.lending import tasks_by_owner
-from policies.longterm_step import reasons_not_to_run
-from policies.reasons import unserved_reasons
+from policies.explaining.lending import tasks_by_owner
+from policies.model.entitlement import tasks_alone
+from policies.model.reasons import unserved_reasons
+from policies.model.step import reasons_not_to_run
 
 SOURCE = "decisions"
 ENTRIES_AT_ONCE = 20_000

@@ -12,8 +12,8 @@ from allocator_service.core.errors import (
     Unreadable,
 )
 from allocator_service.pools.policy import PolicyChoice
-from policies.classes import sees_one_pool
 from policies.errors import PolicyError, ProblemTooLargeError, SolveTimeoutError
+from policies.model.server_classes import sees_one_pool
 
 
 def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None) -> PolicyChoice:

@@ -24,8 +24,8 @@ from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.windows import Past
 from policies import Allocation as Decision
 from policies import Problem
-from policies.history import History, history_from_document, history_to_document
-from policies.windows import Window
+from policies.long_term.windows import Window
+from policies.model.history import History, history_from_document, history_to_document
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from policies import (
     problem_from_document,
     verify,
 )
-from policies.classes import places, sees_one_pool
-from policies.history import History
-from policies.schedule import Schedule as Plan
-from policies.schedule import schedule_from_document
+from policies.model.history import History
+from policies.model.schedule import Schedule as Plan
+from policies.model.schedule import schedule_from_document
+from policies.model.server_classes import places, sees_one_pool
 
 
 def run_verify(run: Run) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.best_fit import NOWHERE
 from policies.compiled import compiled
-from policies.longterm_filling import H_MRF, LT_DRF
-from policies.rounding import DISCRETE_TOLERANCE
+from policies.filling.best_fit import NOWHERE
+from policies.long_term.loop import H_MRF, LT_DRF
+from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.simulation.ending import begin_running, finish_first
 from policies.simulation.memory import ROUNDING, SLIDING, forget, progress, settle
 
@@ -187,7 +187,7 @@ def _use(i, first, stop, running, gain, new_rate):  # type: ignore[no-untyped-de
 def _use_alone(  # type: ignore[no-untyped-def]
     i, first, stop, arrived, launched, running, limit, gain, partition, room, new_rate
 ):
-    """What a tenant would use in its own partition: as :func:`policies.alone.tasks_alone`."""
+    """What a tenant would use in its own partition, as ``policies.model.entitlement`` has it."""
     m = gain.shape[1]
     for r in range(m):
         room[r] = partition[i, r]

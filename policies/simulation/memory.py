@@ -1,7 +1,7 @@
 """What a simulated window remembers of every tenant, in compiled code and only when it is asked.
 
 ``total`` (t, c) is resource × seconds in the window as of ``since`` (t,), and ``rate`` (t, c) the
-amount in use ever since. The windows are those of :mod:`policies.windows`.
+amount in use ever since. The windows are those of :mod:`policies.long_term.windows`.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.arrays import FloatArray, IntArray, grouped_sum, read_only
-from policies.history import least_degree, sharing_degrees
-from policies.problem import Problem
+from policies.long_term.windows import Intervals, Window, amount_within
+from policies.model.history import least_degree, sharing_degrees
+from policies.model.problem import Problem
 from policies.simulation.trace import Trace
-from policies.windows import Intervals, Window, amount_within
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -6,19 +6,19 @@ import math
 
 import numpy as np
 
-from policies.alone import entitled_partition
 from policies.arrays import FloatArray, IntArray, read_only
-from policies.best_fit import NOWHERE
 from policies.errors import PolicyNotApplicableError, PolicyUnknownError, ProblemError
-from policies.longterm_filling import H_MRF, LT_AF, LT_DRF
-from policies.pool_tasks import whole_pool
-from policies.problem import Problem
-from policies.queues import Queues, queues_of
+from policies.filling.best_fit import NOWHERE
+from policies.filling.pool import whole_pool
+from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
+from policies.long_term.windows import Window
+from policies.model.entitlement import entitled_partition
+from policies.model.problem import Problem
+from policies.model.queues import Queues, queues_of
 from policies.simulation.events import DRF, run_events
 from policies.simulation.memory import DECAY, SLIDING, TUMBLING, UNBOUNDED
 from policies.simulation.outcome import Simulation
 from policies.simulation.trace import Trace
-from policies.windows import Window
 
 POLICIES = {"h-mrf": H_MRF, "lt-drf": LT_DRF, "lt-af": LT_AF, "drf": DRF}
 

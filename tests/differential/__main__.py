@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--count", type=int, default=2000, help="cases to record (2000)")
     parser.add_argument("--shares", type=float, default=None, metavar="TOLERANCE",
-                        help="compare shares by this relative tolerance instead of every bit")  # fmt: skip
+                        help="compare shares to this relative tolerance, not every bit")  # fmt: skip
     given = parser.parse_args(arguments)
     began = time.process_time()
     if given.what == "record":
@@ -86,7 +86,9 @@ def _difference(before: dict[str, Any], now: dict[str, Any], tolerance: float | 
         return f"other {', '.join(sorted(names))}: {now.get('error', '')}"
     old, new = np.array(before["shares"], float), np.array(now["shares"], float)
     with np.errstate(invalid="ignore"):
-        apart = float(np.nan_to_num(np.abs(new - old) / np.maximum(np.abs(old), 1e-300)).max(initial=0))
+        apart = float(
+            np.nan_to_num(np.abs(new - old) / np.maximum(np.abs(old), 1e-300)).max(initial=0)
+        )
     if apart > tolerance:
         return f"weighted shares differ by {apart:.3g}, relative"
     if now["open"] > before["open"] or not now["valid"]:

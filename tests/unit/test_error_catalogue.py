@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import policies.reasons
+import policies.model.reasons
 from allocator_service.workloads import satisfiability
 
 PROJECT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ SOURCES = [
 ]
 DOTTED = re.compile(r"[a-z_]+(?:\.[a-z_]+)+")
 CODE_NAMES = {"code", "violation_error_code"}
-# Put together while the service runs: f"{what}.{code}" in policies/validation.py, policies/fields.py
+# Composed at run time: f"{what}.{code}" in policies/model/validation.py, policies/documents/fields.py
 # and api/parameters.py.
 COMPOSED = {
     *(f"{what}.{wrong}" for what in ("capacity", "demand") for wrong in ("negative", "not_finite")),
@@ -81,11 +81,11 @@ def test_every_reason_is_in_the_catalogue_and_no_other():
     reasons, _, _ = CATALOGUE.read_text().partition("## The request cannot be read")
     named = {
         value
-        for module in (policies.reasons, satisfiability)
+        for module in (policies.model.reasons, satisfiability)
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str)
     }
-    assert first_cells(reasons) == named | {policies.reasons.limited_by_resource("<name>")}
+    assert first_cells(reasons) == named | {policies.model.reasons.limited_by_resource("<name>")}
 
 
 def test_the_search_finds_codes_where_they_stand():

@@ -1,4 +1,4 @@
-"""Comparisons as documents: for OpenAPI. The policies read their input (`policies.documents`)."""
+"""Comparisons as documents, for OpenAPI; `policies.documents.problem` reads the input."""
 
 from api.documents import DocumentField, ListField, StrictSerializer, document_schema
 from api.fields import NumberField, Schema, TextField

@@ -1,4 +1,4 @@
-"""Evaluations as documents: for OpenAPI. The policies read them (`policies.documents`)."""
+"""Evaluations as documents: for OpenAPI. The policies read them (`policies.documents.problem`)."""
 
 from allocator_service.pools.models import RESOURCE_NAME_PATTERN
 from api.documents import DocumentField, ListField, StrictSerializer, document_schema

@@ -17,7 +17,7 @@ from allocator_service.pools.server_services import (
 )
 from allocator_service.pools.services import pool_update
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
-from policies.evaluation import evaluate_document
+from policies.documents.evaluation import evaluate_document
 from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)

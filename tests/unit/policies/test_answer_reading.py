@@ -18,8 +18,8 @@ from policies import (
     solve,
     verify,
 )
-from policies.answer_reading import allocation_from_document
-from policies.classes import sees_one_pool
+from policies.documents.reading import allocation_from_document
+from policies.model.server_classes import sees_one_pool
 from tests.unit.policies.problems import problem_of, problems
 
 EVERYTHING = ("placements", "certificate", "schedule")

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies import exact_equilibrium, solve, verify
-from policies.ceei import merged_shares, stage_of
-from policies.divisible import normalise
-from policies.exact_equilibrium import products_proven
-from policies.exact_rounds import Fractions
-from policies.measure import measure_of
+from policies import solve, verify
+from policies.equilibrium.ceei import merged_shares, stage_of
+from policies.leximin.solve import normalise
+from policies.model.share_definition import measure_of
+from policies.proofs.exact_levels import Fractions
+from policies.verification import exact_equilibrium
+from policies.verification.exact_equilibrium import products_proven
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.tampering import tampered
 

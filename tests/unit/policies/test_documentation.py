@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.examples import EXAMPLES, picture_of
-from policies.evaluation import evaluate_document
+from policies.documents.evaluation import evaluate_document
 
 PAGES = Path(__file__).parents[3] / "docs" / "policies"
 

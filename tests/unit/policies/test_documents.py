@@ -15,7 +15,7 @@ from policies import (
     problem_to_document,
     solve,
 )
-from policies.documents import ParsedProblem
+from policies.documents.problem import ParsedProblem
 from tests.unit.policies.problems import problem_of, problems
 
 

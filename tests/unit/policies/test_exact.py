@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import policies_available, solve, verify
-from policies.exact import exceeds, signs_of_sums
-from policies.whole_numbers import NOTHING, as_read, whole_quantities
+from policies.model.quantities import NOTHING, as_read, whole_quantities
+from policies.proofs.exact_signs import exceeds, signs_of_sums
 from tests.unit.policies.exact_reference import broken, decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
 

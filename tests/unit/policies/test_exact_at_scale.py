@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from benchmarks.instances import google_pool
-from policies import Problem, SolveTimeoutError, leximin, solve, verify
-from policies.classes import server_classes
-from policies.divisible import normalise
-from policies.purification import few_placements
+from policies import Problem, SolveTimeoutError, solve, verify
+from policies.leximin import rounds
+from policies.leximin.crossover import few_placements
+from policies.leximin.solve import normalise
+from policies.model.server_classes import server_classes
 
 KINDS = {
     "plain": {},
@@ -23,7 +24,7 @@ KINDS = {
 def test_the_interior_point_agrees_with_the_simplex_method(kind, monkeypatch):
     problem = google_pool(120, **kind)
     interior = solve(problem, "drfh")
-    monkeypatch.setattr(leximin, "SMALL", problem.n * 1000)
+    monkeypatch.setattr(rounds, "SMALL", problem.n * 1000)
     simplex = solve(problem, "drfh")
     assert interior.tenant_share == pytest.approx(simplex.tenant_share, rel=2e-9)
     assert verify(problem, interior).valid
@@ -55,8 +56,8 @@ def test_many_distinct_servers_and_few_tenants():
 
 def test_purification_keeps_every_share_and_fills_no_class_further():
     form = normalise(*_with_classes(google_pool(80, finite=True))).leximin
-    interior = leximin.maximise_level(
-        leximin.level_program(form, form.weight, np.zeros(form.t))[0], None
+    interior = rounds.maximise_level(
+        rounds.level_program(form, form.weight, np.zeros(form.t))[0], None
     ).x
     sparse = few_placements(form, interior)
     assert (sparse >= 0).all()

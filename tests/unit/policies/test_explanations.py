@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from policies import policies_available, solve
-from policies.evaluation import evaluate_document
-from policies.explanations import explain
+from policies.documents.evaluation import evaluate_document
+from policies.explaining.explanations import explain
 from tests.unit.policies.problems import problem_of, problems
 
 CHOICES = [(info.name, mode) for info in policies_available() for mode in info.modes]

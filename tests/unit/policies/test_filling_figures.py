@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from policies import PolicyNotApplicableError, PolicyOptionsError, solve, verify
-from policies.evaluation import evaluate_document
+from policies.documents.evaluation import evaluate_document
 from tests.unit.policies.problems import problem_of
 
 

@@ -16,7 +16,7 @@ from policies import (
     history_to_document,
     solve,
 )
-from policies.evaluation import evaluate_document
+from policies.documents.evaluation import evaluate_document
 from tests.unit.policies.problems import problem_of
 
 TENANTS, RESOURCES = ("u/1", "u2"), ("cpu", "memory")

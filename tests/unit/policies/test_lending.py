@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import Problem, solve
-from policies.lending import tasks_by_owner
+from policies.explaining.lending import tasks_by_owner
 from tests.unit.policies.problems import demands, problem_of
 
 

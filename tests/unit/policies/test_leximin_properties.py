@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from policies import Problem, leximin, solve, verify
+from policies import Problem, solve, verify
+from policies.leximin import rounds
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.reference import reference_shares
 
@@ -18,10 +19,10 @@ SLOW = settings(max_examples=60, deadline=None, derandomize=True)
 REFERENCE = {"rel": 1e-5, "abs": 1e-5}
 
 
-@pytest.fixture(params=[0, leximin.SMALL], ids=["interior-point", "simplex"])
+@pytest.fixture(params=[0, rounds.SMALL], ids=["interior-point", "simplex"])
 def engine(request, monkeypatch):
     """Every answer by interior points first, then by the simplex method alone."""
-    monkeypatch.setattr(leximin, "SMALL", request.param)
+    monkeypatch.setattr(rounds, "SMALL", request.param)
 
 
 def drfh(problem):

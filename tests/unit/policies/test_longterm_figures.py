@@ -12,7 +12,7 @@ from policies import (
     solve,
     verify,
 )
-from policies.evaluation import evaluate_document
+from policies.documents.evaluation import evaluate_document
 from tests.unit.policies.problems import problem_of
 
 INFINITE = float("inf")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import SolveTimeoutError, solve, verify
-from policies.ffmra import divide_server
-from policies.penalty import hosted_requests, mean_dominant_demand, penalty
+from policies.filling.ffmra import divide_server
+from policies.filling.penalty import hosted_requests, mean_dominant_demand, penalty
 from tests.unit.policies.mrfs_reference import place
 from tests.unit.policies.problems import problem_of, problems
 

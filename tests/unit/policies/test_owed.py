@@ -15,7 +15,7 @@ from policies import (
     solve,
     verify,
 )
-from policies.comparison import compare_documents
+from policies.documents.comparison import compare_documents
 
 
 def thesis(**fields):

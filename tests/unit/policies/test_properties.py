@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 from policies import solve
-from policies.evaluation import evaluate_document
-from policies.fairness_checks import (
+from policies.documents.evaluation import evaluate_document
+from policies.model.history import History
+from policies.properties.fairness import (
     bottleneck_fair,
     envy_free,
     sharing_incentive,
@@ -16,14 +17,18 @@ from policies.fairness_checks import (
     strong_sharing_incentive,
     weak_sharing_incentive,
 )
-from policies.history import History
-from policies.pareto import pareto_optimal
-from policies.properties import (
+from policies.properties.pareto import pareto_optimal
+from policies.properties.properties import (
     NAMES,
     properties_of,
     resource_as_you_contributed,
 )
-from policies.resolving_checks import Budget, population_monotonic, strategy_proof, without_tenant
+from policies.properties.resolving import (
+    Budget,
+    population_monotonic,
+    strategy_proof,
+    without_tenant,
+)
 from tests.unit.policies.problems import problem_of, problems
 
 

@@ -10,9 +10,6 @@ from policies import (
     PolicyUnknownError,
     Problem,
     ProblemTooLargeError,
-    bundles,
-    classes,
-    knapsack,
     mode_of,
     options_of,
     policies_available,
@@ -20,6 +17,9 @@ from policies import (
     solve,
     warm,
 )
+from policies.model import server_classes
+from policies.properties import bundles
+from policies.time_division import knapsack
 from tests.unit.policies.problems import problem_of
 
 
@@ -61,7 +61,7 @@ def test_unknown_options_are_refused():
 
 
 def test_a_problem_beyond_the_limit_is_refused_before_any_work(monkeypatch):
-    monkeypatch.setattr(classes, "LARGEST_TABLE", 3)
+    monkeypatch.setattr(server_classes, "LARGEST_TABLE", 3)
     with pytest.raises(ProblemTooLargeError, match="4 pairs") as caught:
         solve(problem_of([[1], [2]], [[1], [2]]), "drfh")
     assert caught.value.code == "problem.too_large"

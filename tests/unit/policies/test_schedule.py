@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import PolicyNotApplicableError, slot_at, solve, timetable
-from policies.evaluation import evaluate_document
-from policies.slot_order import order_of_slots, tasks_moved
+from policies.documents.evaluation import evaluate_document
+from policies.time_division.slot_order import order_of_slots, tasks_moved
 from tests.unit.policies.problems import problem_of
 
 EXAMPLE = {

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import PolicyError, Window
+from policies.long_term.windows import amount_within
 from policies.simulation import POLICIES, Trace, simulate
-from policies.windows import amount_within
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.simulation_reference import Simulated
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import ProblemError, Running, problem_from_document, running_of, solve, verify
-from policies.documents import ParsedProblem, problem_to_document
+from policies.documents.problem import ParsedProblem, problem_to_document
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.test_filling_properties import tasks_on_servers
 

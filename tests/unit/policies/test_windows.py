@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import History, ProblemError, solve
-from policies.windows import Intervals, Window, amount_decayed, amount_within, decay_factor
+from policies.long_term.windows import (
+    Intervals,
+    Window,
+    amount_decayed,
+    amount_within,
+    decay_factor,
+)
 from tests.unit.policies.problems import problem_of
 
 TENANTS = 3

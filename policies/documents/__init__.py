@@ -1,0 +1,1 @@
+"""The JSON shapes of problems and answers."""

@@ -1,0 +1,125 @@
+"""The JSON shape of an evaluation's answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from policies.documents.problem import quantities
+from policies.explaining.explanations import explain, explanation_to_document
+from policies.model.allocation import Allocation
+from policies.model.history import history_to_document
+from policies.model.schedule import schedule_to_document, server_name
+from policies.model.server_classes import server_classes
+from policies.proofs.level_bounds import certificate_to_document
+
+
+def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) -> dict[str, Any]:
+    """Write an allocation as an evaluation answers it.
+
+    Args:
+        allocation: what ``solve`` returned.
+        include: ``placements``, ``certificate``, ``schedule``, ... add those parts.
+
+    Returns:
+        ``allocations`` (one per workload, in order), ``summary``, ``history`` after the step of a
+        long-term policy, and what was included;
+        numbers that do not exist (no bound, no weight) are None.
+    """
+    document: dict[str, Any] = {
+        "allocations": [_allocation_row(allocation, j) for j in range(allocation.problem.n)],
+        "summary": summary_document(allocation),
+    }
+    if "placements" in include:
+        document["placements"] = _placement_rows(allocation)
+    if "certificate" in include:
+        certificate = allocation.certificate
+        document["certificate"] = (
+            None if certificate is None else certificate_to_document(certificate)
+        )
+    if allocation.history is not None:
+        document["history"] = history_to_document(
+            allocation.history, allocation.problem.tenants, allocation.problem.resources
+        )
+    if "explanations" in include:
+        document["explanations"] = [
+            explanation_to_document(allocation, explain(allocation, tenant))
+            for tenant in range(allocation.problem.t)
+        ]
+    if "schedule" in include:
+        schedule = allocation.schedule
+        document["schedule"] = (
+            None if schedule is None else schedule_to_document(allocation.problem, schedule)
+        )
+    return document
+
+
+def summary_document(allocation: Allocation) -> dict[str, Any]:
+    """The numbers about the whole pool: sizes, fairness, utilisation, optimality."""
+    problem = allocation.problem
+    shares = allocation.weighted_share[~np.isnan(allocation.weighted_share)]
+    positive = problem.totals > 0
+    used = np.divide(allocation.used, problem.totals, out=np.zeros(problem.m), where=positive)
+    squares = float((shares**2).sum())
+    return {
+        "tenants": problem.t,
+        "workloads": problem.n,
+        "servers": int(problem.server_count[~problem.contributed_only].sum()),
+        "server_classes": server_classes(problem).count,
+        "min_weighted_share": float(shares.min()) if len(shares) else None,
+        "mean_weighted_share": float(shares.mean()) if len(shares) else None,
+        "jain_index": float(shares.sum()) ** 2 / (len(shares) * squares) if squares else None,
+        "utilization": quantities(problem.resources, used),
+        "objective": _number_or_none(allocation.objective),
+        "bound": _number_or_none(allocation.bound),
+        "gap": _number_or_none(allocation.gap),
+        "moved_tasks": allocation.moved,
+    }
+
+
+def _allocation_row(allocation: Allocation, j: int) -> dict[str, Any]:
+    problem = allocation.problem
+    tenant = int(problem.workload_tenant[j])
+    tasks = float(allocation.tasks[j])
+    return {
+        "tenant": problem.tenants[tenant],
+        "workload": {"id": None, "name": problem.workload_names[j]},
+        "tasks": int(tasks) if allocation.whole else tasks,
+        "resources": quantities(problem.resources, tasks * problem.demand[j]),
+        "dominant_resource": problem.resources[int(allocation.dominant_resource[j])],
+        "dominant_share": float(allocation.dominant_share[j]),
+        "weighted_share": _number_or_none(float(allocation.weighted_share[tenant])),
+        "limited_by": allocation.limited_by[j],
+    }
+
+
+def _placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
+    problem = allocation.problem
+    rows = []
+    columns = (column.tolist() for column in allocation.placements_by_range())
+    for j, row, offset, count, per_server in zip(*columns, strict=True):
+        item: dict[str, Any] = {
+            "tenant": problem.tenants[int(problem.workload_tenant[j])],
+            "workload": {"id": None, "name": problem.workload_names[j]},
+            "tasks": per_server if allocation.classes.offset is None else int(per_server),
+            "resources": quantities(problem.resources, per_server * problem.demand[j]),
+        }
+        if count == 1:
+            item["server"] = server_name(problem, row, offset)
+        else:
+            item["servers"] = {
+                "count": count,
+                "capacity": quantities(problem.resources, problem.capacity[row]),
+                "labels": dict(problem.server_labels[row]),
+                "first": server_name(problem, row, offset),
+                "last": server_name(problem, row, offset + count - 1),
+            }
+        rows.append(item)
+    return rows
+
+
+def _number_or_none(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,107 @@
+"""Several policies on one problem, side by side: one column per policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from policies.documents.evaluation import evaluate_document
+from policies.documents.problem import problem_from_document, without_owed
+from policies.errors import PolicyError, ProblemError
+from policies.registry import policies_available
+
+# What a column says about the pool as a whole, as the summary of an evaluation names it.
+SUMMARY = (
+    "min_weighted_share",
+    "mean_weighted_share",
+    "jain_index",
+    "utilization",
+    "objective",
+    "bound",
+    "gap",
+)
+
+
+def compare_documents(
+    document: Mapping[str, Any],
+    policies: Sequence[str | Mapping[str, Any]],
+    *,
+    time_limit: float | None = None,
+) -> dict[str, Any]:
+    """Answer one evaluation document by several policies.
+
+    Args:
+        document: an evaluation, as ``evaluate_document`` takes it; its ``policy`` may be left
+            out and is not used, and its ``history`` is for the policies that have one. Its
+            ``include`` applies to every column.
+        policies: names, or objects ``{"name", "mode", "options"}`` as in an evaluation.
+        time_limit: seconds for all columns together; None is no limit.
+
+    Returns:
+        ``{"columns": [...]}`` in the order of ``policies``. Every column has ``policy`` (name,
+        mode and options as asked for), ``seconds`` (how long the answer took), ``error`` and
+        the parts of an answer: ``allocations``, ``min_weighted_share``, ``mean_weighted_share``,
+        ``jain_index``, ``utilization``, ``objective``, ``bound``, ``gap``, ``sharing_degree``
+        (per tenant, of policies that keep a history; None for the others), and whatever
+        ``include`` added. A policy that cannot answer (a selector, a mode or options that it
+        does not have, too little time) has ``error`` ``{"code", "detail", "pointer"}`` and
+        None in their place; the others are not affected.
+
+    Raises:
+        ProblemError: the problem itself cannot be read, or no policy is named.
+    """
+    if not policies:
+        raise ProblemError("field.missing", "name at least one policy", "/policies")
+    asked = [_policy(policy, i) for i, policy in enumerate(policies)]
+    problem_from_document({**document, "policy": asked[0]})
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    columns = []
+    for policy in asked:
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        columns.append(_column({**document, "policy": policy}, policy, left))
+    return {"columns": columns}
+
+
+def _policy(policy: str | Mapping[str, Any], position: int) -> dict[str, Any]:
+    if isinstance(policy, str):
+        return {"name": policy}
+    if not isinstance(policy, Mapping):
+        raise ProblemError(
+            "field.type", "a policy is a name, or an object with one", f"/policies/{position}"
+        )
+    return dict(policy)
+
+
+def _column(
+    document: Mapping[str, Any], policy: Mapping[str, Any], time_limit: float | None
+) -> dict[str, Any]:
+    column: dict[str, Any] = {"policy": dict(policy), "error": None}
+    begin = time.perf_counter()
+    try:
+        answer = evaluate_document(_without_what_is_not_taken(document), time_limit=time_limit)
+    except PolicyError as error:
+        column["error"] = {"code": error.code, "detail": error.detail, "pointer": error.pointer}
+        answer = {}
+    column["seconds"] = time.perf_counter() - begin
+    summary = answer.pop("summary", {})
+    column["allocations"] = answer.pop("allocations", None)
+    column |= {name: summary.get(name) for name in SUMMARY}
+    column["sharing_degree"] = _sharing_degree(answer.get("history"))
+    return column | answer
+
+
+def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document without the history, and what is owed, that its policy would refuse."""
+    name = document["policy"].get("name")
+    known = [info for info in policies_available() if info.name == name]
+    if known and not known[0].long_term:
+        document = {key: value for key, value in document.items() if key != "history"}
+    return without_owed(document) if known and not known[0].takes_turns else document
+
+
+def _sharing_degree(history: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Each tenant's sharing degree after the step, from the answer's history."""
+    if history is None:
+        return None
+    return {name: tenant["sharing_degree"] for name, tenant in history["tenants"].items()}

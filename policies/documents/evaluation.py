@@ -1,0 +1,44 @@
+"""From an evaluation document to its answer, in one step: what services and the command line call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from policies.documents.answer import allocation_to_document
+from policies.documents.problem import problem_from_document
+from policies.properties.properties import properties_of, properties_to_document
+from policies.registry import solve
+
+
+def evaluate_document(
+    document: Mapping[str, Any], *, time_limit: float | None = None
+) -> dict[str, Any]:
+    """Solve the problem that a document describes by the policy that it names.
+
+    Args:
+        document: the shape of ``problem_from_document``.
+        time_limit: seconds after which to give up; None is no limit.
+
+    Returns:
+        The answer in the shape of ``allocation_to_document``, with what the document's
+        ``include`` asks for.
+
+    Raises:
+        PolicyError: any of the family, with the place in the document as its ``pointer``.
+    """
+    parsed = problem_from_document(document)
+    allocation = solve(
+        parsed.problem,
+        parsed.policy,
+        mode=parsed.mode,
+        options=parsed.options,
+        running=parsed.running,
+        time_limit=time_limit,
+        history=parsed.history,
+    )
+    answer = allocation_to_document(allocation, include=parsed.include)
+    if "properties" in parsed.include:
+        checked = properties_of(allocation, history=parsed.history)
+        answer["properties"] = properties_to_document(allocation, checked)
+    return answer

@@ -1,0 +1,1 @@
+"""Competitive equilibrium from equal incomes (CEEI)."""

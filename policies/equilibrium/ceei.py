@@ -1,0 +1,178 @@
+"""CEEI on one pool: everybody spends an equal budget at prices that clear the market.
+
+Sources: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, §4.3 and §6; the equilibrium is
+the greatest weighted Nash product of shares (``eisenberg_gale``). Tenants of the second stage
+are a market of their own for what is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.equilibrium.eisenberg_gale import Market, equilibrium, shares_of
+from policies.errors import SolveFailedError
+from policies.leximin.solve import Normalised, limits, normalise, placements_of, quality
+from policies.model.allocation import Allocation
+from policies.model.problem import Problem
+from policies.model.server_classes import one_class
+from policies.model.share_definition import measure_of
+from policies.proofs.level_bounds import Certificate, Round
+from policies.proofs.normal_form import LeximinProblem
+
+# A resource with no more than this part of the pool left is full for the second stage: as much
+# as the first one leaves by rounding where a price is next to nothing.
+ROOM = 1e-6
+# Workloads this close to their limit have reached it, if the capacities allow.
+AT_LIMIT = 1e-9
+OVERFILL = 5e-13
+# Prices below this part of the greatest are those of resources that are not full.
+FREE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The market of one stage.
+
+    Attributes:
+        market: of the workloads that can have anything at all; None if there are none.
+        workloads: (n',) those workloads, as indices of the normalised problem.
+        blocked: (m,) resources of which nothing is left.
+    """
+
+    market: Market | None
+    workloads: IntArray
+    blocked: FloatArray
+
+
+def stage_of(form: LeximinProblem, stage: int, x: FloatArray) -> Stage:
+    """The market of a stage when the shares ``x`` (n,) of earlier ones are taken."""
+    left = np.maximum(form.capacity_share[0] - x @ form.demand, 0.0)
+    present = form.capacity_share[0] > 0
+    blocked = present & (left <= ROOM)
+    stops = (form.demand[:, blocked] > 0).any(axis=1)
+    workloads = np.flatnonzero((form.stage[form.owner] == stage) & ~stops)
+    if not len(workloads):
+        return Stage(None, workloads, blocked.astype(np.float64))
+    buyers, owner = np.unique(form.owner[workloads], return_inverse=True)
+    market = Market(
+        demand=form.demand[workloads],
+        limit=form.limit[workloads],
+        owner=owner.astype(np.int64),
+        weight=form.weight[buyers],
+        capacity=left,
+    )
+    return Stage(market, workloads, blocked.astype(np.float64))
+
+
+def solve_divisible(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """The competitive equilibrium, in fractions of tasks; no placements.
+
+    Args:
+        problem: any problem without selectors.
+        options: none are known.
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+
+    Returns:
+        The allocation. Its objective is the weighted geometric mean of the shares of the first
+        stage; the certificate has a round per stage with the equilibrium prices.
+
+    Raises:
+        SolveTimeoutError, SolveFailedError.
+    """
+    classes = one_class(problem)
+    measure = measure_of(problem, "ceei", options)
+    form = normalise(problem, classes, measure)
+    x = np.zeros(form.leximin.n)
+    rounds: list[Round] = []
+    frozen_in = np.full(problem.t, -1, dtype=np.int64)
+    for number in np.unique(form.leximin.stage).tolist():
+        frozen_in[form.tenants[form.leximin.stage == number]] = len(rounds)
+        rounds.append(clear(form.leximin, number, x, deadline))
+    certificate = Certificate(tuple(rounds), frozen_in)
+    workload, _, share = placements_of(measure, form, x[:, None])
+    tasks = grouped_sum(share / measure.per_task[workload], workload, problem.n)
+    objective, bound, gap = quality(form.leximin, certificate, frozen_in[form.tenants])
+    nothing = np.zeros(0, dtype=np.int64)
+    level = np.full(problem.t, np.nan)
+    level[form.tenants] = form.leximin.tenant_sums(x[:, None]) / form.leximin.weight
+    return Allocation(
+        problem=problem,
+        policy="ceei",
+        mode="divisible",
+        options=dict(options),
+        tasks=tasks,
+        classes=classes,
+        placement_workload=nothing,
+        placement_class=nothing,
+        placement_tasks=np.zeros(0),
+        level=level,
+        limited_by=limits(problem, form, certificate, tasks),
+        objective=objective,
+        bound=bound,
+        gap=gap,
+        certificate=certificate,
+        statistics={"rounds": len(rounds)},
+    )
+
+
+def merged_shares(form: Normalised, share: FloatArray) -> FloatArray:
+    """(n') share of each workload of the normalised problem, from shares (n,) of the problem's."""
+    return grouped_sum(share[form.workloads], form.merged, form.leximin.n)
+
+
+def clear(form: LeximinProblem, number: int, x: FloatArray, deadline: float | None) -> Round:
+    """Fill in the shares ``x`` (n,) of one stage, in place, and prove them.
+
+    Raises:
+        SolveTimeoutError: ``deadline`` passed.
+        SolveFailedError: no convergence, or no proof.
+    """
+    stage = stage_of(form, number, x)
+    weight = float(form.weight[form.stage == number].sum())
+    prices = stage.blocked * weight
+    if stage.market is None:
+        return Round(number, 0.0, 0.0, prices[None, :])
+    shares, cleared = equilibrium(stage.market, deadline)
+    shares = _up_to_limits(stage.market, shares)
+    prices, log_bound = _without_noise(stage.market, cleared, prices)
+    x[stage.workloads] = shares
+    level = math.exp(stage.market.nash_welfare(shares_of(stage.market, shares)))
+    bound = math.exp(log_bound)
+    if not bound <= level * (1 + 1e-9 / 2):
+        raise SolveFailedError("solve.failed", f"the prices prove {bound}, shares reach {level}")
+    return Round(number, level, max(bound, level), prices[None, :])
+
+
+def _up_to_limits(market: Market, x: FloatArray) -> FloatArray:
+    full = np.where(x >= market.limit * (1 - AT_LIMIT), market.limit, x)
+    size = np.where(market.capacity > 0, market.capacity, 1.0)
+    fits = float((full @ market.demand / size).max()) <= 1 + OVERFILL
+    return full if fits else x
+
+
+def _without_noise(
+    market: Market, cleared: FloatArray, others: FloatArray
+) -> tuple[FloatArray, float]:
+    """The prices with those of resources that are not full at 0 if that proves as much; the bound.
+
+    Args:
+        market: of the stage.
+        cleared: (m,) its prices; others: (m,) those of resources that are full before it.
+    """
+    prices = cleared + others
+    bound = market.bound(prices)
+    noise = (cleared <= FREE * cleared.max()) & (cleared > 0)
+    if noise.any():
+        clean = np.where(noise, 0.0, cleared) + others
+        clean_bound = market.bound(clean)
+        if clean_bound <= bound + 1e-12:
+            return clean, clean_bound
+    return prices, bound

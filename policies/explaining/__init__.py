@@ -1,0 +1,1 @@
+"""Why a tenant got what it got, and on whose servers its tasks run."""

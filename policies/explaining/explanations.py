@@ -1,0 +1,205 @@
+"""Why a tenant got what it got: its share, what held it back, and one plain sentence.
+
+Everything follows from the answer: shares and levels from its numbers, binding resources and
+their prices from the round in which its certificate froze the tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.documents.problem import quantities
+from policies.model.allocation import Allocation
+from policies.model.reasons import TASK_LIMIT
+from policies.model.server_classes import sees_one_pool
+from policies.proofs.level_bounds import Certificate
+
+PRICE_NOISE = 1e-9
+BINDINGS_SHOWN = 10
+WORKLOADS_NAMED = 3
+FIXED = {
+    "resource_absent": "no server of the pool has a resource that it demands.",
+    "no_eligible_server": "no server of the pool matches what it selects and demands.",
+    "no_server_large_enough": "one task is larger than every server it may run on.",
+    "out_of_range": "its demand is too small or too large for this pool to be computed.",
+}
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A full resource that holds a tenant back, on servers where it could run.
+
+    Attributes:
+        server_class: index into the answer's classes; None where the pool counts as one server.
+        resource: index of the resource.
+        price: by how much the round's least weighted share would rise per unit of it.
+    """
+
+    server_class: int | None
+    resource: int
+    price: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A tenant's part of an answer. Shares and level are None for tenants served last.
+
+    Attributes:
+        tenant: index of the tenant; share: its dominant share; weight: its effective weight.
+        weighted_share, level: what it reached, and at which level it was frozen.
+        workloads: indices of its workloads.
+        binding: what held it back, highest price first; empty without a certificate.
+        just_above, just_below: the nearest other weighted shares, of whomever.
+        sentence: all of it in words.
+    """
+
+    tenant: int
+    share: float
+    weight: float
+    weighted_share: float | None
+    level: float | None
+    workloads: tuple[int, ...]
+    binding: tuple[Binding, ...]
+    just_above: float | None
+    just_below: float | None
+    sentence: str
+
+
+def explain(allocation: Allocation, tenant: int) -> Explanation:
+    """Explain an answer to one tenant.
+
+    Args:
+        allocation: any answer.
+        tenant: index of the tenant.
+    """
+    problem = allocation.problem
+    workloads = tuple(np.flatnonzero(problem.workload_tenant == tenant).tolist())
+    share = float(allocation.weighted_share[tenant])
+    binding = _binding(allocation, tenant)
+    above, below = _neighbours(allocation, share)
+    return Explanation(
+        tenant=tenant,
+        share=float(allocation.tenant_share[tenant]),
+        weight=float(problem.effective_weight[tenant]),
+        weighted_share=_or_none(share),
+        level=_or_none(float(allocation.level[tenant])),
+        workloads=workloads,
+        binding=binding,
+        just_above=above,
+        just_below=below,
+        sentence=_sentence(allocation, tenant, workloads, binding),
+    )
+
+
+def explanation_to_document(allocation: Allocation, explanation: Explanation) -> dict[str, Any]:
+    """The JSON shape of an explanation in an evaluation's answer; others are not named."""
+    problem = allocation.problem
+    return {
+        "tenant": problem.tenants[explanation.tenant],
+        "share": explanation.share,
+        "weight": explanation.weight,
+        "weighted_share": explanation.weighted_share,
+        "level": explanation.level,
+        "workloads": [
+            {"workload": problem.workload_names[j], "limited_by": allocation.limited_by[j]}
+            for j in explanation.workloads
+        ],
+        "binding": [_binding_document(allocation, item) for item in explanation.binding],
+        "neighbours": {"above": explanation.just_above, "below": explanation.just_below},
+        "sentence": explanation.sentence,
+    }
+
+
+def _binding_document(allocation: Allocation, binding: Binding) -> Mapping[str, Any]:
+    problem, classes = allocation.problem, allocation.classes
+    servers = None
+    if binding.server_class is not None:
+        row = int(classes.first_row[binding.server_class])
+        servers = {
+            "count": int(classes.servers[binding.server_class]),
+            "capacity": quantities(problem.resources, problem.capacity[row]),
+        }
+    return {
+        "resource": problem.resources[binding.resource],
+        "price": binding.price,
+        "servers": servers,
+    }
+
+
+def _binding(allocation: Allocation, tenant: int) -> tuple[Binding, ...]:
+    """The full resources by price, highest first, where the tenant has an eligible workload."""
+    problem, certificate = allocation.problem, allocation.certificate
+    if not isinstance(certificate, Certificate) or certificate.frozen_in[tenant] < 0:
+        return ()
+    prices = certificate.rounds[int(certificate.frozen_in[tenant])].prices
+    classes = allocation.classes
+    if prices.shape != (classes.count, problem.m):  # of shares, as time division has them
+        return ()
+    one_pool = sees_one_pool(allocation.policy, allocation.options)
+    mine = problem.workload_tenant == tenant
+    eligible, demands = classes.allowed[mine], problem.demand[mine] > 0
+    found = [
+        Binding(None if one_pool else position, r, float(prices[position, r] / problem.totals[r]))
+        for position, r in zip(*np.nonzero(prices > PRICE_NOISE), strict=True)
+        if problem.totals[r] > 0 and (eligible[:, position] & demands[:, r]).any()
+    ]
+    return tuple(sorted(found, key=lambda item: -item.price)[:BINDINGS_SHOWN])
+
+
+def _neighbours(allocation: Allocation, share: float) -> tuple[float | None, float | None]:
+    """The least weighted share above and the greatest below."""
+    shares = allocation.weighted_share
+    near = abs(share) * PRICE_NOISE
+    above, below = shares[shares > share + near], shares[shares < share - near]
+    return (
+        float(above.min()) if len(above) else None,
+        float(below.max()) if len(below) else None,
+    )
+
+
+def _sentence(
+    allocation: Allocation, tenant: int, workloads: tuple[int, ...], binding: tuple[Binding, ...]
+) -> str:
+    problem = allocation.problem
+    name = problem.tenants[tenant]
+    if not workloads:
+        return f"{name} runs nothing: it has no workload."
+    shown = [
+        f"{_tasks(float(allocation.tasks[j]))} of {problem.workload_names[j]}"
+        for j in workloads[:WORKLOADS_NAMED]
+    ]
+    more = len(workloads) - len(shown)
+    tasks = ", ".join(shown) + (f" and {more} more workloads" if more else "")
+    share = (
+        f"a dominant share of {allocation.tenant_share[tenant]:.4g} at weight "
+        f"{problem.effective_weight[tenant]:.4g}"
+    )
+    return f"{name} runs {tasks}, {share}; {_why(allocation, workloads, binding)}"
+
+
+def _tasks(count: float) -> str:
+    return "1 task" if count == 1 else f"{count:.6g} tasks"
+
+
+def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Binding, ...]) -> str:
+    problem = allocation.problem
+    unmet = [j for j in workloads if allocation.limited_by[j] != TASK_LIMIT]
+    if not unmet:
+        return "that is all it asked for."
+    reason = allocation.limited_by[unmet[0]]
+    if reason in FIXED:
+        return f"{problem.workload_names[unmet[0]]} gets nothing more: {FIXED[reason]}"
+    if binding:
+        full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
+        return f"it stopped where {full} ran out on the servers it can use."
+    if reason.startswith("resource:"):
+        return f"it stopped where {reason.removeprefix('resource:')} ran out."
+    return "it stopped where everybody who waits is equally far."
+
+
+def _or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None

@@ -1,0 +1,203 @@
+"""On whose servers a decision's tasks run: telling identical servers of different owners apart.
+
+A decision about server classes leaves open which of the identical servers a task runs on. Spread
+evenly, every tenant would run on the servers of every other. Told apart as here, each owner's servers
+carry the same load as when spread evenly, so that it fits them, but few tenants run on each, and
+first of all their owner.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.compiled import compiled
+from policies.model.allocation import Allocation
+
+NEGLIGIBLE = 1e-13
+
+
+def tasks_by_owner(allocation: Allocation) -> tuple[IntArray, IntArray, FloatArray]:
+    """Tasks per workload and contributor of the servers they run on: (workload, owner, tasks).
+
+    ``owner`` is the index of a tenant, -1 for servers that are the pool's own; pairs are in
+    ascending order and occur once. A workload's tasks add up to those placed. With ``m`` resources, a
+    class of servers of ``o`` owners on which ``n`` workloads run gives at most ``n + m (o - 1)`` pairs.
+    """
+    problem, classes = allocation.problem, allocation.classes
+    placed = allocation.placement_workload, allocation.placement_tasks
+    if classes.offset is not None:
+        row = classes.first_row[allocation.placement_class]
+        return _added_up(placed[0], problem.contributed_by[row], placed[1], problem.t)
+    parts: list[tuple[int, int, float]] = []
+    by_class = np.argsort(allocation.placement_class, kind="stable")
+    bounds = np.searchsorted(allocation.placement_class[by_class], np.arange(classes.count + 1))
+    for server_class in range(classes.count):
+        of = by_class[bounds[server_class] : bounds[server_class + 1]]
+        workload, tasks = placed[0][of], placed[1][of]
+        rows = classes.rows_of(server_class)
+        owners, owner = np.unique(problem.contributed_by[rows], return_inverse=True)
+        servers = grouped_sum(problem.server_count[rows].astype(float), owner, len(owners))
+        load = tasks[:, None] * problem.demand[workload]
+        load = load / np.maximum(load.sum(axis=0), np.finfo(np.float64).tiny)
+        home = _positions(owners, problem.workload_tenant[workload])
+        _share_out(parts, (workload, tasks, load, home), owners, servers, 0)
+    columns = list(zip(*parts, strict=True)) or [(), (), ()]
+    return _added_up(
+        np.array(columns[0], dtype=np.int64),
+        np.array(columns[1], dtype=np.int64),
+        np.array(columns[2], dtype=np.float64),
+        problem.t,
+    )
+
+
+def _positions(owners: IntArray, tenant: IntArray) -> IntArray:
+    """Where each tenant is among the owners, -1 for those who own none."""
+    at = np.minimum(np.searchsorted(owners, tenant), len(owners) - 1)
+    return np.where(owners[at] == tenant, at, -1)
+
+
+def _share_out(
+    parts: list[tuple[int, int, float]],
+    placed: tuple[IntArray, FloatArray, FloatArray, IntArray],
+    owners: IntArray,
+    servers: FloatArray,
+    first: int,
+) -> None:
+    """Share a class's tasks out among its owners by halving their list until one is left.
+
+    Args:
+        placed: (p,) workloads, (p,) tasks, (p, m) load, (p,) position of the tenant's own servers.
+        servers: (o,) how many of the class each owner has; ``first`` is the position of the first.
+    """
+    workload, tasks, load, home = placed
+    if len(owners) == 1:
+        parts.extend(
+            (int(j), int(owners[0]), float(x)) for j, x in zip(workload, tasks, strict=True)
+        )
+        return
+    half = len(owners) // 2
+    lean = np.where(home < first, 0, np.where(home < first + half, 1, -1))
+    lean[home >= first + len(owners)] = 0
+    left = _halve(load, float(servers[:half].sum() / servers.sum()), lean, _by_turns(lean))
+    for part, begin, end in ((left, 0, half), (1 - left, half, len(owners))):
+        some = np.flatnonzero(part > NEGLIGIBLE)
+        share = part[some]
+        own = (workload[some], tasks[some] * share, load[some] * share[:, None], home[some])
+        _share_out(parts, own, owners[begin:end], servers[begin:end], first + begin)
+
+
+def _by_turns(lean: IntArray) -> IntArray:
+    """The order in which tasks are decided: by turns of either half's tenants, then all others."""
+    turn = np.zeros(len(lean), dtype=np.int64)
+    for side in (1, -1):
+        of = np.flatnonzero(lean == side)
+        turn[of] = np.arange(len(of))
+    turn[lean == 0] = len(lean)
+    return np.lexsort((-lean, turn))
+
+
+@compiled
+def _exchange(load, working, count, direction):  # type: ignore[no-untyped-def]
+    """How loads can be moved against each other so that their sum stays: False if they cannot.
+
+    Gauss-Jordan elimination with full pivoting; a column left over moves by 1.
+
+    Args:
+        load: (n, m). working: which loads, the first ``count`` of it. direction: written to.
+    """
+    m = load.shape[1]
+    table = np.empty((m, count))
+    pivot = np.empty(m, dtype=np.int64)
+    used = np.zeros(count, dtype=np.bool_)
+    scale = 0.0
+    for c in range(count):
+        for r in range(m):
+            table[r, c] = load[working[c], r]
+            scale = max(scale, table[r, c])
+    rank = 0
+    while rank < min(m, count):
+        best, row, column = 1e-12 * scale, -1, -1
+        for r in range(rank, m):
+            for c in range(count):
+                if not used[c] and abs(table[r, c]) > best:
+                    best, row, column = abs(table[r, c]), r, c
+        if row < 0:
+            break
+        for c in range(count):
+            table[rank, c], table[row, c] = table[row, c], table[rank, c]
+        used[column] = True
+        pivot[rank] = column
+        for r in range(m):
+            if r != rank:
+                times = table[r, column] / table[rank, column]
+                for c in range(count):
+                    table[r, c] -= times * table[rank, c]
+        rank += 1
+    if rank == count:
+        return False
+    free = 0
+    while used[free]:
+        free += 1
+    direction[:count] = 0.0
+    direction[free] = 1.0
+    for r in range(rank):
+        direction[pivot[r]] = -table[r, free] / table[r, pivot[r]]
+    return True
+
+
+@compiled
+def _halve(load, part, lean, order):  # type: ignore[no-untyped-def]
+    """Fractions of loads that go to the left half, all but ``m`` of them 0 or 1.
+
+    They add up to ``part`` of all, in each resource: from all fractions at ``part``, loads are moved
+    against each other, ``m + 1`` at a time, until one of them is whole.
+
+    Args:
+        load: (n, m). part: of the servers that are in the left half.
+        lean: (n,) 1 for who has servers in the left half, -1 in the right, 0 for others.
+        order: (n,) in which order loads are decided.
+    """
+    n, m = load.shape
+    fraction = np.full(n, part)
+    working = np.empty(m + 1, dtype=np.int64)
+    direction = np.empty(m + 1)
+    count, following = 0, 0
+    while True:
+        while following < n and count <= m:
+            working[count] = order[following]
+            count += 1
+            following += 1
+        if not _exchange(load, working, count, direction):
+            return fraction
+        gain = 0.0
+        for c in range(count):
+            gain += direction[c] * lean[working[c]]
+        sign = 1.0 if gain >= 0 else -1.0
+        step, last = np.inf, 0
+        for c in range(count):
+            moved = sign * direction[c]
+            at = fraction[working[c]]
+            room = (1.0 - at) / moved if moved > 0 else at / -moved if moved < 0 else np.inf
+            if room < step:
+                step, last = room, c
+        kept = 0
+        for c in range(count):
+            k = working[c]
+            moved = sign * direction[c]
+            if c == last:
+                fraction[k] = 1.0 if moved > 0 else 0.0
+            else:
+                fraction[k] = min(1.0, max(0.0, fraction[k] + step * moved))
+                if 0.0 < fraction[k] < 1.0:
+                    working[kept] = k
+                    kept += 1
+        count = kept
+
+
+def _added_up(
+    workload: IntArray, owner: IntArray, tasks: FloatArray, tenants: int
+) -> tuple[IntArray, IntArray, FloatArray]:
+    width = tenants + 1
+    pairs, inverse = np.unique(workload * width + owner + 1, return_inverse=True)
+    return pairs // width, pairs % width - 1, grouped_sum(tasks, inverse, len(pairs))

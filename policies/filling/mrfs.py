@@ -1,0 +1,117 @@
+"""MRFS: requests are placed so that every server hosts equally many dominated by each resource.
+
+Source: Hamzeh et al., "MRFS: A Multi-Resource Fair Scheduling Algorithm in Heterogeneous Cloud
+Computing", 2020, §V and Algorithm 1; policies §6. The paper does not say whose request comes next:
+here it is that of the tenant with the fewest requests placed over its weight, then by position.
+What fits nowhere waits (the paper's non-dominant queue) for a later decision.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray
+from policies.errors import ProblemTooLargeError, SolveTimeoutError
+from policies.filling.mrfs_loop import fill_evenly
+from policies.filling.pool import least_level_unsatisfied
+from policies.filling.ranges import ranges_of_launches
+from policies.filling.saturation import filling_reasons, stops_of
+from policies.filling.servers import MOST_TASKS, check_size
+from policies.filling.winner_tree import tree_of
+from policies.model.allocation import Allocation
+from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
+from policies.model.queues import Queues, queues_of
+from policies.model.server_classes import ServerClasses, each_row_alone, server_ranges
+
+# Requests placed between two looks at the clock: fewer on many servers, each of which is looked at.
+CHUNK = 1 << 13
+SMALLEST_CHUNK = 1 << 6
+SERVERS_BETWEEN_LOOKS = 5_000_000
+
+
+def solve_indivisible(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """Place requests (whole tasks) on single servers.
+
+    Args:
+        problem: any problem.
+        options: none are known.
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+
+    Returns:
+        The allocation; ``level`` is the number of requests over the weight at which each tenant
+        stopped.
+
+    Raises:
+        ProblemTooLargeError: more servers or requests than are placed one by one.
+        SolveTimeoutError: the deadline passed.
+    """
+    rows, whole = each_row_alone(problem), WholeServers.of(problem)
+    check_size(int(rows.servers.sum()))
+    queues = queues_of(problem, filling_reasons(problem, whole, rows), np.ones(problem.n))
+    level, job, server = _place(queues, whole, rows, deadline)
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    sizes, workload, of_range, tasks = ranges_of_launches(row_of, queues.workloads[job], server)
+    answer = Allocation(
+        problem=problem,
+        policy="mrfs",
+        mode="indivisible",
+        options=dict(options),
+        tasks=queues.tasks(problem),
+        classes=server_ranges(problem, sizes),
+        placement_workload=workload,
+        placement_class=of_range,
+        placement_tasks=tasks,
+        level=level,
+        limited_by=(),
+    )
+    limited_by = stops_of(problem, answer, answer.classes) or ()
+    objective = least_level_unsatisfied(problem, level, limited_by)
+    return replace(answer, limited_by=limited_by, objective=objective)
+
+
+def _place(
+    queues: Queues, whole: WholeServers, rows: ServerClasses, deadline: float | None
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """Both stages: (t,) levels, and the (job, server) of every request placed."""
+    present = whole.share_of_unit > 0
+    demand = np.ascontiguousarray(whole.demand[queues.workloads][:, present])
+    allowed = np.ascontiguousarray(rows.allowed[queues.workloads])
+    capacity = np.ascontiguousarray(whole.capacity[rows.first_row][:, present])
+    row_start = np.concatenate([[0], np.cumsum(rows.servers)])
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    opened, left = row_start[:-1].copy(), capacity[row_of]
+    dominated, aggregate = np.zeros(left.shape), np.zeros(len(left))
+    several = (capacity > 0).sum(axis=1, keepdims=True) > 1
+    spread = np.where(several, np.ones(capacity.shape), 0.0)[row_of]
+    room = np.ones(len(left))
+    level = np.full(len(queues.weight), np.nan)
+    chunk = max(SMALLEST_CHUNK, min(CHUNK, SERVERS_BETWEEN_LOOKS // max(len(left), 1)))
+    jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
+    done = 0
+    for stage in (0, 1):
+        tree = tree_of(queues.shares_in_stage(stage))
+        while np.isfinite(tree[1]):
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
+            job, server = np.empty(chunk, dtype=np.int32), np.empty(chunk, dtype=np.int32)
+            placed = fill_evenly(
+                tree, queues.stop, queues.current, queues.limit, queues.weight, queues.count,
+                queues.passed, level, demand, allowed, row_of, row_start, opened, left, capacity,
+                dominated, spread, aggregate, room, job, server,
+            )  # fmt: skip
+            done += placed
+            if done > MOST_TASKS:
+                raise ProblemTooLargeError(
+                    "problem.too_large", f"more than {MOST_TASKS} requests fit on the servers"
+                )
+            jobs.append(job[:placed])
+            places.append(server[:placed])
+    return level, np.concatenate(jobs), np.concatenate(places)

@@ -1,0 +1,181 @@
+"""MRFS, one request at a time: the server that keeps its dominant resources most even.
+
+Source: Hamzeh et al., "MRFS", 2020, Algorithm 1, whose four cases policies §6 puts in one order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.compiled import compiled
+from policies.filling.best_fit import NOWHERE
+from policies.filling.winner_tree import next_tenant, set_share
+from policies.model.tolerance import DISCRETE_TOLERANCE
+
+
+@compiled
+def fill_evenly(  # type: ignore[no-untyped-def]
+    tree, stop, current, limit, weight, count, passed, level, demand, allowed, row_of, row_start,
+    opened, left, capacity, dominated, spread, aggregate, room, log_job, log_server,
+):  # fmt: skip
+    """Place requests until nobody's fits any more or the log is full; returns its length.
+
+    Args:
+        tree: tenants' requests placed, over their weight (``tournament``); stop ... passed: their
+            ``Queues``; level: (t,) is given what the tree says when a tenant leaves.
+        demand ... left: as :func:`policies.filling.servers_loop.fill`.
+        capacity: (rows, m) of one empty server of each row, whole.
+        dominated: (S, m) hosted requests by the resource that dominates them on that server.
+        spread: (S, m) max Ψ − min Ψ once a request dominated by each resource is placed too.
+        aggregate: (S,) dominant demand of what is hosted in all, as shares of that server.
+        room: (S,) the least share of the server that is left of any resource that it has.
+        log_job, log_server: (L,) one entry per request placed.
+    """
+    leaves = len(tree) // 2
+    placed = 0
+    while tree[1] < np.inf and placed < len(log_job):
+        tenant = next_tenant(tree)
+        job = current[tenant]
+        server = NOWHERE
+        if count[job] < limit[job]:
+            server = evenest(
+                demand[job],
+                allowed[job],
+                row_start,
+                opened,
+                left,
+                capacity,
+                spread,
+                aggregate,
+                room,
+            )
+        if server == NOWHERE:
+            passed[tenant] += count[job]
+            current[tenant] += 1
+            if current[tenant] == stop[tenant]:
+                level[tenant] = tree[leaves + tenant]
+                set_share(tree, tenant, np.inf)
+            continue
+        row = row_of[server]
+        dominant = dominant_on(demand[job], capacity[row])
+        dominated[server, dominant] += 1
+        aggregate[server] += demand[job, dominant] / capacity[row, dominant]
+        for r in range(demand.shape[1]):
+            left[server, r] -= demand[job, r]
+        for r in range(demand.shape[1]):
+            spread[server, r] = _spread_with(dominated[server], capacity[row], r)
+        room[server] = _room(left[server], capacity[row])
+        if server == opened[row]:
+            opened[row] += 1
+        count[job] += 1.0
+        set_share(tree, tenant, (passed[tenant] + count[job]) / weight[tenant])
+        log_job[placed] = job
+        log_server[placed] = server
+        placed += 1
+    return placed
+
+
+@compiled
+def dominant_on(demand, capacity):  # type: ignore[no-untyped-def]
+    """The first resource of which a request takes the largest share of a server."""
+    largest = 0.0
+    for r in range(len(demand)):
+        if capacity[r] > 0.0:
+            largest = max(largest, demand[r] / capacity[r])
+    for r in range(len(demand)):
+        if (
+            capacity[r] > 0.0
+            and demand[r] / capacity[r] >= largest * (1.0 - DISCRETE_TOLERANCE)
+            and demand[r] > 0.0
+        ):
+            return r
+    return 0
+
+
+@compiled
+def evenest(  # type: ignore[no-untyped-def]
+    demand, allowed, row_start, opened, left, capacity, spread, aggregate, room
+):  # fmt: skip
+    """The server for a request; -1 if none has room.
+
+    Least spread of the numbers of requests per dominant resource once it is placed, then least
+    aggregate, then the largest minimum remaining share, then position. Each criterion in a pass of
+    its own, in which what decides is looked at before whether the request fits.
+    """
+    dominant = np.empty(len(opened), dtype=np.int64)
+    narrowest = np.inf
+    for row in range(len(opened)):
+        dominant[row] = dominant_on(demand, capacity[row])
+        if not allowed[row]:
+            continue
+        for server in range(row_start[row], min(opened[row] + 1, row_start[row + 1])):
+            if spread[server, dominant[row]] < narrowest and _fits(demand, left[server]):
+                narrowest = spread[server, dominant[row]]
+    if narrowest == np.inf:
+        return NOWHERE
+    least = np.inf
+    for row in range(len(opened)):
+        if not allowed[row]:
+            continue
+        for server in range(row_start[row], min(opened[row] + 1, row_start[row + 1])):
+            if (
+                aggregate[server] < least
+                and spread[server, dominant[row]] == narrowest
+                and _fits(demand, left[server])
+            ):
+                least = aggregate[server]
+    threshold = least * (1.0 + DISCRETE_TOLERANCE)
+    most = -1.0
+    for row in range(len(opened)):
+        if not allowed[row]:
+            continue
+        for server in range(row_start[row], min(opened[row] + 1, row_start[row + 1])):
+            if (
+                aggregate[server] <= threshold
+                and room[server] > most
+                and spread[server, dominant[row]] == narrowest
+                and _fits(demand, left[server])
+            ):
+                most = room[server]
+    for row in range(len(opened)):
+        if not allowed[row]:
+            continue
+        for server in range(row_start[row], min(opened[row] + 1, row_start[row + 1])):
+            if (
+                aggregate[server] <= threshold
+                and room[server] >= most * (1.0 - DISCRETE_TOLERANCE)
+                and spread[server, dominant[row]] == narrowest
+                and _fits(demand, left[server])
+            ):
+                return server
+    return NOWHERE
+
+
+@compiled
+def _fits(demand, left):  # type: ignore[no-untyped-def]
+    fits = True
+    for r in range(len(demand)):
+        fits = fits and demand[r] <= left[r]
+    return fits
+
+
+@compiled
+def _spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
+    """max Ψ − min Ψ over the resources that the server has, with one more request."""
+    most, least = 0.0, np.inf
+    for r in range(len(capacity)):
+        if capacity[r] > 0.0:
+            hosted = dominated[r] + (1.0 if r == dominant else 0.0)
+            most = max(most, hosted)
+            least = min(least, hosted)
+    return most - least
+
+
+@compiled
+def _room(left, capacity):  # type: ignore[no-untyped-def]
+    """The least share of the server that is left of any resource that it has."""
+    least = 1.0
+    for r in range(len(capacity)):
+        if capacity[r] > 0.0:
+            least = min(least, left[r] / capacity[r])
+    return least

@@ -1,0 +1,53 @@
+"""MRFS's penalty: how far a server is from hosting equal demand per dominant resource.
+
+Source: Hamzeh et al., "MRFS", 2020, Definition 4, equation (5) and Table II.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.arrays import FloatArray
+from policies.filling.mrfs_loop import dominant_on
+from policies.model.allocation import Allocation
+
+
+def penalty(mean_demand: FloatArray, capacity: FloatArray) -> float:
+    """``α = |δ_1 / C_1 − δ_2 / C_2|``; the spread max − min of ``δ_r / C_r`` for more resources.
+
+    Args:
+        mean_demand: (m,) ``δ_r``, see :func:`mean_dominant_demand`.
+        capacity: (m,) of the server, in the same units; resources that it lacks do not count.
+    """
+    present = capacity > 0
+    share = mean_demand[present] / capacity[present]
+    return float(share.max() - share.min()) if len(share) else 0.0
+
+
+def mean_dominant_demand(total: FloatArray, requests: FloatArray) -> FloatArray:
+    """(m,) ``δ_r``: total demand dominated by ``r`` over the number of such requests; 0 for none."""
+    mean: FloatArray = np.divide(total, requests, out=np.zeros(len(total)), where=requests > 0)
+    return mean
+
+
+def hosted_requests(allocation: Allocation) -> tuple[FloatArray, FloatArray]:
+    """What each server of an answer hosts, by the resource that dominates it there.
+
+    Returns:
+        (K, m) ``Ψ``, requests on one server of each class dominated by each resource, and (K, m)
+        their demand of it, in its own unit.
+    """
+    problem, classes = allocation.problem, allocation.classes
+    requests = np.zeros((classes.count, problem.m))
+    total = np.zeros((classes.count, problem.m))
+    per_server = allocation.placement_tasks / classes.servers[allocation.placement_class]
+    for j, of, tasks in zip(
+        allocation.placement_workload.tolist(),
+        allocation.placement_class.tolist(),
+        per_server.tolist(),
+        strict=True,
+    ):
+        r = dominant_on(problem.demand[j], problem.capacity[classes.first_row[of]])
+        requests[of, r] += tasks
+        total[of, r] += tasks * problem.demand[j, r]
+    return requests, total

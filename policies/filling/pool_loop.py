@@ -1,0 +1,271 @@
+"""Whole tasks on one pool: the tenant with the least share launches its next task.
+
+Source: Ghodsi et al., NSDI 2011, Algorithm 1. While everything fits, tenant ``i`` has
+launched ``ceil(level × w_i / s_i)`` tasks once every share has reached ``level``: the highest
+such level is bisected, and only the last picks are made one by one.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from policies.arrays import FloatArray
+from policies.compiled import compiled
+from policies.errors import SolveTimeoutError
+from policies.filling.winner_tree import next_tenant, set_share, tree_of
+from policies.model.queues import Queues
+from policies.model.tolerance import DISCRETE_TOLERANCE
+
+BISECTIONS = 60
+# A level is only jumped to when nobody's share comes this close to it: then the order of
+# equal shares cannot matter. Levels a little lower are tried where somebody's does.
+CLEARANCE = 4 * DISCRETE_TOLERANCE
+LEVELS_TRIED = 200
+STEP_DOWN = 1e-7
+PICKS_BETWEEN_JUMPS = 4
+PICKS_BETWEEN_CLOCKS = 100_000
+
+
+def fill_pool(
+    queues: Queues, demand: FloatArray, left: FloatArray, deadline: float | None
+) -> FloatArray:
+    """Launch tasks until no tenant's next one fits; updates ``queues`` and ``left``.
+
+    Args:
+        queues: who launches what, in which order.
+        demand: (q, m) of one task, whole numbers, in the order of ``queues``.
+        left: (m,) what the pool has, whole numbers.
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+
+    Returns:
+        (t,) weighted share at which each tenant left; NaN for tenants without work.
+
+    Raises:
+        SolveTimeoutError: the deadline passed.
+    """
+    level = np.full(len(queues.weight), np.nan)
+    for stage in (0, 1):
+        tree = tree_of(queues.shares_in_stage(stage))
+        patience = PICKS_BETWEEN_JUMPS * (len(level) + 16)
+        while np.isfinite(tree[1]):
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed while filling")
+            jumped = _jump(
+                tree, queues.stop, queues.current, queues.share, queues.limit, queues.weight,
+                queues.count, queues.passed, demand, left,
+            )  # fmt: skip
+            _pick(
+                tree, queues.stop, queues.current, queues.share, queues.limit, queues.weight,
+                queues.count, queues.passed, demand, left, level, patience,
+            )  # fmt: skip
+            if jumped < patience:
+                patience *= 2
+    return level
+
+
+@compiled
+def _pick(tree, stop, current, share, limit, weight, count, passed, demand, left, level, most):  # type: ignore[no-untyped-def]
+    """At most ``most`` steps of Algorithm 1: a launch, or a workload that has stopped."""
+    size = len(tree) // 2
+    for _ in range(most):
+        if tree[1] == np.inf:
+            break
+        tenant = next_tenant(tree)
+        job = current[tenant]
+        fits = count[job] < limit[job]
+        for r in range(len(left)):
+            fits = fits and demand[job, r] <= left[r]
+        if fits:
+            count[job] += 1.0
+            for r in range(len(left)):
+                left[r] -= demand[job, r]
+            set_share(tree, tenant, (passed[tenant] + count[job] * share[job]) / weight[tenant])
+            continue
+        passed[tenant] += count[job] * share[job]
+        current[tenant] += 1
+        if current[tenant] == stop[tenant]:
+            level[tenant] = tree[size + tenant]
+            set_share(tree, tenant, np.inf)
+
+
+def fill_pool_summed(
+    queues: Queues,
+    weighted: FloatArray,
+    demand: FloatArray,
+    left: FloatArray,
+    deadline: float | None,
+) -> FloatArray:
+    """As :func:`fill_pool`, where a tenant's share is ``max_r`` of what its tasks use together.
+
+    Every task is picked by itself: a launch may leave its tenant's share as it is.
+
+    Args:
+        weighted: (q, m) share of each resource that one task adds, for the weight there.
+        queues, demand, left, deadline: as for :func:`fill_pool`, which raises and returns the same.
+    """
+    level = np.full(len(queues.weight), np.nan)
+    used = np.zeros((len(queues.weight), weighted.shape[1]))
+    for stage in (0, 1):
+        tree = tree_of(queues.shares_in_stage(stage))
+        while np.isfinite(tree[1]):
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed while filling")
+            _pick_summed(
+                tree, queues.stop, queues.current, weighted, queues.limit, queues.weight,
+                queues.count, used, demand, left, level, PICKS_BETWEEN_CLOCKS,
+            )  # fmt: skip
+    return level
+
+
+@compiled
+def _pick_summed(  # type: ignore[no-untyped-def]
+    tree, stop, current, weighted, limit, weight, count, used, demand, left, level, most
+):
+    """At most ``most`` steps of Algorithm 1 with shares of what a tenant uses altogether."""
+    size = len(tree) // 2
+    for _ in range(most):
+        if tree[1] == np.inf:
+            break
+        tenant = next_tenant(tree)
+        job = current[tenant]
+        fits = count[job] < limit[job]
+        for r in range(len(left)):
+            fits = fits and demand[job, r] <= left[r]
+        if fits:
+            count[job] += 1.0
+            share = 0.0
+            for r in range(len(left)):
+                left[r] -= demand[job, r]
+                used[tenant, r] += weighted[job, r]
+                share = max(share, used[tenant, r])
+            set_share(tree, tenant, share / weight[tenant])
+            continue
+        current[tenant] += 1
+        if current[tenant] == stop[tenant]:
+            level[tenant] = tree[size + tenant]
+            set_share(tree, tenant, np.inf)
+
+
+@compiled
+def _launched(goal, passed, share, limit):  # type: ignore[no-untyped-def]
+    """Tasks that one workload has launched when its tenant's share has reached ``goal``."""
+    if goal <= passed:
+        return 0.0
+    if share <= 0.0:
+        return limit
+    return min(np.ceil((goal - passed) / share), limit)
+
+
+@compiled
+def _fits(level, tree, stop, current, share, limit, weight, count, passed, demand, left, used):  # type: ignore[no-untyped-def]
+    """Does everything fit that is launched before every share has reached ``level``?"""
+    size = len(tree) // 2
+    used[:] = 0.0
+    for tenant in range(len(stop)):
+        if tree[size + tenant] == np.inf:
+            continue
+        before = passed[tenant]
+        goal = level * weight[tenant]
+        for job in range(current[tenant], stop[tenant]):
+            tasks = max(_launched(goal, before, share[job], limit[job]), count[job])
+            if tasks == np.inf:
+                return False
+            for r in range(len(left)):
+                used[r] += (tasks - count[job]) * demand[job, r]
+                if used[r] > left[r]:
+                    return False
+            if tasks < limit[job]:
+                break
+            before += tasks * share[job]
+    return True
+
+
+@compiled
+def _is_clear(level, tree, stop, current, share, limit, weight, passed):  # type: ignore[no-untyped-def]
+    """Does no tenant's share, before or after any launch, come close to ``level``?"""
+    size = len(tree) // 2
+    for tenant in range(len(stop)):
+        if tree[size + tenant] == np.inf:
+            continue
+        goal = level * weight[tenant]
+        before = passed[tenant]
+        for job in range(current[tenant], stop[tenant]):
+            if abs(before - goal) <= CLEARANCE * goal:
+                return False
+            if before > goal:
+                break
+            if share[job] > 0.0:
+                steps = min(np.round((goal - before) / share[job]), limit[job])
+                if abs(before + steps * share[job] - goal) <= CLEARANCE * goal:
+                    return False
+            before += limit[job] * share[job] if share[job] > 0.0 else 0.0
+    return True
+
+
+@compiled
+def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left):  # type: ignore[no-untyped-def]
+    """Launch at once all that is launched below the highest level at which it fits.
+
+    Returns how many tasks those are; 0 when the next picks have to be made one by one.
+    """
+    used = np.zeros(len(left))
+    low = tree[1]
+    high = max(2.0 * low, 1e-12)
+    while _fits(high, tree, stop, current, share, limit, weight, count, passed, demand, left, used):
+        low = high
+        high *= 2.0
+        if high > 1e30:
+            break
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        if high - low <= STEP_DOWN * high:
+            break
+        if _fits(
+            middle, tree, stop, current, share, limit, weight, count, passed, demand, left, used
+        ):
+            low = middle
+        else:
+            high = middle
+    clear = False
+    for attempt in range(LEVELS_TRIED):
+        level = low * (1.0 - STEP_DOWN * attempt)
+        if level <= tree[1] * (1.0 + CLEARANCE):
+            return 0.0
+        if _is_clear(level, tree, stop, current, share, limit, weight, passed):
+            clear = True
+            break
+    if not clear:
+        return 0.0
+    return _launch_up_to(
+        level, tree, stop, current, share, limit, weight, count, passed, demand, left
+    )
+
+
+@compiled
+def _launch_up_to(level, tree, stop, current, share, limit, weight, count, passed, demand, left):  # type: ignore[no-untyped-def]
+    """Bring every tenant to the first share at or above ``level``; the tasks that takes."""
+    size = len(tree) // 2
+    launched = 0.0
+    for tenant in range(len(stop)):
+        if tree[size + tenant] >= level:
+            continue
+        goal = level * weight[tenant]
+        while True:
+            job = current[tenant]
+            tasks = max(_launched(goal, passed[tenant], share[job], limit[job]), count[job])
+            launched += tasks - count[job]
+            for r in range(len(left)):
+                left[r] -= (tasks - count[job]) * demand[job, r]
+            count[job] = tasks
+            if tasks < limit[job] or job + 1 == stop[tenant]:
+                break
+            reached = passed[tenant] + tasks * share[job]
+            if reached >= goal:
+                break
+            passed[tenant] = reached
+            current[tenant] += 1
+        reached = passed[tenant] + count[current[tenant]] * share[current[tenant]]
+        set_share(tree, tenant, reached / weight[tenant])
+    return launched

@@ -1,0 +1,194 @@
+"""Indivisible DRFH: progressive filling of real servers, one whole task at a time.
+
+Source: Wang et al., TPDS 2015, §5.2; placement rules and ties: policies §3. The tenant with
+the least weighted global dominant share launches its next task on the server that the
+placement rule names; a tenant whose tasks fit nowhere any more leaves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.errors import ProblemTooLargeError, SolveTimeoutError
+from policies.filling.best_fit_many import columns_of
+from policies.filling.best_fit_two import slope_index
+from policies.filling.pool import least_level_unsatisfied
+from policies.filling.ranges import ranges_of_launches
+from policies.filling.saturation import filling_reasons, stops_of
+from policies.filling.servers_loop import (
+    AFFINITY,
+    BEST_BY_SCAN,
+    BEST_BY_SLOPE,
+    FIRST_FIT,
+    TWO_CHOICES,
+    Servers,
+    Tasks,
+    Waiting,
+    fill,
+    list_servers,
+)
+from policies.filling.winner_tree import tree_of
+from policies.model.allocation import Allocation
+from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
+from policies.model.queues import Queues, queues_of
+from policies.model.server_classes import each_row_alone, server_ranges
+
+RULES = {"first-fit": FIRST_FIT, "affinity": AFFINITY, "two-choices": TWO_CHOICES}
+LARGEST_POOL = 2_000_000
+MOST_TASKS = 200_000_000
+# Tasks launched, and servers looked at, between two looks at the clock: some 30 ms.
+MOST_LAUNCHED = 1 << 16
+MOST_LOOKED_AT = 1 << 24
+
+
+def solve_indivisible(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """Place whole tasks on single servers.
+
+    Args:
+        problem: any problem.
+        options: ``placement`` is best-fit (default), first-fit, affinity or two-choices;
+            ``seed`` of the latter's random probes (0 unless given).
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+
+    Returns:
+        The allocation; its classes are ranges of servers inside one row that run the same
+        tasks. The same problem gives the same placement.
+
+    Raises:
+        ProblemTooLargeError: more servers or tasks than are placed one by one.
+        SolveTimeoutError: the deadline passed.
+    """
+    rows = each_row_alone(problem)
+    check_size(int(rows.servers.sum()))
+    whole = WholeServers.of(problem)
+    queues = queues_of(
+        problem, filling_reasons(problem, whole, rows), problem.dominant_share_per_task
+    )
+    present = problem.totals > 0
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    level, job, server = _place(
+        queues,
+        np.ascontiguousarray(whole.demand[queues.workloads][:, present]),
+        np.ascontiguousarray(whole.capacity[rows.first_row][:, present]),
+        np.ascontiguousarray(whole.share_of_unit[present]),
+        np.ascontiguousarray(rows.allowed[queues.workloads]),
+        rows.servers,
+        options.get("placement", "best-fit"),
+        int(options.get("seed", 0)),
+        deadline,
+    )
+    servers, workload, server_class, tasks = ranges_of_launches(
+        row_of, queues.workloads[job], server
+    )
+    allocation = Allocation(
+        problem=problem,
+        policy="drfh",
+        mode="indivisible",
+        options=dict(options),
+        tasks=queues.tasks(problem),
+        classes=server_ranges(problem, servers),
+        placement_workload=workload,
+        placement_class=server_class,
+        placement_tasks=tasks,
+        level=level,
+        limited_by=(),
+    )
+    limited_by = stops_of(problem, allocation, allocation.classes) or ()
+    objective = least_level_unsatisfied(problem, level, limited_by)
+    return replace(allocation, limited_by=limited_by, objective=objective)
+
+
+def check_size(servers: int) -> None:
+    """Refuse a pool that is too large to place tasks on one by one."""
+    if servers > LARGEST_POOL:
+        raise ProblemTooLargeError(
+            "problem.too_large",
+            f"{servers} servers; whole tasks are placed on at most {LARGEST_POOL}",
+        )
+
+
+def _place(
+    queues: Queues,
+    demand: FloatArray,
+    capacity: FloatArray,
+    share_of_unit: FloatArray,
+    allowed: BoolArray,
+    servers: IntArray,
+    placement: str,
+    seed: int,
+    deadline: float | None,
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """Fill both stages: (t,) levels, and the (job, server) of every task launched."""
+    m = len(share_of_unit)
+    rule = _rule(placement, m)
+    tasks = _tasks(demand, share_of_unit, allowed)
+    state = _servers(capacity, share_of_unit, servers, rule)
+    draws = np.array([seed], dtype=np.uint64)
+    level = np.full(len(queues.weight), np.nan)
+    jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
+    done = 0
+    for stage in (0, 1):
+        waiting = Waiting(
+            tree_of(queues.shares_in_stage(stage)), queues.stop, queues.current, queues.share,
+            queues.limit, queues.weight, queues.count, queues.passed, level, np.zeros(m),
+        )  # fmt: skip
+        if rule in (BEST_BY_SLOPE, BEST_BY_SCAN):
+            list_servers(rule, waiting, tasks, state)
+        while np.isfinite(waiting.tree[1]):
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
+            job = np.empty(MOST_LAUNCHED, dtype=np.int32)
+            server = np.empty(MOST_LAUNCHED, dtype=np.int32)
+            launched = fill(rule, waiting, tasks, state, draws, job, server, MOST_LOOKED_AT)
+            done += launched
+            if done > MOST_TASKS:
+                raise ProblemTooLargeError(
+                    "problem.too_large", f"more than {MOST_TASKS} whole tasks fit on the servers"
+                )
+            jobs.append(job[:launched])
+            places.append(server[:launched])
+    return level, np.concatenate(jobs), np.concatenate(places)
+
+
+def _rule(placement: str, resources: int) -> int:
+    if placement != "best-fit":
+        return RULES[placement]
+    if resources < 2:
+        return FIRST_FIT  # with one resource every H is 0 and the first by position wins
+    return BEST_BY_SLOPE if resources == 2 else BEST_BY_SCAN
+
+
+def _tasks(demand: FloatArray, share_of_unit: FloatArray, allowed: BoolArray) -> Tasks:
+    reference = np.zeros(len(demand), dtype=np.int64)
+    ratio = demand * share_of_unit
+    if len(share_of_unit):
+        reference = (demand > 0).argmax(axis=1)
+        ratio /= ratio[np.arange(len(ratio)), reference][:, None]
+    pointer = np.zeros(len(demand), dtype=np.int64)
+    return Tasks(demand, ratio, reference, ratio.sum(axis=1), allowed, pointer)
+
+
+def _servers(
+    capacity: FloatArray, share_of_unit: FloatArray, servers: IntArray, rule: int
+) -> Servers:
+    total = int(servers.sum())
+    row_start = np.concatenate([[0], np.cumsum(servers)])
+    row_of = np.repeat(np.arange(len(servers)), servers)
+    return Servers(
+        left=capacity[row_of],
+        share_of_unit=share_of_unit,
+        row_of=row_of,
+        row_start=row_start,
+        opened=row_start[:-1].copy(),
+        slopes=slope_index(total if rule == BEST_BY_SLOPE else 0),
+        columns=columns_of(total if rule == BEST_BY_SCAN else 0, len(share_of_unit)),
+    )

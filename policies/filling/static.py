@@ -1,0 +1,176 @@
+"""Static partitioning: nobody shares. The baseline that sharing is measured against.
+
+Each tenant runs alone on the servers it contributed; the pool's own servers are dealt out
+by weight. Of a row of ``N`` identical servers of the pool a tenant with the part
+``f = w_i / sum(w)`` gets ``floor(N f)`` whole servers; the servers that remain are each cut
+in proportion to what is still owed, and a task must fit into a tenant's cut of one server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import FloatArray, grouped_sum
+from policies.model.allocation import Allocation
+from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
+from policies.model.reasons import (
+    NO_ELIGIBLE_SERVER,
+    TASK_LIMIT,
+    limited_by_resource,
+    unserved_reasons,
+)
+from policies.model.server_classes import each_row_alone
+from policies.model.tolerance import whole_part
+from policies.proofs.exact_signs import UNIT
+
+
+@dataclass
+class _Part:
+    """Identical (cuts of) servers of one row that a tenant has to itself, in whole numbers."""
+
+    row: int
+    servers: int
+    room: FloatArray
+
+
+def solve_indivisible(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """Whole tasks for each tenant, in its partition only.
+
+    A tenant's workloads are served by priority, then age, each on the partition's servers
+    in their order. Draining servers run nothing.
+
+    Args:
+        problem: any problem.
+        options: none are known.
+        deadline: not needed: the work is bounded by the size of the problem.
+    """
+    del deadline
+    classes = each_row_alone(problem)
+    allowed = np.zeros((problem.n, problem.k), dtype=np.bool_)
+    allowed[:, classes.first_row] = classes.allowed
+    reasons = unserved_reasons(problem, allowed)
+    whole = WholeServers.of(problem)
+    order = np.lexsort((np.arange(problem.n), -problem.priority, problem.workload_tenant))
+    placed: list[tuple[int, int, float]] = []
+    limited_by: list[str] = [""] * problem.n
+    parts: list[_Part] = []
+    tenant = -1
+    for j in order.tolist():
+        if problem.workload_tenant[j] != tenant:
+            tenant = int(problem.workload_tenant[j])
+            parts = _partition(problem, whole.capacity, tenant)
+        if reasons[j]:
+            limited_by[j] = reasons[j]
+            continue
+        wanted = problem.tasks[j]
+        following: list[_Part] = []
+        for part in parts:
+            if not allowed[j, part.row]:
+                following.append(part)
+                continue
+            count, split = _launch(part, whole.demand[j], wanted)
+            following += split
+            if count:
+                wanted -= count
+                placed.append((j, part.row, count))
+        parts = following
+        if wanted == 0:
+            limited_by[j] = TASK_LIMIT
+        elif any(allowed[j, part.row] for part in parts):
+            limited_by[j] = _full_resource(problem, j)
+        else:
+            limited_by[j] = NO_ELIGIBLE_SERVER
+    return _allocation(problem, options, placed, tuple(limited_by))
+
+
+def _partition(problem: Problem, capacity: FloatArray, tenant: int) -> list[_Part]:
+    """What the tenant has to itself; capacity (k, m) in whole numbers."""
+    weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
+    if not weight.any():
+        weight = problem.effective_weight
+    fraction = weight / weight.sum()
+    parts = []
+    for row in range(problem.k):
+        owner = problem.contributed_by[row]
+        if problem.contributed_only[row] or owner not in (tenant, -1):
+            continue
+        count = int(problem.server_count[row])
+        if owner == tenant:
+            parts.append(_Part(row, count, capacity[row].copy()))
+            continue
+        whole = whole_part(count * fraction)
+        owed = np.maximum(count * fraction - whole, 0.0)
+        left = int(count - whole.sum())
+        if whole[tenant] > 0:
+            parts.append(_Part(row, int(whole[tenant]), capacity[row].copy()))
+        if left > 0 and owed[tenant] > 0:
+            parts.append(_Part(row, left, _cuts(capacity[row], owed)[tenant]))
+    return parts
+
+
+def _cuts(capacity: FloatArray, owed: FloatArray) -> FloatArray:
+    """(t, m) one server (m,) cut in proportion to what is owed (t,): together no more than it."""
+    cuts = np.outer(owed / owed.sum(), capacity)
+    whole = whole_part(cuts)
+    beyond = whole.sum(axis=0) > capacity
+    whole[:, beyond] = np.floor(cuts[:, beyond] * (1 - (len(owed) + 8) * UNIT))
+    return whole
+
+
+def _launch(part: _Part, demand: FloatArray, wanted: float) -> tuple[float, list[_Part]]:
+    """Fill the servers of a part one after the other; the tasks, and the parts that come of it."""
+    needed = demand > 0
+    per_server = float(np.floor(part.room[needed] / demand[needed]).min())
+    if per_server == 0:
+        return 0.0, [part]
+    full = part.servers if wanted >= part.servers * per_server else int(wanted // per_server)
+    rest = wanted - full * per_server if full < part.servers else 0.0
+    split = []
+    if full:
+        split.append(_Part(part.row, full, part.room - per_server * demand))
+    if rest:
+        split.append(_Part(part.row, 1, part.room - rest * demand))
+    untouched = part.servers - full - bool(rest)
+    if untouched:
+        split.append(_Part(part.row, untouched, part.room))
+    return full * per_server + rest, split
+
+
+def _full_resource(problem: Problem, j: int) -> str:
+    return limited_by_resource(problem.resources[int(problem.dominant_resource[j])])
+
+
+def _allocation(
+    problem: Problem,
+    options: Mapping[str, Any],
+    placed: list[tuple[int, int, float]],
+    limited_by: tuple[str, ...],
+) -> Allocation:
+    classes = each_row_alone(problem)
+    totals: dict[tuple[int, int], float] = {}
+    for j, row, count in placed:
+        key = (j, int(classes.class_of_row[row]))
+        totals[key] = totals.get(key, 0.0) + count
+    keys = sorted(totals)
+    workload = np.array([key[0] for key in keys], dtype=np.int64)
+    tasks = np.array([totals[key] for key in keys], dtype=np.float64)
+    return Allocation(
+        problem=problem,
+        policy="static",
+        mode="indivisible",
+        options=dict(options),
+        tasks=grouped_sum(tasks, workload, problem.n),
+        classes=classes,
+        placement_workload=workload,
+        placement_class=np.array([key[1] for key in keys], dtype=np.int64),
+        placement_tasks=tasks,
+        level=np.full(problem.t, np.nan),
+        limited_by=limited_by,
+    )

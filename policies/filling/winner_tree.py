@@ -1,0 +1,53 @@
+"""Who is next: the least share, and among equal ones the first by position.
+
+A binary tree of minima over the tenants. Shares that differ by no more than the one stated
+tolerance (:data:`policies.model.tolerance.DISCRETE_TOLERANCE`, relative) are equal: the tenant that
+goes next is the first by position whose share is within it of the least.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.compiled import compiled
+from policies.model.tolerance import DISCRETE_TOLERANCE
+
+
+@compiled
+def tree_of(shares):  # type: ignore[no-untyped-def]
+    """(2 × size,) the tree over shares (t,); ``inf`` is a tenant that has left."""
+    size = 1
+    while size < len(shares):
+        size *= 2
+    tree = np.full(2 * size, np.inf)
+    tree[size : size + len(shares)] = shares
+    for node in range(size - 1, 0, -1):
+        tree[node] = min(tree[2 * node], tree[2 * node + 1])
+    return tree
+
+
+@compiled
+def set_share(tree, tenant, share):  # type: ignore[no-untyped-def]
+    """Change one tenant's share."""
+    node = len(tree) // 2 + tenant
+    tree[node] = share
+    node //= 2
+    while node >= 1:
+        least = min(tree[2 * node], tree[2 * node + 1])
+        if tree[node] == least:
+            break
+        tree[node] = least
+        node //= 2
+
+
+@compiled
+def next_tenant(tree):  # type: ignore[no-untyped-def]
+    """The first tenant with the least share; some share must be finite."""
+    threshold = tree[1] * (1.0 + DISCRETE_TOLERANCE)
+    size = len(tree) // 2
+    node = 1
+    while node < size:
+        node *= 2
+        if tree[node] > threshold:
+            node += 1
+    return node - size

@@ -1,0 +1,124 @@
+"""Taking from an answer what rounding gave it too much, before it leaves ``solve``.
+
+Solvers of divisible tasks, and averages over slots, fill servers up to a few units in the last
+place, on either side. What is exactly too full (``feasibility``) gives back its excess and one unit
+of rounding, again and with twice as much until it fits; whole tasks fit as they are. The same answer
+is always made from the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.model.allocation import Allocation
+from policies.proofs.capacities import Capacities
+from policies.proofs.exact_signs import UNIT
+
+# No more than this part of anything is taken back: beyond, a solver has failed.
+MOST_TAKEN = 1e-11
+_MOST_TRIES = 20
+
+
+def fitted(allocation: Allocation) -> Allocation:
+    """The answer within every capacity and task limit, exactly, if rounding alone had it outside."""
+    if allocation.whole:
+        return allocation
+    problem = allocation.problem
+    capacities = Capacities.of(problem, allocation, allocation.classes)
+    tasks, placed = np.minimum(allocation.tasks, problem.tasks), allocation.placement_tasks
+    if len(placed):
+        placed = _placed(allocation, capacities)
+        if not np.array_equal(placed, allocation.placement_tasks):
+            summed = grouped_sum(placed, allocation.placement_workload, problem.n)
+            tasks = np.minimum(summed, problem.tasks)
+
+    def excess(tasks: FloatArray, over: BoolArray) -> FloatArray:
+        by_resource = _excess(
+            tasks @ capacities.demand, problem.server_count @ capacities.capacity, over
+        )
+        return _worst(capacities.demand > 0, by_resource)
+
+    tasks = _taken_back(tasks, capacities.pool_overfilled, excess)
+    return replace(allocation, tasks=tasks, placement_tasks=placed)
+
+
+def _placed(allocation: Allocation, capacities: Capacities) -> FloatArray:
+    """(p,) tasks of each placement, so that no server has too many, and no workload."""
+    problem, classes = allocation.problem, allocation.classes
+    workload, of = allocation.placement_workload, allocation.placement_class
+    servers = classes.servers[of].astype(np.float64)
+    wanted = (capacities.demand > 0)[workload]
+    has = capacities.capacity[classes.first_row] * classes.servers[:, None]
+
+    def overfilled(each: FloatArray) -> BoolArray:
+        return capacities.servers_overfilled(allocation, each * servers)
+
+    def excess_on_servers(each: FloatArray, over: BoolArray) -> FloatArray:
+        used = np.zeros(over.shape)
+        np.add.at(used, of, (each * servers)[:, None] * capacities.demand[workload])
+        return _worst(wanted, _excess(used, has, over)[of])
+
+    def beyond(each: FloatArray) -> BoolArray:
+        return capacities.beyond_limits(allocation, each * servers)
+
+    def excess_of_limits(each: FloatArray, over: BoolArray) -> FloatArray:
+        run = grouped_sum(each * servers, workload, problem.n)
+        return _excess(run, problem.tasks, over)[workload]
+
+    each = _as_stored(allocation.placement_tasks / servers, servers)
+    each = _as_stored(_taken_back(each, overfilled, excess_on_servers), servers)
+    each = _as_stored(_taken_back(each, beyond, excess_of_limits), servers)
+    return each * servers
+
+
+def _as_stored(each: FloatArray, servers: FloatArray) -> FloatArray:
+    """Tasks on each of so many servers (p,) that come back from their sum as they were."""
+    for _ in range(_MOST_TRIES):
+        changed = (each * servers) / servers != each
+        if not changed.any():
+            break
+        each = np.where(changed, np.nextafter(each, 0.0), each)
+    return each
+
+
+def _taken_back(
+    amounts: FloatArray,
+    too_much: Callable[[FloatArray], BoolArray],
+    excess: Callable[[FloatArray, BoolArray], FloatArray],
+) -> FloatArray:
+    """Amounts (p,) of which nothing is too much; they come back as they are if they cannot be.
+
+    Args:
+        amounts: of tasks.
+        too_much: which places are too full; excess: (p,) by how much, relative, the place of each
+            amount is, given which are; 0 elsewhere.
+    """
+    fitting = amounts
+    for attempt in range(_MOST_TRIES):
+        over = too_much(fitting)
+        if not over.any():
+            return fitting
+        part = excess(fitting, over)
+        part[part > 0] += UNIT * 2.0**attempt
+        if part.max(initial=0.0) > MOST_TAKEN:
+            break
+        less = np.minimum(fitting * (1.0 - part), np.nextafter(fitting, 0.0))
+        fitting = np.where(part > 0, less, fitting)
+    return amounts
+
+
+def _excess(used: FloatArray, has: FloatArray, over: BoolArray) -> FloatArray:
+    """By how much ``used`` is more than what there is, relative, where it is over; 0 elsewhere."""
+    part = used / np.where(over & (has > 0), has, 1.0) - 1.0
+    excess: FloatArray = np.where(over, np.maximum(part, UNIT), 0.0)
+    return excess
+
+
+def _worst(wanted: BoolArray, excess: FloatArray) -> FloatArray:
+    """(p,) the worst excess (m,) or (p, m) of a resource that is wanted (p, m)."""
+    worst: FloatArray = np.where(wanted, excess, 0.0).max(axis=1, initial=0.0)
+    return worst

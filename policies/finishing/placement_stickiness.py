@@ -1,0 +1,221 @@
+"""Keeping tasks where they run: the same decision, with as few of them moved as is easy.
+
+Policies decide how many tasks each workload runs; where they run is free as long as the counts
+are the same (policies §3). Tasks that run already stay, tasks of workloads that shrink leave
+the last servers first, and what is missing is placed by the same rule in what is left. Where
+that gives other counts, or leaves room for a task that wants to run, the fresh placement holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.errors import SolveTimeoutError
+from policies.filling.ranges import ranges_of
+from policies.filling.saturation import stops_of
+from policies.filling.servers import solve_indivisible
+from policies.filling.stop_reasons import STILL_FITS
+from policies.model.allocation import Allocation
+from policies.model.current_placements import GONE, Running
+from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
+from policies.model.server_classes import (
+    PLACED_ON_RANGES,
+    ServerClasses,
+    each_row_alone,
+    server_ranges,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Tasks per (server, workload), servers numbered row by row; ``key`` ascends."""
+
+    key: IntArray
+    tasks: FloatArray
+    n: int
+
+    @classmethod
+    def of(cls, server: IntArray, workload: IntArray, tasks: FloatArray, n: int) -> _Pairs:
+        keys, inverse = np.unique(server * n + workload, return_inverse=True)
+        return cls(keys, grouped_sum(tasks, inverse, len(keys)), n)
+
+    @property
+    def server(self) -> IntArray:
+        return self.key // self.n
+
+    @property
+    def workload(self) -> IntArray:
+        return self.key % self.n
+
+    def only(self, kept: FloatArray) -> _Pairs:
+        """The pairs with ``kept`` tasks each, those without any left out."""
+        stays = kept > 0
+        return _Pairs(self.key[stays], kept[stays], self.n)
+
+    def with_more(self, other: _Pairs) -> _Pairs:
+        key, tasks = np.r_[self.key, other.key], np.r_[self.tasks, other.tasks]
+        return _Pairs.of(key // self.n, key % self.n, tasks, self.n)
+
+    def per_workload(self) -> FloatArray:
+        return grouped_sum(self.tasks, self.workload, self.n)
+
+
+def keeps_places(allocation: Allocation) -> bool:
+    """Does the answer name the servers of whole tasks, so that they can stay?"""
+    return (
+        allocation.policy in PLACED_ON_RANGES
+        and allocation.mode == "indivisible"
+        and allocation.classes.offset is not None
+    )
+
+
+def stay_in_place(
+    problem: Problem, allocation: Allocation, running: Running, deadline: float | None = None
+) -> Allocation:
+    """The same answer with tasks kept on the servers they run on, and how many moved.
+
+    Args:
+        problem: the problem.
+        allocation: its answer (:func:`keeps_places`), counts and fresh placement.
+        running: where tasks run now.
+        deadline: ``time.monotonic()`` seconds at which the fresh placement is good enough.
+
+    Returns:
+        An allocation with the same tasks, levels and objective. ``moved`` counts the tasks
+        that run before and after on different servers.
+    """
+    rows = each_row_alone(problem)
+    before = _pairs_of(problem, rows, running)
+    kept = _kept(problem, rows, before, allocation.tasks)
+    placed = _completed(problem, rows, kept, allocation, deadline)
+    if placed is not None:
+        allocation = _with_placements(problem, rows, placed, allocation)
+    ran = before.per_workload() + grouped_sum(
+        running.tasks * running.servers * (running.row == GONE), running.workload, problem.n
+    )
+    after = _pairs_of(problem, rows, running_of(allocation))
+    _, here, there = np.intersect1d(before.key, after.key, return_indices=True)
+    stayed = np.minimum(before.tasks[here], after.tasks[there]).sum()
+    moved = round(float(np.minimum(ran, allocation.tasks).sum() - stayed))
+    return replace(allocation, moved=moved)
+
+
+def running_of(allocation: Allocation) -> Running:
+    """The placements of an answer, as what runs when it is in force."""
+    workload, row, offset, servers, tasks = allocation.placements_by_range()
+    return Running(workload=workload, row=row, offset=offset, servers=servers, tasks=tasks)
+
+
+def _pairs_of(problem: Problem, rows: ServerClasses, running: Running) -> _Pairs:
+    """What runs on servers that the problem offers."""
+    rank = np.full(problem.k + 1, GONE, dtype=np.int64)
+    rank[rows.first_row] = np.arange(rows.count)
+    edge = np.cumsum(rows.servers) - rows.servers
+    present = rank[running.row] != GONE
+    row, offset = rank[running.row[present]], running.offset[present]
+    length = np.minimum(running.servers[present], rows.servers[row] - offset).clip(min=0)
+    which = np.repeat(np.arange(len(row)), length)
+    within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    return _Pairs.of(
+        (edge[row] + offset)[which] + within,
+        running.workload[present][which],
+        running.tasks[present][which],
+        problem.n,
+    )
+
+
+def _kept(problem: Problem, rows: ServerClasses, before: _Pairs, tasks: FloatArray) -> _Pairs:
+    """What may stay: eligible, within capacity, and no more than the workload's tasks now."""
+    whole = WholeServers.of(problem)
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    allowed = rows.allowed[before.workload, row_of[before.server]]
+    pairs = before.only(before.tasks * allowed)
+    used = np.zeros((len(row_of), problem.m))
+    np.add.at(used, pairs.server, pairs.tasks[:, None] * whole.demand[pairs.workload])
+    over = used > whole.capacity[rows.first_row][row_of]
+    fits = ~np.logical_or.reduce(over, axis=1)
+    pairs = pairs.only(pairs.tasks * fits[pairs.server])
+    order = np.lexsort((pairs.server, pairs.workload))
+    mine = pairs.workload[order]
+    running_sum = np.cumsum(pairs.tasks[order])
+    first = np.searchsorted(mine, mine)
+    earlier = running_sum - pairs.tasks[order] - (running_sum - pairs.tasks[order])[first]
+    stays = np.zeros(len(order))
+    stays[order] = np.clip(tasks[mine] - earlier, 0, pairs.tasks[order])
+    return pairs.only(stays)
+
+
+def _completed(
+    problem: Problem,
+    rows: ServerClasses,
+    kept: _Pairs,
+    allocation: Allocation,
+    deadline: float | None,
+) -> _Pairs | None:
+    """The kept tasks and the missing ones placed beside them; None if they do not all fit."""
+    missing = allocation.tasks - kept.per_workload()
+    if not missing.any():
+        return kept
+    if not len(kept.key):
+        return None
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    sizes, workload, of_range, tasks = _ranges(row_of, kept)
+    whole = WholeServers.of(problem)
+    first = np.cumsum(sizes) - sizes
+    left = whole.capacity[rows.first_row][row_of[first]]
+    np.subtract.at(left, of_range, (tasks / sizes[of_range])[:, None] * whole.demand[workload])
+    wanting = np.flatnonzero(missing)
+    residual = Problem.create(
+        resources=problem.resources,
+        capacity=left,
+        server_count=sizes,
+        server_labels=[problem.server_labels[rows.first_row[row_of[f]]] for f in first],
+        tenants=problem.tenants,
+        weight=problem.effective_weight,
+        best_effort=problem.second_stage,
+        workload_tenant=problem.workload_tenant[wanting],
+        workload_names=[problem.workload_names[j] for j in wanting],
+        demand=whole.demand[wanting],
+        tasks=missing[wanting],
+        priority=problem.priority[wanting],
+        selectors=[problem.selectors[j] for j in wanting],
+    )
+    rule = {"placement": "affinity"} if allocation.policy != "drfh" else allocation.options
+    try:
+        added = solve_indivisible(residual, rule, deadline)
+    except SolveTimeoutError:
+        return None
+    if not np.array_equal(added.tasks, missing[wanting]):
+        return None
+    more = _pairs_of(residual, each_row_alone(residual), running_of(added))
+    offering = np.flatnonzero((residual.row_capacity > 0).any(axis=1))
+    starts = np.cumsum(sizes[offering]) - sizes[offering]
+    of_row = np.searchsorted(starts, more.server, side="right") - 1
+    server = first[offering][of_row] + more.server - starts[of_row]
+    return kept.with_more(_Pairs.of(server, wanting[more.workload], more.tasks, problem.n))
+
+
+def _with_placements(
+    problem: Problem, rows: ServerClasses, placed: _Pairs, fresh: Allocation
+) -> Allocation:
+    """The answer on these servers, or as it was where a wanted task would still fit there."""
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    sizes, workload, server_class, tasks = _ranges(row_of, placed)
+    allocation = replace(
+        fresh,
+        classes=server_ranges(problem, sizes),
+        placement_workload=workload,
+        placement_class=server_class,
+        placement_tasks=tasks,
+    )
+    stops = stops_of(problem, allocation, allocation.classes) or ()
+    return fresh if STILL_FITS in stops else replace(allocation, limited_by=stops)
+
+
+def _ranges(row_of: IntArray, pairs: _Pairs) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    start = np.searchsorted(pairs.server, np.arange(len(row_of) + 1))
+    return ranges_of(row_of, start, pairs.workload, pairs.tasks)

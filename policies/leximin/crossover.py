@@ -1,0 +1,164 @@
+"""From an interior solution to one with few placements, without changing anybody's share.
+
+An interior-point answer puts a little of everybody everywhere. Fixing what each workload
+gets in total leaves a polyhedron whose vertices have at most ``n + K m`` positive entries;
+this walks to one by the primal push phase of a crossover (Bixby, Saltzman, "Recovering an
+optimal LP basis from an interior point solution", 1994) with one key entry per workload.
+Coordinates are moves of share from a workload's key class to another of its classes, and
+the slacks of the capacity rows; a basis has one of them per row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.arrays import FloatArray
+from policies.compiled import compiled
+from policies.proofs.normal_form import LeximinProblem
+
+# Beyond this many capacity rows the dense basis inverse costs more than it saves.
+MOST_ROWS = 256
+# Entries below this part of their workload's share are rounding, not allocation.
+NEGLIGIBLE = 1e-11
+# A basic entry blocks a push only if the push moves it by more than this, per unit.
+PIVOT = 1e-9
+
+
+def few_placements(problem: LeximinProblem, x: FloatArray) -> FloatArray:
+    """(n, K) the same shares per workload and no more use of any class, at a near-vertex.
+
+    Args:
+        problem: gives demands and capacities.
+        x: (n, K) dominant shares, feasible up to rounding.
+    """
+    share = x.sum(axis=1)
+    sparse = np.where(x > NEGLIGIBLE * share[:, None], x, 0.0)
+    kept = sparse.sum(axis=1)
+    sparse *= np.divide(share, kept, out=np.ones_like(share), where=kept > 0)[:, None]
+    rows = problem.K * problem.m
+    excess = int((sparse > 0).sum() - (share > 0).sum())
+    if rows > MOST_ROWS or excess <= 0:
+        return sparse
+    size = np.where(problem.capacity_share > 0, problem.capacity_share, 1.0)
+    slack = np.maximum(1.0 - (sparse.T @ problem.demand) / size, 0.0)
+    _push(sparse, problem.demand, 1.0 / size, slack.ravel())
+    return sparse
+
+
+@compiled
+def _push(x, demand, per_share, slack):  # type: ignore[no-untyped-def]
+    """Push every entry that is not a key towards 0; what blocks it leaves the basis.
+
+    x (n, K) is changed in place; per_share (K, m) is 1 / capacity; slack (K m,) of the rows.
+    ``inverse[q, b]`` is row b of the basis inverse: what is read together lies together.
+    Basis position b holds a move of workload ``who[b]`` (-1: a slack) to class ``where[b]``.
+    """
+    n, classes = x.shape
+    rows = classes * demand.shape[1]
+    inverse = np.eye(rows)
+    who, where, value = np.full(rows, -1), np.arange(rows), slack.copy()
+    key = np.empty(n, dtype=np.int64)
+    for j in range(n):
+        key[j] = np.argmax(x[j])
+    change, key_change = np.zeros(rows), np.zeros(n)
+    for j in range(n):
+        for c in range(classes):
+            if c == key[j] or x[j, c] <= 0.0:
+                continue
+            _basis_change(inverse, demand[j], per_share, c, key[j], change)
+            _changes_of_keys(who, change, key_change, j)
+            longest, blocking, starved = _longest_push(
+                x, key, who, value, change, key_change, x[j, c]
+            )
+            for b in range(rows):
+                value[b] = max(value[b] + longest * change[b], 0.0)
+                if who[b] >= 0:
+                    x[who[b], where[b]] = value[b]
+                    _pay(x, key, key_change, who[b], longest)
+            _pay(x, key, key_change, j, longest)
+            x[j, c] -= longest
+            if blocking < 0 and starved < 0:
+                x[j, c] = 0.0
+                continue
+            if starved >= 0:
+                blocking = _new_key(x, key, inverse, who, where, value, starved)
+                _basis_change(inverse, demand[j], per_share, c, key[j], change)
+            elif who[blocking] >= 0:
+                x[who[blocking], where[blocking]] = 0.0
+            _replace(inverse, change, blocking)
+            who[blocking], where[blocking], value[blocking] = j, c, x[j, c]
+
+
+@compiled
+def _basis_change(inverse, demand, per_share, c, key, change):  # type: ignore[no-untyped-def]
+    """Write how the basis changes per unit of share taken from class c back to the key."""
+    m = len(demand)
+    change[:] = 0.0
+    for r in range(m):
+        there, here = inverse[c * m + r], inverse[key * m + r]
+        gained, lost = demand[r] * per_share[c, r], demand[r] * per_share[key, r]
+        for b in range(len(change)):
+            change[b] += gained * there[b] - lost * here[b]
+
+
+@compiled
+def _changes_of_keys(who, change, key_change, j):  # type: ignore[no-untyped-def]
+    """Write what happens to the key entries of all workloads in the basis, and of j."""
+    for i in who:
+        if i >= 0:
+            key_change[i] = 0.0
+    key_change[j] = 1.0
+    for b in range(len(who)):
+        if who[b] >= 0:
+            key_change[who[b]] -= change[b]
+
+
+@compiled
+def _longest_push(x, key, who, value, change, key_change, wanted):  # type: ignore[no-untyped-def]
+    """The longest push, and the basis position or the starved workload that ends it (or -1)."""
+    longest, blocking, starved = wanted, -1, -1
+    for b in range(len(who)):
+        if change[b] < -PIVOT and value[b] < -longest * change[b]:
+            longest, blocking, starved = -value[b] / change[b], b, -1
+    for i in who:
+        if i >= 0 and key_change[i] < -PIVOT and x[i, key[i]] < -longest * key_change[i]:
+            longest, blocking, starved = -x[i, key[i]] / key_change[i], -1, i
+    return longest, blocking, starved
+
+
+@compiled
+def _pay(x, key, key_change, i, amount):  # type: ignore[no-untyped-def]
+    """Move a key entry once."""
+    x[i, key[i]] = max(x[i, key[i]] + amount * key_change[i], 0.0)
+    key_change[i] = 0.0
+
+
+@compiled
+def _new_key(x, key, inverse, who, where, value, i):  # type: ignore[no-untyped-def]
+    """Make the largest basic entry of workload i its key; the basis position that is free."""
+    chosen = -1
+    for b in range(len(who)):
+        if who[b] == i and (chosen < 0 or value[b] > value[chosen]):
+            chosen = b
+    for q in range(len(who)):
+        total = 0.0
+        for b in range(len(who)):
+            if who[b] == i:
+                total += inverse[q, b]
+        inverse[q, chosen] = -total
+    x[i, key[i]] = 0.0
+    key[i] = where[chosen]
+    return chosen
+
+
+@compiled
+def _replace(inverse, change, position):  # type: ignore[no-untyped-def]
+    """Update the basis inverse for a column, given in the old basis, that enters."""
+    rows = len(change)
+    for q in range(rows):
+        mine = inverse[q]
+        entering = mine[position] / change[position]
+        if entering != 0.0:
+            for b in range(rows):
+                mine[b] -= change[b] * entering
+        mine[position] = entering

@@ -1,0 +1,151 @@
+"""Rounds of the leximin as linear programs for HiGHS: the way that needs no interior.
+
+Later rounds with placement constraints or zero demands have capacity rows that are tight
+in every feasible point, where interior-point steps lose their footing; the simplex method
+does not mind, and one model is kept and warm-started from round to round.
+"""
+
+from __future__ import annotations
+
+import time
+
+import highspy
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray
+from policies.errors import SolveTimeoutError
+from policies.leximin.interior_point.method import NoConvergenceError
+from policies.proofs.normal_form import LevelSolution, LeximinProblem, is_complete
+
+# Shares kept from earlier rounds are feasible but for rounding: this much is let go.
+KEPT_WITHIN = 1e-10
+
+
+class SimplexLevels:
+    """Maximise the common level of rising tenants while others keep their shares."""
+
+    def __init__(self, problem: LeximinProblem, deadline: float | None) -> None:
+        self._problem = problem
+        self._deadline = deadline
+        self._pairs = np.argwhere(problem.allowed)
+        self._limited = np.flatnonzero(problem.needs_limit_row)
+        self._model = self._build()
+
+    def raise_level(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
+        """Maximise ``tau`` with tenant shares ``keep + tau * rise``.
+
+        Args:
+            rise, keep: (t,) one of them 0 for each tenant.
+
+        Raises:
+            SolveTimeoutError, NoConvergenceError: HiGHS ran out of time, or gave no optimum.
+        """
+        t = self._problem.t
+        # Shares are counted in 1/t of the pool: tolerances are absolute and meant for numbers
+        # around 1. Where rounding made the kept shares infeasible, a little is let go.
+        scale = float(rise.max()) * t
+        complete = is_complete(self._problem, rise + keep)
+        status = None
+        for let_go in (0.0, 1e-12, KEPT_WITHIN):
+            self._set_rows(rise * t / scale, keep * t, complete, let_go)
+            status = self._run()
+            if status != highspy.HighsModelStatus.kInfeasible:
+                break
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise NoConvergenceError(f"HiGHS ended with {status}")
+        return self._solution(scale)
+
+    def _set_rows(
+        self, rise: FloatArray, keep: FloatArray, complete: BoolArray, let_go: float
+    ) -> None:
+        problem = self._problem
+        t, first = problem.t, problem.K * problem.m
+        own_rows = np.zeros(t, dtype=np.bool_)
+        own_rows[problem.owner[self._limited]] = True
+        own_rows &= complete
+        for i in range(t):
+            if own_rows[i]:
+                self._set_row(first + i, 0.0, -highspy.kHighsInf, highspy.kHighsInf)
+            else:
+                self._set_row(first + i, rise[i], keep[i] * (1 - let_go), keep[i])
+        for row, j in enumerate(self._limited.tolist(), start=first + t):
+            i = int(problem.owner[j])
+            if own_rows[i]:
+                part = problem.limit[j] / problem.cap[i]
+                self._set_row(row, rise[i] * part, keep[i] * part * (1 - let_go), keep[i] * part)
+            else:
+                self._set_row(row, 0.0, -highspy.kHighsInf, problem.limit[j] * t)
+
+    def _run(self) -> highspy.HighsModelStatus:
+        model = self._model
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed")
+            model.setOptionValue("time_limit", model.getRunTime() + left)
+        model.run()
+        status = model.getModelStatus()
+        if status == highspy.HighsModelStatus.kTimeLimit:
+            raise SolveTimeoutError("solve.timeout", "the time limit passed")
+        return status
+
+    def _solution(self, scale: float) -> LevelSolution:
+        problem, last = self._problem, len(self._pairs)
+        solution = self._model.getSolution()
+        value = np.asarray(solution.col_value)
+        dual = np.asarray(solution.row_dual)
+        x = np.zeros((problem.n, problem.K))
+        x[self._pairs[:, 0], self._pairs[:, 1]] = np.maximum(value[:last], 0.0) / problem.t
+        prices = np.zeros((problem.K, problem.m))
+        per_row = np.abs(dual[: prices.size]).reshape(problem.K, problem.m)
+        np.divide(per_row, problem.capacity_share, out=prices, where=problem.capacity_share > 0)
+        return LevelSolution(x=x, prices=prices, tau=float(value[last]) / scale, steps=1)
+
+    def _set_row(self, row: int, rise: float, lower: float, upper: float) -> None:
+        """Row: its shares less ``rise`` times the level, between lower and upper."""
+        self._model.changeCoeff(row, len(self._pairs), -float(rise))
+        self._model.changeRowBounds(row, float(lower), float(upper))
+
+    def _build(self) -> highspy.Highs:
+        problem = self._problem
+        j, c = self._pairs[:, 0], self._pairs[:, 1]
+        variables, t, m, K = len(self._pairs), problem.t, problem.m, problem.K  # noqa: N806
+        limited = self._limited
+        limit_row = np.full(problem.n, -1)
+        limit_row[limited] = K * m + t + np.arange(len(limited))
+        resource = np.arange(m)
+        # Capacity rows are scaled to 1 so that small classes count as much as large ones.
+        size = np.where(problem.capacity_share > 0, problem.capacity_share, 1.0)
+        entries = problem.demand[j] / (size[c] * t)
+        index = np.concatenate(
+            [
+                c[:, None] * m + resource,
+                (K * m + problem.owner[j])[:, None],
+                limit_row[j][:, None],
+            ],
+            axis=1,
+        )
+        value = np.concatenate([entries, np.ones((variables, 2))], axis=1)
+        present = (index >= 0) & (value > 0)
+        start = np.r_[0, np.cumsum(present.sum(axis=1))]
+        lower = np.r_[np.full(K * m, -highspy.kHighsInf), np.zeros(t), np.zeros(len(limited))]
+        upper = np.r_[np.ones(K * m), np.zeros(t), problem.limit[limited] * t]
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = variables + 1, len(upper)
+        lp.col_cost_ = np.r_[np.zeros(variables), -1.0]
+        lp.col_lower_ = np.zeros(variables + 1)
+        lp.col_upper_ = np.full(variables + 1, highspy.kHighsInf)
+        lp.row_lower_, lp.row_upper_ = lower, upper
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_ = np.r_[start, start[-1]].astype(np.int32)
+        lp.a_matrix_.index_ = index[present].astype(np.int32)
+        lp.a_matrix_.value_ = value[present]
+        model = highspy.Highs()  # type: ignore[no-untyped-call]
+        model.setOptionValue("output_flag", False)
+        model.setOptionValue("threads", 1)
+        model.setOptionValue("random_seed", 0)
+        model.setOptionValue("primal_feasibility_tolerance", 1e-10)
+        model.setOptionValue("dual_feasibility_tolerance", 1e-10)
+        if model.passModel(lp) == highspy.HighsStatus.kError:  # numbers that it takes for infinite
+            raise NoConvergenceError("HiGHS does not take the program")
+        return model

@@ -1,0 +1,1 @@
+"""The interior-point method for one round of the leximin."""

@@ -1,0 +1,82 @@
+"""A small leximin to the last digit: programs are solved up to a tolerance, equations are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray
+from policies.proofs.equations import nearest_solution
+from policies.proofs.level_bounds import Round
+from policies.proofs.normal_form import OVERFILL, LeximinProblem
+
+# Of what is nearly full, or nearly all, it is meant to be so.
+NEARLY = 1e-8
+# Equations are solved when nothing is off by more, in shares of the pool.
+SOLVED = 1e-14
+
+Polished = tuple[FloatArray, FloatArray, tuple[Round, ...]]
+
+
+def polished(
+    problem: LeximinProblem,
+    x: FloatArray,
+    share: FloatArray,
+    rounds: Sequence[Round],
+    frozen_in: IntArray,
+) -> Polished:
+    """The nearest solution of the equations that an answer nearly fulfils; itself if there is none.
+
+    Who is placed where stays. Tenants of a round have its level, or all their tasks; workloads at
+    their limits these; and what is full is full. Levels never exceed their bounds.
+
+    Args:
+        problem: the normalised problem.
+        x: (n, K) shares on the classes; share: (t,) of each tenant.
+        rounds: with their levels and bounds; frozen_in: (t,) the round of each tenant.
+
+    Returns:
+        ``x``, ``share`` and the rounds with the levels of the solution.
+    """
+    workload, where = np.nonzero(x)
+    levels, bounds = np.array([(item.level, item.bound) for item in rounds]).T
+    full = share >= problem.cap * (1 - NEARLY)
+    at_limit = np.flatnonzero(x.sum(axis=1) > problem.limit * (1 - NEARLY))
+    of_class, resource = np.nonzero(problem.used_parts(x) > 1 - NEARLY)
+    level_of = np.zeros((problem.t, len(rounds)))
+    rises = ~full & (levels[frozen_in] > 0)
+    level_of[rises, frozen_in[rises]] = -problem.weight[rises]
+    taken = np.where(where == of_class[:, None], problem.demand[workload][:, resource].T, 0.0)
+    rows = np.block(
+        [
+            [problem.owner[workload] == np.arange(problem.t)[:, None], level_of],
+            [workload == at_limit[:, None], np.zeros((len(at_limit), len(rounds)))],
+            [taken, np.zeros((len(of_class), len(rounds)))],
+        ]
+    )
+    right = np.concatenate(
+        [
+            np.where(full, problem.cap, 0.0),
+            problem.limit[at_limit],
+            problem.capacity_share[of_class, resource],
+        ]
+    )
+    solution = nearest_solution(rows, right, np.append(x[workload, where], levels))
+    parts, reached = np.split(solution, [len(workload)])
+    solved = np.zeros_like(x)
+    solved[workload, where] = parts
+    if (
+        np.abs(rows @ solution - right).max(initial=0.0) > SOLVED
+        or (parts < 0).any()
+        or (reached > bounds * (1 + SOLVED)).any()
+        or (problem.used_parts(solved) > 1 + OVERFILL).any()
+        or (solved.sum(axis=1) > problem.limit * (1 + OVERFILL)).any()
+    ):
+        return x, share, tuple(rounds)
+    levels = np.where(levels == 0.0, 0.0, np.minimum(reached, bounds))
+    restated = tuple(
+        replace(item, level=level) for item, level in zip(rounds, levels.tolist(), strict=True)
+    )
+    return solved, np.where(full, problem.cap, levels[frozen_in] * problem.weight), restated

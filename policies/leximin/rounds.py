@@ -1,0 +1,303 @@
+"""Weighted leximin of shares: raise the least, freeze who cannot rise, repeat.
+
+The rounds are those of Wang et al. (TPDS 2015, §5.1), made exact for task limits, zero
+demands and placement constraints. Finite tasks cost no rounds of their own: within a round
+the answer is ``G_i = min(cap_i, level * w_i)`` with one scalar ``level``, found from above
+by Newton's method, since the prices of any trial level bound the true one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray
+from policies.errors import SolveFailedError
+from policies.leximin.crossover import few_placements
+from policies.leximin.highs import SimplexLevels
+from policies.leximin.interior_point.method import NoConvergenceError, maximise_level
+from policies.leximin.priority_order import preferred_workloads
+from policies.leximin.refinement import polished
+from policies.proofs.cost_curve import MeritOrder, unit_costs
+from policies.proofs.level_bounds import (
+    OPEN_GAP,
+    SOLVER_TOLERANCE,
+    TOO_FAR_APART,
+    Certificate,
+    Round,
+    RoundProof,
+    budget_left,
+    level_scale,
+    normalised_prices,
+    prove_round,
+    prove_rounds,
+)
+from policies.proofs.normal_form import OVERFILL, LevelSolution, LeximinProblem, level_program
+
+Maximise = Callable[[FloatArray, FloatArray], LevelSolution]
+
+# A level below its trial by less than this is the trial: Newton's method has arrived.
+ARRIVED = 1e-11
+MOST_NEWTON_STEPS = 60
+# A level this small, on the scale of levels, is rounding.
+NOTHING = 1e-10
+# Programs of at most this many variables go to the simplex method, whose answers are vertices.
+SMALL = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Leximin:
+    """The answer.
+
+    Attributes:
+        share: (t,) ``G_i``; level: (t,) weighted level at which each was frozen.
+        x: (n, K) dominant shares on the classes.
+        certificate: over the problem's own tenants and classes.
+        programs: linear programs solved.
+    """
+
+    share: FloatArray
+    level: FloatArray
+    x: FloatArray
+    certificate: Certificate
+    programs: int
+
+
+def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
+    """Solve the leximin to a certified relative gap of 1e-9 on every level.
+
+    Rounds that no prices prove to that are left open: ``Round.proven`` says so.
+
+    Raises:
+        SolveTimeoutError: ``deadline`` (``time.monotonic`` seconds) passed.
+        SolveFailedError: a round could not be certified.
+    """
+    if problem.t == 0:
+        nothing = np.zeros(0)
+        return Leximin(
+            nothing,
+            nothing,
+            np.zeros((0, problem.K)),
+            Certificate((), np.zeros(0, dtype=np.int64)),
+            programs=0,
+        )
+    if problem.allowed.size > SMALL and not problem.progressive_filling:
+        answer = _Rounds(problem, deadline, interior=True).run()
+        if _realised(problem, answer):
+            return answer
+    answer = _Rounds(problem, deadline, interior=False).run()
+    if not _realised(problem, answer):
+        raise SolveFailedError(
+            "solve.failed", f"the proven levels could not be realised: {TOO_FAR_APART}"
+        )
+    return answer
+
+
+def _realised(problem: LeximinProblem, answer: Leximin) -> bool:
+    """Does ``x`` give everybody the proven share, after it was made feasible?"""
+    return not (
+        np.abs(problem.tenant_sums(answer.x) - answer.share) > SOLVER_TOLERANCE * answer.share
+    ).any()
+
+
+@dataclass(frozen=True, eq=False)
+class _Attempt:
+    """One engine's answer to a round.
+
+    Attributes:
+        level: reached by all rising tenants; x: (n, K) shares on the classes that show it.
+        prices: (K, m); proof: what they prove.
+        satisfied: (t,) rising tenants that have all their tasks at the level.
+    """
+
+    level: float
+    x: FloatArray
+    prices: FloatArray
+    proof: RoundProof
+    satisfied: BoolArray
+
+
+class _Rounds:
+    def __init__(self, problem: LeximinProblem, deadline: float | None, *, interior: bool) -> None:
+        self.problem = problem
+        self.deadline = deadline
+        self.share = np.zeros(problem.t)
+        self.frozen_in = np.full(problem.t, -1)
+        self.rounds: list[Round] = []
+        self.x = np.zeros((problem.n, problem.K))
+        self.programs = 0
+        self.simplex: SimplexLevels | None = None
+        self.engines: tuple[Maximise, ...] = (self._by_simplex, self._by_interior_point)
+        if interior:
+            self.engines = self.engines[::-1]
+
+    def run(self) -> Leximin:
+        for stage in (0, 1):
+            rising = self.problem.stage == stage
+            while rising.any():
+                rising &= ~self._round(stage, rising)
+        x = preferred_workloads(self.problem, few_placements(self.problem, self.x))
+        share, rounds = self.share, tuple(self.rounds)
+        small = (x > 0).sum() <= 2 * SMALL
+        if small:
+            x, share, rounds = polished(self.problem, x, share, rounds, self.frozen_in)
+        if small or not all(item.proven for item in rounds):
+            proofs = prove_rounds(self.problem, rounds, self.frozen_in, share)
+            rounds = tuple(
+                replace(item, bound=max(proof.bound, item.level))
+                for item, (_, proof) in zip(rounds, proofs, strict=True)
+            )
+        return Leximin(
+            share,
+            share / self.problem.weight,
+            _exact(self.problem, x, share),
+            Certificate(rounds, self.frozen_in),
+            self.programs,
+        )
+
+    def _round(self, stage: int, rising: BoolArray) -> BoolArray:
+        """Solve one round by the first engine whose prices prove it; who is frozen.
+
+        Where quantities are so far apart that rounding hides what is left for a tenant, no prices
+        may prove anything: the round is then left open, with the bound that they do prove.
+        """
+        problem = self.problem
+        best: tuple[float, _Attempt] | None = None
+        for maximise in self.engines:
+            try:
+                attempt = self._attempt(rising, maximise)
+            except NoConvergenceError:
+                continue
+            unproven = (attempt.proof.bound - attempt.level) / level_scale(
+                problem, rising, attempt.level
+            )
+            frozen = attempt.satisfied | attempt.proof.stuck
+            if frozen.any() and unproven <= SOLVER_TOLERANCE:
+                return self._freeze(stage, attempt, frozen, proven=True)
+            if best is None or unproven < best[0]:
+                best = unproven, attempt
+        if best is None or best[0] > OPEN_GAP:
+            found = "no engine converged" if best is None else f"the gap is {best[0]:.1e}"
+            raise SolveFailedError(
+                "solve.failed",
+                f"round {len(self.rounds)} is not proven: {found}; {TOO_FAR_APART}",
+            )
+        attempt = best[1]
+        frozen = attempt.satisfied if attempt.satisfied.any() else attempt.proof.dearest
+        return self._freeze(stage, attempt, frozen, proven=False)
+
+    def _attempt(self, rising: BoolArray, maximise: Maximise) -> _Attempt:
+        problem = self.problem
+        level, solution = self._highest_level(rising, maximise)
+        if level <= NOTHING * level_scale(problem, rising, 0.0):
+            level = 0.0
+        prices = normalised_prices(problem, solution.prices, rising)
+        proof = self._proof(prices, level, rising)
+        if level > proof.bound:
+            level = proof.bound
+            proof = self._proof(prices, level, rising)
+        satisfied = rising & (problem.cap <= level * problem.weight * (1 + SOLVER_TOLERANCE))
+        return _Attempt(level, solution.x, prices, proof, satisfied)
+
+    def _freeze(
+        self, stage: int, attempt: _Attempt, frozen: BoolArray, *, proven: bool
+    ) -> BoolArray:
+        level, bound = attempt.level, attempt.proof.bound
+        self.share[frozen] = np.minimum(self.problem.cap, level * self.problem.weight)[frozen]
+        self.frozen_in[frozen] = len(self.rounds)
+        self.rounds.append(Round(stage, level, bound, attempt.prices, proven))
+        self.x = attempt.x
+        return frozen
+
+    def _proof(self, prices: FloatArray, level: float, rising: BoolArray) -> RoundProof:
+        return prove_round(self.problem, prices, level=level, share=self.share, rising=rising)
+
+    def _highest_level(self, rising: BoolArray, maximise: Maximise) -> tuple[float, LevelSolution]:
+        """The level of this round and the linear program that shows it."""
+        problem = self.problem
+        trial, pool_prices = self._level_at_pool_prices(rising)
+        if problem.progressive_filling:
+            share = np.where(rising, np.minimum(problem.cap, trial * problem.weight), self.share)
+            return trial, LevelSolution(x=share[:, None], prices=pool_prices, tau=1.0, steps=0)
+        if trial <= ARRIVED * level_scale(problem, rising, 0.0):
+            return 0.0, LevelSolution(x=self.x, prices=pool_prices, tau=0.0, steps=0)
+        for _ in range(MOST_NEWTON_STEPS):
+            rise = np.where(rising, np.minimum(problem.cap, trial * problem.weight), 0.0)
+            solution = maximise(rise, np.where(rising, 0.0, self.share))
+            self.programs += 1
+            full = rising & (problem.cap <= trial * problem.weight * (1 + ARRIVED))
+            capped = bool(full.any())
+            bound = self._bound(solution.prices, rising)
+            if capped and solution.tau >= 1 - ARRIVED:
+                if bound <= trial * (1 + SOLVER_TOLERANCE) or not (rising & ~full).any():
+                    return trial, self._held_back(solution, rising)
+                # The level is where someone has all its tasks just as a resource fills: only
+                # with the full tenants kept do the prices speak about the others.
+                kept = np.where(full, problem.cap, np.where(rising, 0.0, self.share))
+                solution = maximise(np.where(full, 0.0, rise), kept)
+                return trial * min(solution.tau, 1.0), solution
+            if bound <= ARRIVED * level_scale(problem, rising, 0.0):
+                return 0.0, solution
+            if not capped or bound >= trial * (1 - ARRIVED):
+                return trial * solution.tau, solution
+            trial = bound
+        raise SolveFailedError("solve.failed", "the level of a round did not settle")
+
+    def _held_back(self, solution: LevelSolution, rising: BoolArray) -> LevelSolution:
+        """Take from rising tenants what the program gave them beyond the trial level."""
+        if solution.tau > 1:
+            solution.x[rising[self.problem.owner]] /= solution.tau
+        return solution
+
+    def _level_at_pool_prices(self, rising: BoolArray) -> tuple[float, FloatArray]:
+        """Least bound from pricing one resource, or all, the same on every server."""
+        problem = self.problem
+        level = float((problem.cap / problem.weight)[rising].max())
+        unbounded = not self.rounds and bool(np.isinf(problem.cap[rising]).all())
+        if unbounded and not problem.progressive_filling:
+            # Nobody is capped and nobody frozen: only the proportions of a trial matter.
+            return 1.0 / float(problem.weight[rising].sum()), problem.capacity_share
+        best = np.zeros_like(problem.capacity_share)
+        for priced in (*np.eye(problem.m), np.ones(problem.m)):
+            prices = np.tile(priced, (problem.K, 1))
+            bound = self._bound(prices, rising)
+            if bound < level:
+                level, best = bound, prices
+        return level, best
+
+    def _bound(self, prices: FloatArray, rising: BoolArray) -> float:
+        """Upper bound on the round's level by any prices."""
+        problem = self.problem
+        costs = unit_costs(problem.demand, problem.allowed, prices)
+        order = MeritOrder.of(problem.owner, problem.limit, costs, problem.t)
+        budget = budget_left(problem, prices, order, np.where(rising, 0.0, self.share))
+        return order.highest_level(problem.weight, rising, budget)
+
+    def _by_interior_point(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
+        program, workloads = level_program(self.problem, rise, keep)
+        solution = maximise_level(program, self.deadline)
+        x = np.zeros_like(self.x)
+        x[workloads] = solution.x
+        return replace(solution, x=x)
+
+    def _by_simplex(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
+        if self.simplex is None:
+            self.simplex = SimplexLevels(self.problem, self.deadline)
+        return self.simplex.raise_level(rise, keep)
+
+
+def _exact(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatArray:
+    """Give every tenant its share to the last digit, within limits and capacities."""
+    x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
+    reached = x.sum(axis=1)
+    x = _scaled(x, np.minimum(reached, problem.limit), reached)
+    overfilled = float(problem.used_parts(x).max(initial=0.0))
+    return x if overfilled <= 1 + OVERFILL else x / overfilled
+
+
+def _scaled(x: FloatArray, wanted: FloatArray, reached: FloatArray) -> FloatArray:
+    """Scale each row of ``x`` by wanted / reached (n,)."""
+    factor = np.divide(wanted, reached, out=np.ones(len(reached)), where=reached > 0)
+    return x * factor[:, None]

@@ -1,0 +1,231 @@
+"""Long-term policies: lt-drf, lt-af and h-mrf hand out whole tasks for one step at a time.
+
+Source: Tang et al., TPDS 2018, §5 (who is next), §6 (affinity) and §6.1 (starvation, borrow cap);
+what they leave open is fixed in policies §4. A call decides one step of length ``dt``: everything
+that runs in it runs for all of it, and the history after it is part of the answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
+from policies.errors import ProblemError, ProblemTooLargeError, SolveTimeoutError
+from policies.filling.pool import least_level_unsatisfied, whole_pool
+from policies.filling.ranges import ranges_of_launches
+from policies.filling.saturation import filling_reasons, stops_of
+from policies.filling.servers import MOST_TASKS, check_size
+from policies.filling.winner_tree import tree_of
+from policies.long_term.loop import H_MRF, LT_AF, LT_DRF, enter, fill_by_history
+from policies.model.allocation import Allocation
+from policies.model.borrow_cap import borrow_limit
+from policies.model.history import History
+from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
+from policies.model.queues import Queues, queues_of
+from policies.model.server_classes import (
+    ServerClasses,
+    each_row_alone,
+    one_class,
+    sees_one_pool,
+    server_ranges,
+)
+from policies.model.step import history_after, history_ahead
+from policies.model.tolerance import DISCRETE_TOLERANCE
+
+RULES = {"lt-drf": LT_DRF, "lt-af": LT_AF, "h-mrf": H_MRF}
+# Tasks launched between two looks at the clock: fewer on many servers, each of which is looked at.
+CHUNK = 1 << 13
+SMALLEST_CHUNK = 1 << 6
+SERVERS_BETWEEN_LOOKS = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Servers:
+    """Real servers, or the pool as one: whole numbers, one column per resource the pool has.
+
+    Attributes:
+        classes: the rows that tasks are placed on.
+        demand: (n, p) of one task, capacity: (K, p) of one server of each class.
+        share_of_unit: (p,) one unit as a share of the pool.
+        reasons: (n,) why a workload cannot run at all, or the empty string.
+    """
+
+    classes: ServerClasses
+    demand: FloatArray
+    capacity: FloatArray
+    share_of_unit: FloatArray
+    reasons: TextArray
+
+    @classmethod
+    def of(cls, problem: Problem, one_pool: bool) -> _Servers:
+        present = problem.totals > 0
+        if one_pool:
+            classes, pool = one_class(problem), whole_pool(problem)
+            room = np.tile(pool.room, (classes.count, 1))
+            share = np.divide(1.0, pool.room, out=np.zeros(problem.m), where=pool.room > 0)
+            return cls(
+                replace(classes, servers=np.ones(classes.count, dtype=np.int64)),
+                pool.demand[:, present],
+                room[:, present],
+                share[present],
+                pool.reasons,
+            )
+        classes, whole = each_row_alone(problem), WholeServers.of(problem)
+        check_size(int(classes.servers.sum()))
+        return cls(
+            classes,
+            whole.demand[:, present],
+            whole.capacity[classes.first_row][:, present],
+            whole.share_of_unit[present],
+            filling_reasons(problem, whole, classes),
+        )
+
+
+def solve_step(
+    problem: Problem,
+    policy: str,
+    options: Mapping[str, Any],
+    history: History,
+    deadline: float | None,
+) -> Allocation:
+    """Hand out whole tasks for one step.
+
+    Args:
+        problem: any problem; ``tasks`` are those pending now, running ones included.
+        policy: ``lt-drf``, ``lt-af`` or ``h-mrf``.
+        options: ``placement`` is affinity (real servers, the default) or pool (one big server);
+            ``starvation_timeout``, ``borrow_cap`` and ``literal_alone`` as their schema says.
+        history: what was used before this step, and the step's length.
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+
+    Returns:
+        The allocation with the history after the step. ``level`` is the measure (weighted
+        accumulated dominant share for lt-drf, weighted aggregate for the others) at which each
+        tenant stopped.
+
+    Raises:
+        ProblemError: a borrow cap and a history that does not say how long its window is.
+        ProblemTooLargeError: more servers or tasks than are placed one by one.
+        SolveTimeoutError: the deadline passed.
+    """
+    one_pool = sees_one_pool(policy, options)
+    servers = _Servers.of(problem, one_pool)
+    reasons = servers.reasons
+    queues = queues_of(problem, reasons, problem.dominant_share_per_task)
+    _check_elapsed(options, history)
+    ahead = history_ahead(problem, options, history, reasons == "")
+    starved = _starved(options, history)
+    borrow = borrow_limit(problem, options, ahead.elapsed)
+    level, job, server = _hand_out(
+        problem, queues, servers, RULES[policy], history, ahead.alone, borrow, starved, deadline
+    )
+    tasks = queues.tasks(problem)
+    answer = Allocation(
+        problem=problem,
+        policy=policy,
+        mode="indivisible",
+        options=dict(options),
+        tasks=tasks,
+        classes=servers.classes if not one_pool else one_class(problem),
+        placement_workload=np.zeros(0, dtype=np.int64),
+        placement_class=np.zeros(0, dtype=np.int64),
+        placement_tasks=np.zeros(0),
+        level=level,
+        limited_by=(),
+        history=history_after(problem, ahead, tasks),
+    )
+    if not one_pool:
+        row_of = np.repeat(np.arange(servers.classes.count), servers.classes.servers)
+        sizes, workload, of_range, placed = ranges_of_launches(
+            row_of, queues.workloads[job], server
+        )
+        answer = replace(
+            answer,
+            classes=server_ranges(problem, sizes),
+            placement_workload=workload,
+            placement_class=of_range,
+            placement_tasks=placed,
+        )
+    limited_by = stops_of(problem, answer, answer.classes) or ()
+    objective = least_level_unsatisfied(problem, level, limited_by)
+    return replace(answer, limited_by=limited_by, objective=objective)
+
+
+def _check_elapsed(options: Mapping[str, Any], history: History) -> None:
+    if "borrow_cap" in options and history.elapsed == 0 and history.used.any():
+        raise ProblemError(
+            "history.elapsed",
+            "a borrow cap needs elapsed, the length of the window in which this was used",
+            "/history/elapsed",
+        )
+
+
+def _starved(options: Mapping[str, Any], history: History) -> BoolArray:
+    """(t,) who has waited for the timeout and goes before everybody else of its stage."""
+    timeout = options.get("starvation_timeout")
+    if timeout is None:
+        return np.zeros(len(history.waiting), dtype=np.bool_)
+    starved: BoolArray = history.waiting >= float(timeout) * (1.0 - DISCRETE_TOLERANCE)
+    return starved
+
+
+def _hand_out(
+    problem: Problem,
+    queues: Queues,
+    servers: _Servers,
+    rule: int,
+    history: History,
+    alone: FloatArray,
+    borrow: FloatArray,
+    starved: BoolArray,
+    deadline: float | None,
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """Starved tenants of each stage once, then all of it: levels, (job, server) of every task."""
+    classes = servers.classes
+    row_start = np.concatenate([[0], np.cumsum(classes.servers)])
+    row_of = np.repeat(np.arange(classes.count), classes.servers)
+    left = np.ascontiguousarray(servers.capacity[row_of])
+    opened = row_start[:-1].copy()
+    demand = np.ascontiguousarray(servers.demand[queues.workloads])
+    allowed = np.ascontiguousarray(classes.allowed[queues.workloads])
+    gain = problem.demand[queues.workloads] * history.step
+    share = np.divide(1.0, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0)
+    passed, second = np.zeros((problem.t, problem.m)), np.zeros(problem.t)
+    level = np.full(problem.t, np.nan)
+    chunk = max(SMALLEST_CHUNK, min(CHUNK, SERVERS_BETWEEN_LOOKS // max(len(left), 1)))
+    jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
+    done = 0
+    for stage in (0, 1):
+        mine = queues.second_stage == stage
+        for once, waiting in ((True, mine & starved), (False, mine)):
+            if not waiting.any():
+                continue
+            degree, main = (tree_of(np.full(problem.t, np.inf)) for _ in range(2))
+            enter(
+                rule, waiting, degree, main, second, queues.stop, queues.current, queues.weight,
+                queues.count, passed, history.used, alone, gain, share,
+            )  # fmt: skip
+            while np.isfinite(main[1]):
+                if deadline is not None and time.monotonic() > deadline:
+                    raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
+                job, server = np.empty(chunk, dtype=np.int32), np.empty(chunk, dtype=np.int32)
+                launched = fill_by_history(
+                    rule, once, degree, main, second, queues.stop, queues.current, queues.limit,
+                    queues.weight, queues.count, passed, level, history.used, alone, borrow, gain,
+                    share, demand, allowed, row_of, row_start, opened, left, servers.share_of_unit,
+                    job, server,
+                )  # fmt: skip
+                done += launched
+                if done > MOST_TASKS:
+                    raise ProblemTooLargeError(
+                        "problem.too_large", f"more than {MOST_TASKS} whole tasks fit"
+                    )
+                jobs.append(job[:launched])
+                places.append(server[:launched])
+    return level, np.concatenate(jobs), np.concatenate(places)

@@ -1,0 +1,209 @@
+"""The answer every policy gives, with what explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.model.problem import Problem
+from policies.model.server_classes import ServerClasses, classes_of_decision
+
+if TYPE_CHECKING:
+    from policies.model.history import History
+    from policies.model.schedule import Schedule
+    from policies.proofs.level_bounds import Certificate
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Allocation:
+    """Tasks per workload and where they run.
+
+    Attributes:
+        problem: what was asked.
+        policy, mode, options: what answered it.
+        tasks: (n,) tasks allocated to each workload (fractions in divisible mode).
+        classes: the server classes that placements refer to.
+        placement_workload: (p,) workload of each placement.
+        placement_class: (p,) server class of each placement; the tasks are spread evenly
+            over the servers of the class.
+        placement_tasks: (p,) tasks on the whole class.
+        level: (t,) weighted share at which the tenant was frozen; NaN where it was never
+            part of a round (policies without levels, tenants without anything to run).
+        limited_by: (n) what stopped each workload: ``task_limit``, ``resource:<name>``,
+            ``no_eligible_server``, ``resource_absent``, ``out_of_range`` or ``level``.
+        objective: the least weighted share among tenants served first that wanted more,
+            or NaN; ``bound`` the proven upper bound on it; ``gap`` their relative distance.
+        certificate: proof of optimality, or None for policies that have none.
+        moved: tasks that run on another server than before, where that was asked for.
+        history: what a long-term policy remembers after this step; None for memoryless ones.
+        schedule: the slots of a policy that divides time, of which ``tasks`` are the averages
+            over the period; None for the others.
+        statistics: how it was solved (iterations, rounds, solver); not part of the answer.
+    """
+
+    problem: Problem
+    policy: str
+    mode: str
+    options: Mapping[str, Any]
+    tasks: FloatArray
+    classes: ServerClasses
+    placement_workload: IntArray
+    placement_class: IntArray
+    placement_tasks: FloatArray
+    level: FloatArray
+    limited_by: tuple[str, ...]
+    objective: float = float("nan")
+    bound: float = float("nan")
+    gap: float = float("nan")
+    certificate: Certificate | None = None
+    moved: int | None = None
+    history: History | None = None
+    schedule: Schedule | None = None
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_parts(
+        cls,
+        problem: Problem,
+        *,
+        policy: str,
+        mode: str,
+        options: Mapping[str, Any],
+        tasks: FloatArray,
+        placement_workload: IntArray,
+        placement_row: IntArray,
+        placement_each: FloatArray,
+        level: FloatArray,
+        limited_by: tuple[str, ...],
+        objective: float = float("nan"),
+        bound: float = float("nan"),
+        gap: float = float("nan"),
+        certificate: Certificate | None = None,
+        history: History | None = None,
+        schedule: Schedule | None = None,
+    ) -> Allocation:
+        """Rebuild a stored allocation whose placements name server rows, with tasks on each server.
+
+        Where the policy decides on classes, every server of a class is given what the one with most
+        has: placements that were not spread evenly then add up to too many tasks.
+        """
+        classes = classes_of_decision(problem, policy, mode, options=options)
+        of_class = classes.class_of_row[np.asarray(placement_row, dtype=np.int64)]
+        pair = np.asarray(placement_workload, dtype=np.int64) * (classes.count + 1) + of_class
+        pairs, inverse = np.unique(pair, return_inverse=True)
+        of_pair = pairs % (classes.count + 1)
+        each = np.zeros(len(pairs))
+        np.maximum.at(each, inverse, np.asarray(placement_each, dtype=np.float64))
+        return cls(
+            problem=problem,
+            policy=policy,
+            mode=mode,
+            options=dict(options),
+            tasks=np.asarray(tasks, dtype=np.float64),
+            classes=classes,
+            placement_workload=pairs // (classes.count + 1),
+            placement_class=of_pair,
+            placement_tasks=each * classes.servers[of_pair],
+            level=np.asarray(level, dtype=np.float64),
+            limited_by=tuple(limited_by),
+            objective=objective,
+            bound=bound,
+            gap=gap,
+            certificate=certificate,
+            history=history,
+            schedule=schedule,
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Are ``tasks`` whole numbers? (Averages over the slots of a schedule are not.)"""
+        return self.mode == "indivisible" and self.schedule is None
+
+    @cached_property
+    def dominant_share(self) -> FloatArray:
+        """(n,) global dominant share of each workload: tasks × ``s[j]``."""
+        return self.tasks * self.problem.dominant_share_per_task
+
+    @property
+    def dominant_resource(self) -> IntArray:
+        """(n,) index of each workload's dominant resource."""
+        return self.problem.dominant_resource
+
+    @cached_property
+    def tenant_share(self) -> FloatArray:
+        """(t,) ``G_i``, the sum over the tenant's workloads of their dominant shares."""
+        return grouped_sum(self.dominant_share, self.problem.workload_tenant, self.problem.t)
+
+    @cached_property
+    def weighted_share(self) -> FloatArray:
+        """(t,) ``G_i / w_i``; NaN for tenants of the second stage (policies §1.3)."""
+        share = self.tenant_share / self.problem.effective_weight
+        return np.where(self.problem.second_stage, np.nan, share)
+
+    @cached_property
+    def used(self) -> FloatArray:
+        """(m,) resources in use over the whole pool, in their own units."""
+        total: FloatArray = self.tasks @ self.problem.demand
+        return total
+
+    @cached_property
+    def used_by_class(self) -> FloatArray:
+        """(K, m) resources in use on each server class, in their own units."""
+        used = np.zeros((self.classes.count, self.problem.m))
+        amount = self.placement_tasks[:, None] * self.problem.demand[self.placement_workload]
+        np.add.at(used, self.placement_class, amount)
+        return used
+
+    def placements_by_row(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """Placements on server rows: (workload, row, tasks on the whole row).
+
+        A class's tasks are split evenly over its servers, so each of its rows gets them in
+        proportion to its ``server_count``.
+        """
+        if self.classes.offset is not None:
+            on = self.classes.first_row[self.placement_class]
+            pair = self.placement_workload * self.problem.k + on
+            pairs, inverse = np.unique(pair, return_inverse=True)
+            summed = grouped_sum(self.placement_tasks, inverse, len(pairs))
+            return pairs // self.problem.k, pairs % self.problem.k, summed
+        which, row = self._rows_of_placements()
+        servers = self.classes.servers[self.placement_class]
+        tasks = (self.placement_tasks / servers)[which] * self.problem.server_count[row]
+        return self.placement_workload[which], row, tasks
+
+    def placements_by_range(self) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
+        """Placements on servers of one row: (workload, row, offset, servers, tasks on each).
+
+        Each of the row's servers from ``offset`` to ``offset + servers - 1`` runs the same
+        number of the workload's tasks.
+        """
+        if self.classes.offset is not None:
+            of = self.placement_class
+            servers = self.classes.servers[of]
+            return (
+                self.placement_workload,
+                self.classes.first_row[of],
+                self.classes.offset[of],
+                servers,
+                self.placement_tasks / servers,
+            )
+        which, row = self._rows_of_placements()
+        each = (self.placement_tasks / self.classes.servers[self.placement_class])[which]
+        servers = self.problem.server_count[row]
+        return self.placement_workload[which], row, np.zeros_like(row), servers, each
+
+    def _rows_of_placements(self) -> tuple[IntArray, IntArray]:
+        """The placement and the row, for each row of each placement's class."""
+        order = np.argsort(self.classes.class_of_row, kind="stable")
+        grouped = self.classes.class_of_row[order]
+        start = np.searchsorted(grouped, np.arange(self.classes.count))
+        stop = np.searchsorted(grouped, np.arange(self.classes.count), side="right")
+        length = (stop - start)[self.placement_class]
+        which = np.repeat(np.arange(len(length)), length)
+        within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+        return which, order[start[self.placement_class][which] + within]

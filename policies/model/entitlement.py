@@ -1,0 +1,73 @@
+"""What tenants would use without sharing: alone in the part of the pool that their weight entitles to.
+
+Source: Tang et al., TPDS 2018, §4, formulas (1) and (2), as policies §4 reads them: tasks are whole
+and need all their resources at once. (``static`` is about the servers that tenants contributed.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.model.problem import Problem
+from policies.model.tolerance import whole_part
+
+
+def entitled_partition(problem: Problem) -> FloatArray:
+    """(t, m) ``S[i, r] = C[r] · w_i / sum(w)`` (formula (1)).
+
+    Tenants of the second stage are entitled to nothing and left out of the sum, unless there are
+    no others.
+    """
+    weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
+    if not weight.any():
+        weight = problem.effective_weight
+    return weight[:, None] * problem.totals / max(float(weight.sum()), np.finfo(np.float64).tiny)
+
+
+def tasks_alone(problem: Problem, runnable: BoolArray, *, whole: bool = True) -> FloatArray:
+    """(n,) tasks that each workload would run in its tenant's own partition.
+
+    A tenant's workloads fill the partition in the order in which their tasks are taken: higher
+    priority first, then the older workload.
+
+    Args:
+        problem: ``tasks`` are those that are pending now, running ones included.
+        runnable: (n,) workloads that can be served at all.
+        whole: tasks run whole; False where the pool divides them.
+    """
+    room = entitled_partition(problem)
+    alone = np.zeros(problem.n)
+    waiting = np.flatnonzero(runnable)
+    order = np.lexsort((waiting, -problem.priority[waiting], problem.workload_tenant[waiting]))
+    workloads = waiting[order]
+    owner = problem.workload_tenant[workloads]
+    rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    for turn in range(int(rank.max(initial=-1)) + 1):  # one workload of every tenant at a time
+        mine = workloads[rank == turn]
+        tenant, demand = problem.workload_tenant[mine], problem.demand[mine]
+        fitting = np.full(demand.shape, np.inf)
+        np.divide(room[tenant], demand, out=fitting, where=demand > 0)
+        most = fitting.min(axis=1)
+        alone[mine] = np.minimum(problem.tasks[mine], whole_part(most) if whole else most)
+        room[tenant] = np.maximum(room[tenant] - alone[mine][:, None] * demand, 0.0)
+    return alone
+
+
+def literal_use_alone(problem: Problem, runnable: BoolArray) -> FloatArray:
+    """(t, m) ``min(demand_r, S_r)``, formula (2) of the paper read literally.
+
+    Each resource by itself, in fractions: more than whole tasks that need all of them can use.
+
+    Args:
+        problem, runnable: as for :func:`tasks_alone`.
+    """
+    wanted = np.zeros((problem.n, problem.m))
+    needed = (problem.demand > 0) & runnable[:, None] & (problem.tasks > 0)[:, None]
+    np.multiply(problem.tasks[:, None], problem.demand, out=wanted, where=needed)
+    pending = np.stack(
+        [grouped_sum(wanted[:, r], problem.workload_tenant, problem.t) for r in range(problem.m)],
+        axis=1,
+    )
+    least: FloatArray = np.minimum(pending, entitled_partition(problem))
+    return least

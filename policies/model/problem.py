@@ -1,0 +1,381 @@
+"""The question every policy answers: servers, tenants and their workloads as arrays.
+
+Symbols are those of the papers: ``k`` server rows, ``m`` resources, ``t`` tenants and
+``n`` workloads. A server *row* stands for ``server_count`` identical servers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.arrays import BoolArray, FloatArray, IntArray, read_only
+from policies.errors import ProblemError
+from policies.model.validation import check_problem
+
+WeightsMode = Literal["explicit", "contribution"]
+Selector = Mapping[str, tuple[str, ...]]
+
+# A demand outside this range of the pool's total is left out rather than trusted to
+# floating point (its workload gets 0 tasks and the reason ``out_of_range``).
+SMALLEST_DEMAND_SHARE = 1e-9
+LARGEST_DEMAND_SHARE = 1e9
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem:
+    """One immutable allocation problem; build it with :meth:`create`, which fills defaults.
+
+    Attributes:
+        resources: names of the ``m`` resources; ``units`` (m) their units, for display.
+        server_names: names of the ``k`` rows.
+        capacity: (k, m) of *one* server of the row, in the resource's own unit.
+        server_count: (k,) identical servers in the row, at least 1.
+        server_labels: (k) labels that selectors match.
+        contributed_by: (k,) tenant index, or -1 for the pool's own.
+        contributed_only: (k,) the row counts as contributed but offers no capacity
+            (a draining server).
+        tenants: names of the ``t`` tenants.
+        weight: (t,) explicit weight, or the factor on the contributed share; > 0.
+        best_effort: (t,) served after everybody else is frozen.
+        owed: (t,) dominant share × periods that a period of turns which was cut short left it
+            short of; below 0 what it had too much. Only ``tda`` takes other values than 0.
+        weights_mode: how weights come about (see :attr:`effective_weight`).
+        workload_tenant: (n,) index of the owner.
+        workload_names: names of the ``n`` workloads, unique per tenant.
+        demand: (n, m) of one task, same units as ``capacity``.
+        tasks: (n,) tasks that can run at once, whole; ``inf`` is unbounded.
+        priority: (n,) higher first, where several answers give the same shares.
+        selectors: (n) allowed values per label; an empty selector allows every server.
+    """
+
+    resources: tuple[str, ...]
+    units: tuple[str, ...]
+    server_names: tuple[str, ...]
+    capacity: FloatArray
+    server_count: IntArray
+    server_labels: tuple[Mapping[str, str], ...]
+    contributed_by: IntArray
+    contributed_only: BoolArray
+    tenants: tuple[str, ...]
+    weight: FloatArray
+    best_effort: BoolArray
+    owed: FloatArray
+    weights_mode: WeightsMode
+    workload_tenant: IntArray
+    workload_names: tuple[str, ...]
+    demand: FloatArray
+    tasks: FloatArray
+    priority: IntArray
+    selectors: tuple[Selector, ...]
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        resources: Sequence[str],
+        capacity: npt.ArrayLike,
+        tenants: Sequence[str],
+        demand: npt.ArrayLike,
+        units: Sequence[str] | None = None,
+        server_names: Sequence[str] | None = None,
+        server_count: npt.ArrayLike | None = None,
+        server_labels: Sequence[Mapping[str, str]] | None = None,
+        contributed_by: npt.ArrayLike | None = None,
+        contributed_only: npt.ArrayLike | None = None,
+        weight: npt.ArrayLike | None = None,
+        best_effort: npt.ArrayLike | None = None,
+        owed: npt.ArrayLike | None = None,
+        weights_mode: WeightsMode = "explicit",
+        workload_tenant: npt.ArrayLike | None = None,
+        workload_names: Sequence[str] | None = None,
+        tasks: npt.ArrayLike | None = None,
+        priority: npt.ArrayLike | None = None,
+        selectors: Sequence[Mapping[str, str | Iterable[str]]] | None = None,
+    ) -> Problem:
+        """Build a problem; what is left out gets its default.
+
+        Defaults: servers ``server-0001``... with count 1, no labels, the pool's own;
+        weight 1; workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...;
+        unbounded tasks, priority 0, no selector.
+
+        Raises:
+            ProblemError: a shape, name or value that cannot be accepted.
+        """
+        m, t = len(resources), len(tenants)
+        capacity_array = _table(capacity, m, "capacity", "/servers")
+        demand_array = _table(demand, m, "demand", "/workloads")
+        k, n = len(capacity_array), len(demand_array)
+        if workload_tenant is None and n != t:
+            raise ProblemError(
+                "workload.tenant",
+                f"{n} workloads for {t} tenants: say whose each is (workload_tenant)",
+                "/workloads",
+            )
+        owner = np.arange(n) if workload_tenant is None else workload_tenant
+        return cls(
+            resources=tuple(resources),
+            units=tuple(units) if units is not None else ("",) * m,
+            server_names=_names(server_names, "server", k),
+            capacity=capacity_array,
+            server_count=_column(server_count, 1, np.int64, k, "server_count", "/servers"),
+            server_labels=(
+                tuple(dict(labels) for labels in server_labels)
+                if server_labels is not None
+                else ({},) * k
+            ),
+            contributed_by=_column(contributed_by, -1, np.int64, k, "contributed_by", "/servers"),
+            contributed_only=_column(
+                contributed_only, False, np.bool_, k, "contributed_only", "/servers"
+            ),
+            tenants=tuple(tenants),
+            weight=_column(weight, 1.0, np.float64, t, "weight", "/tenants"),
+            best_effort=_column(best_effort, False, np.bool_, t, "best_effort", "/tenants"),
+            owed=_column(owed, 0.0, np.float64, t, "owed", "/tenants"),
+            weights_mode=weights_mode,
+            workload_tenant=_column(owner, 0, np.int64, n, "workload_tenant", "/workloads"),
+            workload_names=_names(workload_names, "workload", n),
+            demand=demand_array,
+            tasks=_column(tasks, np.inf, np.float64, n, "tasks", "/workloads"),
+            priority=_column(priority, 0, np.int64, n, "priority", "/workloads"),
+            selectors=(
+                tuple(_selector(selector) for selector in selectors)
+                if selectors is not None
+                else ({},) * n
+            ),
+        )
+
+    def __post_init__(self) -> None:
+        check_problem(self)
+        for array in (
+            self.capacity,
+            self.server_count,
+            self.contributed_by,
+            self.contributed_only,
+            self.weight,
+            self.best_effort,
+            self.owed,
+            self.workload_tenant,
+            self.demand,
+            self.tasks,
+            self.priority,
+        ):
+            array.setflags(write=False)
+
+    @property
+    def n(self) -> int:
+        """Number of workloads."""
+        return len(self.workload_names)
+
+    @property
+    def k(self) -> int:
+        """Number of server rows."""
+        return len(self.server_names)
+
+    @property
+    def m(self) -> int:
+        """Number of resources."""
+        return len(self.resources)
+
+    @property
+    def t(self) -> int:
+        """Number of tenants."""
+        return len(self.tenants)
+
+    @cached_property
+    def row_capacity(self) -> FloatArray:
+        """(k, m) capacity that the whole row offers; 0 where it is contributed only."""
+        offered = self.server_count * ~self.contributed_only
+        return read_only(self.capacity * offered[:, None])
+
+    @cached_property
+    def totals(self) -> FloatArray:
+        """(m,) ``C[r]``, the capacity of the pool; rounded once, however many rows there are."""
+        return read_only(np.array([math.fsum(column) for column in self.row_capacity.T.tolist()]))
+
+    @cached_property
+    def demand_share(self) -> FloatArray:
+        """(n, m) ``D[j, r] / C[r]``; 0 where the pool has none of the resource."""
+        return read_only(_shares(self.demand, self.totals))
+
+    @cached_property
+    def dominant_share_per_task(self) -> FloatArray:
+        """(n,) ``s[j]``, the global dominant share of one task (policies §1)."""
+        return read_only(self.demand_share.max(axis=1, initial=0.0))
+
+    @cached_property
+    def share_limit(self) -> FloatArray:
+        """(n,) dominant share at which all of the workload's tasks are placed; inf: none."""
+        limit = np.full(self.n, np.inf)
+        np.multiply(
+            self.tasks, self.dominant_share_per_task, out=limit, where=np.isfinite(self.tasks)
+        )
+        return read_only(limit)
+
+    @cached_property
+    def dominant_resource(self) -> IntArray:
+        """(n,) the first resource that attains ``s[j]`` (by raw demand where ``s`` is 0)."""
+        per_share = self.demand_share.argmax(axis=1)
+        per_demand = self.demand.argmax(axis=1)
+        return read_only(np.where(self.dominant_share_per_task > 0, per_share, per_demand))
+
+    @cached_property
+    def normalised_demand(self) -> FloatArray:
+        """(n, m) ``d[j, r]``, so that the largest entry of a row is 1."""
+        share = self.dominant_share_per_task
+        return read_only(self.demand_share / np.where(share > 0, share, 1.0)[:, None])
+
+    @cached_property
+    def contributed_share(self) -> FloatArray:
+        """(t,) contributed dominant share ``max_r contributed[i, r] / C[r]``."""
+        contributed = np.zeros((self.t, self.m))
+        owned = self.contributed_by >= 0
+        np.add.at(
+            contributed,
+            self.contributed_by[owned],
+            (self.capacity * self.server_count[:, None])[owned],
+        )
+        return read_only(_shares(contributed, self.totals).max(axis=1, initial=0.0))
+
+    @cached_property
+    def derived_weight(self) -> FloatArray:
+        """(t,) weight before stages: explicit, or contributed share × factor (may be 0).
+
+        Where no tenant that is served first comes out above 0, all count as explicit.
+        """
+        if self.weights_mode == "explicit":
+            return self.weight
+        derived = self.contributed_share * self.weight
+        if not (derived[~self.best_effort] > 0).any():
+            return self.weight
+        return read_only(derived)
+
+    @cached_property
+    def second_stage(self) -> BoolArray:
+        """(t,) served only after every other tenant is frozen: weight 0 or best effort."""
+        return read_only(self.best_effort | (self.derived_weight <= 0))
+
+    @cached_property
+    def effective_weight(self) -> FloatArray:
+        """(t,) the weight within its stage: second-stage tenants use the explicit one."""
+        return read_only(np.where(self.second_stage, self.weight, self.derived_weight))
+
+    @cached_property
+    def already(self) -> FloatArray:
+        """(t,) share × periods that each tenant counts as having had: ``max(owed / w) w - owed``.
+
+        0 for whom most is owed for its weight; averages over a period are evened out on top of it.
+        """
+        weight = self.effective_weight
+        return read_only((self.owed / weight).max(initial=0.0) * weight - self.owed)
+
+    @cached_property
+    def _distinct_selectors(self) -> tuple[IntArray, BoolArray]:
+        index: dict[tuple[tuple[str, tuple[str, ...]], ...], int] = {}
+        group = np.zeros(self.n, dtype=np.int64)
+        for j, selector in enumerate(self.selectors):
+            group[j] = index.setdefault(tuple(sorted(selector.items())), len(index))
+        matches = np.ones((len(index), self.k), dtype=np.bool_)
+        for key, g in index.items():
+            for label, values in key:
+                matches[g] &= [labels.get(label) in values for labels in self.server_labels]
+        return read_only(group), read_only(matches)
+
+    @property
+    def selector_group(self) -> IntArray:
+        """(n,) index of the workload's selector among the distinct ones."""
+        return self._distinct_selectors[0]
+
+    @property
+    def selector_matches(self) -> BoolArray:
+        """(distinct selectors, k) which rows the selector allows, draining ones included."""
+        return self._distinct_selectors[1]
+
+    @property
+    def has_selectors(self) -> bool:
+        """Does any workload restrict where it runs?"""
+        return any(self.selectors)
+
+    @cached_property
+    def eligible(self) -> BoolArray | None:
+        """(n, k) ``E[j, l]``, or None when no workload has a selector."""
+        if not self.has_selectors:
+            return None
+        return read_only(self.selector_matches[self.selector_group])
+
+    @cached_property
+    def out_of_range(self) -> BoolArray:
+        """(n,) a demand below 1e-9 or above 1e9 of the pool (policies §1.2)."""
+        share = self.demand_share
+        outside = (share < SMALLEST_DEMAND_SHARE) | (share > LARGEST_DEMAND_SHARE)
+        counted = outside & (self.demand > 0) & (self.totals > 0)
+        return read_only(np.logical_or.reduce(counted, axis=1))
+
+    @cached_property
+    def resource_absent(self) -> BoolArray:
+        """(n,) the workload demands what no server has."""
+        return read_only(np.logical_or.reduce((self.demand > 0) & (self.totals <= 0), axis=1))
+
+
+def _shares(amount: FloatArray, totals: FloatArray) -> FloatArray:
+    share = np.zeros_like(amount)
+    np.divide(amount, totals, out=share, where=totals > 0)
+    return share
+
+
+def _table(values: npt.ArrayLike, columns: int, what: str, pointer: str) -> FloatArray:
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ProblemError("problem.shape", f"{what} is not a table of numbers", pointer) from error
+    if array.size == 0:
+        return array.reshape(len(array) if array.ndim == 2 else 0, columns)
+    if array.ndim != 2 or array.shape[1] != columns:
+        raise ProblemError(
+            "problem.shape",
+            f"{what} has shape {array.shape}; it needs one row each and {columns} columns, "
+            "one per resource",
+            pointer,
+        )
+    return array
+
+
+def _column(
+    values: npt.ArrayLike | None, default: object, kind: Any, rows: int, what: str, pointer: str
+) -> npt.NDArray[Any]:
+    if values is None:
+        return np.full(rows, default, dtype=kind)
+    try:
+        array = np.array(values)
+        if kind is np.int64 and array.dtype.kind == "f" and not (array == np.round(array)).all():
+            raise ValueError("fractions")  # noqa: TRY301 - same message as numbers that do not parse
+        column = array.astype(kind)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProblemError(
+            "problem.shape", f"{what} does not hold {np.dtype(kind).name} values", pointer
+        ) from error
+    if column.shape != (rows,):
+        raise ProblemError(
+            "problem.shape", f"{what} has shape {column.shape}; it needs ({rows},)", pointer
+        )
+    return column
+
+
+def _names(names: Sequence[str] | None, kind: str, count: int) -> tuple[str, ...]:
+    if names is None:
+        width = max(4, len(str(count)))
+        return tuple(f"{kind}-{i:0{width}d}" for i in range(1, count + 1))
+    return tuple(names)
+
+
+def _selector(selector: Mapping[str, str | Iterable[str]]) -> Selector:
+    return {
+        label: (values,) if isinstance(values, str) else tuple(sorted(set(values)))
+        for label, values in selector.items()
+    }

@@ -1,0 +1,225 @@
+"""Quantities on a common integer scale, so that what fits is decided exactly (policies §1.5).
+
+Whole numbers below 2^53 are exact in float64, and so are their sums and differences: a server
+that has exactly room for three tasks takes three, whatever was launched in which order.
+
+**What a quantity is.** The quantities of a resource are read as whole multiples of one unit, each
+the one whose nearest float64 is the number given: 0.1 is one tenth, 5 / 9 five ninths where the
+capacity is 5. The unit is a power of ten where that does, or else the reciprocal of a common
+denominator of fractions with denominators up to 1,000 or powers of 2. Where neither does (numbers of
+17 digits; very small ones beside very large ones), they are the float64 numbers themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray
+from policies.model.problem import Problem
+
+LARGEST_WHOLE = 2.0**52
+# What fits nowhere.
+BEYOND = 2.0**53
+# Powers of ten up to this one are float64 numbers themselves.
+_EXACT_POWER = 22
+# What is added up at most (``quantities_read``).
+SERVER, POOL, NOTHING = "server", "pool", "nothing"
+_MOST_DIGITS = 340
+_MOST_DENOMINATORS = 64
+# Fractions with larger denominators are not what anybody means, unless these are powers of 2.
+_LARGEST_DENOMINATOR = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class WholeServers:
+    """A problem's servers and tasks in whole numbers.
+
+    Attributes:
+        demand: (n, m) of one task.
+        capacity: (k, m) of one server of each row, 0 for rows that offer nothing.
+        share_of_unit: (m,) one unit as a share of the pool; 0 where the pool has none.
+    """
+
+    demand: FloatArray
+    capacity: FloatArray
+    share_of_unit: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem) -> WholeServers:
+        """The problem's quantities on one scale per resource."""
+        quantities = quantities_read(problem, SERVER)
+        totals = problem.server_count @ quantities.capacity
+        share = np.divide(1.0, totals, out=np.zeros(problem.m), where=totals > 0)
+        return cls(quantities.demand, quantities.capacity, share)
+
+
+@dataclass(frozen=True, eq=False)
+class Quantities:
+    """Demands and capacities in one unit per resource.
+
+    Attributes:
+        demand: (n, m) of one task; capacity: (k, m) of one server.
+        common: (m,) is there a unit of which all are whole multiples? Elsewhere tasks are
+            rounded up and servers down.
+    """
+
+    demand: FloatArray
+    capacity: FloatArray
+    common: BoolArray
+
+
+def offered_capacity(problem: Problem) -> FloatArray:
+    """(k, m) capacity of one server of each row; 0 for rows that offer nothing."""
+    return np.where(problem.contributed_only[:, None], 0.0, problem.capacity)
+
+
+@lru_cache(maxsize=2)
+def quantities_read(problem: Problem, sums: str) -> Quantities:
+    """The problem's quantities, read once for solving and checking; not to be written to.
+
+    Demands of workloads that cannot be served at all are not looked at; they are 0.
+
+    Args:
+        problem: the problem.
+        sums: what is added up at most: what a ``SERVER`` has, or the ``POOL``; or ``NOTHING`` but
+            the quantities as they are, however large.
+    """
+    capacity = offered_capacity(problem)
+    unserved = problem.resource_absent | problem.out_of_range
+    demand = np.where(unserved[:, None], 0.0, problem.demand)
+    largest = problem.totals if sums == POOL else capacity.max(axis=0, initial=0.0)
+    if sums == NOTHING:
+        largest = np.maximum(largest, demand.max(axis=0, initial=0.0))
+    tables = (np.ascontiguousarray(table) for table in (demand, capacity, largest))
+    return _quantities_of(problem.m, *(table.tobytes() for table in tables))
+
+
+@lru_cache(maxsize=4)
+def _quantities_of(resources: int, *tables: bytes) -> Quantities:
+    """The same for the same numbers: the steps of a long-term policy differ in tasks only."""
+    demand, capacity, largest = (np.frombuffer(table).reshape(-1, resources) for table in tables)
+    return whole_quantities(demand, capacity, largest[0])
+
+
+def as_read(problem: Problem, sums: str) -> tuple[FloatArray, FloatArray]:
+    """Demands (n, m) and offered capacities (k, m) as what they stand for, up to their unit.
+
+    In whole multiples of the resource's unit, or else as the float64 numbers that they are; both
+    exactly. ``sums`` as for :func:`quantities_read`: both read the same.
+    """
+    whole = quantities_read(problem, sums)
+    return (
+        np.where(whole.common, whole.demand, problem.demand),
+        np.where(whole.common, whole.capacity, offered_capacity(problem)),
+    )
+
+
+def whole_quantities(demand: FloatArray, capacity: FloatArray, largest: FloatArray) -> Quantities:
+    """Demands and capacities as whole numbers of the same unit, resource by resource.
+
+    Args:
+        demand: (n, m) of one task.
+        capacity: (k, m) of one server.
+        largest: (m,) largest amount that will be added up, at least each capacity. Demands beyond
+            it fit nowhere and need no unit: they are rounded up.
+
+    Returns:
+        Whole numbers of the unit that all are whole multiples of (the module says which); where
+        there is none in which ``largest`` stays below 2^52, of the finest power of 2 in which it
+        stays below 2^53, with demands rounded up and capacities down: what fits does so exactly.
+    """
+    whole_demand, whole_capacity = np.zeros(demand.shape), np.zeros(capacity.shape)
+    common = np.ones(demand.shape[1], dtype=np.bool_)
+    for r in range(demand.shape[1]):
+        fits = demand[:, r] <= largest[r]
+        values = np.concatenate([demand[fits, r], capacity[:, r]])
+        whole = _whole_multiples(values, float(largest[r]))
+        if whole is None:
+            common[r] = False
+            up = 53 - math.frexp(float(largest[r]))[1]
+            whole_demand[:, r] = BEYOND
+            whole_demand[fits, r] = np.ceil(np.ldexp(demand[fits, r], up))
+            whole_capacity[:, r] = np.floor(np.ldexp(capacity[:, r], up))
+            continue
+        whole_demand[fits, r] = whole[: int(fits.sum())]
+        whole_demand[~fits, r] = BEYOND
+        whole_capacity[:, r] = whole[int(fits.sum()) :]
+    return Quantities(whole_demand, whole_capacity, common)
+
+
+def _whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
+    """(v,) the values in the coarsest decimal unit that does, or a common fraction; None: neither."""
+    if not values.any():
+        return np.zeros(len(values))
+    top = float(values.max())
+    finest = math.floor(math.log10(LARGEST_WHOLE) - math.log10(max(largest, top)))
+    if abs(finest) <= _MOST_DIGITS and _in_units(values, *_decimal(finest)) is not None:
+        for digits in range(min(-math.floor(math.log10(top)), finest), finest + 1):
+            whole = _in_units(values, *_decimal(digits))
+            if whole is not None:
+                return whole
+    return _in_fractions(values, max(largest, top))
+
+
+def _decimal(digits: int) -> tuple[int, int]:
+    return (10**digits, 1) if digits >= 0 else (1, 10**-digits)
+
+
+def _in_units(values: FloatArray, times: int, over: int) -> FloatArray | None:
+    """(v,) whole N so that each value is the float64 nearest to N × over / times; None: not so.
+
+    One of ``times`` and ``over`` is 1.
+    """
+    exact = max(times, over) <= 10**_EXACT_POWER and float(max(times, over)) == max(times, over)
+    if exact:
+        whole: FloatArray = np.round(values * float(times) / float(over))
+        back = whole / float(times) if over == 1 else whole * float(over)
+    else:  # as long as it takes; Python's division of integers is rounded once
+        numbers = [_nearest(value, times, over) for value in values.tolist()]
+        if max(numbers) > LARGEST_WHOLE:
+            return None
+        whole = np.array(numbers, dtype=np.float64)
+        back = np.array([number * over / times for number in numbers])
+    if whole.max() > LARGEST_WHOLE or not np.array_equal(back, values):
+        return None
+    return whole
+
+
+def _nearest(value: float, times: int, over: int) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return (2 * numerator * times + denominator * over) // (2 * denominator * over)
+
+
+def _in_fractions(values: FloatArray, largest: float) -> FloatArray | None:
+    """(v,) the values in units of 1 / a common denominator; None where that is too fine."""
+    common = 1
+    for _ in range(_MOST_DENOMINATORS):
+        whole = _in_units(values, common, 1)
+        if whole is not None:
+            return whole
+        back = np.round(values * common) / common
+        part = _denominator(float(values[int(np.argmax(back != values))]))
+        finer = math.lcm(common, part)
+        if part > _LARGEST_DENOMINATOR and part & (part - 1):
+            return None
+        if finer == common or finer * max(largest, 1.0) > LARGEST_WHOLE:
+            return None
+        common = finer
+    return None
+
+
+def _denominator(value: float) -> int:
+    """Of the first convergent of the value's continued fraction that rounds to it."""
+    numerator, denominator = value.as_integer_ratio()
+    above, below, above_before, below_before = 1, 0, 0, 1
+    while True:
+        quotient, rest = divmod(numerator, denominator)
+        above, above_before = quotient * above + above_before, above
+        below, below_before = quotient * below + below_before, below
+        if rest == 0 or above / below == value:
+            return below
+        numerator, denominator = denominator, rest

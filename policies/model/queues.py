@@ -1,0 +1,82 @@
+"""Tenants' workloads in the order in which their tasks are launched (indivisible policies).
+
+A tenant's next task comes from its highest-priority workload that still fits, then from the
+older one (policies §1.6). Room only shrinks while a pool is filled, so a workload that has
+stopped never starts again and every tenant walks through its list once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, TextArray
+from policies.model.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Queues:
+    """The runnable workloads, sorted by tenant and preference, and the tenants' progress.
+
+    Attributes:
+        workloads: (q,) indices of the problem's workloads.
+        first, stop: (t,) tenant ``i`` owns positions ``first[i]`` to ``stop[i] - 1``.
+        current: (t,) position from which the tenant's next task comes.
+        share: (q,) what one task adds to its tenant's share.
+        limit: (q,) tasks at most.
+        weight: (t,) divides the share.
+        second_stage: (t,) served after everybody else has left.
+        count: (q,) tasks launched.
+        passed: (t,) share from the workloads before ``current``.
+    """
+
+    workloads: IntArray
+    first: IntArray
+    stop: IntArray
+    current: IntArray
+    share: FloatArray
+    limit: FloatArray
+    weight: FloatArray
+    second_stage: IntArray
+    count: FloatArray
+    passed: FloatArray
+
+    def shares_in_stage(self, stage: int) -> FloatArray:
+        """(t,) shares before anything runs: 0 for tenants of the stage with work, else inf."""
+        waiting = (self.second_stage == stage) & (self.first < self.stop)
+        return np.where(waiting, 0.0, np.inf)
+
+    def tasks(self, problem: Problem) -> FloatArray:
+        """(n,) tasks launched of each of the problem's workloads."""
+        tasks = np.zeros(problem.n)
+        tasks[self.workloads] = self.count
+        return tasks
+
+
+def queues_of(problem: Problem, reasons: TextArray, share_per_task: FloatArray) -> Queues:
+    """Everybody's list, nothing launched yet.
+
+    Args:
+        problem: the problem.
+        reasons: (n,) why a workload cannot run at all; the empty string where it can.
+        share_per_task: (n,) what one task adds to its tenant's share, before weights.
+    """
+    runnable = np.flatnonzero(reasons == "")
+    owner = problem.workload_tenant[runnable]
+    order = np.lexsort((runnable, -problem.priority[runnable], owner))
+    workloads, owner = runnable[order], owner[order]
+    tenants = np.arange(problem.t)
+    first = np.searchsorted(owner, tenants).astype(np.int64)
+    return Queues(
+        workloads=workloads,
+        first=first,
+        stop=np.searchsorted(owner, tenants, side="right").astype(np.int64),
+        current=first.copy(),
+        share=share_per_task[workloads],
+        limit=problem.tasks[workloads],
+        weight=problem.effective_weight.copy(),
+        second_stage=problem.second_stage.astype(np.int64),
+        count=np.zeros(len(workloads)),
+        passed=np.zeros(problem.t),
+    )

@@ -1,0 +1,224 @@
+"""Merging identical servers into classes, and splitting a class's answer back evenly.
+
+Servers with the same capacity on which the same workloads may run are interchangeable:
+merging them changes no tenant's share (policies §3), and any answer for the merged class
+is feasible when every member gets the same fraction of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.errors import ProblemTooLargeError
+from policies.model.problem import Problem
+
+POOL_LEVEL = ("drf", "asset", "ceei", "single-resource", "slots")
+PLACED_ON_RANGES = ("drfh", "lt-drf", "lt-af", "h-mrf", "mrfs")
+# Policies on one pool that place on real servers when the option of that name asks for it.
+PLACES_ON_REQUEST = {"tda": "pack"}
+# (workload, class) pairs: one byte each to say where tasks may run, and a variable each to solve for.
+LARGEST_TABLE = 40_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class ServerClasses:
+    """The distinct kinds of servers in a problem, in order of first appearance.
+
+    Attributes:
+        class_of_row: (k,) class of each server row; -1 where the row offers nothing
+            (draining, or all capacities 0).
+        first_row: (K,) a row of each class.
+        servers: (K,) how many servers the class has.
+        capacity_share: (K, m) of the whole class, as a share ``ĉ`` of the pool.
+        allowed: (n, K) on which classes each workload may run.
+        offset: (K,) where each class is a range of servers inside one row: the position of
+            its first server in the row, so that the range is ``[offset, offset + servers)``
+            of row ``first_row``; None where classes consist of whole rows.
+    """
+
+    class_of_row: IntArray
+    first_row: IntArray
+    servers: IntArray
+    capacity_share: FloatArray
+    allowed: BoolArray
+    offset: IntArray | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of classes ``K``."""
+        return len(self.first_row)
+
+    def rows_of(self, server_class: int) -> IntArray:
+        """Rows of one class, in their order."""
+        if self.offset is not None:
+            return self.first_row[server_class : server_class + 1]
+        return np.flatnonzero(self.class_of_row == server_class)
+
+
+def places(policy: str, options: Mapping[str, Any] | None) -> bool:
+    """Does an option ask a policy on one pool to place on real servers?"""
+    return bool((options or {}).get(PLACES_ON_REQUEST.get(policy, ""), False))
+
+
+def server_classes(problem: Problem) -> ServerClasses:
+    """Group the server rows of ``problem`` into classes.
+
+    Raises:
+        ProblemTooLargeError: more than 40 million (workload, class) pairs.
+    """
+    offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
+    key = np.zeros(len(offering), dtype=np.int64)
+    columns = [problem.capacity[offering, r] for r in range(problem.m)]
+    if problem.has_selectors:
+        columns += list(problem.selector_matches[:, offering])
+    for column in columns:
+        values, code = np.unique(column, return_inverse=True)
+        _, key = np.unique(key * len(values) + code, return_inverse=True)
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    appearance = np.argsort(np.argsort(first))
+    label = appearance[inverse]
+    class_of_row = np.full(problem.k, -1, dtype=np.int64)
+    class_of_row[offering] = label
+    count = len(first)
+    first_row = offering[np.sort(first)]
+    servers = np.bincount(label, weights=problem.server_count[offering], minlength=count)
+    capacity = problem.capacity[first_row] * servers[:, None]
+    return _classes(problem, class_of_row, first_row, servers.astype(np.int64), capacity)
+
+
+def each_row_alone(problem: Problem) -> ServerClasses:
+    """Every offering row as a class of its own: for policies that place on single rows."""
+    offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
+    class_of_row = np.full(problem.k, -1, dtype=np.int64)
+    class_of_row[offering] = np.arange(len(offering))
+    servers, capacity = problem.server_count[offering], problem.row_capacity[offering]
+    return _classes(problem, class_of_row, offering, servers, capacity)
+
+
+def server_ranges(problem: Problem, servers: IntArray) -> ServerClasses:
+    """Rows cut into ranges of servers that run the same tasks, in row order.
+
+    Args:
+        problem: the problem.
+        servers: (K,) size of each range; they tile the offering rows one after the other, so
+            the sizes alone say where each range is (a stored decision needs nothing else).
+
+    Returns:
+        The ranges, with ``class_of_row`` the first range of each row; every row whole where
+        the sizes do not tile the rows.
+    """
+    rows = each_row_alone(problem)
+    edge = np.concatenate([[0], np.cumsum(rows.servers)])
+    start = np.cumsum(servers) - servers
+    tiles = (
+        bool((servers > 0).all())
+        and int(servers.sum()) == int(edge[-1])
+        and bool(np.isin(edge[:-1], start).all())
+    )
+    if not tiles:
+        return rows
+    of_row = np.searchsorted(edge, start, side="right") - 1
+    class_of_row = np.full(problem.k, -1, dtype=np.int64)
+    class_of_row[rows.first_row] = np.searchsorted(start, edge[:-1])
+    first_row = rows.first_row[of_row]
+    return ServerClasses(
+        class_of_row,
+        first_row,
+        servers,
+        np.ascontiguousarray(
+            rows.capacity_share[of_row] * (servers / rows.servers[of_row])[:, None]
+        ),
+        rows.allowed[:, of_row],
+        start - edge[of_row],
+    )
+
+
+@lru_cache(maxsize=1)
+def one_class(problem: Problem) -> ServerClasses:
+    """The whole pool as one big server, for policies that do not place; read-only.
+
+    Solving and checking ask for it again and again.
+    """
+    offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
+    class_of_row = np.full(problem.k, -1, dtype=np.int64)
+    class_of_row[offering] = 0
+    count = min(len(offering), 1)
+    servers = np.full(count, problem.server_count[offering].sum(), dtype=np.int64)
+    capacity = np.tile(problem.totals, (count, 1))
+    pool = _classes(problem, class_of_row, offering[:count], servers, capacity)
+    for array in (class_of_row, pool.first_row, servers, pool.capacity_share, pool.allowed):
+        array.setflags(write=False)
+    return pool
+
+
+def sees_one_pool(policy: str, options: Mapping[str, Any] | None) -> bool:
+    """Does the policy, with these options, see the pool as one server and place nothing?"""
+    if policy in PLACES_ON_REQUEST:
+        return not places(policy, options)
+    return policy in POOL_LEVEL or (options or {}).get("placement") == "pool"
+
+
+def classes_of_decision(
+    problem: Problem,
+    policy: str,
+    mode: str,
+    servers: IntArray | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> ServerClasses:
+    """The server classes that an answer of the policy refers to; needed to rebuild one.
+
+    Exact divisible DRFH merges identical servers, policies on one pool see one big server,
+    whole tasks are placed on ranges of servers, and static partitioning on single rows.
+
+    Args:
+        problem: the problem.
+        policy, mode: what answered it.
+        servers: (K,) sizes of the answer's ranges of servers, where it has any.
+        options: the answer's options, where they decide whether the policy places.
+    """
+    if sees_one_pool(policy, options):
+        return one_class(problem)
+    if (policy, mode) == ("drfh", "divisible"):
+        return server_classes(problem)
+    if policy in PLACED_ON_RANGES and servers is not None:
+        return server_ranges(problem, servers)
+    return each_row_alone(problem)
+
+
+def _classes(
+    problem: Problem,
+    class_of_row: IntArray,
+    first_row: IntArray,
+    servers: IntArray,
+    capacity: FloatArray,
+) -> ServerClasses:
+    """The classes, refused before their table is made if that would be too large."""
+    if problem.n * len(first_row) > LARGEST_TABLE:
+        raise ProblemTooLargeError(
+            "problem.too_large",
+            f"{problem.n} workloads on {len(first_row)} kinds of servers are "
+            f"{problem.n * len(first_row)} pairs; at most {LARGEST_TABLE} are solved",
+        )
+    share = np.ascontiguousarray(capacity / np.where(problem.totals > 0, problem.totals, 1.0))
+    return ServerClasses(
+        class_of_row, first_row, servers, share, _allowed(problem, share, first_row)
+    )
+
+
+def _allowed(problem: Problem, share: FloatArray, first_row: IntArray) -> BoolArray:
+    """A class is allowed by the selector and has every resource that the workload demands.
+
+    A server without one of them cannot run any part of a task.
+    """
+    allowed = np.ones((problem.n, len(share)), dtype=np.bool_)
+    for r in np.flatnonzero((share <= 0).any(axis=0)):
+        allowed &= (problem.demand[:, r, None] <= 0) | (share[:, r] > 0)
+    if problem.has_selectors:
+        allowed &= problem.selector_matches[:, first_row][problem.selector_group]
+    return allowed

@@ -1,0 +1,112 @@
+"""What a share counts: the dominant resource of a task, or all its resources together.
+
+Filling and leximin are the same for both; they differ in what one task adds to its tenant's
+share, and so in the demands that one unit of share makes. A tenant's weight may also differ from
+resource to resource: then the dominant resource is the one used most for its weight.
+
+Source: Ghodsi et al., NSDI 2011, §4.2 (asset fairness) and §4.3 (weights per resource).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import FloatArray, grouped_sum
+from policies.errors import PolicyOptionsError
+from policies.model.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """A problem's workloads in units of share.
+
+    Attributes:
+        per_task: (n,) what one task adds to its tenant's share.
+        demand: (n, m) share of the pool's resources that one unit of share takes.
+        limit: (n,) share at which all of the workload's tasks are placed; inf: none.
+    """
+
+    per_task: FloatArray
+    demand: FloatArray
+    limit: FloatArray
+
+
+def weight_factors(problem: Problem, options: Mapping[str, Any]) -> FloatArray | None:
+    """(t, m) ``w[i, r] / w[i]``: by how much a tenant's weight differs in each resource.
+
+    None where the option ``resource_weights`` is not given.
+
+    Raises:
+        PolicyOptionsError: it names a tenant or a resource that the problem does not have.
+    """
+    given = options.get("resource_weights")
+    if not given:
+        return None
+    factors = np.ones((problem.t, problem.m))
+    for tenant, weights in given.items():
+        row = _position(tenant, problem.tenants, "tenant", "")
+        for resource, factor in weights.items():
+            column = _position(resource, problem.resources, "resource", f"/{tenant}")
+            factors[row, column] = factor
+    return factors
+
+
+def _position(name: str, names: Sequence[str], kind: str, pointer: str) -> int:
+    if name not in names:
+        raise PolicyOptionsError(
+            "policy.options",
+            f"there is no {kind} {name!r}; there are {', '.join(names[:20])}",
+            f"/policy/options/resource_weights{pointer}/{name}",
+        )
+    return names.index(name)
+
+
+def share_per_task(problem: Problem, policy: str, options: Mapping[str, Any]) -> FloatArray:
+    """(n,) of the pool: summed over resources under asset fairness, else the dominant one.
+
+    With weights per resource, the dominant one is that with the largest share for its weight.
+    """
+    if policy == "asset":
+        summed: FloatArray = problem.demand_share.sum(axis=1)
+        return summed
+    factors = weight_factors(problem, options)
+    if factors is None:
+        return problem.dominant_share_per_task
+    weighted: FloatArray = (problem.demand_share / factors[problem.workload_tenant]).max(axis=1)
+    return weighted
+
+
+def shares_of(
+    problem: Problem, policy: str, options: Mapping[str, Any], tasks: FloatArray
+) -> FloatArray:
+    """(t,) share of each tenant, before its weight, with (n,) tasks running.
+
+    With weights per resource: of all that its whole tasks use together, ``max_r`` (policies §1.1).
+    """
+    factors = weight_factors(problem, options)
+    if factors is None:
+        per_task = share_per_task(problem, policy, options)
+        return grouped_sum(tasks * per_task, problem.workload_tenant, problem.t)
+    used = np.zeros((problem.t, problem.m))
+    np.add.at(used, problem.workload_tenant, tasks[:, None] * problem.demand_share)
+    most: FloatArray = (used / factors).max(axis=1)
+    return most
+
+
+def measure_of(problem: Problem, policy: str, options: Mapping[str, Any]) -> Measure:
+    """The measure of a policy that raises shares to a common level.
+
+    With weights per resource a tenant's share is the sum over its workloads: what it is of all that
+    they use together where one resource is dominant in all of them, else an upper bound.
+    """
+    per_task = share_per_task(problem, policy, options)
+    if per_task is problem.dominant_share_per_task:
+        return Measure(per_task, problem.normalised_demand, problem.share_limit)
+    limit = np.full(problem.n, np.inf)
+    np.multiply(problem.tasks, per_task, out=limit, where=np.isfinite(problem.tasks))
+    demand = problem.demand_share / np.where(per_task > 0, per_task, 1.0)[:, None]
+    return Measure(per_task, demand, limit)

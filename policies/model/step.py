@@ -1,0 +1,114 @@
+"""One step of a long-term policy as arithmetic: what is remembered after it.
+
+The solver and ``verify`` call the same functions; nothing in here decides who is next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, TextArray, grouped_sum
+from policies.filling.pool import whole_pool
+from policies.filling.saturation import filling_reasons
+from policies.model.entitlement import literal_use_alone, tasks_alone
+from policies.model.history import History
+from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
+from policies.model.server_classes import each_row_alone, sees_one_pool
+
+LONG_TERM = ("lt-drf", "lt-af", "h-mrf")
+
+
+def reasons_not_to_run(problem: Problem, policy: str, options: Mapping[str, Any]) -> TextArray:
+    """(n,) why a workload cannot run at all, or the empty string."""
+    if sees_one_pool(policy, options):
+        return whole_pool(problem).reasons
+    return filling_reasons(problem, WholeServers.of(problem), each_row_alone(problem))
+
+
+def used_in_step(problem: Problem, tasks: FloatArray, step: float) -> FloatArray:
+    """(t, m) resource × time of whole tasks (n,) that run for the step."""
+    amount: FloatArray = tasks[:, None] * problem.demand * step
+    columns = [
+        grouped_sum(amount[:, r], problem.workload_tenant, problem.t) for r in range(problem.m)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def history_ahead(
+    problem: Problem, options: Mapping[str, Any], before: History, runnable: BoolArray
+) -> History:
+    """What counts when the step's first task is handed out: ``alone`` has grown for all of it.
+
+    Args:
+        problem: ``tasks`` are those that are pending.
+        options: ``literal_alone`` adds the paper's formula (2) read literally.
+        before: what was remembered at the decision.
+        runnable: (n,) workloads that can be served at all.
+    """
+    step = before.step
+    pending = grouped_sum(
+        (runnable & (problem.tasks > 0)).astype(np.float64), problem.workload_tenant, problem.t
+    )
+    literal = None
+    if options.get("literal_alone"):
+        literal = (
+            np.zeros_like(before.used) if before.literal_alone is None else before.literal_alone
+        )
+        literal = literal + literal_use_alone(problem, runnable) * step
+    return History(
+        step=step,
+        used=before.used,
+        alone=before.alone + used_in_step(problem, tasks_alone(problem, runnable), step),
+        waiting=np.where(pending > 0, before.waiting + step, 0.0),
+        elapsed=before.elapsed + step,
+        literal_alone=literal,
+    )
+
+
+def history_after(problem: Problem, ahead: History, tasks: FloatArray) -> History:
+    """What is remembered once the step is over.
+
+    Args:
+        problem: the problem.
+        ahead: see :func:`history_ahead`.
+        tasks: (n,) whole tasks handed out for the step.
+    """
+    received = grouped_sum(tasks, problem.workload_tenant, problem.t) > 0
+    return replace(
+        ahead,
+        used=ahead.used + used_in_step(problem, tasks, ahead.step),
+        waiting=np.where(received, 0.0, ahead.waiting),
+    )
+
+
+def step_added(
+    problem: Problem,
+    policy: str,
+    options: Mapping[str, Any],
+    before: History,
+    tasks: FloatArray,
+) -> History:
+    """What is remembered once the step is over, from what was before it and (n,) tasks handed out."""
+    runnable = reasons_not_to_run(problem, policy, options) == ""
+    return history_after(problem, history_ahead(problem, options, before, runnable), tasks)
+
+
+def levels_reached(
+    problem: Problem, policy: str, after: History, runnable: BoolArray
+) -> FloatArray:
+    """(t,) the measure that orders tenants, over the weight, once the step's tasks are handed out.
+
+    The accumulated dominant share for lt-drf, the aggregate for the others; NaN for tenants without
+    a workload that can run.
+    """
+    share = np.zeros_like(after.used)
+    np.divide(after.used, problem.totals, out=share, where=problem.totals > 0)
+    measure = share.max(axis=1) if policy == "lt-drf" else share.sum(axis=1)
+    waiting = grouped_sum(runnable.astype(np.float64), problem.workload_tenant, problem.t) > 0
+    level: FloatArray = np.where(waiting, measure / problem.effective_weight, np.nan)
+    return level

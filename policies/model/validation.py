@@ -1,0 +1,187 @@
+"""What a problem must fulfil, checked once when it is built.
+
+Every refusal names the row, the value and what would be right, with a JSON pointer into
+the evaluation document (rows are in the same order there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.errors import ProblemError
+
+if TYPE_CHECKING:
+    from policies.model.problem import Problem
+
+LARGEST_QUANTITY = 1e12
+MOST_OWED = 1000
+LARGEST_SERVER_COUNT = 10**6
+
+
+def check_problem(problem: Problem) -> None:
+    """Raise ProblemError for the first thing about ``problem`` that cannot be accepted."""
+    _check_lengths(problem)
+    check_names(problem.resources, "resource", "/resources")
+    check_names(problem.server_names, "server", "/servers")
+    check_names(problem.tenants, "tenant", "/tenants")
+    _check_servers(problem)
+    _check_tenants(problem)
+    _check_workloads(problem)
+
+
+def _check_lengths(problem: Problem) -> None:
+    if not problem.resources:
+        raise ProblemError("resource.none", "a pool has at least one resource", "/resources")
+    k, n, m, t = problem.k, problem.n, problem.m, problem.t
+    expected: list[tuple[str, Any, tuple[int, ...]]] = [
+        ("units", problem.units, (m,)),
+        ("capacity", problem.capacity, (k, m)),
+        ("server_count", problem.server_count, (k,)),
+        ("server_labels", problem.server_labels, (k,)),
+        ("contributed_by", problem.contributed_by, (k,)),
+        ("contributed_only", problem.contributed_only, (k,)),
+        ("weight", problem.weight, (t,)),
+        ("best_effort", problem.best_effort, (t,)),
+        ("owed", problem.owed, (t,)),
+        ("workload_tenant", problem.workload_tenant, (n,)),
+        ("demand", problem.demand, (n, m)),
+        ("tasks", problem.tasks, (n,)),
+        ("priority", problem.priority, (n,)),
+        ("selectors", problem.selectors, (n,)),
+    ]
+    for what, values, shape in expected:
+        actual = values.shape if isinstance(values, np.ndarray) else (len(values),)
+        if actual != shape:
+            raise ProblemError("problem.shape", f"{what} has shape {actual}; it needs {shape}")
+    if problem.weights_mode not in ("explicit", "contribution"):
+        raise ProblemError(
+            "weights.unknown",
+            f"weights is {problem.weights_mode!r}; it must be 'explicit' or 'contribution'",
+            "/weights",
+        )
+
+
+def check_names(names: Sequence[str], kind: str, pointer: str) -> None:
+    """Raise ProblemError unless every name is a non-empty string and none comes twice."""
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if not isinstance(name, str) or not name:
+            raise ProblemError(
+                f"{kind}.name", f"{kind} {i} is named {name!r}; it needs a name", f"{pointer}/{i}"
+            )
+        if first.setdefault(name, i) != i:
+            raise ProblemError(
+                f"{kind}.duplicate",
+                f"{kind} {i} is called {name!r} like {kind} {first[name]}; names are unique",
+                f"{pointer}/{i}",
+            )
+
+
+def _check_servers(problem: Problem) -> None:
+    _check_amounts(problem, problem.capacity, problem.server_names, "server", "capacity")
+    i = _first((problem.server_count < 1) | (problem.server_count > LARGEST_SERVER_COUNT))
+    if i is not None:
+        raise ProblemError(
+            "server.count",
+            f"server {i} ({problem.server_names[i]!r}): count is {problem.server_count[i]}; "
+            f"it must be between 1 and {LARGEST_SERVER_COUNT}",
+            f"/servers/{i}/count",
+        )
+    i = _first((problem.contributed_by < -1) | (problem.contributed_by >= problem.t))
+    if i is not None:
+        raise ProblemError(
+            "server.contributed_by",
+            f"server {i} ({problem.server_names[i]!r}): contributed by tenant number "
+            f"{problem.contributed_by[i]}; it must be one of the {problem.t} tenants or -1",
+            f"/servers/{i}/contributed_by",
+        )
+
+
+def _check_tenants(problem: Problem) -> None:
+    i = _first(~(np.isfinite(problem.weight) & (problem.weight > 0)))
+    if i is not None:
+        raise ProblemError(
+            "weight.not_positive",
+            f"tenant {i} ({problem.tenants[i]!r}): weight is {problem.weight[i]}; "
+            "it must be a number above 0",
+            f"/tenants/{i}/weight",
+        )
+    i = _first(~(np.abs(problem.owed) <= MOST_OWED))
+    if i is not None:
+        raise ProblemError(
+            "owed.out_of_range",
+            f"tenant {i} ({problem.tenants[i]!r}): owed is {problem.owed[i]}; it must be a number "
+            f"of periods between -{MOST_OWED} and {MOST_OWED}",
+            f"/tenants/{i}/owed",
+        )
+
+
+def _check_workloads(problem: Problem) -> None:
+    names = problem.workload_names
+    j = _first((problem.workload_tenant < 0) | (problem.workload_tenant >= problem.t))
+    if j is not None:
+        raise ProblemError(
+            "workload.tenant",
+            f"workload {j} ({names[j]!r}): belongs to tenant number {problem.workload_tenant[j]}; "
+            f"it must be one of the {problem.t} tenants",
+            f"/workloads/{j}/tenant",
+        )
+    first: dict[tuple[int, str], int] = {}
+    for j, key in enumerate(zip(problem.workload_tenant.tolist(), names, strict=True)):
+        if not isinstance(key[1], str) or not key[1]:
+            raise ProblemError(
+                "workload.name", f"workload {j} needs a name", f"/workloads/{j}/name"
+            )
+        if first.setdefault(key, j) != j:
+            raise ProblemError(
+                "workload.duplicate",
+                f"workload {j} is called {key[1]!r} like workload {first[key]} of tenant "
+                f"{problem.tenants[key[0]]!r}; names are unique per tenant",
+                f"/workloads/{j}/name",
+            )
+    _check_amounts(problem, problem.demand, names, "workload", "demand")
+    j = _first(problem.demand.max(axis=1, initial=0.0) <= 0)
+    if j is not None:
+        raise ProblemError(
+            "demand.zero",
+            f"workload {j} ({names[j]!r}): demands nothing; at least one resource must be above 0",
+            f"/workloads/{j}/demand",
+        )
+    whole = np.isposinf(problem.tasks) | (problem.tasks == np.floor(problem.tasks))
+    j = _first(~(whole & (problem.tasks >= 0)))
+    if j is not None:
+        raise ProblemError(
+            "tasks.not_whole",
+            f"workload {j} ({names[j]!r}): tasks is {problem.tasks[j]}; "
+            "it must be a whole number, 0 or more, or unbounded",
+            f"/workloads/{j}/tasks",
+        )
+
+
+def _check_amounts(
+    problem: Problem,
+    table: npt.NDArray[np.float64],
+    names: Sequence[str],
+    kind: str,
+    what: str,
+) -> None:
+    bad = ~((table >= 0) & (table < LARGEST_QUANTITY))
+    if not bad.any():
+        return
+    i, r = (int(index) for index in np.argwhere(bad)[0])
+    value = table[i, r]
+    code = "negative" if value < 0 else ("too_large" if value >= LARGEST_QUANTITY else "not_finite")
+    raise ProblemError(
+        f"{what}.{code}",
+        f"{kind} {i} ({names[i]!r}): {what} of {problem.resources[r]} is {value}; "
+        "it must be a number from 0 to below 1e12",
+        f"/{kind}s/{i}/{what}/{problem.resources[r]}",
+    )
+
+
+def _first(bad: npt.NDArray[np.bool_]) -> int | None:
+    return int(bad.argmax()) if bad.any() else None

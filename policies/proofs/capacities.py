@@ -1,0 +1,109 @@
+"""Whether an answer's numbers fit, as exact questions about what its problem's quantities stand for.
+
+Tasks are the float64 numbers that the answer has, and quantities what ``whole_numbers`` reads them
+as; then nothing is rounded, and nothing is tolerated. What is asked:
+
+* of one pool: do all tasks together take more of a resource than its servers have?
+* of placements of whole tasks: do those on a row, or on a range of its servers, take more than these
+  servers have together? (On a range all run the same. What is stored of a row is its tasks per
+  server; their whole number is the nearest.)
+* of placements of divisible tasks, which spread evenly over a class of identical servers, and of
+  averages over slots, taken over the servers of a row too: do those on **one** server,
+  ``placement_tasks / servers`` as it is printed and stored, take more than it has? Then the class as a
+  whole has enough too, whatever becomes of the sum by rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray
+from policies.model.allocation import Allocation
+from policies.model.problem import Problem
+from policies.model.quantities import NOTHING, POOL, SERVER, as_read
+from policies.model.server_classes import POOL_LEVEL, ServerClasses, sees_one_pool
+from policies.proofs.exact_signs import exceeds
+
+
+@dataclass(frozen=True, eq=False)
+class Capacities:
+    """The quantities of a problem as they are read for one answer, and the exact questions.
+
+    Attributes:
+        problem: the problem; classes: where the answer's placements are.
+        demand: (n, m) of one task; capacity: (k, m) offered by one server; one unit per resource.
+        even: are placements spread evenly over the servers of a class (or averages over them)?
+    """
+
+    problem: Problem
+    classes: ServerClasses
+    demand: FloatArray
+    capacity: FloatArray
+    even: bool
+
+    @classmethod
+    def of(cls, problem: Problem, allocation: Allocation, classes: ServerClasses) -> Capacities:
+        """As whole tasks are counted when they are placed, if the answer has whole tasks."""
+        sums = NOTHING
+        if allocation.mode == "indivisible":
+            one_pool = sees_one_pool(allocation.policy, allocation.options)
+            sums = POOL if one_pool or allocation.policy in POOL_LEVEL else SERVER
+        demand, capacity = as_read(problem, sums)
+        return cls(problem, classes, demand, capacity, not allocation.whole)
+
+    @cached_property
+    def _of_class(self) -> tuple[FloatArray, FloatArray]:
+        """(K, m) capacity of what is filled, and (K,) how many of it there are."""
+        capacity = self.capacity[self.classes.first_row]
+        servers = self.classes.servers.astype(np.float64)
+        return capacity, np.ones(len(servers)) if self.even else servers
+
+    def _amounts(self, allocation: Allocation, tasks: FloatArray) -> FloatArray:
+        """(p,) of placements of so many ``tasks``, those on what is filled: one server, or all."""
+        if not self.even:
+            return np.round(tasks)
+        each: FloatArray = tasks / self.classes.servers[allocation.placement_class]
+        return each
+
+    def pool_overfilled(self, tasks: FloatArray) -> BoolArray:
+        """(m,) do tasks (n,) take more of the resource than all servers have?"""
+        m = self.problem.m
+        counts = np.repeat(self.problem.server_count.astype(np.float64), m)
+        runs = np.flatnonzero(tasks)
+        resource = np.tile(np.arange(m), len(runs) + self.problem.k)
+        return exceeds(
+            np.concatenate([np.repeat(tasks[runs], m), -counts]),
+            np.concatenate([self.demand[runs].ravel(), self.capacity.ravel()]),
+            resource,
+            np.zeros(m),
+        )
+
+    def servers_overfilled(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
+        """(K, m) do the placements, of so many tasks (p,), take more than is there?"""
+        m = self.problem.m
+        capacity, times = self._of_class
+        cell = allocation.placement_class[:, None] * m + np.arange(m)
+        over = exceeds(
+            np.repeat(self._amounts(allocation, tasks), m),
+            self.demand[allocation.placement_workload].ravel(),
+            cell.ravel(),
+            capacity.ravel(),
+            np.repeat(times, m),
+        )
+        return over.reshape(capacity.shape)
+
+    def beyond_limits(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
+        """(n,) do a workload's placements, of so many tasks (p,), run more than it has?"""
+        limited = np.isfinite(self.problem.tasks)
+        mine = limited[allocation.placement_workload]
+        servers = self.classes.servers[allocation.placement_class[mine]].astype(np.float64)
+        over = exceeds(
+            self._amounts(allocation, tasks)[mine],
+            servers if self.even else np.ones(len(servers)),
+            allocation.placement_workload[mine],
+            np.where(limited, self.problem.tasks, 0.0),
+        )
+        return over & limited

@@ -1,0 +1,1 @@
+"""Properties of fairness, as checks that any decision can be put to."""

@@ -1,0 +1,259 @@
+"""Properties that are read off one allocation: envy, sharing incentives, bottleneck fairness.
+
+Sources: Ghodsi et al., NSDI 2011, §3; Wang et al., TPDS 2015, §4.5 (sharing incentives); Tang et
+al., TPDS 2018, §2 and §4 (sharing degree over time).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.model.allocation import Allocation
+from policies.model.problem import Problem
+from policies.model.reasons import unserved_reasons
+from policies.model.server_classes import (
+    ServerClasses,
+    each_row_alone,
+    one_class,
+    sees_one_pool,
+    server_classes,
+)
+from policies.properties.bundles import Bundles, attainable, bundles_of
+from policies.properties.verdicts import SHARE_TOLERANCE, Verdict, undecided
+from policies.registry import solve
+
+LARGEST_PARTITION = 2_000_000
+
+
+def takes_part(allocation: Allocation) -> BoolArray:
+    """(t,) tenants served first that have something that can run."""
+    problem = allocation.problem
+    runs = unserved_reasons(problem, allocation.classes.allowed) == ""
+    having = np.zeros(problem.t, dtype=np.bool_)
+    having[problem.workload_tenant[runs]] = True
+    return having & ~problem.second_stage
+
+
+def counts_whole(allocation: Allocation) -> bool:
+    """Are tasks counted whole, server by server and slot by slot?"""
+    return allocation.mode == "indivisible"
+
+
+def envy_free(allocation: Allocation) -> Verdict:
+    """Nobody could run more with another's resources, scaled by their weights (§7)."""
+    problem = allocation.problem
+    weight = problem.effective_weight
+    lower, upper = attainable(
+        problem,
+        allocation.classes.allowed,
+        bundles_of(allocation),
+        whole=counts_whole(allocation),
+        scale=weight,
+        per_owner=weight,
+    )
+    first = takes_part(allocation)
+    pairs = first[:, None] & first[None, :] & ~np.eye(problem.t, dtype=np.bool_)
+    own = allocation.tenant_share[:, None]
+    envied = np.where(pairs, _more(lower, own), 0.0)
+    if envied.any():
+        i, j = np.unravel_index(int(envied.argmax()), envied.shape)
+        return Verdict(False, _pair(problem, int(i), int(j), float(envied[i, j])))
+    open_pairs = int((np.where(pairs, _more(upper, own), 0.0) > 0).sum())
+    if open_pairs:
+        return undecided(f"{open_pairs} pairs of tenants with several workloads are undecided")
+    return Verdict(True)
+
+
+def sharing_incentive(allocation: Allocation) -> Verdict:
+    """Nobody has less than alone: on the servers it contributed, or over the history's window.
+
+    A long-term policy is judged by the sharing degree after the step: at least 1 for everybody.
+    """
+    problem = allocation.problem
+    first = takes_part(allocation)
+    if allocation.history is not None:
+        degree = np.where(first, allocation.history.sharing_degree, np.nan)
+        if np.isnan(degree).all():
+            return undecided("nobody would have used anything alone")
+        i = int(np.nanargmin(degree))
+        if degree[i] >= 1 - SHARE_TOLERANCE:
+            return Verdict(True, reason="every sharing degree is at least 1")
+        return Verdict(False, {"tenant": problem.tenants[i], "size": float(1 - degree[i])})
+    offered = ~problem.contributed_only
+    rows = np.flatnonzero(offered & (problem.contributed_by >= 0) & (problem.capacity > 0).any(1))
+    if not len(rows):
+        return undecided("nothing was contributed")
+    classes = each_row_alone(problem)
+    bundles = Bundles(
+        problem.contributed_by[rows],
+        classes.class_of_row[rows],
+        problem.capacity[rows],
+        problem.server_count[rows].astype(float),
+    )
+    ones = np.ones(problem.t)
+    lower, upper = attainable(
+        problem,
+        classes.allowed,
+        bundles,
+        whole=counts_whole(allocation),
+        scale=ones,
+        per_owner=ones,
+    )
+    first &= np.isin(np.arange(problem.t), problem.contributed_by[rows])
+    return _at_least(allocation, first, np.diag(lower), np.diag(upper))
+
+
+def strong_sharing_incentive(allocation: Allocation) -> Verdict:
+    """Nobody would run more with its part by weight of every single server."""
+    problem = allocation.problem
+    if allocation.history is not None:
+        return undecided("one step of a long-term policy says nothing: see sharing_incentive")
+    first = takes_part(allocation)
+    classes = _servers_of(allocation)
+    one = sees_one_pool(allocation.policy, allocation.options)
+    amount = problem.capacity[classes.first_row]
+    times = classes.servers.astype(float)
+    if one:
+        amount, times = np.tile(problem.totals, (classes.count, 1)), np.ones(classes.count)
+    lower, upper = attainable(
+        problem,
+        classes.allowed,
+        Bundles(np.zeros(classes.count, np.int64), np.arange(classes.count), amount, times),
+        whole=counts_whole(allocation),
+        scale=_part(problem),
+        per_owner=np.ones(1),
+    )
+    return _at_least(allocation, first, lower[:, 0], upper[:, 0])
+
+
+def weak_sharing_incentive(allocation: Allocation) -> Verdict:
+    """Everybody has at least what some partition of the pool in proportion to weights gives.
+
+    Any partition shows it where every share is at least the tenant's part; otherwise the one that
+    hands what is left to those who lack it (Wang et al., Proposition 5) is tried as a witness.
+    """
+    problem = allocation.problem
+    if allocation.history is not None:
+        return undecided("one step of a long-term policy says nothing: see sharing_incentive")
+    first, part = takes_part(allocation), _part(problem)
+    share = allocation.tenant_share
+    wanted = np.minimum(part, _all_tasks(problem))
+    if (share >= wanted * (1 - SHARE_TOLERANCE))[first].all():
+        return Verdict(True, reason="everybody has its part of the pool, or all its tasks")
+    mine = bundles_of(allocation)
+    classes = allocation.classes
+    if allocation.schedule is not None or problem.t * classes.count > LARGEST_PARTITION:
+        return undecided("no partition was tried")
+    positive = np.where(problem.totals > 0, problem.totals, 1.0)
+    total = classes.capacity_share.copy()
+    used = np.zeros((problem.t, classes.count, problem.m))
+    one = sees_one_pool(allocation.policy, allocation.options)
+    amount = mine.amount * mine.times[:, None] / positive
+    np.add.at(used, (mine.owner, mine.server_class), amount)
+    left = np.maximum(total - used.sum(axis=0), 0.0)
+    lacking = part[:, None] - used.sum(axis=1)
+    if (lacking < -SHARE_TOLERANCE).any():
+        return undecided("the partition of Proposition 5 does not exist here")
+    whole_left = left.sum(axis=0)
+    fraction = np.divide(
+        np.maximum(lacking, 0.0), whole_left, out=np.zeros_like(lacking), where=whole_left > 0
+    )
+    given = used + left[None] * fraction[:, None, :]
+    owner, server_class = (axis.ravel() for axis in np.indices(given.shape[:2]))
+    servers = np.ones(classes.count) if one else classes.servers.astype(float)
+    amount = given.reshape(-1, problem.m) * positive / servers[server_class][:, None]
+    ones = np.ones(problem.t)
+    _, upper = attainable(
+        problem,
+        classes.allowed,
+        Bundles(owner, server_class, amount, servers[server_class]),
+        whole=counts_whole(allocation),
+        scale=ones,
+        per_owner=ones,
+    )
+    if _more(np.diag(upper), share)[first].any():
+        return undecided("the partition of Proposition 5 is no witness")
+    return Verdict(True, reason="nobody would run more with the partition of Proposition 5")
+
+
+def bottleneck_fair(allocation: Allocation) -> Verdict:
+    """If everybody's dominant resource is one and the same: max-min of that resource."""
+    problem = allocation.problem
+    runs = takes_part(allocation)[problem.workload_tenant]
+    runs &= unserved_reasons(problem, allocation.classes.allowed) == ""
+    common = (problem.normalised_demand[runs] >= 1 - SHARE_TOLERANCE).all(axis=0)
+    if not runs.any() or not common.any():
+        return undecided("tenants have different dominant resources")
+    return _max_min(allocation)
+
+
+def single_resource_fair(allocation: Allocation) -> Verdict:
+    """If there is one resource only: max-min of it."""
+    if np.count_nonzero(allocation.problem.totals) != 1:
+        return undecided("there is not exactly one resource")
+    return _max_min(allocation)
+
+
+def _max_min(allocation: Allocation) -> Verdict:
+    """Are shares the weighted max-min of the dominant resource? Whole tasks: within one task."""
+    problem = allocation.problem
+    if allocation.history is not None:
+        return undecided("a long-term policy is fair over time, not in one step")
+    one = sees_one_pool(allocation.policy, allocation.options)
+    reference = solve(problem, "drf" if one else "drfh", mode="divisible").tenant_share
+    first = takes_part(allocation)
+    task = np.zeros(problem.t)
+    whole = counts_whole(allocation)
+    if whole:
+        runs = unserved_reasons(problem, allocation.classes.allowed) == ""
+        np.maximum.at(task, problem.workload_tenant[runs], problem.dominant_share_per_task[runs])
+        task[:] = task.max(initial=0.0)
+    off = np.where(first, np.abs(allocation.tenant_share - reference) - task, 0.0)
+    off[off <= SHARE_TOLERANCE * np.maximum(reference, SHARE_TOLERANCE)] = 0.0
+    if not off.any():
+        return Verdict(True, reason="within one task" if whole else None)
+    i = int((off >= off.max() * (1 - SHARE_TOLERANCE)).argmax())
+    return Verdict(False, {"tenant": problem.tenants[i], "size": float(off[i])})
+
+
+def _all_tasks(problem: Problem) -> FloatArray:
+    """(t,) share at which a tenant runs all its tasks; inf without a limit."""
+    return grouped_sum(problem.share_limit, problem.workload_tenant, problem.t)
+
+
+def _servers_of(allocation: Allocation) -> ServerClasses:
+    one = sees_one_pool(allocation.policy, allocation.options)
+    return one_class(allocation.problem) if one else server_classes(allocation.problem)
+
+
+def _part(problem: Problem) -> FloatArray:
+    """(t,) each tenant's part of the pool by weight; 0 for the second stage."""
+    weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
+    total = float(weight.sum())
+    return weight / total if total > 0 else weight
+
+
+def _at_least(
+    allocation: Allocation, first: BoolArray, lower: FloatArray, upper: FloatArray
+) -> Verdict:
+    """Does every tenant have at least what it could have otherwise?"""
+    problem, share = allocation.problem, allocation.tenant_share
+    loses = np.where(first, _more(lower, share), 0.0)
+    if loses.any():
+        i = int(loses.argmax())
+        return Verdict(False, {"tenant": problem.tenants[i], "size": float(loses[i])})
+    if np.where(first, _more(upper, share), 0.0).any():
+        return undecided("tenants with several workloads are undecided")
+    return Verdict(True)
+
+
+def _more(could: FloatArray, has: FloatArray) -> FloatArray:
+    """By how much ``could`` exceeds ``has``, beyond rounding; 0 where it does not."""
+    gain = could - has
+    more: FloatArray = np.where(gain > SHARE_TOLERANCE * np.maximum(could, has), gain, 0.0)
+    return more
+
+
+def _pair(problem: Problem, i: int, j: int, size: float) -> dict[str, object]:
+    return {"tenant": problem.tenants[i], "other": problem.tenants[j], "size": size}

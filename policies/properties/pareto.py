@@ -1,0 +1,120 @@
+"""Pareto optimality: could somebody have more while nobody has less?
+
+A leximin that its certificate proves is Pareto optimal. Otherwise a linear program asks for the
+largest total gain; whole tasks are asked of an integer program where that is small.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from policies.arrays import FloatArray
+from policies.model.allocation import Allocation
+from policies.model.reasons import unserved_reasons
+from policies.model.server_classes import one_class, sees_one_pool, server_classes
+from policies.properties.verdicts import SHARE_TOLERANCE, Verdict, undecided
+from policies.verification.verify import verify
+
+LARGEST_PROGRAM = 400_000
+LARGEST_INTEGER_PROGRAM = 3000
+# Policies whose certificate proves a leximin of shares, and hence that nothing can be gained.
+PROVEN_LEXIMIN = (("drf", "divisible"), ("drfh", "divisible"), ("tda", "indivisible"))
+
+
+def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
+    """Nobody's share can grow without somebody else's becoming less.
+
+    Args:
+        allocation: any answer.
+        seconds: for an integer program.
+    """
+    problem = allocation.problem
+    certificate = allocation.certificate
+    leximin = (allocation.policy, allocation.mode) in PROVEN_LEXIMIN and not allocation.options
+    if leximin and certificate is not None and all(item.proven for item in certificate.rounds):
+        checks = verify(problem, allocation).checks
+        names = {check.name for check in checks if check.holds}
+        if all(check.holds for check in checks) and "tenants_stuck" in names:
+            return Verdict(True, reason="the certificate proves it")
+    if allocation.schedule is not None:
+        return undecided("averages over slots are not decided without a proof")
+    return _by_program(allocation, seconds)
+
+
+def _by_program(allocation: Allocation, seconds: float) -> Verdict:
+    problem = allocation.problem
+    one = sees_one_pool(allocation.policy, allocation.options)
+    classes = one_class(problem) if one else server_classes(problem)
+    runs = unserved_reasons(problem, classes.allowed) == ""
+    pairs = np.argwhere(classes.allowed & runs[:, None])
+    if not len(pairs):
+        return Verdict(True, reason="nothing can run")
+    if len(pairs) > LARGEST_PROGRAM:
+        return undecided(f"{len(pairs)} variables are too many for the program")
+    whole = allocation.mode == "indivisible"
+    capacity = classes.capacity_share * problem.totals
+    gain, worst = _largest_gain(allocation, pairs, capacity, seconds, whole=False)
+    least = float(problem.dominant_share_per_task[runs].min()) if whole else 0.0
+    enough = SHARE_TOLERANCE * max(float(allocation.tenant_share.sum()), SHARE_TOLERANCE)
+    if gain <= max(enough, least * (1 - SHARE_TOLERANCE)):
+        return Verdict(True, reason="no linear program finds a gain")
+    if not whole:
+        return Verdict(False, {"tenant": problem.tenants[worst], "size": gain})
+    if not one and (classes.servers > 1).any():
+        return undecided("whole tasks on many servers are not decided")
+    if len(pairs) > LARGEST_INTEGER_PROGRAM:
+        return undecided(f"{len(pairs)} whole variables are too many for the program")
+    gain, worst = _largest_gain(allocation, pairs, capacity, seconds, whole=True)
+    if np.isnan(gain):
+        return undecided("the time for the integer program was used up")
+    if gain <= enough:
+        return Verdict(True, reason="no integer program finds a gain")
+    return Verdict(False, {"tenant": problem.tenants[worst], "size": gain})
+
+
+def _largest_gain(
+    allocation: Allocation,
+    pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]],
+    capacity: FloatArray,
+    seconds: float,
+    *,
+    whole: bool,
+) -> tuple[float, int]:
+    """The largest sum of shares gained while nobody loses, and who gains most; NaN: no answer."""
+    problem = allocation.problem
+    j, c = pairs[:, 0], pairs[:, 1]
+    size = len(pairs)
+    share = problem.dominant_share_per_task[j]
+    at = np.arange(size)
+    of_tenant = sp.csr_matrix((share, (problem.workload_tenant[j], at)), (problem.t, size))
+    of_workload = sp.csr_matrix((np.ones(size), (j, at)), (problem.n, size))
+    rows = [
+        sp.csr_matrix((problem.demand[j, r], (c, at)), (len(capacity), size))
+        for r in range(problem.m)
+    ]
+    scale = np.where(capacity > 0, capacity, 1.0)
+    resources = sp.vstack(
+        [sp.diags(1 / scale[:, r]) @ rows[r] for r in range(problem.m)], format="csr"
+    )
+    own = allocation.tenant_share
+    limits = problem.tasks
+    result = milp(
+        -share,
+        integrality=np.full(size, int(whole)),
+        bounds=Bounds(0, np.inf),
+        constraints=[
+            LinearConstraint(resources, -np.inf, (capacity > 0).T.ravel() * 1.0),
+            LinearConstraint(of_tenant, own * (1 - 1e-9), np.inf),
+            LinearConstraint(of_workload, -np.inf, limits),
+        ],
+        options={"time_limit": max(seconds, 0.1), "mip_rel_gap": 0.0},
+    )
+    if result.x is None:
+        return float("nan"), 0
+    gains = of_tenant @ result.x - own
+    total = float(gains.sum())
+    if result.status != 0 and total <= SHARE_TOLERANCE:
+        return float("nan"), 0
+    return total, int(gains.argmax())

@@ -1,0 +1,154 @@
+"""Properties of fairness, as checks that any decision can be put to (policies §7)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray
+from policies.documents.problem import quantities
+from policies.model.allocation import Allocation
+from policies.model.history import History
+from policies.model.reasons import TASK_LIMIT
+from policies.properties.fairness import (
+    bottleneck_fair,
+    envy_free,
+    sharing_incentive,
+    single_resource_fair,
+    strong_sharing_incentive,
+    takes_part,
+    weak_sharing_incentive,
+)
+from policies.properties.pareto import pareto_optimal
+from policies.properties.resolving import Budget, Progress, population_monotonic, strategy_proof
+from policies.properties.verdicts import Verdict
+
+# Seconds in which tenants are taken away and misreports are tried, at most, in one request.
+LONGEST_SEARCH = 5.0
+NAMES = (
+    "envy_free",
+    "pareto_optimal",
+    "sharing_incentive",
+    "strong_sharing_incentive",
+    "weak_sharing_incentive",
+    "bottleneck_fair",
+    "single_resource_fair",
+    "population_monotonic",
+    "strategy_proof",
+)
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What the checks say of one allocation.
+
+    Attributes:
+        verdicts: by name, all of ``NAMES``.
+        contribution_ratio: resource-as-you-contributed: the largest aggregate over weight by the
+            smallest, among tenants that want more; None with fewer than two of them.
+        jain_index: of the weighted shares, None without any.
+        utilization: (m,) part of each resource in use.
+    """
+
+    verdicts: dict[str, Verdict]
+    contribution_ratio: float | None
+    jain_index: float | None
+    utilization: FloatArray
+
+
+def properties_of(
+    allocation: Allocation,
+    *,
+    history: History | None = None,
+    seconds: float = LONGEST_SEARCH,
+    progress: Progress | None = None,
+) -> Properties:
+    """Put an allocation to every check.
+
+    Args:
+        allocation: any policy's answer.
+        history: what a long-term policy remembered before the step.
+        seconds: for solving again (population monotonicity, then strategy-proofness) and for
+            integer programs; where they are used up, those verdicts are undecided. The first
+            has at most half of them.
+        progress: called with the solves done and those planned so far.
+    """
+    end = time.monotonic() + seconds
+    verdicts = {
+        "envy_free": envy_free(allocation),
+        "pareto_optimal": pareto_optimal(allocation, seconds / 4),
+        "sharing_incentive": sharing_incentive(allocation),
+        "strong_sharing_incentive": strong_sharing_incentive(allocation),
+        "weak_sharing_incentive": weak_sharing_incentive(allocation),
+        "bottleneck_fair": bottleneck_fair(allocation),
+        "single_resource_fair": single_resource_fair(allocation),
+    }
+    half = max(end - time.monotonic(), 0.0) / 2
+    leaving = Budget.of(half, progress)
+    verdicts["population_monotonic"] = population_monotonic(allocation, leaving, history)
+    lying = Budget.of(max(end - time.monotonic(), 0.0), progress, leaving.done, leaving.total)
+    verdicts["strategy_proof"] = strategy_proof(allocation, lying, history)
+    problem = allocation.problem
+    in_use = np.divide(
+        allocation.used, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0
+    )
+    return Properties(
+        verdicts, _contribution_ratio(allocation), jain_index(allocation.weighted_share), in_use
+    )
+
+
+def resource_as_you_contributed(
+    aggregate: FloatArray, weight: FloatArray, wanting: BoolArray
+) -> float | None:
+    """Largest aggregate over weight by the smallest; 1 is as contributed.
+
+    Args:
+        aggregate: (t,) ``sum_r used[i, r] / C[r]``, accumulated over any time.
+        weight: (t,); wanting: (t,) tenants with enough demand, which alone are compared.
+
+    Returns:
+        The ratio, infinite where somebody has nothing; None with fewer than two tenants.
+    """
+    per_weight = (aggregate / weight)[wanting]
+    if len(per_weight) < 2:
+        return None
+    least, most = float(per_weight.min()), float(per_weight.max())
+    return most / least if least > 0 else float("inf")
+
+
+def jain_index(shares: FloatArray) -> float | None:
+    """Jain's index of weighted shares (t,); those that are NaN do not count."""
+    counted = shares[~np.isnan(shares)]
+    squares = float((counted**2).sum())
+    return float(counted.sum()) ** 2 / (len(counted) * squares) if squares else None
+
+
+def properties_to_document(allocation: Allocation, properties: Properties) -> dict[str, Any]:
+    """The JSON shape: a verdict per name, and three numbers."""
+    ratio = properties.contribution_ratio
+    return {name: properties.verdicts[name].to_document() for name in NAMES} | {
+        "resource_as_you_contributed": None if ratio is None or np.isinf(ratio) else ratio,
+        "jain_index": properties.jain_index,
+        "utilization": quantities(allocation.problem.resources, properties.utilization),
+    }
+
+
+def _contribution_ratio(allocation: Allocation) -> float | None:
+    problem = allocation.problem
+    used = np.zeros((problem.t, problem.m))
+    if allocation.history is not None:
+        used = allocation.history.used
+    else:
+        amount = allocation.tasks[:, None] * problem.demand
+        np.add.at(used, problem.workload_tenant, amount)
+    positive = np.where(problem.totals > 0, problem.totals, 1.0)
+    finished = np.array([reason == TASK_LIMIT for reason in allocation.limited_by], dtype=np.bool_)
+    wanting = np.zeros(problem.t, dtype=np.bool_)
+    wanting[problem.workload_tenant[~finished]] = True
+    wanting &= takes_part(allocation)
+    return resource_as_you_contributed(
+        (used / positive).sum(axis=1), problem.effective_weight, wanting
+    )

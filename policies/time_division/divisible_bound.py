@@ -1,0 +1,88 @@
+"""What time division is held against: the same pool with divisible tasks.
+
+Its level is an upper bound on that of every schedule, and the prices of its first round prove it.
+
+Source: the TDA thesis (2015), problem (3.1), whose 1/Q is this bound for two users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from policies.arrays import FloatArray
+from policies.leximin.solve import divisible_allocation, normalise
+from policies.model.allocation import Allocation
+from policies.model.problem import Problem
+from policies.model.server_classes import ServerClasses, classes_of_decision, server_classes
+from policies.proofs.cost_curve import MeritOrder, unit_costs
+from policies.proofs.level_bounds import prove_round
+from policies.time_division.columns import SlotPool
+
+
+def with_divisible_tasks(
+    problem: Problem, pool: SlotPool, *, pack: bool, deadline: float | None
+) -> Allocation:
+    """The same pool with divisible tasks of the workloads that can run.
+
+    For one server and unlimited tasks its level is ``1 / max_r sum_i w_i d[i, r]``.
+    """
+    runnable, classes = _divisible_problem(problem, pool, pack=pack)
+    return divisible_allocation(runnable, classes, "drf", {}, deadline)
+
+
+def first_prices(divisible: Allocation) -> FloatArray | None:
+    """(K, m) prices of the first round, which bound its level; None where nothing can run."""
+    certificate = divisible.certificate
+    if certificate is None or not certificate.rounds:
+        return None
+    return certificate.rounds[0].prices
+
+
+def bound_at(problem: Problem, pool: SlotPool, prices: FloatArray, *, pack: bool) -> float:
+    """The upper bound on the first level that prices prove; NaN where they fit no problem.
+
+    Args:
+        problem: what is scheduled; pool: with ``pack`` or without; prices: (K, m), any.
+    """
+    runnable, classes = _divisible_problem(problem, pool, pack=pack)
+    form = normalise(runnable, classes).leximin
+    if prices.shape != (form.K, form.m) or not form.t or not (prices >= 0).all():
+        return float("nan")
+    nothing = np.zeros(form.t)
+    rising = form.stage == form.stage.min()
+    return prove_round(form, prices, level=0.0, share=nothing, rising=rising).bound
+
+
+def already_at_most(problem: Problem) -> float:
+    """The greatest weighted share that a tenant counts as having had: it is added to the bound."""
+    return float((problem.already / problem.effective_weight).max(initial=0.0))
+
+
+def prices_of_shares(pool: SlotPool, divisible: Allocation) -> FloatArray:
+    """(t',) what a little more share of each tenant costs at the prices of the first round.
+
+    Args:
+        pool: what is scheduled; divisible: from :func:`with_divisible_tasks`.
+    """
+    problem, tenants = divisible.problem, len(pool.tenants)
+    prices_of_first = first_prices(divisible)
+    if prices_of_first is None:
+        return np.zeros(tenants)
+    totals = np.where(problem.totals > 0, problem.totals, 1.0)
+    demand = problem.demand[pool.workloads] / totals / pool.share[:, None]
+    allowed = divisible.classes.allowed[pool.workloads]
+    costs = unit_costs(demand, allowed, prices_of_first)
+    order = MeritOrder.of(pool.owner, pool.limit * pool.share, costs, tenants)
+    prices = order.marginal(divisible.tenant_share[pool.tenants])
+    return np.where(np.isfinite(prices), prices, 0.0)
+
+
+def _divisible_problem(
+    problem: Problem, pool: SlotPool, *, pack: bool
+) -> tuple[Problem, ServerClasses]:
+    runnable = replace(problem, tasks=np.where(pool.reasons == "", problem.tasks, 0.0))
+    if pack:
+        return runnable, server_classes(runnable)
+    return runnable, classes_of_decision(runnable, "drf", "divisible")

@@ -1,0 +1,195 @@
+"""Time division: a period is cut into slots of whole tasks, so that average shares are fair.
+
+Source: the TDA thesis (2015), chapters 3 and 4; policies §5 for more than two tenants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.errors import SolveTimeoutError
+from policies.leximin.priority_order import preferred_tasks
+from policies.model.allocation import Allocation
+from policies.model.problem import Problem
+from policies.model.schedule import Schedule, SlotPlacement, gap_of, least_average
+from policies.model.server_classes import classes_of_decision
+from policies.proofs.level_bounds import Certificate, Round
+from policies.time_division.columns import Slot, SlotPool
+from policies.time_division.divisible_bound import (
+    already_at_most,
+    first_prices,
+    prices_of_shares,
+    with_divisible_tasks,
+)
+from policies.time_division.generation import WORK, divide
+from policies.time_division.rounds import proven_bound, restated
+from policies.time_division.slot_order import order_of_slots
+from policies.time_division.stop_reasons import stops_over_time
+from policies.time_division.two_tenants import divide_between_two, two_alone
+from policies.time_division.work_budget import Effort
+
+
+def solve_indivisible(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None
+) -> Allocation:
+    """Slots of whole tasks whose average weighted dominant shares are leximin.
+
+    Args:
+        problem: any problem; without ``pack`` none with selectors.
+        options: ``pack`` (False unless given): tasks must fit on the real servers; ``effort``
+            (1 unless given): how many times the usual work may be done.
+        deadline: ``time.monotonic()`` seconds at which the answer is due, or None.
+
+    Returns:
+        The averages over the period as ``tasks``, the slots as ``schedule``, and the prices that
+        prove the levels as ``certificate``. Where the work or the time ends first: the best found
+        so far, with its proven bound, and the rounds of the certificate that are left open.
+
+    Raises:
+        ProblemTooLargeError, SolveTimeoutError, SolveFailedError.
+    """
+    pack = bool(options.get("pack", False))
+    pool = SlotPool.of(problem, pack=pack)
+    effort = Effort(deadline, WORK * float(options.get("effort", 1)))
+    divisible = with_divisible_tasks(problem, pool, pack=pack, deadline=deadline)
+    division = (
+        divide_between_two(problem, pool)
+        if two_alone(problem, pool)
+        else divide(problem, pool, effort, prices_of_shares(pool, divisible))
+    )
+    preferred = [
+        preferred_tasks(slot.on_server, pool.demand, pool.allowed_on_kind, pool.owner, pool.limit)
+        for slot in division.slots
+    ]
+    order = _owed_first(problem, pool, preferred, order_of_slots(preferred))
+    slots = [Slot(preferred[position]) for position in order]
+    fraction = division.fractions[order]
+    tasks = np.zeros((len(slots), problem.n), dtype=np.int64)
+    for position, slot in enumerate(slots):
+        tasks[position, pool.workloads] = slot.tasks
+    average = np.minimum(fraction @ tasks, problem.tasks)
+    on_server = [slot.on_server for slot in slots]
+    limited_by = stops_over_time(problem, pool, fraction, on_server)
+    objective = least_average(problem, average, limited_by)
+    # What is stated of rounds follows from the averages that are stated, to the last bit.
+    share = (
+        pool.already
+        + (
+            grouped_sum(
+                average * problem.dominant_share_per_task, problem.workload_tenant, problem.t
+            )[pool.tenants]
+        )
+    )
+    rounds = restated(problem, pool, division.rounds, division.frozen_in, share)
+    lp_bound = proven_bound(problem, pool, rounds, division.frozen_in, share)
+    level = np.full(problem.t, np.nan)
+    level[pool.tenants] = share / problem.effective_weight[pool.tenants]
+    frozen_in = np.full(problem.t, -1, dtype=np.int64)
+    frozen_in[pool.tenants] = division.frozen_in
+    classes = classes_of_decision(problem, "tda", "indivisible", options=options)
+    workload, server_class, placed = _average_placements(problem, pool, slots, fraction, pack=pack)
+    bound = objective if np.isnan(objective) else divisible.bound + already_at_most(problem)
+    gap = gap_of(objective, lp_bound)
+    return Allocation(
+        problem=problem,
+        policy="tda",
+        mode="indivisible",
+        options=dict(options),
+        tasks=average,
+        classes=classes,
+        placement_workload=workload,
+        placement_class=server_class,
+        placement_tasks=placed,
+        level=level,
+        limited_by=limited_by,
+        objective=objective,
+        bound=lp_bound,
+        gap=gap,
+        certificate=Certificate(
+            _of_all_tenants(problem, pool, rounds), frozen_in, first_prices(divisible)
+        ),
+        schedule=Schedule(
+            fraction=fraction,
+            tasks=tasks,
+            placements=tuple(_placement(pool, slot) for slot in slots) if pack else None,
+            objective=objective,
+            bound=bound,
+            lp_bound=lp_bound,
+            gap=gap,
+            made_up=_made_up(problem, options, deadline, average),
+        ),
+        statistics={
+            "slots_made": division.slots_made,
+            "rounds": len(rounds),
+            "fewest_slots_proven": division.fewest,
+            "stopped": division.stopped,
+        },
+    )
+
+
+def _made_up(
+    problem: Problem, options: Mapping[str, Any], deadline: float | None, average: FloatArray
+) -> FloatArray | None:
+    """(t,) how much more the tenants have of ``average`` (n,) tasks because it is owed to them."""
+    if not problem.owed.any():
+        return None
+    try:
+        even = replace(problem, owed=np.zeros(problem.t))
+        without = solve_indivisible(even, options, deadline).tasks
+    except SolveTimeoutError:
+        return None
+    more = grouped_sum(
+        (average - without) * problem.dominant_share_per_task, problem.workload_tenant, problem.t
+    )
+    return np.clip(more, np.minimum(problem.owed, 0.0), np.maximum(problem.owed, 0.0))
+
+
+def _owed_first(
+    problem: Problem, pool: SlotPool, on_server: list[IntArray], order: list[int]
+) -> list[int]:
+    """The same cyclic order from the slot on that gives most to whom most is owed."""
+    if not problem.owed.any():
+        return order
+    shares = np.array([pool.shares(tasks.sum(axis=0)) for tasks in on_server])
+    worth = shares @ problem.owed[pool.tenants]
+    first = int(worth[order].argmax())
+    return order[first:] + order[:first]
+
+
+def _of_all_tenants(
+    problem: Problem, pool: SlotPool, rounds: tuple[Round, ...]
+) -> tuple[Round, ...]:
+    """The rounds with a price for every tenant of the problem: 0 where nothing can run."""
+    result = []
+    for item in rounds:
+        prices = np.zeros(problem.t)
+        prices[pool.tenants] = item.prices
+        result.append(replace(item, prices=prices))
+    return tuple(result)
+
+
+def _placement(pool: SlotPool, slot: Slot) -> SlotPlacement:
+    server, q = np.nonzero(slot.on_server)
+    return SlotPlacement(pool.workloads[q], server, slot.on_server[server, q])
+
+
+def _average_placements(
+    problem: Problem, pool: SlotPool, slots: list[Slot], fraction: FloatArray, *, pack: bool
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """(workload, row class, tasks on the row) on average; nothing where the pool is one server."""
+    if not pack:
+        nothing = np.zeros(0, dtype=np.int64)
+        return nothing, nothing, np.zeros(0)
+    offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
+    row_of = np.repeat(np.arange(len(offering)), problem.server_count[offering])
+    placed = np.zeros((len(offering), problem.n))
+    for part, slot in zip(fraction.tolist(), slots, strict=True):
+        server, q = np.nonzero(slot.on_server)
+        np.add.at(placed, (row_of[server], pool.workloads[q]), part * slot.on_server[server, q])
+    workload, server_class = np.nonzero(placed.T)
+    return workload, server_class, placed[server_class, workload]

@@ -1,0 +1,1 @@
+"""Checking an answer with arithmetic only, one module per kind of claim."""

@@ -1,0 +1,68 @@
+"""One thing that must hold of an answer, and by how much it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.proofs.exact_signs import UNIT
+
+# What fits is decided exactly (``feasibility``); these are for equalities between float64 numbers,
+# which rounding keeps from holding exactly. Sums and products of reported numbers agree to this,
+# relative: solvers and readers add up in different orders, 1e-16 of the largest term each time.
+AGREEMENT = 1e-9
+# The fractions of a period add up to 1 to this: thirds of it have no sum that is 1 exactly.
+WHOLE_PERIOD = 1e-12
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must hold.
+
+    Attributes:
+        name: what is checked; holds: whether it does.
+        detail: a sentence; where it does not hold, it names the worst place.
+        worst: size of the worst deviation (relative).
+    """
+
+    name: str
+    holds: bool
+    detail: str
+    worst: float
+
+
+def check(
+    name: str,
+    deviation: npt.NDArray[np.floating[Any]],
+    tolerance: float,
+    detail: str,
+    places: Sequence[str],
+    place: IntArray | None = None,
+) -> Check:
+    """A check that no deviation exceeds the tolerance; names the worst place otherwise.
+
+    Deviation ``i`` is at ``places[i]``, or at ``places[place[i]]`` where ``place`` is given.
+    """
+    if not len(deviation):
+        return Check(name, True, detail, 0.0)
+    where = int(np.argmax(deviation))
+    worst = float(deviation[where])
+    if worst <= tolerance:
+        return Check(name, True, detail, worst)
+    return Check(
+        name,
+        False,
+        f"not so for {places[where if place is None else int(place[where])]!r}: {detail}",
+        worst,
+    )
+
+
+def exactly(deviation: npt.NDArray[np.floating[Any]], over: BoolArray) -> FloatArray:
+    """Deviations of a check without tolerance: > 0 exactly where it is ``over``."""
+    exact: FloatArray = np.where(over, np.maximum(deviation, UNIT), np.minimum(deviation, 0.0))
+    return exact

@@ -1,0 +1,126 @@
+"""Whether an equilibrium's prices prove its product of shares, as if in rational arithmetic.
+
+At any prices ``p >= 0`` of what is left, with shares ``u`` reached, no shares ``G`` do better than
+
+    sum_i w_i log(G_i / u_i) <= sum_r b_r p_r + sum_i max over G of (w_i log(G / u_i) - cost_i(G)),
+
+and ``log(1 + d) <= d - d**2 / 2 + d**3 / 3`` makes the right-hand side a fraction. What floating point
+finds is certain but for a bound on its rounding; only what is not is asked again in fractions.
+
+Source: ``eisenberg_gale``; the questions to quantities are those of ``exact_rounds``.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray
+from policies.equilibrium.ceei import Stage, merged_shares, stage_of
+from policies.equilibrium.eisenberg_gale import Market, shares_of
+from policies.leximin.solve import Normalised
+from policies.model.allocation import Allocation
+from policies.model.problem import Problem
+from policies.model.server_classes import ServerClasses
+from policies.model.share_definition import measure_of
+from policies.proofs.exact_levels import ROUNDINGS, Fractions, product
+from policies.proofs.exact_signs import UNIT
+from policies.proofs.level_bounds import LEVEL_TOLERANCE, Certificate
+
+# The logarithm of 1 + the tolerance is not less.
+_LOG_TOLERANCE = Fraction(LEVEL_TOLERANCE) - Fraction(LEVEL_TOLERANCE) ** 2 / 2
+
+
+def products_proven(
+    problem: Problem,
+    classes: ServerClasses,
+    form: Normalised,
+    allocation: Allocation,
+    certificate: Certificate,
+) -> BoolArray:
+    """(rounds,) is each stage's product proven to be within the tolerance of the greatest?
+
+    Args:
+        problem: the problem; classes: its servers as one; form: the problem, normalised.
+        allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
+    """
+    lexi = form.leximin
+    per_task = measure_of(problem, allocation.policy, allocation.options).per_task
+    x = merged_shares(form, allocation.tasks * per_task)
+    result = np.ones(len(certificate.rounds), dtype=np.bool_)
+    exact: Fractions | None = None
+    for number, item in enumerate(certificate.rounds):
+        earlier = np.where(lexi.stage[lexi.owner] < item.stage, x, 0.0)
+        stage = stage_of(lexi, item.stage, earlier)
+        if stage.market is None:
+            continue
+        certain = _certainly(stage.market, x[stage.workloads], item.prices[0])
+        if certain is None:
+            if exact is None:
+                exact = Fractions.of(problem, classes, form, allocation, certificate)
+            certain = _in_fractions(exact, stage, item.stage, item.prices[0])
+        result[number] = certain
+    return result
+
+
+def _certainly(market: Market, x: FloatArray, prices: FloatArray) -> bool | None:
+    """Do the prices prove the shares ``x`` (n,)? None where rounding could hide it."""
+    shares, weights = shares_of(market, x), float(market.weight.sum())
+    bound = market.bound(prices)
+    if not (shares > 0).all() or not math.isfinite(bound):
+        return False
+    logs = float(market.weight @ np.abs(np.log(shares))) / weights
+    worth = float(prices.sum()) / weights  # of the whole pool, of which the rest was subtracted
+    unit = UNIT * (ROUNDINGS + len(prices) + 2 * len(x).bit_length())
+    unit += UNIT * int(np.bincount(market.owner).max(initial=0))
+    gap = bound - market.nash_welfare(shares)
+    error = 4 * unit * (logs + abs(bound) + worth + 2.0)
+    if abs(gap - float(_LOG_TOLERANCE)) <= error:
+        return None
+    return gap < LEVEL_TOLERANCE
+
+
+def _in_fractions(exact: Fractions, stage: Stage, number: int, prices: FloatArray) -> bool:
+    form, lexi = exact.form, exact.form.leximin
+    here = np.isin(form.merged, stage.workloads).tolist()
+    price = [Fraction(p) for p in prices.tolist()]
+    left = list(exact.capacity[0])
+    segments: dict[int, list[tuple[Fraction, Fraction | None]]] = {}
+    reached: dict[int, Fraction] = {}
+    for j, owner in enumerate(exact.owner):
+        if here[j]:
+            segments.setdefault(owner, []).append((product(exact.demand[j], price), exact.limit[j]))
+            reached[owner] = reached.get(owner, Fraction(0)) + exact.x[j]
+        elif lexi.stage[owner] < number:
+            left = [b - exact.x[j] * d for b, d in zip(left, exact.demand[j], strict=True)]
+    gap = product([max(b, Fraction(0)) for b in left], price)
+    weights = Fraction(0)
+    for owner, mine in segments.items():
+        weight = Fraction(float(lexi.weight[owner]))
+        best = _most_wanted(mine, weight)
+        if best is None or not reached[owner]:
+            return False
+        share, cost = best
+        more = share / reached[owner] - 1
+        gap += weight * (more - more**2 / 2 + more**3 / 3) - cost
+        weights += weight
+    return gap <= _LOG_TOLERANCE * weights
+
+
+def _most_wanted(
+    segments: list[tuple[Fraction, Fraction | None]], weight: Fraction
+) -> tuple[Fraction, Fraction] | None:
+    """Where ``weight * log(share) - cost(share)`` is greatest: share and cost; None: nowhere."""
+    share, cost = Fraction(0), Fraction(0)
+    for price, limit in sorted(segments, key=lambda segment: segment[0]):
+        if not price and limit is None:
+            return None
+        wanted = None if not price else weight / price - share
+        if wanted is not None and wanted <= 0:
+            break
+        part = min(part for part in (wanted, limit) if part is not None)
+        share += part
+        cost += part * price
+    return share, cost
