@@ -16,8 +16,8 @@ from benchmarks.instances import google_pool
 from benchmarks.measurement import Row, best_seconds
 from policies import solve
 from policies.equilibrium.ceei import clear
-from policies.leximin.solve import normalise
 from policies.model.server_classes import one_class
+from policies.proofs.normal_form import normalise
 
 
 def measure(*, quick: bool) -> list[Row]:

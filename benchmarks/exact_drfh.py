@@ -17,8 +17,9 @@ from benchmarks.measurement import Row, best_seconds
 from benchmarks.peers import cvxpy_level, cvxpy_program, highs_level, shares_form
 from policies import Allocation, solve
 from policies.leximin.interior_point.method import maximise_level
+from policies.leximin.level_program import level_program
 from policies.proofs.level_bounds import prove_round
-from policies.proofs.normal_form import LeximinProblem, level_program
+from policies.proofs.normal_form import LeximinProblem
 
 BACK_ENDS = ("ECOS", "CLARABEL")
 

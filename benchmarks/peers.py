@@ -7,10 +7,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from policies.leximin.solve import normalise
 from policies.model.problem import Problem
 from policies.model.server_classes import server_classes
-from policies.proofs.normal_form import LeximinProblem
+from policies.proofs.normal_form import LeximinProblem, normalise
 
 
 def shares_form(problem: Problem) -> LeximinProblem:

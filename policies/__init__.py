@@ -5,9 +5,12 @@ solver. Nothing in here reads the clock's date, the network or global random sta
 """
 
 from policies.documents.answer import allocation_to_document, summary_document
+from policies.documents.certificate import certificate_from_document, certificate_to_document
 from policies.documents.comparison import compare_documents
+from policies.documents.history import history_from_document, history_to_document
 from policies.documents.problem import ParsedProblem, problem_from_document, problem_to_document
 from policies.documents.reading import allocation_from_document
+from policies.documents.schedule import schedule_to_document
 from policies.errors import (
     PolicyError,
     PolicyModeError,
@@ -22,17 +25,14 @@ from policies.errors import (
 from policies.finishing.placement_stickiness import running_of
 from policies.long_term.windows import Intervals, Window
 from policies.model.allocation import Allocation
+from policies.model.certificate import Certificate
 from policies.model.current_placements import Running
-from policies.model.history import History, history_from_document, history_to_document
+from policies.model.history import History
 from policies.model.policy import PolicyInfo
 from policies.model.problem import Problem
-from policies.model.schedule import Schedule, Timetable, schedule_to_document, slot_at, timetable
+from policies.model.schedule import Schedule
 from policies.model.server_classes import classes_of_decision
-from policies.proofs.level_bounds import (
-    Certificate,
-    certificate_from_document,
-    certificate_to_document,
-)
+from policies.model.timetable import Timetable, slot_at, timetable
 from policies.registry import (
     mode_of,
     options_of,

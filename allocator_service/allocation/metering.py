@@ -31,7 +31,7 @@ from policies import Allocation as Decision
 from policies.explaining.lending import tasks_by_owner
 from policies.model.entitlement import tasks_alone
 from policies.model.reasons import unserved_reasons
-from policies.model.step import reasons_not_to_run
+from policies.proofs.long_term_step import reasons_not_to_run
 
 SOURCE = "decisions"
 ENTRIES_AT_ONCE = 20_000

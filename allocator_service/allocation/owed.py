@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from allocator_service.allocation.models import Allocation, Run, Schedule
 from allocator_service.pools.models import Pool
-from policies.model.schedule import DEFAULT_PERIOD
+from policies.model.timetable import DEFAULT_PERIOD
 
 # A decision that follows a whole period comes a little late: so much of a turn is let go. Of a period
 # that is cut short nothing is, or changes that come close together would.

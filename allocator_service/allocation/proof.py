@@ -17,8 +17,8 @@ from allocator_service.ledger.verification import STUCK_AFTER, LedgerCheck, ledg
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.windows import Past
 from policies import problem_from_document
-from policies.model.history import history_to_document
-from policies.model.step import step_added
+from policies.documents.history import history_to_document
+from policies.proofs.long_term_step import step_added
 
 STEPS_BACK = timedelta(days=2)
 _STEPS_AT_ONCE = 50

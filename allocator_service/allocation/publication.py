@@ -28,9 +28,10 @@ from allocator_service.pools.selectors import ServerGroup
 from allocator_service.workloads.models import Workload
 from policies import Allocation as Decision
 from policies import certificate_to_document, summary_document
-from policies.model.schedule import DEFAULT_PERIOD, schedule_to_document, timetable
+from policies.documents.schedule import schedule_to_document
 from policies.model.schedule import Schedule as Plan
 from policies.model.server_classes import sees_one_pool
+from policies.model.timetable import DEFAULT_PERIOD, timetable
 
 # Tasks of a divisible decision that differ by less are the same, computed again.
 SAME_TASKS = 1e-9

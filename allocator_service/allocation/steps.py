@@ -24,8 +24,9 @@ from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.windows import Past
 from policies import Allocation as Decision
 from policies import Problem
+from policies.documents.history import history_from_document, history_to_document
 from policies.long_term.windows import Window
-from policies.model.history import History, history_from_document, history_to_document
+from policies.model.history import History
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from policies import (
     problem_from_document,
     verify,
 )
+from policies.documents.schedule import schedule_from_document
 from policies.model.history import History
 from policies.model.schedule import Schedule as Plan
-from policies.model.schedule import schedule_from_document
 from policies.model.server_classes import places, sees_one_pool
 
 

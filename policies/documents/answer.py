@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from policies.documents.problem import quantities
-from policies.explaining.explanations import explain, explanation_to_document
+from policies.documents.certificate import certificate_to_document
+from policies.documents.explanation import explanation_to_document
+from policies.documents.history import history_to_document
+from policies.documents.quantities import quantities
+from policies.documents.schedule import schedule_to_document
+from policies.explaining.explanations import explain
 from policies.model.allocation import Allocation
-from policies.model.history import history_to_document
-from policies.model.schedule import schedule_to_document, server_name
 from policies.model.server_classes import server_classes
-from policies.proofs.level_bounds import certificate_to_document
+from policies.model.server_names import server_name
 
 
 def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from policies.documents.answer import allocation_to_document
 from policies.documents.problem import problem_from_document
-from policies.properties.properties import properties_of, properties_to_document
+from policies.documents.properties import properties_to_document
+from policies.properties.properties import properties_of
 from policies.registry import solve
 
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from policies.documents.current_placements import running_from_document, running_to_document
 from policies.documents.fields import (
     as_amounts,
     as_flag,
@@ -21,10 +20,13 @@ from policies.documents.fields import (
     check_fields,
     escaped,
 )
+from policies.documents.history import history_from_document, history_to_document
+from policies.documents.quantities import quantities
 from policies.errors import ProblemError
-from policies.model.current_placements import Running, running_from_document, running_to_document
-from policies.model.history import History, history_from_document, history_to_document
-from policies.model.problem import Problem, WeightsMode
+from policies.model.current_placements import Running
+from policies.model.history import History
+from policies.model.problem import Problem
+from policies.model.problem_fields import WeightsMode
 from policies.model.validation import check_names
 
 INCLUDES = ("placements", "certificate", "properties", "schedule", "explanations")
@@ -165,11 +167,6 @@ def _workload_document(problem: Problem, j: int) -> dict[str, Any]:
         "priority": int(problem.priority[j]),
         "server_selector": {label: list(v) for label, v in problem.selectors[j].items()},
     }
-
-
-def quantities(resources: Sequence[str], amounts: Any) -> dict[str, float]:
-    """An object keyed by resource names."""
-    return dict(zip(resources, np.asarray(amounts).tolist(), strict=True))
 
 
 def _resources(items: Sequence[Any]) -> tuple[list[str], list[str]]:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.documents.certificate import certificate_from_document
+from policies.documents.history import history_from_document
+from policies.documents.schedule import schedule_from_document
 from policies.errors import ProblemError
-from policies.filling.pool import shares_counted
 from policies.filling.ranges import ranges_of
 from policies.model.allocation import Allocation
-from policies.model.history import History, history_from_document
+from policies.model.history import History
 from policies.model.problem import Problem
-from policies.model.schedule import schedule_from_document
 from policies.model.server_classes import (
     PLACED_ON_RANGES,
     each_row_alone,
@@ -23,8 +24,8 @@ from policies.model.server_classes import (
     sees_one_pool,
     server_ranges,
 )
-from policies.model.step import LONG_TERM, levels_reached, reasons_not_to_run
-from policies.proofs.level_bounds import certificate_from_document
+from policies.proofs.long_term_step import LONG_TERM, levels_reached, reasons_not_to_run
+from policies.proofs.pool_of_tasks import shares_counted
 
 
 def allocation_from_document(

@@ -9,65 +9,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray, grouped_sum
-from policies.equilibrium.eisenberg_gale import Market, equilibrium, shares_of
+from policies.arrays import FloatArray, grouped_sum
+from policies.equilibrium.eisenberg_gale import equilibrium
 from policies.errors import SolveFailedError
-from policies.leximin.solve import Normalised, limits, normalise, placements_of, quality
+from policies.leximin.solve import placements_of
 from policies.model.allocation import Allocation
+from policies.model.certificate import Certificate, Round
 from policies.model.problem import Problem
 from policies.model.server_classes import one_class
 from policies.model.share_definition import measure_of
-from policies.proofs.level_bounds import Certificate, Round
-from policies.proofs.normal_form import LeximinProblem
+from policies.model.tolerance import OVERFILL
+from policies.proofs.consequences import limits, quality
+from policies.proofs.market import Market, stage_of
+from policies.proofs.normal_form import LeximinProblem, normalise
 
-# A resource with no more than this part of the pool left is full for the second stage: as much
-# as the first one leaves by rounding where a price is next to nothing.
-ROOM = 1e-6
 # Workloads this close to their limit have reached it, if the capacities allow.
 AT_LIMIT = 1e-9
-OVERFILL = 5e-13
 # Prices below this part of the greatest are those of resources that are not full.
 FREE = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """The market of one stage.
-
-    Attributes:
-        market: of the workloads that can have anything at all; None if there are none.
-        workloads: (n',) those workloads, as indices of the normalised problem.
-        blocked: (m,) resources of which nothing is left.
-    """
-
-    market: Market | None
-    workloads: IntArray
-    blocked: FloatArray
-
-
-def stage_of(form: LeximinProblem, stage: int, x: FloatArray) -> Stage:
-    """The market of a stage when the shares ``x`` (n,) of earlier ones are taken."""
-    left = np.maximum(form.capacity_share[0] - x @ form.demand, 0.0)
-    present = form.capacity_share[0] > 0
-    blocked = present & (left <= ROOM)
-    stops = (form.demand[:, blocked] > 0).any(axis=1)
-    workloads = np.flatnonzero((form.stage[form.owner] == stage) & ~stops)
-    if not len(workloads):
-        return Stage(None, workloads, blocked.astype(np.float64))
-    buyers, owner = np.unique(form.owner[workloads], return_inverse=True)
-    market = Market(
-        demand=form.demand[workloads],
-        limit=form.limit[workloads],
-        owner=owner.astype(np.int64),
-        weight=form.weight[buyers],
-        capacity=left,
-    )
-    return Stage(market, workloads, blocked.astype(np.float64))
 
 
 def solve_divisible(
@@ -123,11 +86,6 @@ def solve_divisible(
     )
 
 
-def merged_shares(form: Normalised, share: FloatArray) -> FloatArray:
-    """(n') share of each workload of the normalised problem, from shares (n,) of the problem's."""
-    return grouped_sum(share[form.workloads], form.merged, form.leximin.n)
-
-
 def clear(form: LeximinProblem, number: int, x: FloatArray, deadline: float | None) -> Round:
     """Fill in the shares ``x`` (n,) of one stage, in place, and prove them.
 
@@ -144,7 +102,7 @@ def clear(form: LeximinProblem, number: int, x: FloatArray, deadline: float | No
     shares = _up_to_limits(stage.market, shares)
     prices, log_bound = _without_noise(stage.market, cleared, prices)
     x[stage.workloads] = shares
-    level = math.exp(stage.market.nash_welfare(shares_of(stage.market, shares)))
+    level = math.exp(stage.market.nash_welfare(stage.market.shares(shares)))
     bound = math.exp(log_bound)
     if not bound <= level * (1 + 1e-9 / 2):
         raise SolveFailedError("solve.failed", f"the prices prove {bound}, shares reach {level}")

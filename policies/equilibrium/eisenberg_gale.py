@@ -12,15 +12,14 @@ where ``cost_i`` is the least price of a share ``G`` within the tenant's limits 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.arrays import FloatArray
 from policies.compiled import compiled
 from policies.errors import SolveFailedError, SolveTimeoutError
 from policies.leximin.interior_point.loops import greatest
-from policies.proofs.cost_curve import MeritOrder
+from policies.proofs.market import Market
 
 STEPS_BETWEEN_LOOKS = 25
 MOST_LOOKS = 12
@@ -35,42 +34,6 @@ CENTRING_AFTER_LONG = 0.01
 LONG_STEP = 0.9
 # Two resources that are full for the same tasks only have no prices of their own.
 REGULAR = 1e-13
-
-
-@dataclass(frozen=True, eq=False)
-class Market:
-    """Tenants with budgets ``weight`` that buy shares of resources.
-
-    Attributes:
-        demand: (n, m) what one unit of share takes of the pool; limit: (n,) share at most.
-        owner: (n,) buyer of each workload, ascending; every buyer has one.
-        weight: (t,) > 0.
-        capacity: (m,) > 0 where somebody demands it.
-    """
-
-    demand: FloatArray
-    limit: FloatArray
-    owner: IntArray
-    weight: FloatArray
-    capacity: FloatArray
-
-    def nash_welfare(self, share: FloatArray) -> float:
-        """The logarithm of the weighted geometric mean of shares (t,)."""
-        return float((self.weight * np.log(share)).sum() / self.weight.sum())
-
-    def bound(self, prices: FloatArray) -> float:
-        """No shares have a greater ``nash_welfare``, whatever the prices (m,); inf proves nothing."""
-        cost = self.demand @ prices
-        order = MeritOrder.of(self.owner, self.limit, cost, len(self.weight))
-        wanted = np.full(len(cost), np.inf)
-        np.divide(self.weight[order.owner], order.cost, out=wanted, where=order.cost > 0)
-        reached = np.where(wanted > order.start, np.minimum(wanted, order.end), 0.0)
-        share = np.zeros(len(self.weight))
-        np.maximum.at(share, order.owner, reached)
-        if not np.isfinite(share).all():
-            return float("inf")
-        spent = float((self.capacity * prices).sum() - order.cost_of(share).sum())
-        return self.nash_welfare(share) + spent / float(self.weight.sum())
 
 
 def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, FloatArray]:
@@ -104,15 +67,10 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
         charged = prices * budget / size
         if left <= CENTRED:
             return shares, charged
-        reached = market.nash_welfare(shares_of(market, shares))
+        reached = market.nash_welfare(market.shares(shares))
         if market.bound(charged) <= reached + ENOUGH:
             return shares, charged
     raise SolveFailedError("solve.failed", "the equilibrium prices did not settle")
-
-
-def shares_of(market: Market, x: FloatArray) -> FloatArray:
-    """(t,) share of each buyer."""
-    return grouped_sum(x, market.owner, len(market.weight))
 
 
 @compiled

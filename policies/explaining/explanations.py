@@ -6,17 +6,14 @@ their prices from the round in which its certificate froze the tenant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from policies.documents.problem import quantities
 from policies.model.allocation import Allocation
+from policies.model.certificate import Certificate
 from policies.model.reasons import TASK_LIMIT
 from policies.model.server_classes import sees_one_pool
-from policies.proofs.level_bounds import Certificate
 
 PRICE_NOISE = 1e-9
 BINDINGS_SHOWN = 10
@@ -93,41 +90,6 @@ def explain(allocation: Allocation, tenant: int) -> Explanation:
         just_below=below,
         sentence=_sentence(allocation, tenant, workloads, binding),
     )
-
-
-def explanation_to_document(allocation: Allocation, explanation: Explanation) -> dict[str, Any]:
-    """The JSON shape of an explanation in an evaluation's answer; others are not named."""
-    problem = allocation.problem
-    return {
-        "tenant": problem.tenants[explanation.tenant],
-        "share": explanation.share,
-        "weight": explanation.weight,
-        "weighted_share": explanation.weighted_share,
-        "level": explanation.level,
-        "workloads": [
-            {"workload": problem.workload_names[j], "limited_by": allocation.limited_by[j]}
-            for j in explanation.workloads
-        ],
-        "binding": [_binding_document(allocation, item) for item in explanation.binding],
-        "neighbours": {"above": explanation.just_above, "below": explanation.just_below},
-        "sentence": explanation.sentence,
-    }
-
-
-def _binding_document(allocation: Allocation, binding: Binding) -> Mapping[str, Any]:
-    problem, classes = allocation.problem, allocation.classes
-    servers = None
-    if binding.server_class is not None:
-        row = int(classes.first_row[binding.server_class])
-        servers = {
-            "count": int(classes.servers[binding.server_class]),
-            "capacity": quantities(problem.resources, problem.capacity[row]),
-        }
-    return {
-        "resource": problem.resources[binding.resource],
-        "price": binding.price,
-        "servers": servers,
-    }
 
 
 def _binding(allocation: Allocation, tenant: int) -> tuple[Binding, ...]:

@@ -18,16 +18,15 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray
 from policies.errors import ProblemTooLargeError, SolveTimeoutError
 from policies.filling.mrfs_loop import fill_evenly
-from policies.filling.pool import least_level_unsatisfied
 from policies.filling.ranges import ranges_of_launches
-from policies.filling.saturation import filling_reasons, stops_of
 from policies.filling.servers import MOST_TASKS, check_size
 from policies.filling.winner_tree import tree_of
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
 from policies.model.server_classes import ServerClasses, each_row_alone, server_ranges
+from policies.proofs.saturation import filling_reasons, stops_of
 
 # Requests placed between two looks at the clock: fewer on many servers, each of which is looked at.
 CHUNK = 1 << 13

@@ -9,210 +9,17 @@ max-min on a single resource).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
-from policies.errors import PolicyOptionsError
 from policies.filling.pool_loop import fill_pool, fill_pool_summed
-from policies.filling.stop_reasons import NO_SERVER_LARGE_ENOUGH, stopped_by
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.problem import Problem
-from policies.model.quantities import (
-    LARGEST_WHOLE,
-    POOL,
-    offered_capacity,
-    quantities_read,
-    whole_quantities,
-)
 from policies.model.queues import queues_of
-from policies.model.reasons import limited_by_resource, unserved_reasons
 from policies.model.server_classes import one_class
-from policies.model.share_definition import share_per_task, shares_of, weight_factors
-
-SLOTS_PER_LARGEST_SERVER = 14
-
-
-@dataclass(frozen=True, eq=False)
-class PoolOfTasks:
-    """What tasks take of the pool and add to shares, in whole numbers.
-
-    Attributes:
-        share_per_task: (n,) what one task adds to its tenant's share.
-        weighted: (n, m) the share of each resource that one task adds, for its weight there; None
-            where weights do not differ between resources, or shares add up all the same.
-        demand: (n, q) of one task, room: (q,) of the pool: resources, or one column of slots.
-        names: (n,) index of the resource to name where slots are what is missing; None where the
-            columns are resources.
-        reasons: (n,) why a workload cannot run, or the empty string.
-    """
-
-    share_per_task: FloatArray
-    weighted: FloatArray | None
-    demand: FloatArray
-    room: FloatArray
-    names: IntArray | None
-    reasons: TextArray
-
-    def limited_by(self, problem: Problem, tasks: FloatArray) -> tuple[str, ...]:
-        """(n) what stopped each workload, given the tasks that run."""
-        left = self.room - tasks @ self.demand
-        stops = stopped_by(
-            problem.resources[: len(self.room)],
-            tasks,
-            problem.tasks,
-            self.demand,
-            left[None, :],
-            np.ones(len(self.room)),
-            np.ones((problem.n, 1), dtype=np.bool_),
-            np.zeros(1, dtype=np.int64),
-            self.reasons,
-        )
-        if self.names is None:
-            return stops
-        no_slot = limited_by_resource(problem.resources[0])
-        return tuple(
-            limited_by_resource(problem.resources[missing]) if stop == no_slot else stop
-            for stop, missing in zip(stops, self.names.tolist(), strict=True)
-        )
-
-
-def pool_of_tasks(problem: Problem, policy: str, options: Mapping[str, Any]) -> PoolOfTasks:
-    """What the named policy counts; the same for solving and for verifying.
-
-    Raises:
-        PolicyOptionsError: options that name a resource that the pool does not have.
-    """
-    reasons = unserved_reasons(problem, one_class(problem).allowed)
-    if policy == "slots":
-        return _in_slots(problem, options, reasons)
-    whole = quantities_read(problem, POOL)
-    demand, room = whole.demand, problem.server_count @ whole.capacity
-    reasons[(reasons == "") & (demand > room).any(axis=1)] = NO_SERVER_LARGE_ENOUGH
-    if policy == "single-resource":
-        share = problem.demand_share[:, _resource(problem, options)]
-    else:
-        share = share_per_task(problem, policy, options)
-    weighted = _weighted(problem, options, share, reasons)
-    return PoolOfTasks(share, weighted, demand, room, None, reasons)
-
-
-def _weighted(
-    problem: Problem, options: Mapping[str, Any], share: FloatArray, reasons: TextArray
-) -> FloatArray | None:
-    """(n, m) shares for weights, if a tenant's workloads are not all dominated by one resource."""
-    factors = weight_factors(problem, options)
-    if factors is None:
-        return None
-    weighted = problem.demand_share / factors[problem.workload_tenant]
-    dominant = np.ones((problem.t, problem.m), dtype=np.bool_)
-    runs = reasons == ""
-    attained = weighted[runs] >= share[runs, None]
-    np.logical_and.at(dominant, problem.workload_tenant[runs], attained)
-    return None if dominant.any(axis=1).all() else weighted
-
-
-def shares_counted(
-    problem: Problem, policy: str, options: Mapping[str, Any], tasks: FloatArray
-) -> FloatArray:
-    """(t,) share of each tenant, before its weight, as the named policy counts it.
-
-    Args:
-        problem, policy, options: what was decided. tasks: (n,) that run.
-
-    Raises:
-        PolicyOptionsError: options that name what the problem does not have.
-    """
-    if policy not in ("single-resource", "slots"):
-        return shares_of(problem, policy, options, tasks)
-    per_task = pool_of_tasks(problem, policy, options).share_per_task
-    return grouped_sum(tasks * per_task, problem.workload_tenant, problem.t)
-
-
-@lru_cache(maxsize=1)
-def whole_pool(problem: Problem) -> PoolOfTasks:
-    """What tasks take of the pool as one server: solving and verifying a step ask four times."""
-    pool = pool_of_tasks(problem, "drf", {})
-    for array in (pool.demand, pool.room, pool.reasons):
-        array.setflags(write=False)
-    return pool
-
-
-def _resource(problem: Problem, options: Mapping[str, Any]) -> int:
-    name = options.get("resource", problem.resources[0])
-    if name not in problem.resources:
-        raise PolicyOptionsError(
-            "policy.options",
-            f"the pool has no resource {name!r}; it has {', '.join(problem.resources)}",
-            "/policy/options/resource",
-        )
-    return problem.resources.index(name)
-
-
-def _in_slots(problem: Problem, options: Mapping[str, Any], reasons: TextArray) -> PoolOfTasks:
-    slot, parts = _slot(problem, options)
-    offered = slot > 0
-    slots, per_task = _slots_counted(problem, slot, parts)
-    taken = problem.demand / np.where(offered, slot, 1.0)
-    misfit = ((problem.demand > 0) & ~offered).any(axis=1) | (per_task > slots)
-    reasons[(reasons == "") & misfit] = NO_SERVER_LARGE_ENOUGH
-    return PoolOfTasks(
-        share_per_task=per_task / max(slots, 1.0),
-        weighted=None,
-        demand=per_task[:, None],
-        room=np.array([slots]),
-        names=taken.argmax(axis=1),
-        reasons=reasons,
-    )
-
-
-def _slots_counted(problem: Problem, slot: FloatArray, parts: int) -> tuple[float, FloatArray]:
-    """Slots in the pool, and slots that one task of each workload takes (n,).
-
-    Counted in whole numbers: a slot is ``slot / parts``, which need not be one.
-    """
-    offered = np.flatnonzero(slot > 0)
-    if not len(offered):
-        return 0.0, np.zeros(problem.n)
-    servers = offered_capacity(problem)
-    whole = whole_quantities(
-        problem.demand[:, offered],
-        np.vstack([servers, slot])[:, offered],
-        np.maximum(problem.totals, slot)[offered],
-    )
-    room, taken = (
-        table.astype(np.int64).astype(object) for table in (whole.capacity, whole.demand)
-    )
-    size = np.maximum(room[-1], 1)
-    per_server = (room[:-1] * parts // size).min(axis=1, initial=int(LARGEST_WHOLE))
-    per_task = -(-taken * parts // size).min(axis=1, initial=0)
-    return float((per_server * problem.server_count).sum()), per_task.astype(np.float64)
-
-
-def _slot(problem: Problem, options: Mapping[str, Any]) -> tuple[FloatArray, int]:
-    """(m,) a vector that is cut into so many slots: the given one, uncut, or the largest server.
-
-    The largest server is the one with the largest sum of shares of the pool.
-    """
-    if "slot" in options:
-        for name in options["slot"]:
-            if name not in problem.resources:
-                raise PolicyOptionsError(
-                    "policy.options",
-                    f"the pool has no resource {name!r}; it has {', '.join(problem.resources)}",
-                    f"/policy/options/slot/{name}",
-                )
-        return np.array([float(options["slot"].get(name, 0)) for name in problem.resources]), 1
-    if not problem.k or not (problem.totals > 0).any():
-        return np.zeros(problem.m), 1
-    share = problem.capacity / np.where(problem.totals > 0, problem.totals, 1.0)
-    size = np.where(problem.contributed_only, -1.0, share[:, problem.totals > 0].sum(axis=1))
-    largest: FloatArray = problem.capacity[int(size.argmax())]
-    return largest, int(options.get("slots_per_largest_server", SLOTS_PER_LARGEST_SERVER))
+from policies.proofs.pool_of_tasks import pool_of_tasks
 
 
 def _allocate(
@@ -243,17 +50,6 @@ def _allocate(
         limited_by=limited_by,
         objective=least_level_unsatisfied(problem, level, limited_by),
     )
-
-
-def least_level_unsatisfied(
-    problem: Problem, level: FloatArray, limited_by: Sequence[str]
-) -> float:
-    """Least weighted share of tenants served first that wanted more; NaN if nobody did."""
-    stopped = [reason.startswith("resource:") for reason in limited_by]
-    wanting = np.zeros(problem.t, dtype=np.bool_)
-    wanting[problem.workload_tenant[np.array(stopped, dtype=np.bool_)]] = True
-    wanting &= ~problem.second_stage
-    return float(level[wanting].min()) if wanting.any() else float("nan")
 
 
 def solve_drf(problem: Problem, options: Mapping[str, Any], deadline: float | None) -> Allocation:

@@ -18,9 +18,7 @@ from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.errors import ProblemTooLargeError, SolveTimeoutError
 from policies.filling.best_fit_many import columns_of
 from policies.filling.best_fit_two import slope_index
-from policies.filling.pool import least_level_unsatisfied
 from policies.filling.ranges import ranges_of_launches
-from policies.filling.saturation import filling_reasons, stops_of
 from policies.filling.servers_loop import (
     AFFINITY,
     BEST_BY_SCAN,
@@ -34,11 +32,12 @@ from policies.filling.servers_loop import (
     list_servers,
 )
 from policies.filling.winner_tree import tree_of
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
 from policies.model.server_classes import each_row_alone, server_ranges
+from policies.proofs.saturation import filling_reasons, stops_of
 
 RULES = {"first-fit": FIRST_FIT, "affinity": AFFINITY, "two-choices": TWO_CHOICES}
 LARGEST_POOL = 2_000_000

@@ -15,11 +15,10 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.model.allocation import Allocation
+from policies.model.tolerance import MOST_TAKEN
 from policies.proofs.capacities import Capacities
 from policies.proofs.exact_signs import UNIT
 
-# No more than this part of anything is taken back: beyond, a solver has failed.
-MOST_TAKEN = 1e-11
 _MOST_TRIES = 20
 
 

@@ -15,9 +15,7 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.errors import SolveTimeoutError
 from policies.filling.ranges import ranges_of
-from policies.filling.saturation import stops_of
 from policies.filling.servers import solve_indivisible
-from policies.filling.stop_reasons import STILL_FITS
 from policies.model.allocation import Allocation
 from policies.model.current_placements import GONE, Running
 from policies.model.problem import Problem
@@ -28,6 +26,8 @@ from policies.model.server_classes import (
     each_row_alone,
     server_ranges,
 )
+from policies.proofs.saturation import stops_of
+from policies.proofs.stop_reasons import STILL_FITS
 
 
 @dataclass(frozen=True, eq=False)

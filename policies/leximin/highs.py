@@ -15,7 +15,8 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray
 from policies.errors import SolveTimeoutError
 from policies.leximin.interior_point.method import NoConvergenceError
-from policies.proofs.normal_form import LevelSolution, LeximinProblem, is_complete
+from policies.leximin.level_program import LevelSolution, is_complete
+from policies.proofs.normal_form import LeximinProblem
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
 KEPT_WITHIN = 1e-10

@@ -11,38 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.proofs.normal_form import LeximinProblem
+from policies.proofs.normal_form import LeximinProblem, alike_workloads
 
 # Shares below this part of a workload's own are rounding; nothing is moved for them.
 WORTH_MOVING = 1e-9
-
-
-def alike_workloads(
-    demand: FloatArray, allowed: BoolArray, workloads: IntArray, owner: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Which merged workload each is part of, and the first (preferred) of each.
-
-    Args:
-        demand: (n, m) and allowed: (n, K), of which ``workloads`` (q,) are rows: each tenant's
-            together, in order of preference.
-        owner: (q,) whose each is.
-    """
-    if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
-        identity = np.arange(len(workloads))
-        return identity, identity
-    index: dict[tuple[int, bytes, bytes], int] = {}
-    first: list[int] = []
-    merged = np.empty(len(workloads), dtype=np.int64)
-    for position, j in enumerate(workloads.tolist()):
-        key = (
-            int(owner[position]),
-            demand[j].tobytes(),
-            allowed[j].tobytes(),
-        )
-        merged[position] = index.setdefault(key, len(index))
-        if merged[position] == len(first):
-            first.append(position)
-    return merged, np.array(first, dtype=np.int64)
 
 
 def preferred_tasks(

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray
+from policies.model.certificate import Round
+from policies.model.tolerance import OVERFILL
 from policies.proofs.equations import nearest_solution
-from policies.proofs.level_bounds import Round
-from policies.proofs.normal_form import OVERFILL, LeximinProblem
+from policies.proofs.normal_form import LeximinProblem
 
 # Of what is nearly full, or nearly all, it is meant to be so.
 NEARLY = 1e-8

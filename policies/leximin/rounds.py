@@ -18,15 +18,14 @@ from policies.errors import SolveFailedError
 from policies.leximin.crossover import few_placements
 from policies.leximin.highs import SimplexLevels
 from policies.leximin.interior_point.method import NoConvergenceError, maximise_level
+from policies.leximin.level_program import LevelSolution, level_program
 from policies.leximin.priority_order import preferred_workloads
 from policies.leximin.refinement import polished
+from policies.model.certificate import Certificate, Round
+from policies.model.tolerance import OPEN_GAP, OVERFILL, SOLVER_TOLERANCE
 from policies.proofs.cost_curve import MeritOrder, unit_costs
 from policies.proofs.level_bounds import (
-    OPEN_GAP,
-    SOLVER_TOLERANCE,
     TOO_FAR_APART,
-    Certificate,
-    Round,
     RoundProof,
     budget_left,
     level_scale,
@@ -34,7 +33,7 @@ from policies.proofs.level_bounds import (
     prove_round,
     prove_rounds,
 )
-from policies.proofs.normal_form import OVERFILL, LevelSolution, LeximinProblem, level_program
+from policies.proofs.normal_form import LeximinProblem
 
 Maximise = Callable[[FloatArray, FloatArray], LevelSolution]
 

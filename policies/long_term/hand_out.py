@@ -16,13 +16,11 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.errors import ProblemError, ProblemTooLargeError, SolveTimeoutError
-from policies.filling.pool import least_level_unsatisfied, whole_pool
 from policies.filling.ranges import ranges_of_launches
-from policies.filling.saturation import filling_reasons, stops_of
 from policies.filling.servers import MOST_TASKS, check_size
 from policies.filling.winner_tree import tree_of
 from policies.long_term.loop import H_MRF, LT_AF, LT_DRF, enter, fill_by_history
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.borrow_cap import borrow_limit
 from policies.model.history import History
 from policies.model.problem import Problem
@@ -35,8 +33,10 @@ from policies.model.server_classes import (
     sees_one_pool,
     server_ranges,
 )
-from policies.model.step import history_after, history_ahead
 from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies.proofs.long_term_step import history_after, history_ahead
+from policies.proofs.pool_of_tasks import whole_pool
+from policies.proofs.saturation import filling_reasons, stops_of
 
 RULES = {"lt-drf": LT_DRF, "lt-af": LT_AF, "h-mrf": H_MRF}
 # Tasks launched between two looks at the clock: fewer on many servers, each of which is looked at.

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.model.certificate import Certificate
+from policies.model.history import History
 from policies.model.problem import Problem
+from policies.model.schedule import Schedule
 from policies.model.server_classes import ServerClasses, classes_of_decision
-
-if TYPE_CHECKING:
-    from policies.model.history import History
-    from policies.model.schedule import Schedule
-    from policies.proofs.level_bounds import Certificate
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -207,3 +205,36 @@ class Allocation:
         which = np.repeat(np.arange(len(length)), length)
         within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         return which, order[start[self.placement_class][which] + within]
+
+
+def least_level_unsatisfied(
+    problem: Problem, level: FloatArray, limited_by: Sequence[str]
+) -> float:
+    """Least weighted share of tenants served first that wanted more; NaN if nobody did."""
+    stopped = [reason.startswith("resource:") for reason in limited_by]
+    wanting = np.zeros(problem.t, dtype=np.bool_)
+    wanting[problem.workload_tenant[np.array(stopped, dtype=np.bool_)]] = True
+    wanting &= ~problem.second_stage
+    return float(level[wanting].min()) if wanting.any() else float("nan")
+
+
+def least_average(problem: Problem, tasks: FloatArray, limited_by: Sequence[str]) -> float:
+    """Least weighted share of tenants served first that wanted more; NaN where nobody did.
+
+    What tenants count as having had already (``Problem.already``) is added to their shares.
+
+    Args:
+        problem: the problem.
+        tasks: (n,) on average over the period.
+        limited_by: (n) what stopped each workload.
+    """
+    share = grouped_sum(tasks * problem.dominant_share_per_task, problem.workload_tenant, problem.t)
+    level = (share + problem.already) / problem.effective_weight
+    return least_level_unsatisfied(problem, level, limited_by)
+
+
+def gap_of(objective: float, bound: float) -> float:
+    """Relative distance of an objective from its bound; 0 where both are 0."""
+    if bound == 0:
+        return 0.0
+    return max((bound - objective) / bound, 0.0)

@@ -10,17 +10,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
+from policies.model.problem_fields import ProblemFields, Selector, WeightsMode
 from policies.model.validation import check_problem
-
-WeightsMode = Literal["explicit", "contribution"]
-Selector = Mapping[str, tuple[str, ...]]
 
 # A demand outside this range of the pool's total is left out rather than trusted to
 # floating point (its workload gets 0 tasks and the reason ``out_of_range``).
@@ -29,51 +27,11 @@ LARGEST_DEMAND_SHARE = 1e9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Problem:
+class Problem(ProblemFields):
     """One immutable allocation problem; build it with :meth:`create`, which fills defaults.
 
-    Attributes:
-        resources: names of the ``m`` resources; ``units`` (m) their units, for display.
-        server_names: names of the ``k`` rows.
-        capacity: (k, m) of *one* server of the row, in the resource's own unit.
-        server_count: (k,) identical servers in the row, at least 1.
-        server_labels: (k) labels that selectors match.
-        contributed_by: (k,) tenant index, or -1 for the pool's own.
-        contributed_only: (k,) the row counts as contributed but offers no capacity
-            (a draining server).
-        tenants: names of the ``t`` tenants.
-        weight: (t,) explicit weight, or the factor on the contributed share; > 0.
-        best_effort: (t,) served after everybody else is frozen.
-        owed: (t,) dominant share × periods that a period of turns which was cut short left it
-            short of; below 0 what it had too much. Only ``tda`` takes other values than 0.
-        weights_mode: how weights come about (see :attr:`effective_weight`).
-        workload_tenant: (n,) index of the owner.
-        workload_names: names of the ``n`` workloads, unique per tenant.
-        demand: (n, m) of one task, same units as ``capacity``.
-        tasks: (n,) tasks that can run at once, whole; ``inf`` is unbounded.
-        priority: (n,) higher first, where several answers give the same shares.
-        selectors: (n) allowed values per label; an empty selector allows every server.
+    Its attributes are those of :class:`ProblemFields`; the properties below follow from them.
     """
-
-    resources: tuple[str, ...]
-    units: tuple[str, ...]
-    server_names: tuple[str, ...]
-    capacity: FloatArray
-    server_count: IntArray
-    server_labels: tuple[Mapping[str, str], ...]
-    contributed_by: IntArray
-    contributed_only: BoolArray
-    tenants: tuple[str, ...]
-    weight: FloatArray
-    best_effort: BoolArray
-    owed: FloatArray
-    weights_mode: WeightsMode
-    workload_tenant: IntArray
-    workload_names: tuple[str, ...]
-    demand: FloatArray
-    tasks: FloatArray
-    priority: IntArray
-    selectors: tuple[Selector, ...]
 
     @classmethod
     def create(
@@ -167,26 +125,6 @@ class Problem:
             self.priority,
         ):
             array.setflags(write=False)
-
-    @property
-    def n(self) -> int:
-        """Number of workloads."""
-        return len(self.workload_names)
-
-    @property
-    def k(self) -> int:
-        """Number of server rows."""
-        return len(self.server_names)
-
-    @property
-    def m(self) -> int:
-        """Number of resources."""
-        return len(self.resources)
-
-    @property
-    def t(self) -> int:
-        """Number of tenants."""
-        return len(self.tenants)
 
     @cached_property
     def row_capacity(self) -> FloatArray:

@@ -1,8 +1,8 @@
-"""The one stated tolerance for discrete decisions (policies §1.5).
+"""Every tolerance that is part of what an answer promises, named once.
 
-Two numbers that are equal in rational arithmetic differ by a few units in the last place
-after a handful of floating-point operations; a relative 1e-9 is far above that and far
-below any quantity that means something (quantities have 12 fractional digits at most).
+What fits is decided exactly (``proofs.capacities``). The tolerances here are for numbers that are
+equal in rational arithmetic and differ by rounding in float64. Step lengths and stopping rules of a
+single algorithm stay beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,43 @@ import numpy as np
 
 from policies.arrays import FloatArray
 
+# Discrete decisions (policies §1.5): two numbers that are equal in rational arithmetic differ by a
+# few units in the last place after a handful of operations; a relative 1e-9 is far above that and
+# far below any quantity that means something (quantities have 12 fractional digits at most).
 DISCRETE_TOLERANCE = 1e-9
+
+# Relative distance between a level and its proven bound that counts as optimal, and the
+# part of 1 / sum of weights below which a level's own size no longer scales it.
+LEVEL_TOLERANCE = 1e-9
+SMALLEST_LEVEL_SCALE = 1e-2
+# The solver asks more of itself than the verifier does, so that rounding or another order of
+# summation never costs an answer its proof.
+SOLVER_TOLERANCE = LEVEL_TOLERANCE / 2
+SOLVER_NOISE = 2e-15
+# What rounding may hide when costs are subtracted from the worth of all servers, relative to that.
+BUDGET_ROUNDING = 1e-15
+# A round whose bound is further from its level, relative, is not one that rounding leaves open.
+OPEN_GAP = 1e-3
+# Time division: levels below it are as good as this one: what they are relative to.
+SMALLEST_LEVEL = 1e-3
+# ... and a tenant whose share has less than this part in a round's prices is left to a later round.
+SMALLEST_PART = 1e-7
+
+# Rounding may overfill a class by this much, relative, before the answer is made feasible exactly.
+OVERFILL = 5e-13
+# No more than this part of anything is taken back then: beyond, a solver has failed.
+MOST_TAKEN = 1e-11
+
+# Sums and products of reported numbers agree to this, relative: solvers and readers add up in
+# different orders, 1e-16 of the largest term each time.
+AGREEMENT = 1e-9
+# The fractions of a period add up to 1 to this: thirds of it have no sum that is 1 exactly.
+WHOLE_PERIOD = 1e-12
+
+# Properties: differences of shares below this, relative, are rounding of solvers (solved to 1e-9);
+SHARE_TOLERANCE = 1e-7
+# ... and a gain or loss below this part of a share is not one.
+CHANGE_TOLERANCE = 1e-6
 
 
 def whole_part(amount: FloatArray) -> FloatArray:

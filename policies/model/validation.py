@@ -7,22 +7,20 @@ the evaluation document (rows are in the same order there).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from policies.errors import ProblemError
-
-if TYPE_CHECKING:
-    from policies.model.problem import Problem
+from policies.model.problem_fields import ProblemFields
 
 LARGEST_QUANTITY = 1e12
 MOST_OWED = 1000
 LARGEST_SERVER_COUNT = 10**6
 
 
-def check_problem(problem: Problem) -> None:
+def check_problem(problem: ProblemFields) -> None:
     """Raise ProblemError for the first thing about ``problem`` that cannot be accepted."""
     _check_lengths(problem)
     check_names(problem.resources, "resource", "/resources")
@@ -33,7 +31,7 @@ def check_problem(problem: Problem) -> None:
     _check_workloads(problem)
 
 
-def _check_lengths(problem: Problem) -> None:
+def _check_lengths(problem: ProblemFields) -> None:
     if not problem.resources:
         raise ProblemError("resource.none", "a pool has at least one resource", "/resources")
     k, n, m, t = problem.k, problem.n, problem.m, problem.t
@@ -81,7 +79,7 @@ def check_names(names: Sequence[str], kind: str, pointer: str) -> None:
             )
 
 
-def _check_servers(problem: Problem) -> None:
+def _check_servers(problem: ProblemFields) -> None:
     _check_amounts(problem, problem.capacity, problem.server_names, "server", "capacity")
     i = _first((problem.server_count < 1) | (problem.server_count > LARGEST_SERVER_COUNT))
     if i is not None:
@@ -101,7 +99,7 @@ def _check_servers(problem: Problem) -> None:
         )
 
 
-def _check_tenants(problem: Problem) -> None:
+def _check_tenants(problem: ProblemFields) -> None:
     i = _first(~(np.isfinite(problem.weight) & (problem.weight > 0)))
     if i is not None:
         raise ProblemError(
@@ -120,7 +118,7 @@ def _check_tenants(problem: Problem) -> None:
         )
 
 
-def _check_workloads(problem: Problem) -> None:
+def _check_workloads(problem: ProblemFields) -> None:
     names = problem.workload_names
     j = _first((problem.workload_tenant < 0) | (problem.workload_tenant >= problem.t))
     if j is not None:
@@ -163,7 +161,7 @@ def _check_workloads(problem: Problem) -> None:
 
 
 def _check_amounts(
-    problem: Problem,
+    problem: ProblemFields,
     table: npt.NDArray[np.float64],
     names: Sequence[str],
     kind: str,

@@ -25,23 +25,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.model.allocation import Allocation
+from policies.model.certificate import Certificate
 from policies.model.problem import Problem
 from policies.model.quantities import NOTHING, as_read
 from policies.model.server_classes import ServerClasses
 from policies.model.share_definition import measure_of, weight_factors
+from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.proofs.cost_curve import MeritOrder, unit_costs
 from policies.proofs.exact_signs import UNIT
-from policies.proofs.level_bounds import LEVEL_TOLERANCE, Certificate, level_scale
-from policies.proofs.normal_form import LeximinProblem
-
-if TYPE_CHECKING:
-    from policies.leximin.solve import Normalised
+from policies.proofs.level_bounds import level_scale
+from policies.proofs.normal_form import LeximinProblem, Normalised
 
 # Roundings behind one term: quantities to shares, shares to normalised demands, the level raised and
 # weighted, products; each resource and each of a tenant's workloads adds one more.

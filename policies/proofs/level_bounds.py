@@ -14,116 +14,24 @@ at most ``gap / sum over the group of w_i pi_i``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
-from policies.errors import ProblemError
+from policies.model.certificate import Round
+from policies.model.tolerance import (
+    BUDGET_ROUNDING,
+    SMALLEST_LEVEL_SCALE,
+    SOLVER_NOISE,
+    SOLVER_TOLERANCE,
+)
 from policies.proofs.cost_curve import MeritOrder, unit_costs
 from policies.proofs.normal_form import LeximinProblem
 
-# Relative distance between a level and its proven bound that counts as optimal, and the
-# part of 1 / sum of weights below which a level's own size no longer scales it.
-LEVEL_TOLERANCE = 1e-9
-# The solver asks more of itself than the verifier does, so that rounding or another order of
-# summation never costs an answer its proof.
-SOLVER_TOLERANCE = LEVEL_TOLERANCE / 2
-SOLVER_NOISE = 2e-15
-# What rounding may hide when costs are taken from the worth of all servers, relative to that.
-ROUNDING = 1e-15
-SMALLEST_LEVEL_SCALE = 1e-2
-# A round whose bound is further from its level, relative, is not one that rounding leaves open.
-OPEN_GAP = 1e-3
 # Why an answer cannot be had, as far as one can tell.
 TOO_FAR_APART = "demands, task limits or weights of the problem are too many powers of ten apart"
-
-
-@dataclass(frozen=True, eq=False)
-class Round:
-    """One round of the leximin.
-
-    Attributes:
-        stage: 0 for tenants served first, 1 for those that share what is left.
-        level: weighted level at which the round's stuck tenants were frozen.
-        bound: no allocation lifts the least level of the round above it.
-        prices: (K, m) price of each class's resources, per share of the pool.
-        proven: do they prove that nobody frozen here can have more? Time division leaves rounds
-            open where the search for slots ends early, leximins of divisible tasks where rounding
-            hides what is left.
-    """
-
-    stage: int
-    level: float
-    bound: float
-    prices: FloatArray
-    proven: bool = True
-
-
-@dataclass(frozen=True, eq=False)
-class Certificate:
-    """The rounds in order, and the round in which each tenant was frozen.
-
-    Attributes:
-        rounds: in the order in which they were solved.
-        frozen_in: (t,) index into ``rounds``; -1 for tenants with nothing to run.
-        divisible: (K, m) of a time division, prices that prove the bound of divisible tasks.
-    """
-
-    rounds: tuple[Round, ...]
-    frozen_in: IntArray
-    divisible: FloatArray | None = None
-
-
-def certificate_to_document(certificate: Certificate) -> dict[str, Any]:
-    """The certificate as plain JSON values."""
-    return {
-        "rounds": [
-            {
-                "stage": item.stage,
-                "level": float(item.level),
-                "bound": float(item.bound),
-                "prices": item.prices.tolist(),
-                **({} if item.proven else {"proven": False}),
-            }
-            for item in certificate.rounds
-        ],
-        "frozen_in": certificate.frozen_in.tolist(),
-        **(
-            {}
-            if certificate.divisible is None
-            else {"divisible_prices": certificate.divisible.tolist()}
-        ),
-    }
-
-
-def certificate_from_document(document: Mapping[str, Any]) -> Certificate:
-    """Read what :func:`certificate_to_document` wrote.
-
-    Raises:
-        ProblemError: ``certificate.malformed``.
-    """
-    try:
-        rounds = tuple(
-            Round(
-                stage=int(item["stage"]),
-                level=float(item["level"]),
-                bound=float(item["bound"]),
-                prices=np.array(item["prices"], dtype=np.float64),
-                proven=bool(item.get("proven", True)),
-            )
-            for item in document["rounds"]
-        )
-        frozen_in = np.array(document["frozen_in"], dtype=np.int64)
-        prices = document.get("divisible_prices")
-        divisible = None if prices is None else np.array(prices, dtype=np.float64)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProblemError(
-            "certificate.malformed", f"the certificate cannot be read: {error!r}", "/certificate"
-        ) from error
-    return Certificate(rounds, frozen_in, divisible)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +117,7 @@ def budget_left(
     prices of very different sizes could cancel to nothing, and prove what is not so.
     """
     worth = float((problem.capacity_share * prices).sum())
-    return max(worth - float(order.cost_of(share).sum()), 0.0) + ROUNDING * worth
+    return max(worth - float(order.cost_of(share).sum()), 0.0) + BUDGET_ROUNDING * worth
 
 
 def level_scale(problem: LeximinProblem, rising: BoolArray, level: float) -> float:

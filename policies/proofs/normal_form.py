@@ -7,10 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
-
-# Rounding may overfill a class by this much, relative.
-OVERFILL = 5e-13
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.model.problem import Problem
+from policies.model.reasons import unserved_reasons
+from policies.model.server_classes import ServerClasses
+from policies.model.share_definition import Measure, measure_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -111,101 +112,87 @@ class LeximinProblem:
         return group
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LevelProgram:
-    """One round as a linear program: rows that keep a share and rows that rise together.
-
-    Attributes:
-        demand: (n, m), allowed: (n, K), capacity: (K, m) as in :class:`LeximinProblem`.
-        row: (n,) row of each workload, ascending; first: (rows + 1,) where each row begins.
-        keep, rise: (rows,) the row's share is ``keep + tau * rise``; their sum is > 0.
-        limit: (n,) a workload's own limit where its row alone does not give it; else inf.
-    """
-
-    demand: FloatArray
-    allowed: BoolArray
-    capacity: FloatArray
-    row: IntArray
-    first: IntArray
-    keep: FloatArray
-    rise: FloatArray
-    limit: FloatArray
-
-    @property
-    def n(self) -> int:
-        """Number of workloads."""
-        return len(self.demand)
-
-    @property
-    def m(self) -> int:
-        """Number of resources."""
-        return int(self.capacity.shape[1])
-
-    @property
-    def K(self) -> int:  # noqa: N802 - see LeximinProblem.K
-        """Number of server classes."""
-        return int(self.capacity.shape[0])
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self.keep)
-
-
-def is_complete(problem: LeximinProblem, share: FloatArray) -> BoolArray:
-    """(t,) does ``share`` (t,) place all of a tenant's tasks?
-
-    Its workloads then have no choice, and their shares rise and stay each by itself; their
-    limits would bound the level although capacity does not.
-    """
-    complete: BoolArray = share >= problem.cap * (1 - 1e-12)
-    return complete
-
-
-def level_program(
-    problem: LeximinProblem, rise: FloatArray, keep: FloatArray
-) -> tuple[LevelProgram, IntArray]:
-    """The program in which tenants have ``keep + tau * rise`` (t,); and its workloads.
-
-    Tenants that get nothing are left out. A tenant that gets all its tasks has one row per
-    workload, because its workloads have no choice.
-    """
-    share = keep + rise
-    j = np.flatnonzero(share[problem.owner] > 0)
-    owner = problem.owner[j]
-    complete = is_complete(problem, share)[owner]
-    begins = np.r_[True, owner[1:] != owner[:-1]] | complete
-    row = np.cumsum(begins) - 1
-    of_row = owner[begins]
-    part = np.where(complete, problem.limit[j] / np.where(complete, problem.cap[owner], 1.0), 1.0)[
-        begins
-    ]
-    alone = np.bincount(row)[row] == 1
-    program = LevelProgram(
-        demand=problem.demand[j],
-        allowed=problem.allowed[j],
-        capacity=problem.capacity_share,
-        row=row.astype(np.int64),
-        first=np.r_[np.flatnonzero(begins), len(j)].astype(np.int64),
-        keep=keep[of_row] * part,
-        rise=rise[of_row] * part,
-        limit=np.where(alone, np.inf, problem.limit[j]),
-    )
-    return program, j
-
-
 @dataclass(frozen=True, eq=False)
-class LevelSolution:
-    """One linear program's answer.
+class Normalised:
+    """A problem's leximin form and the way back.
 
     Attributes:
-        x: (n, K) dominant share of each workload on each class.
-        prices: (K, m) duals of the capacity rows, per share of the pool, >= 0.
-        tau: the level reached.
-        steps: linear systems (interior point) or programs (simplex) solved.
+        leximin: what the rounds work on.
+        tenants: (t',) tenants with something to run, as indices of the problem.
+        merged: (n'') index of the leximin workload that each runnable workload is part of.
+        workloads: (n'') runnable workloads, each tenant's in order of preference.
+        reasons: (n,) why the others have no share at all.
     """
 
-    x: FloatArray
-    prices: FloatArray
-    tau: float
-    steps: int
+    leximin: LeximinProblem
+    tenants: IntArray
+    workloads: IntArray
+    merged: IntArray
+    reasons: TextArray
+
+
+def normalise(
+    problem: Problem, classes: ServerClasses, measure: Measure | None = None
+) -> Normalised:
+    """Leave out what cannot run and add up workloads of a tenant that are alike.
+
+    Workloads of one tenant with the same normalised demand and the same eligible classes
+    are one workload as far as shares go; their order of preference decides afterwards.
+
+    Args:
+        problem: the problem; classes: where it runs.
+        measure: what shares count; dominant shares unless given.
+    """
+    measure = measure or measure_of(problem, "drfh", {})
+    allowed = classes.allowed
+    reasons = unserved_reasons(problem, allowed)
+    runnable = np.flatnonzero(reasons == "")
+    order = np.lexsort((runnable, -problem.priority[runnable], problem.workload_tenant[runnable]))
+    workloads = runnable[order]
+    tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
+    merged, first = alike_workloads(measure.demand, allowed, workloads, owner)
+    limit = measure.limit[workloads]
+    chosen = workloads[first]
+    return Normalised(
+        leximin=LeximinProblem(
+            demand=np.ascontiguousarray(measure.demand[chosen]),
+            allowed=np.ascontiguousarray(allowed[chosen]),
+            limit=grouped_sum(limit, merged, len(chosen)),
+            owner=owner[first].astype(np.int64),
+            weight=problem.effective_weight[tenants],
+            stage=problem.second_stage[tenants].astype(np.int64),
+            capacity_share=np.ascontiguousarray(classes.capacity_share),
+        ),
+        tenants=tenants,
+        workloads=workloads,
+        merged=merged,
+        reasons=reasons,
+    )
+
+
+def alike_workloads(
+    demand: FloatArray, allowed: BoolArray, workloads: IntArray, owner: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Which merged workload each is part of, and the first (preferred) of each.
+
+    Args:
+        demand: (n, m) and allowed: (n, K), of which ``workloads`` (q,) are rows: each tenant's
+            together, in order of preference.
+        owner: (q,) whose each is.
+    """
+    if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
+        identity = np.arange(len(workloads))
+        return identity, identity
+    index: dict[tuple[int, bytes, bytes], int] = {}
+    first: list[int] = []
+    merged = np.empty(len(workloads), dtype=np.int64)
+    for position, j in enumerate(workloads.tolist()):
+        key = (
+            int(owner[position]),
+            demand[j].tobytes(),
+            allowed[j].tobytes(),
+        )
+        merged[position] = index.setdefault(key, len(index))
+        if merged[position] == len(first):
+            first.append(position)
+    return merged, np.array(first, dtype=np.int64)

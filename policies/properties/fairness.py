@@ -19,8 +19,9 @@ from policies.model.server_classes import (
     sees_one_pool,
     server_classes,
 )
+from policies.model.tolerance import SHARE_TOLERANCE
 from policies.properties.bundles import Bundles, attainable, bundles_of
-from policies.properties.verdicts import SHARE_TOLERANCE, Verdict, undecided
+from policies.properties.verdicts import Verdict, undecided
 from policies.registry import solve
 
 LARGEST_PARTITION = 2_000_000

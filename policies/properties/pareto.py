@@ -14,7 +14,8 @@ from policies.arrays import FloatArray
 from policies.model.allocation import Allocation
 from policies.model.reasons import unserved_reasons
 from policies.model.server_classes import one_class, sees_one_pool, server_classes
-from policies.properties.verdicts import SHARE_TOLERANCE, Verdict, undecided
+from policies.model.tolerance import SHARE_TOLERANCE
+from policies.properties.verdicts import Verdict, undecided
 from policies.verification.verify import verify
 
 LARGEST_PROGRAM = 400_000

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
-from policies.documents.problem import quantities
 from policies.model.allocation import Allocation
 from policies.model.history import History
 from policies.model.reasons import TASK_LIMIT
@@ -124,16 +122,6 @@ def jain_index(shares: FloatArray) -> float | None:
     counted = shares[~np.isnan(shares)]
     squares = float((counted**2).sum())
     return float(counted.sum()) ** 2 / (len(counted) * squares) if squares else None
-
-
-def properties_to_document(allocation: Allocation, properties: Properties) -> dict[str, Any]:
-    """The JSON shape: a verdict per name, and three numbers."""
-    ratio = properties.contribution_ratio
-    return {name: properties.verdicts[name].to_document() for name in NAMES} | {
-        "resource_as_you_contributed": None if ratio is None or np.isinf(ratio) else ratio,
-        "jain_index": properties.jain_index,
-        "utilization": quantities(allocation.problem.resources, properties.utilization),
-    }
 
 
 def _contribution_ratio(allocation: Allocation) -> float | None:

@@ -17,6 +17,7 @@ from policies.errors import PolicyError, SolveTimeoutError
 from policies.model.allocation import Allocation
 from policies.model.history import History
 from policies.model.problem import Problem
+from policies.model.tolerance import CHANGE_TOLERANCE
 from policies.properties.bundles import attainable, bundles_of
 from policies.properties.fairness import counts_whole, takes_part
 from policies.properties.verdicts import Verdict, undecided
@@ -24,8 +25,6 @@ from policies.registry import solve
 
 Progress = Callable[[int, int], None]
 
-# Solvers agree to 1e-9 on levels; a gain or loss below this part of a share is not one.
-CHANGE_TOLERANCE = 1e-6
 MOST_SOLVES = 2_000
 SCALES = (0.5, 0.8, 1.25, 2.0)
 INFLATIONS = (0.25, 0.5, 1.0)

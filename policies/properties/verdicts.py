@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Differences of shares below this, relative, are rounding of solvers (solved to 1e-9).
-SHARE_TOLERANCE = 1e-7
-
 
 @dataclass(frozen=True)
 class Verdict:

@@ -9,12 +9,12 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray, read_only
 from policies.errors import PolicyNotApplicableError, PolicyUnknownError, ProblemError
 from policies.filling.best_fit import NOWHERE
-from policies.filling.pool import whole_pool
 from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
 from policies.long_term.windows import Window
 from policies.model.entitlement import entitled_partition
 from policies.model.problem import Problem
 from policies.model.queues import Queues, queues_of
+from policies.proofs.pool_of_tasks import whole_pool
 from policies.simulation.events import DRF, run_events
 from policies.simulation.memory import DECAY, SLIDING, TUMBLING, UNBOUNDED
 from policies.simulation.outcome import Simulation

@@ -7,18 +7,15 @@ Source: the TDA thesis (2015), problem (3.1), whose 1/Q is this bound for two us
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from policies.arrays import FloatArray
-from policies.leximin.solve import divisible_allocation, normalise
+from policies.leximin.solve import divisible_allocation
 from policies.model.allocation import Allocation
 from policies.model.problem import Problem
-from policies.model.server_classes import ServerClasses, classes_of_decision, server_classes
 from policies.proofs.cost_curve import MeritOrder, unit_costs
-from policies.proofs.level_bounds import prove_round
-from policies.time_division.columns import SlotPool
+from policies.proofs.slots.divisible_bound import _divisible_problem
+from policies.proofs.slots.slot_pool import SlotPool
 
 
 def with_divisible_tasks(
@@ -40,26 +37,6 @@ def first_prices(divisible: Allocation) -> FloatArray | None:
     return certificate.rounds[0].prices
 
 
-def bound_at(problem: Problem, pool: SlotPool, prices: FloatArray, *, pack: bool) -> float:
-    """The upper bound on the first level that prices prove; NaN where they fit no problem.
-
-    Args:
-        problem: what is scheduled; pool: with ``pack`` or without; prices: (K, m), any.
-    """
-    runnable, classes = _divisible_problem(problem, pool, pack=pack)
-    form = normalise(runnable, classes).leximin
-    if prices.shape != (form.K, form.m) or not form.t or not (prices >= 0).all():
-        return float("nan")
-    nothing = np.zeros(form.t)
-    rising = form.stage == form.stage.min()
-    return prove_round(form, prices, level=0.0, share=nothing, rising=rising).bound
-
-
-def already_at_most(problem: Problem) -> float:
-    """The greatest weighted share that a tenant counts as having had: it is added to the bound."""
-    return float((problem.already / problem.effective_weight).max(initial=0.0))
-
-
 def prices_of_shares(pool: SlotPool, divisible: Allocation) -> FloatArray:
     """(t',) what a little more share of each tenant costs at the prices of the first round.
 
@@ -77,12 +54,3 @@ def prices_of_shares(pool: SlotPool, divisible: Allocation) -> FloatArray:
     order = MeritOrder.of(pool.owner, pool.limit * pool.share, costs, tenants)
     prices = order.marginal(divisible.tenant_share[pool.tenants])
     return np.where(np.isfinite(prices), prices, 0.0)
-
-
-def _divisible_problem(
-    problem: Problem, pool: SlotPool, *, pack: bool
-) -> tuple[Problem, ServerClasses]:
-    runnable = replace(problem, tasks=np.where(pool.reasons == "", problem.tasks, 0.0))
-    if pack:
-        return runnable, server_classes(runnable)
-    return runnable, classes_of_decision(runnable, "drf", "divisible")

@@ -14,8 +14,9 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray
 from policies.compiled import compiled
-from policies.proofs.level_bounds import LEVEL_TOLERANCE, Round
-from policies.time_division.columns import Slot, SlotPool
+from policies.model.certificate import Round
+from policies.model.tolerance import LEVEL_TOLERANCE
+from policies.proofs.slots.slot_pool import Slot, SlotPool
 
 MOST_TENANTS = 4
 # Nodes of the search that lists slots, slots listed, and groups of slots tried.

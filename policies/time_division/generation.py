@@ -15,22 +15,17 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
 from policies.errors import SolveTimeoutError
+from policies.model.certificate import Round
 from policies.model.problem import Problem
+from policies.model.tolerance import LEVEL_TOLERANCE, SMALLEST_PART
 from policies.proofs.equations import nearest_solution
-from policies.proofs.level_bounds import LEVEL_TOLERANCE, Round
-from policies.time_division.columns import Slot, SlotPool
+from policies.proofs.slots.knapsack import MOST_NODES
+from policies.proofs.slots.rounds import round_bound, satisfied_at, stuck_tenants
+from policies.proofs.slots.slot_pool import Slot, SlotPool
+from policies.proofs.slots.work_budget import Effort, EffortSpentError
 from policies.time_division.fewest_slots import fewest_slots
-from policies.time_division.knapsack import MOST_NODES
 from policies.time_division.program import Mixture, ScheduleProgram
-from policies.time_division.rounds import (
-    SMALLEST_PART,
-    Division,
-    restated,
-    round_bound,
-    satisfied_at,
-    stuck_tenants,
-)
-from policies.time_division.work_budget import Effort, EffortSpentError
+from policies.time_division.rounds import Division, restated
 
 # Slots shorter than this part of the period are rounding.
 SHORTEST_SLOT = 1e-9

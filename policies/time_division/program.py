@@ -13,7 +13,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
 from policies.errors import SolveFailedError
-from policies.time_division.work_budget import Effort
+from policies.proofs.slots.work_budget import Effort
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
 LET_GO = 1e-11

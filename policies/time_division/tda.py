@@ -14,24 +14,25 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.errors import SolveTimeoutError
 from policies.leximin.priority_order import preferred_tasks
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, gap_of, least_average
+from policies.model.certificate import Certificate, Round
 from policies.model.problem import Problem
-from policies.model.schedule import Schedule, SlotPlacement, gap_of, least_average
+from policies.model.schedule import Schedule, SlotPlacement
 from policies.model.server_classes import classes_of_decision
-from policies.proofs.level_bounds import Certificate, Round
-from policies.time_division.columns import Slot, SlotPool
+from policies.proofs.slots.divisible_bound import already_at_most
+from policies.proofs.slots.rounds import proven_bound
+from policies.proofs.slots.slot_pool import Slot, SlotPool
+from policies.proofs.slots.stop_reasons import stops_over_time
+from policies.proofs.slots.work_budget import Effort
 from policies.time_division.divisible_bound import (
-    already_at_most,
     first_prices,
     prices_of_shares,
     with_divisible_tasks,
 )
 from policies.time_division.generation import WORK, divide
-from policies.time_division.rounds import proven_bound, restated
+from policies.time_division.rounds import restated
 from policies.time_division.slot_order import order_of_slots
-from policies.time_division.stop_reasons import stops_over_time
 from policies.time_division.two_tenants import divide_between_two, two_alone
-from policies.time_division.work_budget import Effort
 
 
 def solve_indivisible(

@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray
+from policies.model.certificate import Round
 from policies.model.problem import Problem
 from policies.model.tolerance import DISCRETE_TOLERANCE
-from policies.proofs.level_bounds import Round
-from policies.time_division.columns import Slot, SlotPool
+from policies.proofs.slots.slot_pool import Slot, SlotPool
 from policies.time_division.rounds import Division, restated
 
 

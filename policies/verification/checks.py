@@ -12,13 +12,6 @@ import numpy.typing as npt
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.proofs.exact_signs import UNIT
 
-# What fits is decided exactly (``feasibility``); these are for equalities between float64 numbers,
-# which rounding keeps from holding exactly. Sums and products of reported numbers agree to this,
-# relative: solvers and readers add up in different orders, 1e-16 of the largest term each time.
-AGREEMENT = 1e-9
-# The fractions of a period add up to 1 to this: thirds of it have no sum that is 1 exactly.
-WHOLE_PERIOD = 1e-12
-
 
 @dataclass(frozen=True)
 class Check:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
-from policies.equilibrium.ceei import merged_shares, stage_of
-from policies.equilibrium.eisenberg_gale import shares_of
-from policies.leximin.solve import Normalised
 from policies.model.allocation import Allocation
+from policies.model.certificate import Certificate
 from policies.model.problem import Problem
-from policies.proofs.level_bounds import LEVEL_TOLERANCE, Certificate
-from policies.verification.checks import AGREEMENT, Check, check, exactly
+from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE
+from policies.proofs.market import merged_shares, stage_of
+from policies.proofs.normal_form import Normalised
+from policies.verification.checks import Check, check, exactly
 
 
 def check_equilibrium(
@@ -51,7 +51,7 @@ def check_equilibrium(
         stage = stage_of(lexi, item.stage, earlier)
         if stage.market is None:
             continue
-        shares = shares_of(stage.market, x[stage.workloads])
+        shares = stage.market.shares(x[stage.workloads])
         if (shares > 0).all():
             reached[number] = math.exp(stage.market.nash_welfare(shares))
         log_bound = min(stage.market.bound(item.prices[0]), 700.0)

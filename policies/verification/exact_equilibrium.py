@@ -18,16 +18,16 @@ from fractions import Fraction
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
-from policies.equilibrium.ceei import Stage, merged_shares, stage_of
-from policies.equilibrium.eisenberg_gale import Market, shares_of
-from policies.leximin.solve import Normalised
 from policies.model.allocation import Allocation
+from policies.model.certificate import Certificate
 from policies.model.problem import Problem
 from policies.model.server_classes import ServerClasses
 from policies.model.share_definition import measure_of
+from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.proofs.exact_levels import ROUNDINGS, Fractions, product
 from policies.proofs.exact_signs import UNIT
-from policies.proofs.level_bounds import LEVEL_TOLERANCE, Certificate
+from policies.proofs.market import Market, Stage, merged_shares, stage_of
+from policies.proofs.normal_form import Normalised
 
 # The logarithm of 1 + the tolerance is not less.
 _LOG_TOLERANCE = Fraction(LEVEL_TOLERANCE) - Fraction(LEVEL_TOLERANCE) ** 2 / 2
@@ -67,7 +67,7 @@ def products_proven(
 
 def _certainly(market: Market, x: FloatArray, prices: FloatArray) -> bool | None:
     """Do the prices prove the shares ``x`` (n,)? None where rounding could hide it."""
-    shares, weights = shares_of(market, x), float(market.weight.sum())
+    shares, weights = market.shares(x), float(market.weight.sum())
     bound = market.bound(prices)
     if not (shares > 0).all() or not math.isfinite(bound):
         return False

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.filling.pool import least_level_unsatisfied, pool_of_tasks, shares_counted
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.problem import Problem
 from policies.model.server_classes import POOL_LEVEL
-from policies.verification.checks import AGREEMENT, Check
+from policies.model.tolerance import AGREEMENT
+from policies.proofs.pool_of_tasks import pool_of_tasks, shares_counted
+from policies.verification.checks import Check
 from policies.verification.checks import check as _check
 
 FILLED = ("drf", "asset", "single-resource", "slots", "drfh")

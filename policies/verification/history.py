@@ -9,13 +9,14 @@ from policies.errors import ProblemError
 from policies.model.allocation import Allocation
 from policies.model.history import History, check_history_fits
 from policies.model.problem import Problem
-from policies.model.step import (
+from policies.model.tolerance import AGREEMENT
+from policies.proofs.long_term_step import (
     LONG_TERM,
     levels_reached,
     reasons_not_to_run,
     step_added,
 )
-from policies.verification.checks import AGREEMENT, Check, check
+from policies.verification.checks import Check, check
 
 
 def check_history(

@@ -16,21 +16,17 @@ from dataclasses import replace
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, gap_of, least_average
+from policies.model.certificate import Certificate
 from policies.model.problem import Problem
-from policies.model.schedule import Schedule, gap_of, least_average
+from policies.model.schedule import Schedule
 from policies.model.server_classes import places
-from policies.proofs.level_bounds import LEVEL_TOLERANCE, Certificate
-from policies.time_division.columns import SlotPool
-from policies.time_division.divisible_bound import already_at_most, bound_at
-from policies.time_division.rounds import (
-    SMALLEST_LEVEL,
-    proof_of_round,
-    proven_bound,
-    satisfied_at,
-)
-from policies.time_division.stop_reasons import has_room, stops_over_time
-from policies.verification.checks import AGREEMENT, WHOLE_PERIOD, Check, check
+from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, SMALLEST_LEVEL, WHOLE_PERIOD
+from policies.proofs.slots.divisible_bound import already_at_most, bound_at
+from policies.proofs.slots.rounds import proof_of_round, proven_bound, satisfied_at
+from policies.proofs.slots.slot_pool import SlotPool
+from policies.proofs.slots.stop_reasons import has_room, stops_over_time
+from policies.verification.checks import Check, check
 
 
 def check_schedule(problem: Problem, allocation: Allocation, schedule: Schedule) -> Iterator[Check]:

@@ -9,25 +9,22 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.errors import SolveFailedError
-from policies.filling.saturation import stops_of
-from policies.filling.stop_reasons import STILL_FITS
-from policies.leximin.solve import Normalised, limits, normalise, quality
 from policies.model.allocation import Allocation
+from policies.model.certificate import Certificate
 from policies.model.history import History
 from policies.model.problem import Problem
 from policies.model.reasons import TASK_LIMIT, unserved_reasons
 from policies.model.server_classes import ServerClasses, classes_of_decision
 from policies.model.share_definition import measure_of
+from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
 from policies.proofs.capacities import Capacities
+from policies.proofs.consequences import limits, quality
 from policies.proofs.exact_levels import Proven, proven
-from policies.proofs.level_bounds import (
-    LEVEL_TOLERANCE,
-    OPEN_GAP,
-    Certificate,
-    level_scale,
-    prove_rounds,
-)
-from policies.verification.checks import AGREEMENT, Check, exactly
+from policies.proofs.level_bounds import level_scale, prove_rounds
+from policies.proofs.normal_form import Normalised, normalise
+from policies.proofs.saturation import stops_of
+from policies.proofs.stop_reasons import STILL_FITS
+from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.equilibrium import check_equilibrium
 from policies.verification.exact_equilibrium import products_proven

@@ -24,7 +24,7 @@ from policies.compiled import compiled
 from policies.leximin.interior_point import loops as kernels
 from policies.leximin.interior_point import servers_first, tenants_first
 from policies.leximin.interior_point.cholesky import factored, substitute
-from policies.proofs.normal_form import LevelProgram
+from policies.leximin.level_program import LevelProgram
 
 
 class Rows(NamedTuple):

@@ -33,7 +33,7 @@ from policies.leximin.interior_point.state import (
     step_for,
 )
 from policies.leximin.interior_point.steps import ARRIVED, GOING, GOOD_ENOUGH, advance
-from policies.proofs.normal_form import LevelProgram, LevelSolution
+from policies.leximin.level_program import LevelProgram, LevelSolution
 
 MOST_STEPS = 100
 FIRST_FILL = 0.9

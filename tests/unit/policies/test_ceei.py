@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from policies import solve, verify
-from policies.equilibrium.ceei import merged_shares, stage_of
-from policies.leximin.solve import normalise
 from policies.model.share_definition import measure_of
 from policies.proofs.exact_levels import Fractions
+from policies.proofs.market import merged_shares, stage_of
+from policies.proofs.normal_form import normalise
 from policies.verification import exact_equilibrium
 from policies.verification.exact_equilibrium import products_proven
 from tests.unit.policies.problems import problem_of, problems

@@ -7,8 +7,8 @@ from benchmarks.instances import google_pool
 from policies import Problem, SolveTimeoutError, solve, verify
 from policies.leximin import rounds
 from policies.leximin.crossover import few_placements
-from policies.leximin.solve import normalise
 from policies.model.server_classes import server_classes
+from policies.proofs.normal_form import normalise
 
 KINDS = {
     "plain": {},

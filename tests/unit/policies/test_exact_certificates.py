@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import SolveFailedError, policies_available, solve, verify
-from policies.leximin.solve import normalise
 from policies.model.server_classes import classes_of_decision
 from policies.model.share_definition import measure_of
 from policies.proofs.exact_levels import EVERYBODY, Fractions, proven
+from policies.proofs.normal_form import normalise
 from tests.unit.policies.exact_reference import decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
 

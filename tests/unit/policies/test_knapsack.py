@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import solve
-from policies.time_division.knapsack import MOST_NODES, Knapsack
+from policies.proofs.slots.knapsack import MOST_NODES, Knapsack
 from tests.unit.policies.problems import problem_of
 
 

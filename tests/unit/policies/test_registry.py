@@ -18,8 +18,8 @@ from policies import (
     warm,
 )
 from policies.model import server_classes
+from policies.proofs.slots import knapsack
 from policies.properties import bundles
-from policies.time_division import knapsack
 from tests.unit.policies.problems import problem_of
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import Problem, allocation_to_document, solve, verify
-from policies.proofs.level_bounds import certificate_from_document, certificate_to_document
+from policies.documents.certificate import certificate_from_document, certificate_to_document
 from tests.unit.policies.tda_reference import leximin_shares
 from tests.unit.policies.test_tda_properties import failed_checks, small_pools
 

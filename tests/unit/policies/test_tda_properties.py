@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from policies import Problem, SolveTimeoutError, solve, verify
-from policies.time_division.columns import SlotPool
+from policies.proofs.slots.slot_pool import SlotPool
+from policies.proofs.slots.work_budget import Effort
 from policies.time_division.generation import WORK, divide
 from policies.time_division.two_tenants import divide_between_two, saturated_pairs, two_alone
-from policies.time_division.work_budget import Effort
 from tests.unit.policies.problems import problem_of
 from tests.unit.policies.tda_reference import leximin_shares, saturated_allocations
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, TextArray, grouped_sum
-from policies.filling.pool import whole_pool
-from policies.filling.saturation import filling_reasons
 from policies.model.entitlement import literal_use_alone, tasks_alone
 from policies.model.history import History
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import each_row_alone, sees_one_pool
+from policies.proofs.pool_of_tasks import whole_pool
+from policies.proofs.saturation import filling_reasons
 
 LONG_TERM = ("lt-drf", "lt-af", "h-mrf")
 

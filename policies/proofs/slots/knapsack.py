@@ -14,8 +14,8 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.compiled import compiled
-from policies.time_division.knapsack_bounds import relaxed
-from policies.time_division.knapsack_core import CORE_TABLE, packing_of_core, pieces_of
+from policies.proofs.slots.knapsack_bounds import relaxed
+from policies.proofs.slots.knapsack_core import CORE_TABLE, packing_of_core, pieces_of
 
 # Cells of the grid × pieces of workloads that a programme may have, and nodes of a search.
 LARGEST_TABLE = 30_000_000

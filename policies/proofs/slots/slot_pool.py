@@ -15,14 +15,14 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
 from policies.compiled import compiled
 from policies.errors import ProblemTooLargeError
-from policies.filling.pool import pool_of_tasks
-from policies.filling.saturation import filling_reasons
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import each_row_alone
-from policies.time_division.knapsack import MOST_NODES, Knapsack, Packing
-from policies.time_division.knapsack_bounds import relaxed
-from policies.time_division.work_budget import Effort
+from policies.proofs.pool_of_tasks import pool_of_tasks
+from policies.proofs.saturation import filling_reasons
+from policies.proofs.slots.knapsack import MOST_NODES, Knapsack, Packing
+from policies.proofs.slots.knapsack_bounds import relaxed
+from policies.proofs.slots.work_budget import Effort
 
 LARGEST_PACKED = 20_000
 # (server, workload) pairs of servers tied together by limits that are searched as one.

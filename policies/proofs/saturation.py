@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from policies.arrays import TextArray, grouped_sum
-from policies.filling.pool import pool_of_tasks, whole_pool
-from policies.filling.stop_reasons import NO_SERVER_LARGE_ENOUGH, STILL_FITS, stopped_by, too_large
 from policies.model.allocation import Allocation
 from policies.model.borrow_cap import beyond_borrow_limit
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.reasons import LEVEL, unserved_reasons
 from policies.model.server_classes import POOL_LEVEL, ServerClasses, sees_one_pool
+from policies.proofs.pool_of_tasks import pool_of_tasks, whole_pool
+from policies.proofs.stop_reasons import NO_SERVER_LARGE_ENOUGH, STILL_FITS, stopped_by, too_large
 
 
 def stops_of(

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray
-from policies.filling.stop_reasons import stopped_by, too_large
 from policies.model.problem import Problem
 from policies.model.reasons import TASK_LIMIT
-from policies.time_division.columns import SlotPool
-from policies.verification.checks import AGREEMENT
+from policies.model.tolerance import AGREEMENT
+from policies.proofs.slots.slot_pool import SlotPool
+from policies.proofs.stop_reasons import stopped_by, too_large
 
 
 def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tuple[str, ...]:

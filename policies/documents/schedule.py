@@ -1,0 +1,106 @@
+"""The JSON shape of a schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from policies.errors import ProblemError
+from policies.model.problem import Problem
+from policies.model.schedule import Schedule, SlotPlacement
+from policies.model.server_names import server_names
+
+
+def schedule_to_document(problem: Problem, schedule: Schedule) -> dict[str, Any]:
+    """The JSON shape of a schedule: ``objective``, ``bound``, ``lp_bound``, ``gap``, ``slots``.
+
+    A workload without tasks in a slot is not named there. Where tasks are packed, each row has
+    ``servers``: a list of ``{"server", "tasks"}``.
+    """
+    names = server_names(problem) if schedule.placements is not None else []
+    slots = []
+    for position, fraction in enumerate(schedule.fraction.tolist()):
+        rows = []
+        for j in np.flatnonzero(schedule.tasks[position]).tolist():
+            row: dict[str, Any] = {
+                "tenant": problem.tenants[int(problem.workload_tenant[j])],
+                "workload": problem.workload_names[j],
+                "tasks": int(schedule.tasks[position, j]),
+            }
+            if schedule.placements is not None:
+                row["servers"] = _servers(schedule.placements[position], j, names)
+            rows.append(row)
+        slots.append({"fraction": fraction, "allocations": rows})
+    numbers = {
+        name: float(value) if math.isfinite(value) else None
+        for name, value in (
+            ("objective", schedule.objective),
+            ("bound", schedule.bound),
+            ("lp_bound", schedule.lp_bound),
+            ("gap", schedule.gap),
+        )
+    }
+    return {**numbers, "slots": slots}
+
+
+def schedule_from_document(
+    problem: Problem, document: Mapping[str, Any], *, packed: bool = False
+) -> Schedule:
+    """Read what :func:`schedule_to_document` wrote for the same problem.
+
+    Args:
+        problem: the problem.
+        document: the schedule.
+        packed: are tasks placed on servers? (Seen in the document unless nothing runs at all.)
+
+    Raises:
+        ProblemError: ``schedule.malformed``.
+    """
+    job_of = {
+        (problem.tenants[int(problem.workload_tenant[j])], problem.workload_names[j]): j
+        for j in range(problem.n)
+    }
+    position_of = {name: position for position, name in enumerate(server_names(problem))}
+    try:
+        slots = document["slots"]
+        tasks = np.zeros((len(slots), problem.n), dtype=np.int64)
+        placements = []
+        for position, slot in enumerate(slots):
+            on_servers: list[tuple[int, int, int]] = []
+            for row in slot["allocations"]:
+                j = job_of[row["tenant"], row["workload"]]
+                tasks[position, j] = row["tasks"]
+                on_servers += [
+                    (position_of[item["server"]], j, item["tasks"])
+                    for item in row.get("servers", ())
+                ]
+            server, workload, count = np.array(sorted(on_servers), dtype=np.int64).reshape(-1, 3).T
+            placements.append(SlotPlacement(workload, server, count))
+        packed = packed or any("servers" in row for slot in slots for row in slot["allocations"])
+        objective, bound, lp_bound, gap = (
+            math.nan if document[name] is None else float(document[name])
+            for name in ("objective", "bound", "lp_bound", "gap")
+        )
+        return Schedule(
+            fraction=np.array([slot["fraction"] for slot in slots], dtype=np.float64),
+            tasks=tasks,
+            placements=tuple(placements) if packed else None,
+            objective=objective,
+            bound=bound,
+            lp_bound=lp_bound,
+            gap=gap,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProblemError(
+            "schedule.malformed", f"the schedule cannot be read: {error!r}", "/schedule"
+        ) from error
+
+
+def _servers(placement: SlotPlacement, j: int, names: Sequence[str]) -> list[dict[str, Any]]:
+    mine = np.flatnonzero(placement.workload == j).tolist()
+    return [
+        {"server": names[int(placement.server[p])], "tasks": int(placement.tasks[p])} for p in mine
+    ]

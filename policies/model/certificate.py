@@ -1,0 +1,43 @@
+"""The certificate of an answer: the rounds of its leximin, each with the prices that prove its level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policies.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of the leximin.
+
+    Attributes:
+        stage: 0 for tenants served first, 1 for those that share what is left.
+        level: weighted level at which the round's stuck tenants were frozen.
+        bound: no allocation lifts the least level of the round above it.
+        prices: (K, m) price of each class's resources, per share of the pool.
+        proven: do they prove that nobody frozen here can have more? Time division leaves rounds
+            open where the search for slots ends early, leximins of divisible tasks where rounding
+            hides what is left.
+    """
+
+    stage: int
+    level: float
+    bound: float
+    prices: FloatArray
+    proven: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The rounds in order, and the round in which each tenant was frozen.
+
+    Attributes:
+        rounds: in the order in which they were solved.
+        frozen_in: (t,) index into ``rounds``; -1 for tenants with nothing to run.
+        divisible: (K, m) of a time division, prices that prove the bound of divisible tasks.
+    """
+
+    rounds: tuple[Round, ...]
+    frozen_in: IntArray
+    divisible: FloatArray | None = None

@@ -1,0 +1,80 @@
+"""The fields of a problem: servers, tenants and their workloads as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+
+WeightsMode = Literal["explicit", "contribution"]
+Selector = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProblemFields:
+    """What an allocation problem is made of; rows and columns are checked by ``validation``.
+
+    Attributes:
+        resources: names of the ``m`` resources; ``units`` (m) their units, for display.
+        server_names: names of the ``k`` rows.
+        capacity: (k, m) of *one* server of the row, in the resource's own unit.
+        server_count: (k,) identical servers in the row, at least 1.
+        server_labels: (k) labels that selectors match.
+        contributed_by: (k,) tenant index, or -1 for the pool's own.
+        contributed_only: (k,) the row counts as contributed but offers no capacity
+            (a draining server).
+        tenants: names of the ``t`` tenants.
+        weight: (t,) explicit weight, or the factor on the contributed share; > 0.
+        best_effort: (t,) served after everybody else is frozen.
+        owed: (t,) dominant share × periods that a period of turns which was cut short left it
+            short of; below 0 what it had too much. Only ``tda`` takes other values than 0.
+        weights_mode: how weights come about (see :attr:`effective_weight`).
+        workload_tenant: (n,) index of the owner.
+        workload_names: names of the ``n`` workloads, unique per tenant.
+        demand: (n, m) of one task, same units as ``capacity``.
+        tasks: (n,) tasks that can run at once, whole; ``inf`` is unbounded.
+        priority: (n,) higher first, where several answers give the same shares.
+        selectors: (n) allowed values per label; an empty selector allows every server.
+    """
+
+    resources: tuple[str, ...]
+    units: tuple[str, ...]
+    server_names: tuple[str, ...]
+    capacity: FloatArray
+    server_count: IntArray
+    server_labels: tuple[Mapping[str, str], ...]
+    contributed_by: IntArray
+    contributed_only: BoolArray
+    tenants: tuple[str, ...]
+    weight: FloatArray
+    best_effort: BoolArray
+    owed: FloatArray
+    weights_mode: WeightsMode
+    workload_tenant: IntArray
+    workload_names: tuple[str, ...]
+    demand: FloatArray
+    tasks: FloatArray
+    priority: IntArray
+    selectors: tuple[Selector, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of workloads."""
+        return len(self.workload_names)
+
+    @property
+    def k(self) -> int:
+        """Number of server rows."""
+        return len(self.server_names)
+
+    @property
+    def m(self) -> int:
+        """Number of resources."""
+        return len(self.resources)
+
+    @property
+    def t(self) -> int:
+        """Number of tenants."""
+        return len(self.tenants)

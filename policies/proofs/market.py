@@ -1,0 +1,96 @@
+"""A market of shares at given prices, and the bound that prices put on its Nash product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.proofs.cost_curve import MeritOrder
+from policies.proofs.normal_form import LeximinProblem, Normalised
+
+
+@dataclass(frozen=True, eq=False)
+class Market:
+    """Tenants with budgets ``weight`` that buy shares of resources.
+
+    Attributes:
+        demand: (n, m) what one unit of share takes of the pool; limit: (n,) share at most.
+        owner: (n,) buyer of each workload, ascending; every buyer has one.
+        weight: (t,) > 0.
+        capacity: (m,) > 0 where somebody demands it.
+    """
+
+    demand: FloatArray
+    limit: FloatArray
+    owner: IntArray
+    weight: FloatArray
+    capacity: FloatArray
+
+    def shares(self, x: FloatArray) -> FloatArray:
+        """(t,) share of each buyer, of workloads with shares ``x`` (n,)."""
+        return grouped_sum(x, self.owner, len(self.weight))
+
+    def nash_welfare(self, share: FloatArray) -> float:
+        """The logarithm of the weighted geometric mean of shares (t,)."""
+        return float((self.weight * np.log(share)).sum() / self.weight.sum())
+
+    def bound(self, prices: FloatArray) -> float:
+        """No shares have a greater ``nash_welfare``, whatever the prices (m,); inf proves nothing."""
+        cost = self.demand @ prices
+        order = MeritOrder.of(self.owner, self.limit, cost, len(self.weight))
+        wanted = np.full(len(cost), np.inf)
+        np.divide(self.weight[order.owner], order.cost, out=wanted, where=order.cost > 0)
+        reached = np.where(wanted > order.start, np.minimum(wanted, order.end), 0.0)
+        share = np.zeros(len(self.weight))
+        np.maximum.at(share, order.owner, reached)
+        if not np.isfinite(share).all():
+            return float("inf")
+        spent = float((self.capacity * prices).sum() - order.cost_of(share).sum())
+        return self.nash_welfare(share) + spent / float(self.weight.sum())
+
+
+# A resource with no more than this part of the pool left is full for the second stage: as much
+# as the first one leaves by rounding where a price is next to nothing.
+ROOM = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The market of one stage.
+
+    Attributes:
+        market: of the workloads that can have anything at all; None if there are none.
+        workloads: (n',) those workloads, as indices of the normalised problem.
+        blocked: (m,) resources of which nothing is left.
+    """
+
+    market: Market | None
+    workloads: IntArray
+    blocked: FloatArray
+
+
+def stage_of(form: LeximinProblem, stage: int, x: FloatArray) -> Stage:
+    """The market of a stage when the shares ``x`` (n,) of earlier ones are taken."""
+    left = np.maximum(form.capacity_share[0] - x @ form.demand, 0.0)
+    present = form.capacity_share[0] > 0
+    blocked = present & (left <= ROOM)
+    stops = (form.demand[:, blocked] > 0).any(axis=1)
+    workloads = np.flatnonzero((form.stage[form.owner] == stage) & ~stops)
+    if not len(workloads):
+        return Stage(None, workloads, blocked.astype(np.float64))
+    buyers, owner = np.unique(form.owner[workloads], return_inverse=True)
+    market = Market(
+        demand=form.demand[workloads],
+        limit=form.limit[workloads],
+        owner=owner.astype(np.int64),
+        weight=form.weight[buyers],
+        capacity=left,
+    )
+    return Stage(market, workloads, blocked.astype(np.float64))
+
+
+def merged_shares(form: Normalised, share: FloatArray) -> FloatArray:
+    """(n') share of each workload of the normalised problem, from shares (n,) of the problem's."""
+    return grouped_sum(share[form.workloads], form.merged, form.leximin.n)
