@@ -14,10 +14,7 @@ import numpy as np
 
 from benchmarks.instances import google_pool
 from benchmarks.measurement import Row, best_seconds
-from policies import solve
-from policies.equilibrium.ceei import clear
-from policies.model.server_classes import one_class
-from policies.proofs.normal_form import normalise
+from policies import clear_market, normalise, one_class, solve
 
 
 def measure(*, quick: bool) -> list[Row]:
@@ -32,9 +29,9 @@ def measure(*, quick: bool) -> list[Row]:
         lambda: program, lambda stated: stated.solve(solver="CLARABEL"), repeat=repeat
     )
     found = np.zeros(form.n)
-    market = clear(form, 0, found, None)
+    market = clear_market(form, 0, found, None)
     alone, _ = best_seconds(
-        lambda: np.zeros(form.n), lambda x: clear(form, 0, x, None), repeat=repeat
+        lambda: np.zeros(form.n), lambda x: clear_market(form, 0, x, None), repeat=repeat
     )
     whole, _ = best_seconds(lambda: google_pool(900), lambda p: solve(p, "ceei"), repeat=repeat)
     equilibrium = Row(

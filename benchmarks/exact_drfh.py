@@ -15,11 +15,7 @@ import numpy as np
 from benchmarks.instances import google_pool
 from benchmarks.measurement import Row, best_seconds
 from benchmarks.peers import cvxpy_level, cvxpy_program, highs_level, shares_form
-from policies import Allocation, solve
-from policies.leximin.interior_point.method import maximise_level
-from policies.leximin.level_program import level_program
-from policies.proofs.level_bounds import prove_round
-from policies.proofs.normal_form import LeximinProblem
+from policies import Allocation, LeximinProblem, level_program, maximise_level, prove_round, solve
 
 BACK_ENDS = ("ECOS", "CLARABEL")
 

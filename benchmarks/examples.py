@@ -23,9 +23,15 @@ from allocator_service.core.charts import (
     column,
     steps_chart,
 )
-from policies import Allocation, Problem, history_from_document, problem_from_document, solve
-from policies.documents.evaluation import evaluate_document
-from policies.filling.mrfs_loop import dominant_on
+from policies import (
+    Allocation,
+    Problem,
+    dominant_on,
+    evaluate_document,
+    history_from_document,
+    problem_from_document,
+    solve,
+)
 from policies.simulation import Trace, simulate
 
 DOCS = Path(__file__).parents[1] / "docs"

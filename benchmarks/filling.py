@@ -9,9 +9,7 @@ import numpy as np
 
 from benchmarks.instances import google_pool
 from benchmarks.measurement import Row, best_seconds
-from policies import Problem, solve
-from policies.model.quantities import WholeServers
-from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies import DISCRETE_TOLERANCE, Problem, WholeServers, solve
 
 # The random demands of ``google_pool`` are cut so that the pool runs about 1.25 million tasks.
 PARTS = 26.0

@@ -7,9 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from policies.model.problem import Problem
-from policies.model.server_classes import server_classes
-from policies.proofs.normal_form import LeximinProblem, normalise
+from policies import LeximinProblem, Problem, normalise, server_classes
 
 
 def shares_form(problem: Problem) -> LeximinProblem:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from policies import PolicyError, Problem, policies_available, solve
-from policies.properties.properties import NAMES, properties_of
+from policies import PROPERTY_NAMES, PolicyError, Problem, policies_available, properties_of, solve
 
 PAGE = Path(__file__).parents[1] / "docs" / "policies" / "properties.md"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
@@ -81,7 +80,7 @@ EXAMPLES = (
 
 def table() -> str:
     """The generated part of the page, in Markdown."""
-    head = ["policy", *(name.replace("_", " ") for name in NAMES)]
+    head = ["policy", *(name.replace("_", " ") for name in PROPERTY_NAMES)]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for info in policies_available():
         for mode in info.modes:
@@ -94,21 +93,21 @@ def table() -> str:
 
 def _cells(policy: str, mode: str) -> list[str]:
     """One cell per property: ``no`` with the examples, ``yes``, or a dash where never decided."""
-    fails: dict[str, list[int]] = {name: [] for name in NAMES}
-    holds: dict[str, bool] = dict.fromkeys(NAMES, False)
+    fails: dict[str, list[int]] = {name: [] for name in PROPERTY_NAMES}
+    holds: dict[str, bool] = dict.fromkeys(PROPERTY_NAMES, False)
     for number, example in enumerate(EXAMPLES, start=1):
         try:
             answer = solve(example.problem(), policy, mode=mode)
         except PolicyError:
             continue
         verdicts = properties_of(answer, seconds=SECONDS).verdicts
-        for name in NAMES:
+        for name in PROPERTY_NAMES:
             if verdicts[name].holds is False:
                 fails[name].append(number)
             holds[name] |= bool(verdicts[name].holds)
     return [
         f"no ({', '.join(map(str, fails[name]))})" if fails[name] else "yes" if holds[name] else "–"
-        for name in NAMES
+        for name in PROPERTY_NAMES
     ]
 
 

@@ -7,10 +7,17 @@ solver. Nothing in here reads the clock's date, the network or global random sta
 from policies.documents.answer import allocation_to_document, summary_document
 from policies.documents.certificate import certificate_from_document, certificate_to_document
 from policies.documents.comparison import compare_documents
+from policies.documents.evaluation import evaluate_document
 from policies.documents.history import history_from_document, history_to_document
-from policies.documents.problem import ParsedProblem, problem_from_document, problem_to_document
+from policies.documents.problem import (
+    ParsedProblem,
+    problem_from_document,
+    problem_to_document,
+    without_owed,
+)
 from policies.documents.reading import allocation_from_document
-from policies.documents.schedule import schedule_to_document
+from policies.documents.schedule import schedule_from_document, schedule_to_document
+from policies.equilibrium.ceei import clear_market
 from policies.errors import (
     PolicyError,
     PolicyModeError,
@@ -22,22 +29,36 @@ from policies.errors import (
     SolveFailedError,
     SolveTimeoutError,
 )
+from policies.explaining.explanations import explain
+from policies.explaining.lending import tasks_by_owner
+from policies.filling.mrfs_loop import dominant_on
 from policies.finishing.placement_stickiness import running_of
+from policies.leximin.interior_point.method import maximise_level
+from policies.leximin.level_program import level_program
 from policies.long_term.windows import Intervals, Window
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.current_placements import Running
+from policies.model.entitlement import tasks_alone
 from policies.model.history import History
-from policies.model.policy import PolicyInfo
+from policies.model.policy import Choice, Policy, Proof, Servers, ShareDefinition, options_schema
 from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
+from policies.model.reasons import unserved_reasons
+from policies.model.request import Request, Solver
 from policies.model.schedule import Schedule
-from policies.model.server_classes import classes_of_decision
+from policies.model.server_classes import classes_of_decision, one_class, server_classes
 from policies.model.timetable import Timetable, slot_at, timetable
+from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies.proofs.level_bounds import prove_round
+from policies.proofs.long_term_step import reasons_not_to_run, step_added
+from policies.proofs.normal_form import LeximinProblem, normalise
+from policies.properties.properties import PROPERTY_NAMES, properties_of
 from policies.registry import (
-    mode_of,
-    options_of,
+    choose,
     policies_available,
-    policy_info,
+    policy_named,
+    register,
     solve,
 )
 from policies.verification.checks import Check
@@ -45,14 +66,18 @@ from policies.verification.verify import Verification, verify
 from policies.warm import warm
 
 __all__ = [
+    "DISCRETE_TOLERANCE",
+    "PROPERTY_NAMES",
     "Allocation",
     "Certificate",
     "Check",
+    "Choice",
     "History",
     "Intervals",
+    "LeximinProblem",
     "ParsedProblem",
+    "Policy",
     "PolicyError",
-    "PolicyInfo",
     "PolicyModeError",
     "PolicyNotApplicableError",
     "PolicyOptionsError",
@@ -60,33 +85,58 @@ __all__ = [
     "Problem",
     "ProblemError",
     "ProblemTooLargeError",
+    "Proof",
+    "Request",
     "Running",
     "Schedule",
+    "Servers",
+    "ShareDefinition",
     "SolveFailedError",
     "SolveTimeoutError",
+    "Solver",
     "Timetable",
     "Verification",
+    "WholeServers",
     "Window",
     "allocation_from_document",
     "allocation_to_document",
     "certificate_from_document",
     "certificate_to_document",
+    "choose",
     "classes_of_decision",
+    "clear_market",
     "compare_documents",
+    "dominant_on",
+    "evaluate_document",
+    "explain",
     "history_from_document",
     "history_to_document",
-    "mode_of",
-    "options_of",
+    "level_program",
+    "maximise_level",
+    "normalise",
+    "one_class",
+    "options_schema",
     "policies_available",
-    "policy_info",
+    "policy_named",
     "problem_from_document",
     "problem_to_document",
+    "properties_of",
+    "prove_round",
+    "reasons_not_to_run",
+    "register",
     "running_of",
+    "schedule_from_document",
     "schedule_to_document",
+    "server_classes",
     "slot_at",
     "solve",
+    "step_added",
     "summary_document",
+    "tasks_alone",
+    "tasks_by_owner",
     "timetable",
+    "unserved_reasons",
     "verify",
     "warm",
+    "without_owed",
 ]

@@ -15,7 +15,7 @@ from policies.documents.comparison import compare_documents
 from policies.documents.problem import ParsedProblem, problem_from_document
 from policies.documents.reading import allocation_from_document
 from policies.errors import PolicyError, SolveFailedError, SolveTimeoutError
-from policies.registry import mode_of, options_of, policies_available, solve
+from policies.registry import choose, policies_available, solve
 from policies.verification.verify import verify
 
 FINE, NOT_SO, UNUSABLE = 0, 1, 2
@@ -118,13 +118,7 @@ def _compare(given: argparse.Namespace) -> int:
 def _verify(given: argparse.Namespace) -> int:
     answer = _read(given.answer)
     parsed, policy = _asked(given, _read(given.problem), answer.get("policy") or {})
-    allocation = allocation_from_document(
-        answer,
-        parsed.problem,
-        policy=policy["name"],
-        mode=policy["mode"],
-        options=policy["options"],
-    )
+    allocation = allocation_from_document(answer, parsed.problem, choose(**policy))
     verification = verify(parsed.problem, allocation, parsed.history)
     checks = [
         {"name": check.name, "holds": check.holds, "detail": check.detail}
@@ -152,8 +146,8 @@ def _asked(
         policy["mode"] = given.mode
     policy["options"] = {**(policy.get("options") or {}), **dict(map(_option, given.option))}
     parsed = problem_from_document({**document, "policy": policy})
-    mode, options = mode_of(parsed.policy, parsed.mode), options_of(parsed.policy, parsed.options)
-    return parsed, {"name": parsed.policy, "mode": mode, "options": options}
+    choice = choose(parsed.policy, parsed.mode, parsed.options)
+    return parsed, {"name": parsed.policy, "mode": choice.mode, "options": choice.options}
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 
+from policies import catalogue
 from policies.equilibrium import ceei
 from policies.errors import (
     PolicyModeError,
@@ -20,251 +21,88 @@ from policies.errors import (
     PolicyUnknownError,
     SolveFailedError,
 )
-from policies.filling import mrfs, static
-from policies.filling import pool as pool_tasks
-from policies.filling import servers as drfh_tasks
-from policies.finishing.feasibility_rounding import fitted
+from policies.filling import mrfs, pool, servers, static
+from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.finishing.placement_stickiness import keeps_places, stay_in_place
-from policies.leximin import asset, drf, drfh
-from policies.long_term import hand_out as longterm
-from policies.long_term import policies as longterm_policies
+from policies.leximin import drf, drfh
+from policies.long_term import hand_out
+from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
 from policies.model.allocation import Allocation
 from policies.model.current_placements import Running
 from policies.model.history import History, check_history_fits
-from policies.model.policy import NO_OPTIONS, PolicyInfo, options_schema
+from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem
-from policies.model.server_classes import sees_one_pool
+from policies.model.request import Request, Solver
 from policies.time_division import tda
 from policies.verification.verify import check_feasible, with_proofs
 
-Solver = Callable[[Problem, Mapping[str, Any], float | None], Allocation]
-LongTermSolver = Callable[[Problem, str, Mapping[str, Any], History, float | None], Allocation]
-
-PLACEMENT_OPTIONS = options_schema(
-    placement={
-        "enum": ["best-fit", "first-fit", "affinity", "two-choices"],
-        "description": "indivisible: which server a task goes to; default best-fit",
-    },
-    seed={
-        "type": "integer",
-        "minimum": 0,
-        "maximum": 2**53,
-        "description": "indivisible, two-choices: of the random probes; default 0",
-    },
-)
-
 
 @dataclass(frozen=True)
-class _Policy:
-    """``solvers`` by mode; of long-term policies one that also takes the history."""
-
-    info: PolicyInfo
+class _Registered:
+    policy: Policy
     solvers: Mapping[str, Solver]
-    long_term_solver: LongTermSolver | None = None
 
 
-_POLICIES: dict[str, _Policy] = {}
+_REGISTERED: dict[str, _Registered] = {}
 
 
-def _register(info: PolicyInfo, **solvers: Solver) -> None:
-    _POLICIES[info.name] = _Policy(info, MappingProxyType(solvers))
-
-
-_register(
-    PolicyInfo(
-        name="drf",
-        description="Dominant Resource Fairness: the pool as one big server, dominant shares "
-        "rise together until a resource is full",
-        modes=("divisible", "indivisible"),
-        options_schema=options_schema(
-            resource_weights={
-                "type": "object",
-                "additionalProperties": {
-                    "type": "object",
-                    "additionalProperties": {"type": "number", "minimum": 1e-6, "maximum": 1e6},
-                },
-                "description": "{tenant: {resource: factor}}: by how much the tenant's weight "
-                "differs in a resource; 1 where nothing is said",
-            },
-        ),
-        complexity="divisible: O(rounds × tenants × resources), rounds ≤ resources + limits; "
-        "indivisible: O(tenants × log(1 / tolerance)), then O(log tenants) for each last pick",
-        source="Ghodsi et al., NSDI 2011, §4, Algorithm 1 and §4.3 (weights per resource)",
-        places=False,
-    ),
-    divisible=drf.solve_divisible,
-    indivisible=pool_tasks.solve_drf,
-)
-_register(
-    PolicyInfo(
-        name="drfh",
-        description="DRF in heterogeneous servers: weighted leximin of global dominant shares "
-        "over real servers and placement constraints",
-        modes=("divisible", "indivisible"),
-        options_schema=PLACEMENT_OPTIONS,
-        complexity="divisible: a few linear programs of tenants × server classes, each linear "
-        "in tenants; indivisible: linear in tasks, each O(log tenants) and a few servers",
-        source="Wang, Liang, Li, TPDS 2015, §4, §5.1 (divisible) and §5.2 (indivisible)",
-    ),
-    divisible=drfh.solve_divisible,
-    indivisible=drfh_tasks.solve_indivisible,
-)
-_register(
-    PolicyInfo(
-        name="static",
-        description="Static partitioning: each tenant alone on the servers it contributed, "
-        "the pool's own split by weight",
-        modes=("indivisible",),
-        options_schema=NO_OPTIONS,
-        complexity="O(workloads × servers)",
-        source="the baseline of Tang et al., TPDS 2018, and Ghodsi et al., NSDI 2011",
-    ),
-    indivisible=static.solve_indivisible,
-)
-_register(
-    PolicyInfo(
-        name="asset",
-        description="Asset fairness: equal sums of the shares of all resources",
-        modes=("divisible", "indivisible"),
-        options_schema=NO_OPTIONS,
-        complexity="as drf",
-        source="Ghodsi et al., NSDI 2011, §4.2",
-        places=False,
-    ),
-    divisible=asset.solve_divisible,
-    indivisible=pool_tasks.solve_asset,
-)
-_register(
-    PolicyInfo(
-        name="ceei",
-        description="Competitive equilibrium from equal incomes: the greatest weighted product of "
-        "shares, and the prices at which everybody's budget buys its share",
-        modes=("divisible",),
-        options_schema=NO_OPTIONS,
-        complexity="20 to 40 steps, each O(workloads × resources²)",
-        source="Ghodsi et al., NSDI 2011, §4.3; Eisenberg, Gale, 1959",
-        places=False,
-    ),
-    divisible=ceei.solve_divisible,
-)
-_register(
-    PolicyInfo(
-        name="single-resource",
-        description="Max-min fairness of one resource (the first, or the option resource), "
-        "whatever the others",
-        modes=("indivisible",),
-        options_schema=options_schema(
-            resource={"type": "string", "description": "the one that counts; default the first"}
-        ),
-        complexity="as drf indivisible",
-        source="the baseline of Ghodsi et al., NSDI 2011, §6 (CPU-only fair sharing)",
-        places=False,
-    ),
-    indivisible=pool_tasks.solve_single_resource,
-)
-_register(
-    PolicyInfo(
-        name="slots",
-        description="Hadoop's slots: servers cut into equal slots, max-min on the number of "
-        "slots that tasks take",
-        modes=("indivisible",),
-        options_schema=options_schema(
-            slots_per_largest_server={
-                "type": "integer",
-                "minimum": 1,
-                "maximum": 1000,
-                "description": "the largest server is cut into so many; default 14",
-            },
-            slot={
-                "type": "object",
-                "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
-                "minProperties": 1,
-                "description": "amount of each resource in one slot, instead",
-            },
-        )
-        | {"not": {"required": ["slot", "slots_per_largest_server"]}},
-        complexity="as drf indivisible",
-        source="the baseline of Ghodsi et al., NSDI 2011, §6, and Wang et al., TPDS 2015, §6",
-        places=False,
-    ),
-    indivisible=pool_tasks.solve_slots,
-)
-_register(
-    PolicyInfo(
-        name="tda",
-        description="Time division: slots of whole tasks whose average weighted dominant shares "
-        "are leximin over the period",
-        modes=("indivisible",),
-        options_schema=options_schema(
-            pack={
-                "type": "boolean",
-                "description": "every slot's tasks fit on the real servers; default false: the "
-                "pool counts as one server",
-            },
-            period_seconds={
-                "type": "integer",
-                "minimum": 1,
-                "maximum": 31_536_000,
-                "description": "the slots take turns within so many seconds; default 3600",
-            },
-            effort={
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "maximum": 100,
-                "description": "how many times the usual work is done before the best schedule so "
-                "far is taken, with the gap that its bound leaves; default 1, some seconds",
-            },
-            replan={
-                "enum": ["slot", "at-once"],
-                "description": "when a change to a pool begins a new period: at the end of the slot "
-                "in force, which is not cut short, or at once; default slot",
-            },
-        ),
-        complexity="about two programs of tenants + 1 rows per tenant, each with one knapsack over the "
-        "grid of capacities (or near its divisible relaxation where that is large)",
-        source="the TDA thesis, 2015, chapters 3 and 4",
-        places=False,
-        takes_turns=True,
-    ),
-    indivisible=tda.solve_indivisible,
-)
-
-_register(
-    PolicyInfo(
-        name="mrfs",
-        description="MRFS: requests go where a server hosts equally many dominated by each resource",
-        modes=("indivisible",),
-        options_schema=NO_OPTIONS,
-        complexity="linear in tasks, each O(log tenants) and the servers that run something",
-        source="Hamzeh et al., MRFS, 2020, Algorithm 1",
-    ),
-    indivisible=mrfs.solve_indivisible,
-)
-for _info in longterm_policies.INFOS:
-    _POLICIES[_info.name] = _Policy(_info, MappingProxyType({}), longterm.solve_step)
-
-
-def policies_available() -> tuple[PolicyInfo, ...]:
-    """Every policy, in the order of their names."""
-    return tuple(_POLICIES[name].info for name in sorted(_POLICIES))
-
-
-def policy_info(name: str) -> PolicyInfo:
-    """What is known about one policy.
+def register(policy: Policy, **solvers: Solver) -> None:
+    """Make a policy available by its name, with one solver per mode.
 
     Raises:
-        PolicyUnknownError: there is none of that name.
+        ValueError: the modes are not the policy's, or the name is taken.
     """
-    return _policy(name).info
+    if set(solvers) != set(policy.modes):
+        raise ValueError(f"policy {policy.name!r} has modes {policy.modes}, not {tuple(solvers)}")
+    if policy.name in _REGISTERED:
+        raise ValueError(f"a policy {policy.name!r} is registered already")
+    _REGISTERED[policy.name] = _Registered(policy, MappingProxyType(solvers))
 
 
-def mode_of(name: str, mode: str | None) -> str:
+register(catalogue.DRF, divisible=drf.solve_divisible, indivisible=pool.solve_indivisible)
+register(catalogue.ASSET, divisible=drf.solve_divisible, indivisible=pool.solve_indivisible)
+register(catalogue.DRFH, divisible=drfh.solve_divisible, indivisible=servers.solve_indivisible)
+register(catalogue.CEEI, divisible=ceei.solve_divisible)
+register(catalogue.SINGLE_RESOURCE, indivisible=pool.solve_indivisible)
+register(catalogue.SLOTS, indivisible=pool.solve_indivisible)
+register(catalogue.STATIC, indivisible=static.solve_indivisible)
+register(catalogue.MRFS, indivisible=mrfs.solve_indivisible)
+register(catalogue.TDA, indivisible=tda.solve_indivisible)
+register(catalogue.LT_DRF, indivisible=hand_out.solver(LT_DRF))
+register(catalogue.LT_AF, indivisible=hand_out.solver(LT_AF))
+register(catalogue.H_MRF, indivisible=hand_out.solver(H_MRF))
+
+
+def policies_available() -> tuple[Policy, ...]:
+    """Every policy, in the order of their names."""
+    return tuple(_REGISTERED[name].policy for name in sorted(_REGISTERED))
+
+
+def policy_named(name: str) -> Policy:
+    """The policy of that name.
+
+    Raises:
+        PolicyUnknownError: there is none.
+    """
+    return _registered(name).policy
+
+
+def choose(name: str, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Choice:
+    """The policy of that name, with the mode that applies and the options, checked.
+
+    Raises:
+        PolicyUnknownError, PolicyModeError, PolicyOptionsError: what does not fit.
+    """
+    return Choice(policy_named(name), _mode_of(name, mode), _options_of(name, options))
+
+
+def _mode_of(name: str, mode: str | None) -> str:
     """The mode that applies: the given one, or the policy's default for None.
 
     Raises:
         PolicyUnknownError, PolicyModeError: no such policy, or it lacks the mode.
     """
-    modes = policy_info(name).modes
+    modes = policy_named(name).modes
     if mode is None:
         return modes[0]
     if mode not in modes:
@@ -277,19 +115,18 @@ def mode_of(name: str, mode: str | None) -> str:
 
 
 @cache
-def _validator(name: str) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(policy_info(name).options_schema)
+def _validator(policy: Policy) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(policy.options_schema)
 
 
-def options_of(name: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options, checked against the policy's schema and completed with its defaults.
+def _options_of(name: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options, checked against the policy's schema; what is left out has its default there.
 
     Raises:
         PolicyUnknownError, PolicyOptionsError: no such policy, or options that do not fit.
     """
-    schema = policy_info(name).options_schema
     given = dict(options or {})
-    errors = sorted(_validator(name).iter_errors(given), key=lambda e: list(e.path))
+    errors = sorted(_validator(policy_named(name)).iter_errors(given), key=lambda e: list(e.path))
     if errors:
         where = "".join(f"/{part}" for part in errors[0].absolute_path)
         raise PolicyOptionsError(
@@ -297,10 +134,7 @@ def options_of(name: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
             f"options of policy {name!r}: {errors[0].message}",
             f"/policy/options{where}",
         )
-    defaults = {
-        key: value["default"] for key, value in schema["properties"].items() if "default" in value
-    }
-    return defaults | given
+    return given
 
 
 def solve(
@@ -338,10 +172,8 @@ def solve(
         ProblemTooLargeError, SolveTimeoutError: it would take, or took, too much.
         SolveFailedError: no answer passed its checks.
     """
-    entry = _policy(policy)
-    chosen_mode = mode_of(policy, mode)
-    chosen_options = options_of(policy, options)
-    if problem.has_selectors and sees_one_pool(policy, chosen_options):
+    choice = choose(policy, mode, options)
+    if problem.has_selectors and choice.sees_one_pool:
         first = next(j for j, selector in enumerate(problem.selectors) if selector)
         raise PolicyNotApplicableError(
             "policy.no_placement",
@@ -350,19 +182,19 @@ def solve(
             f"/workloads/{first}/server_selector",
         )
     if history is not None:
-        _check_history(problem, entry.info, history)
-    if problem.owed.any() and not entry.info.takes_turns:
+        _check_history(problem, choice.policy, history)
+    if problem.owed.any() and not choice.policy.time_sharing:
         raise PolicyNotApplicableError(
             "policy.owed",
-            f"policy {policy!r} gives no turns and cannot make up for what is owed",
+            f"policy {policy!r} is not time-sharing and cannot repay what is owed",
             f"/tenants/{int(np.flatnonzero(problem.owed)[0])}/owed",
         )
     deadline = None if time_limit is None else time.monotonic() + time_limit
-    if entry.long_term_solver is not None:
-        before = History.zeros(problem) if history is None else history
-        allocation = entry.long_term_solver(problem, policy, chosen_options, before, deadline)
-    else:
-        allocation = fitted(entry.solvers[chosen_mode](problem, chosen_options, deadline))
+    before = history
+    if choice.policy.long_term and history is None:
+        before = History.zeros(problem)
+    request = Request(problem, choice, before, deadline)
+    allocation = rounded_to_feasible(_registered(policy).solvers[choice.mode](request))
     if running is not None and keeps_places(allocation):
         allocation = stay_in_place(problem, allocation, running, deadline)
     failed = [item for item in check_feasible(problem, allocation, history) if not item.holds]
@@ -373,21 +205,21 @@ def solve(
     return with_proofs(problem, allocation)
 
 
-def _check_history(problem: Problem, info: PolicyInfo, history: History) -> None:
-    if not info.long_term:
+def _check_history(problem: Problem, policy: Policy, history: History) -> None:
+    if not policy.long_term:
         raise PolicyNotApplicableError(
             "policy.history",
-            f"policy {info.name!r} remembers nothing and takes no history",
+            f"policy {policy.name!r} is memoryless; history is not accepted",
             "/history",
         )
     check_history_fits(problem, history)
 
 
-def _policy(name: str) -> _Policy:
+def _registered(name: str) -> _Registered:
     try:
-        return _POLICIES[name]
+        return _REGISTERED[name]
     except KeyError:
-        known = ", ".join(sorted(_POLICIES))
+        known = ", ".join(sorted(_REGISTERED))
         raise PolicyUnknownError(
             "policy.unknown", f"there is no policy {name!r}; there are {known}", "/policy/name"
         ) from None

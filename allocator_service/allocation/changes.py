@@ -23,8 +23,7 @@ from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.snapshots import PoolState, document_quantities
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
-from policies import policy_info
-from policies.documents.problem import without_owed
+from policies import policy_named, without_owed
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
 
@@ -82,7 +81,7 @@ class _Editor:
         if self._running:
             self._document["running"] = self._running
         document: Mapping[str, Any] = self._document
-        if not policy_info(document["policy"]["name"]).takes_turns:
+        if not policy_named(document["policy"]["name"]).time_sharing:
             document = without_owed(document)
         return WhatIf(document, [id_ for id_, _ in self._workloads])
 

@@ -15,10 +15,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from allocator_service.allocation.policies import domain_error
 from allocator_service.core.errors import TooLarge, Unavailable
-from policies import warm
-from policies.documents.comparison import compare_documents
-from policies.documents.evaluation import evaluate_document
-from policies.errors import PolicyError
+from policies import PolicyError, compare_documents, evaluate_document, warm
 
 MAX_ITEMS = {"tenants": 2_000, "workloads": 5_000}
 MAX_SERVER_CLASSES = 1_000

@@ -17,8 +17,7 @@ from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
-from policies import Problem
-from policies.explaining.explanations import explain
+from policies import Problem, explain
 
 GAIN = 1e-6
 

@@ -28,10 +28,7 @@ from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import Allocation as Decision
-from policies.explaining.lending import tasks_by_owner
-from policies.model.entitlement import tasks_alone
-from policies.model.reasons import unserved_reasons
-from policies.proofs.long_term_step import reasons_not_to_run
+from policies import reasons_not_to_run, tasks_alone, tasks_by_owner, unserved_reasons
 
 SOURCE = "decisions"
 ENTRIES_AT_ONCE = 20_000
@@ -261,7 +258,7 @@ def _alone(decision: Decision, keys: dict[str, int]) -> Iterator[_Use]:
     reasons = (
         unserved_reasons(problem, decision.classes.allowed)
         if decision.history is None
-        else reasons_not_to_run(problem, decision.policy, decision.options)
+        else reasons_not_to_run(problem, decision.choice)
     )
     runnable = reasons == ""
     tasks = tasks_alone(problem, runnable, whole=decision.mode == "indivisible")

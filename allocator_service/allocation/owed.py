@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from allocator_service.allocation.models import Allocation, Run, Schedule
 from allocator_service.pools.models import Pool
-from policies.model.timetable import DEFAULT_PERIOD
+from policies import choose
 
 # A decision that follows a whole period comes a little late: so much of a turn is let go. Of a period
 # that is cut short nothing is, or changes that come close together would.
@@ -50,7 +50,9 @@ def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
     late = (abs(amount) <= most.get(name, 1.0) * SECONDS_LET_GO for name, amount in owed.items())
     if turns > 0 and all(late):
         return {}
-    length = float(pool.policy_options.get("period_seconds", DEFAULT_PERIOD))
+    length = float(
+        choose(pool.policy_name, pool.policy_mode, pool.policy_options).option("period_seconds")
+    )
     return {name: amount / length for name, amount in owed.items()}
 
 

@@ -12,8 +12,7 @@ from allocator_service.core.errors import (
     Unreadable,
 )
 from allocator_service.pools.policy import PolicyChoice
-from policies.errors import PolicyError, ProblemTooLargeError, SolveTimeoutError
-from policies.model.server_classes import sees_one_pool
+from policies import PolicyError, ProblemTooLargeError, SolveTimeoutError
 
 
 def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None) -> PolicyChoice:
@@ -22,30 +21,28 @@ def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None
     Raises `Unacceptable` with `policy.unknown`, `policy.mode` or `policy.options`.
     """
     try:
-        info = policies.policy_info(name)
-        chosen_mode = policies.mode_of(name, mode)
-        chosen_options = policies.options_of(name, options)
+        choice = policies.choose(name, mode, options)
     except PolicyError as error:
         raise domain_error(error) from error
-    places = not sees_one_pool(name, chosen_options)
-    return PolicyChoice(name, chosen_mode, chosen_options, info.long_term, places)
+    places, long_term = not choice.sees_one_pool, choice.policy.long_term
+    return PolicyChoice(name, choice.mode, dict(choice.options), long_term, places)
 
 
 def policy_documents() -> list[dict[str, Any]]:
     """Every policy: name, description, modes, JSON Schema of options, complexity, source."""
-    return [_document(info) for info in policies.policies_available()]
+    return [_document(policy) for policy in policies.policies_available()]
 
 
-def _document(info: policies.PolicyInfo) -> dict[str, Any]:
+def _document(policy: policies.Policy) -> dict[str, Any]:
     return {
-        "name": info.name,
-        "description": info.description,
-        "modes": list(info.modes),
-        "options": _plain(info.options_schema),
-        "long_term": info.long_term,
-        "places": info.places,
-        "complexity": info.complexity,
-        "source": info.source,
+        "name": policy.name,
+        "description": policy.description,
+        "modes": list(policy.modes),
+        "options": _plain(policy.options_schema),
+        "long_term": policy.long_term,
+        "places": policy.places,
+        "complexity": policy.complexity,
+        "source": policy.source,
     }
 
 

@@ -16,9 +16,7 @@ from allocator_service.ledger.running_sums import PastSums, RunningSums
 from allocator_service.ledger.verification import STUCK_AFTER, LedgerCheck, ledger_verify
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.windows import Past
-from policies import problem_from_document
-from policies.documents.history import history_to_document
-from policies.proofs.long_term_step import step_added
+from policies import history_to_document, problem_from_document, step_added
 
 STEPS_BACK = timedelta(days=2)
 _STEPS_AT_ONCE = 50
@@ -140,7 +138,7 @@ def _wrong_after(step: Step, document: Mapping[str, Any]) -> str:
     tasks = np.array(list(rows.values_list("tasks", flat=True)), dtype=np.float64)
     if len(tasks) != problem.n:
         return f"it has {len(tasks)} allocations of {problem.n} workloads"
-    after = step_added(problem, parsed.policy, parsed.options, parsed.history, tasks)
+    after = step_added(problem, parsed.choice, parsed.history, tasks)
     derived = history_to_document(after, problem.tenants, problem.resources)
     stored = step_document(step)
     for slug, row in derived["tenants"].items():

@@ -27,11 +27,8 @@ from allocator_service.core.outbox import event_record, events_record
 from allocator_service.pools.selectors import ServerGroup
 from allocator_service.workloads.models import Workload
 from policies import Allocation as Decision
-from policies import certificate_to_document, summary_document
-from policies.documents.schedule import schedule_to_document
-from policies.model.schedule import Schedule as Plan
-from policies.model.server_classes import sees_one_pool
-from policies.model.timetable import DEFAULT_PERIOD, timetable
+from policies import Schedule as Plan
+from policies import certificate_to_document, schedule_to_document, summary_document, timetable
 
 # Tasks of a divisible decision that differ by less are the same, computed again.
 SAME_TASKS = 1e-9
@@ -73,7 +70,7 @@ def decision_publish(
     run.save()
     _tell_whose_tasks_changed(run, previous, state, allocation, now)
     _copy_allocations(run, state, allocation)
-    if not sees_one_pool(allocation.policy, allocation.options):
+    if not allocation.choice.sees_one_pool:
         class_ids = _copy_server_classes(run, state, allocation)
         _copy_placements(run, state, allocation, class_ids)
     if allocation.certificate is not None:
@@ -125,7 +122,7 @@ def _tell_whose_tasks_changed(
 
 
 def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan) -> None:
-    table = timetable(allocation, allocation.options.get("period_seconds", DEFAULT_PERIOD))
+    table = timetable(allocation, allocation.choice.option("period_seconds"))
     content = orjson.dumps(schedule_to_document(allocation.problem, plan))
     Schedule.objects.create(
         run=run,

@@ -32,8 +32,7 @@ from allocator_service.pools.recompute import (
     interval_around,
     job_settle,
 )
-from policies import Allocation, problem_from_document, solve
-from policies.errors import PolicyError
+from policies import Allocation, PolicyError, problem_from_document, solve
 
 Clock = Callable[[], datetime]
 MAX_ATTEMPTS = 3

@@ -5,6 +5,7 @@ from datetime import datetime
 from allocator_service.allocation.models import Run, Schedule
 from allocator_service.allocation.selectors import slot_in_force
 from allocator_service.pools.models import RecomputeJob
+from policies import choose
 
 
 def slot_end_to_wait_for(job: RecomputeJob, *, now: datetime) -> datetime | None:
@@ -14,7 +15,8 @@ def slot_end_to_wait_for(job: RecomputeJob, *, now: datetime) -> datetime | None
     is one that somebody has begun already.
     """
     pool = job.pool
-    if pool.policy_name != "tda" or pool.policy_options.get("replan", "slot") != "slot":
+    choice = choose(pool.policy_name, pool.policy_mode, pool.policy_options)
+    if not choice.policy.time_sharing or choice.option("replan") != "slot":
         return None
     run = Run.objects.in_force_at(now).filter(pool=pool).first()
     if job.first_change_at is None or run is None or run.effective_from is None:

@@ -21,7 +21,7 @@ from allocator_service.core.quantities import Resource, decimal_text, json_numbe
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import ServerGroup, resources_of, server_groups
 from allocator_service.workloads.models import Workload, WorkloadState
-from policies import policy_info
+from policies import policy_named
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         running = _running(pool, groups, [server["name"] for server in servers])
         if running:
             document["running"] = running
-    if policy_info(pool.policy_name).takes_turns:
+    if policy_named(pool.policy_name).time_sharing:
         owed = owed_at(pool, now) if begins else owed_in_force(pool, now)
         for tenant in document["tenants"]:
             if owed.get(tenant["name"]):

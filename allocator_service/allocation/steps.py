@@ -23,10 +23,7 @@ from allocator_service.pools.models import Pool, WindowKind
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.windows import Past
 from policies import Allocation as Decision
-from policies import Problem
-from policies.documents.history import history_from_document, history_to_document
-from policies.long_term.windows import Window
-from policies.model.history import History
+from policies import History, Problem, Window, history_from_document, history_to_document
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,16 @@ from allocator_service.allocation.steps import step_history
 from allocator_service.core.errors import Conflict, Missing
 from policies import (
     Allocation,
+    Choice,
+    History,
     Problem,
     certificate_from_document,
     classes_of_decision,
     problem_from_document,
+    schedule_from_document,
     verify,
 )
-from policies.documents.schedule import schedule_from_document
-from policies.model.history import History
-from policies.model.schedule import Schedule as Plan
-from policies.model.server_classes import places, sees_one_pool
+from policies import Schedule as Plan
 
 
 def run_verify(run: Run) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class StoredDecision:
 def stored_decision(run: Run) -> StoredDecision:
     """Rebuild the decision of a succeeded run. Raises `Gone` once its input is pruned."""
     parsed = problem_from_document(input_of(run))
-    problem = parsed.problem
+    problem, choice = parsed.problem, parsed.choice
     try:
         certificate = certificate_from_document(certificate_of(run))
     except Missing:
@@ -87,13 +87,13 @@ def stored_decision(run: Run) -> StoredDecision:
         .values_list("position", "count", "capacity")
     )
     counts = np.array([count for _, count, _ in stored], dtype=np.int64)
-    classes = classes_of_decision(problem, parsed.policy, parsed.mode or "", counts, parsed.options)
+    classes = classes_of_decision(problem, choice, counts)
     ranges_agree = [
         (position, count, [float(c) for c in capacity]) for position, count, capacity in stored
     ] == [
         (position, int(classes.servers[position]), problem.capacity[row].tolist())
         for position, row in enumerate(classes.first_row)
-        if not sees_one_pool(parsed.policy, parsed.options)
+        if not choice.sees_one_pool
     ]
     rows = list(
         AllocationRow.objects.filter(run=run)
@@ -113,9 +113,7 @@ def stored_decision(run: Run) -> StoredDecision:
     summary = run.summary or {}
     allocation = Allocation(
         problem=problem,
-        policy=parsed.policy,
-        mode=parsed.mode or "",
-        options=parsed.options,
+        choice=choice,
         tasks=np.array([tasks for _, tasks, _, _ in rows], dtype=np.float64),
         classes=classes,
         placement_workload=np.array([position_of[w] for w, *_ in placements], dtype=np.int64),
@@ -127,18 +125,17 @@ def stored_decision(run: Run) -> StoredDecision:
         bound=_number(summary.get("bound")),
         gap=_number(summary.get("gap")),
         certificate=certificate,
-        schedule=_stored_schedule(run, problem),
+        schedule=_stored_schedule(run, choice, problem),
         history=_stored_history(run, problem),
     )
     return StoredDecision(allocation, parsed.history, ranges_agree)
 
 
-def _stored_schedule(run: Run, problem: Problem) -> Plan | None:
+def _stored_schedule(run: Run, choice: Choice, problem: Problem) -> Plan | None:
     schedule = Schedule.objects.filter(run=run).first()
     if schedule is None:
         return None
-    packed = places(run.policy["name"], run.policy["options"])
-    return schedule_from_document(problem, schedule.plan, packed=packed)
+    return schedule_from_document(problem, schedule.plan, packed=not choice.sees_one_pool)
 
 
 def _stored_history(run: Run, problem: Problem) -> History | None:

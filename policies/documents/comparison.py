@@ -97,7 +97,7 @@ def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]
     known = [info for info in policies_available() if info.name == name]
     if known and not known[0].long_term:
         document = {key: value for key, value in document.items() if key != "history"}
-    return without_owed(document) if known and not known[0].takes_turns else document
+    return without_owed(document) if known and not known[0].time_sharing else document
 
 
 def _sharing_degree(history: Mapping[str, Any] | None) -> dict[str, Any] | None:

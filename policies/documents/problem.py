@@ -25,9 +25,11 @@ from policies.documents.quantities import quantities
 from policies.errors import ProblemError
 from policies.model.current_placements import Running
 from policies.model.history import History
+from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.problem_fields import WeightsMode
 from policies.model.validation import check_names
+from policies.registry import choose
 
 INCLUDES = ("placements", "certificate", "properties", "schedule", "explanations")
 RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
@@ -52,6 +54,11 @@ class ParsedProblem:
     include: tuple[str, ...] = ()
     history: History | None = None
     running: Running | None = None
+
+    @property
+    def choice(self) -> Choice:
+        """The policy with the mode that applies and the options, checked."""
+        return choose(self.policy, self.mode, self.options)
 
 
 def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:

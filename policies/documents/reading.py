@@ -15,26 +15,15 @@ from policies.errors import ProblemError
 from policies.filling.ranges import ranges_of
 from policies.model.allocation import Allocation
 from policies.model.history import History
+from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
-from policies.model.server_classes import (
-    PLACED_ON_RANGES,
-    each_row_alone,
-    one_class,
-    places,
-    sees_one_pool,
-    server_ranges,
-)
-from policies.proofs.long_term_step import LONG_TERM, levels_reached, reasons_not_to_run
+from policies.model.server_classes import each_row_alone, one_class, server_ranges
+from policies.proofs.long_term_step import levels_reached, reasons_not_to_run
 from policies.proofs.pool_of_tasks import shares_counted
 
 
 def allocation_from_document(
-    document: Mapping[str, Any],
-    problem: Problem,
-    *,
-    policy: str,
-    mode: str,
-    options: Mapping[str, Any],
+    document: Mapping[str, Any], problem: Problem, choice: Choice
 ) -> Allocation:
     """Read what :func:`policies.allocation_to_document` wrote.
 
@@ -42,14 +31,14 @@ def allocation_from_document(
         document: the answer, with everything it can include: ``placements`` where the policy
             places, ``certificate`` and ``schedule`` where it has them.
         problem: what was asked.
-        policy, mode, options: what answered it.
+        choice: the policy, mode and options that answered it.
 
     Raises:
         ProblemError: ``answer.malformed`` (or ``history.*``, ``certificate.malformed``,
             ``schedule.malformed``).
     """
     try:
-        return _allocation(document, problem, policy, mode, options)
+        return _allocation(document, problem, choice)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         if isinstance(error, ProblemError):
             raise
@@ -58,13 +47,7 @@ def allocation_from_document(
         ) from error
 
 
-def _allocation(
-    document: Mapping[str, Any],
-    problem: Problem,
-    policy: str,
-    mode: str,
-    options: Mapping[str, Any],
-) -> Allocation:
+def _allocation(document: Mapping[str, Any], problem: Problem, choice: Choice) -> Allocation:
     index = _workload_index(problem)
     rows = {_key(row): row for row in document["allocations"]}
     if rows.keys() != index.keys() or len(document["allocations"]) != problem.n:
@@ -78,11 +61,9 @@ def _allocation(
     if "history" in document:
         history = history_from_document(document["history"], problem.tenants, problem.resources)
     parts: dict[str, Any] = {
-        "policy": policy,
-        "mode": mode,
-        "options": dict(options),
+        "choice": choice,
         "tasks": tasks,
-        "level": _levels(problem, policy, options, tasks, history),
+        "level": _levels(problem, choice, tasks, history),
         "limited_by": tuple(str(row["limited_by"]) for row in ordered),
         "certificate": None if certificate is None else certificate_from_document(certificate),
         "history": history,
@@ -90,16 +71,16 @@ def _allocation(
     }
     if document.get("schedule") is not None:
         parts["schedule"] = schedule_from_document(
-            problem, document["schedule"], packed=places(policy, options)
+            problem, document["schedule"], packed=not choice.sees_one_pool
         )
-    on_servers = not sees_one_pool(policy, options)
+    on_servers = not choice.sees_one_pool
     if on_servers and "placements" not in document:
         raise ProblemError(
             "answer.malformed", "the answer does not say where tasks run", "/placements"
         )
     placed = _placements(document["placements"] if on_servers else [], problem, index)
     workload, row, offset, servers, each = placed
-    if policy not in PLACED_ON_RANGES or mode != "indivisible" or not on_servers:
+    if choice.policy.servers[choice.mode] is not Servers.RANGES or not on_servers:
         return Allocation.from_parts(
             problem,
             placement_workload=workload,
@@ -128,17 +109,13 @@ def _allocation(
 
 
 def _levels(
-    problem: Problem,
-    policy: str,
-    options: Mapping[str, Any],
-    tasks: FloatArray,
-    history: History | None,
+    problem: Problem, choice: Choice, tasks: FloatArray, history: History | None
 ) -> FloatArray:
     """(t,) levels are not written: where anything is proven of them they follow from the rest."""
-    if policy in LONG_TERM and history is not None:
-        runnable = reasons_not_to_run(problem, policy, options) == ""
-        return levels_reached(problem, policy, history, runnable)
-    counted = shares_counted(problem, policy, options, tasks) + problem.already
+    if choice.policy.long_term and history is not None:
+        runnable = reasons_not_to_run(problem, choice) == ""
+        return levels_reached(problem, choice.policy, history, runnable)
+    counted = shares_counted(problem, choice, tasks) + problem.already
     level: FloatArray = counted / problem.effective_weight
     return level
 

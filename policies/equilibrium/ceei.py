@@ -8,8 +8,6 @@ are a market of their own for what is left.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -19,9 +17,9 @@ from policies.errors import SolveFailedError
 from policies.leximin.solve import placements_of
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate, Round
-from policies.model.problem import Problem
+from policies.model.request import Request
 from policies.model.server_classes import one_class
-from policies.model.share_definition import measure_of
+from policies.model.share_definition import share_units
 from policies.model.tolerance import OVERFILL
 from policies.proofs.consequences import limits, quality
 from policies.proofs.market import Market, stage_of
@@ -33,15 +31,8 @@ AT_LIMIT = 1e-9
 FREE = 1e-9
 
 
-def solve_divisible(
-    problem: Problem, options: Mapping[str, Any], deadline: float | None
-) -> Allocation:
+def solve_divisible(request: Request) -> Allocation:
     """The competitive equilibrium, in fractions of tasks; no placements.
-
-    Args:
-        problem: any problem without selectors.
-        options: none are known.
-        deadline: ``time.monotonic()`` seconds at which to give up, or None.
 
     Returns:
         The allocation. Its objective is the weighted geometric mean of the shares of the first
@@ -50,27 +41,26 @@ def solve_divisible(
     Raises:
         SolveTimeoutError, SolveFailedError.
     """
+    problem = request.problem
     classes = one_class(problem)
-    measure = measure_of(problem, "ceei", options)
-    form = normalise(problem, classes, measure)
+    units = share_units(problem, request.choice)
+    form = normalise(problem, classes, units)
     x = np.zeros(form.leximin.n)
     rounds: list[Round] = []
     frozen_in = np.full(problem.t, -1, dtype=np.int64)
     for number in np.unique(form.leximin.stage).tolist():
         frozen_in[form.tenants[form.leximin.stage == number]] = len(rounds)
-        rounds.append(clear(form.leximin, number, x, deadline))
+        rounds.append(clear_market(form.leximin, number, x, request.deadline))
     certificate = Certificate(tuple(rounds), frozen_in)
-    workload, _, share = placements_of(measure, form, x[:, None])
-    tasks = grouped_sum(share / measure.per_task[workload], workload, problem.n)
+    workload, _, share = placements_of(units, form, x[:, None])
+    tasks = grouped_sum(share / units.per_task[workload], workload, problem.n)
     objective, bound, gap = quality(form.leximin, certificate, frozen_in[form.tenants])
     nothing = np.zeros(0, dtype=np.int64)
     level = np.full(problem.t, np.nan)
     level[form.tenants] = form.leximin.tenant_sums(x[:, None]) / form.leximin.weight
     return Allocation(
         problem=problem,
-        policy="ceei",
-        mode="divisible",
-        options=dict(options),
+        choice=request.choice,
         tasks=tasks,
         classes=classes,
         placement_workload=nothing,
@@ -86,7 +76,7 @@ def solve_divisible(
     )
 
 
-def clear(form: LeximinProblem, number: int, x: FloatArray, deadline: float | None) -> Round:
+def clear_market(form: LeximinProblem, number: int, x: FloatArray, deadline: float | None) -> Round:
     """Fill in the shares ``x`` (n,) of one stage, in place, and prove them.
 
     Raises:

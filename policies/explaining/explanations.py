@@ -13,7 +13,6 @@ import numpy as np
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.reasons import TASK_LIMIT
-from policies.model.server_classes import sees_one_pool
 
 PRICE_NOISE = 1e-9
 BINDINGS_SHOWN = 10
@@ -101,7 +100,7 @@ def _binding(allocation: Allocation, tenant: int) -> tuple[Binding, ...]:
     classes = allocation.classes
     if prices.shape != (classes.count, problem.m):  # of shares, as time division has them
         return ()
-    one_pool = sees_one_pool(allocation.policy, allocation.options)
+    one_pool = allocation.choice.sees_one_pool
     mine = problem.workload_tenant == tenant
     eligible, demands = classes.allowed[mine], problem.demand[mine] > 0
     found = [

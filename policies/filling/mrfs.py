@@ -9,9 +9,7 @@ What fits nowhere waits (the paper's non-dominant queue) for a later decision.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +20,9 @@ from policies.filling.ranges import ranges_of_launches
 from policies.filling.servers import MOST_TASKS, check_size
 from policies.filling.winner_tree import tree_of
 from policies.model.allocation import Allocation, least_level_unsatisfied
-from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
+from policies.model.request import Request
 from policies.model.server_classes import ServerClasses, each_row_alone, server_ranges
 from policies.proofs.saturation import filling_reasons, stops_of
 
@@ -34,15 +32,8 @@ SMALLEST_CHUNK = 1 << 6
 SERVERS_BETWEEN_LOOKS = 5_000_000
 
 
-def solve_indivisible(
-    problem: Problem, options: Mapping[str, Any], deadline: float | None
-) -> Allocation:
+def solve_indivisible(request: Request) -> Allocation:
     """Place requests (whole tasks) on single servers.
-
-    Args:
-        problem: any problem.
-        options: none are known.
-        deadline: ``time.monotonic()`` seconds at which to give up, or None.
 
     Returns:
         The allocation; ``level`` is the number of requests over the weight at which each tenant
@@ -52,6 +43,7 @@ def solve_indivisible(
         ProblemTooLargeError: more servers or requests than are placed one by one.
         SolveTimeoutError: the deadline passed.
     """
+    problem, deadline = request.problem, request.deadline
     rows, whole = each_row_alone(problem), WholeServers.of(problem)
     check_size(int(rows.servers.sum()))
     queues = queues_of(problem, filling_reasons(problem, whole, rows), np.ones(problem.n))
@@ -60,9 +52,7 @@ def solve_indivisible(
     sizes, workload, of_range, tasks = ranges_of_launches(row_of, queues.workloads[job], server)
     answer = Allocation(
         problem=problem,
-        policy="mrfs",
-        mode="indivisible",
-        options=dict(options),
+        choice=request.choice,
         tasks=queues.tasks(problem),
         classes=server_ranges(problem, sizes),
         placement_workload=workload,

@@ -8,9 +8,7 @@ placement rule names; a tenant whose tasks fit nowhere any more leaves.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -33,9 +31,9 @@ from policies.filling.servers_loop import (
 )
 from policies.filling.winner_tree import tree_of
 from policies.model.allocation import Allocation, least_level_unsatisfied
-from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
+from policies.model.request import Request
 from policies.model.server_classes import each_row_alone, server_ranges
 from policies.proofs.saturation import filling_reasons, stops_of
 
@@ -47,16 +45,12 @@ MOST_LAUNCHED = 1 << 16
 MOST_LOOKED_AT = 1 << 24
 
 
-def solve_indivisible(
-    problem: Problem, options: Mapping[str, Any], deadline: float | None
-) -> Allocation:
+def solve_indivisible(request: Request) -> Allocation:
     """Place whole tasks on single servers.
 
     Args:
-        problem: any problem.
-        options: ``placement`` is best-fit (default), first-fit, affinity or two-choices;
-            ``seed`` of the latter's random probes (0 unless given).
-        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+        request: options: ``placement`` is best-fit, first-fit, affinity or two-choices; ``seed`` of
+            the latter's random probes.
 
     Returns:
         The allocation; its classes are ranges of servers inside one row that run the same
@@ -66,6 +60,7 @@ def solve_indivisible(
         ProblemTooLargeError: more servers or tasks than are placed one by one.
         SolveTimeoutError: the deadline passed.
     """
+    problem, deadline = request.problem, request.deadline
     rows = each_row_alone(problem)
     check_size(int(rows.servers.sum()))
     whole = WholeServers.of(problem)
@@ -81,8 +76,8 @@ def solve_indivisible(
         np.ascontiguousarray(whole.share_of_unit[present]),
         np.ascontiguousarray(rows.allowed[queues.workloads]),
         rows.servers,
-        options.get("placement", "best-fit"),
-        int(options.get("seed", 0)),
+        request.option("placement"),
+        int(request.option("seed")),
         deadline,
     )
     servers, workload, server_class, tasks = ranges_of_launches(
@@ -90,9 +85,7 @@ def solve_indivisible(
     )
     allocation = Allocation(
         problem=problem,
-        policy="drfh",
-        mode="indivisible",
-        options=dict(options),
+        choice=request.choice,
         tasks=queues.tasks(problem),
         classes=server_ranges(problem, servers),
         placement_workload=workload,

@@ -8,9 +8,7 @@ in proportion to what is still owed, and a task must fit into a tenant's cut of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from policies.model.reasons import (
     limited_by_resource,
     unserved_reasons,
 )
+from policies.model.request import Request
 from policies.model.server_classes import each_row_alone
 from policies.model.tolerance import whole_part
 from policies.proofs.exact_signs import UNIT
@@ -38,20 +37,15 @@ class _Part:
     room: FloatArray
 
 
-def solve_indivisible(
-    problem: Problem, options: Mapping[str, Any], deadline: float | None
-) -> Allocation:
+def solve_indivisible(request: Request) -> Allocation:
     """Whole tasks for each tenant, in its partition only.
 
     A tenant's workloads are served by priority, then age, each on the partition's servers
     in their order. Draining servers run nothing.
 
-    Args:
-        problem: any problem.
-        options: none are known.
-        deadline: not needed: the work is bounded by the size of the problem.
+    The request's deadline is not needed: the work is bounded by the size of the problem.
     """
-    del deadline
+    problem = request.problem
     classes = each_row_alone(problem)
     allowed = np.zeros((problem.n, problem.k), dtype=np.bool_)
     allowed[:, classes.first_row] = classes.allowed
@@ -87,7 +81,7 @@ def solve_indivisible(
             limited_by[j] = _full_resource(problem, j)
         else:
             limited_by[j] = NO_ELIGIBLE_SERVER
-    return _allocation(problem, options, placed, tuple(limited_by))
+    return _allocation(request, placed, tuple(limited_by))
 
 
 def _partition(problem: Problem, capacity: FloatArray, tenant: int) -> list[_Part]:
@@ -148,11 +142,9 @@ def _full_resource(problem: Problem, j: int) -> str:
 
 
 def _allocation(
-    problem: Problem,
-    options: Mapping[str, Any],
-    placed: list[tuple[int, int, float]],
-    limited_by: tuple[str, ...],
+    request: Request, placed: list[tuple[int, int, float]], limited_by: tuple[str, ...]
 ) -> Allocation:
+    problem = request.problem
     classes = each_row_alone(problem)
     totals: dict[tuple[int, int], float] = {}
     for j, row, count in placed:
@@ -163,9 +155,7 @@ def _allocation(
     tasks = np.array([totals[key] for key in keys], dtype=np.float64)
     return Allocation(
         problem=problem,
-        policy="static",
-        mode="indivisible",
-        options=dict(options),
+        choice=request.choice,
         tasks=grouped_sum(tasks, workload, problem.n),
         classes=classes,
         placement_workload=workload,

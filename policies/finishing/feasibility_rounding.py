@@ -22,7 +22,7 @@ from policies.proofs.exact_signs import UNIT
 _MOST_TRIES = 20
 
 
-def fitted(allocation: Allocation) -> Allocation:
+def rounded_to_feasible(allocation: Allocation) -> Allocation:
     """The answer within every capacity and task limit, exactly, if rounding alone had it outside."""
     if allocation.whole:
         return allocation

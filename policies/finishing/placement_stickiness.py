@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from policies import catalogue
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.errors import SolveTimeoutError
 from policies.filling.ranges import ranges_of
 from policies.filling.servers import solve_indivisible
 from policies.model.allocation import Allocation
 from policies.model.current_placements import GONE, Running
+from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
+from policies.model.request import Request
 from policies.model.server_classes import (
-    PLACED_ON_RANGES,
     ServerClasses,
     each_row_alone,
     server_ranges,
@@ -67,8 +69,7 @@ class _Pairs:
 def keeps_places(allocation: Allocation) -> bool:
     """Does the answer name the servers of whole tasks, so that they can stay?"""
     return (
-        allocation.policy in PLACED_ON_RANGES
-        and allocation.mode == "indivisible"
+        allocation.policy.servers[allocation.mode] is Servers.RANGES
         and allocation.classes.offset is not None
     )
 
@@ -184,9 +185,11 @@ def _completed(
         priority=problem.priority[wanting],
         selectors=[problem.selectors[j] for j in wanting],
     )
-    rule = {"placement": "affinity"} if allocation.policy != "drfh" else allocation.options
+    rule = allocation.options if allocation.policy.fills else {"placement": "affinity"}
     try:
-        added = solve_indivisible(residual, rule, deadline)
+        added = solve_indivisible(
+            Request(residual, Choice(catalogue.DRFH, "indivisible", rule), deadline=deadline)
+        )
     except SolveTimeoutError:
         return None
     if not np.array_equal(added.tasks, missing[wanting]):

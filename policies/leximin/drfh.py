@@ -6,24 +6,14 @@ Systems", TPDS 2015, §4 (one round), §5.1 (weights and finite tasks).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from policies.leximin.solve import divisible_allocation
 from policies.model.allocation import Allocation
-from policies.model.problem import Problem
+from policies.model.request import Request
 from policies.model.server_classes import server_classes
 
 
-def solve_divisible(
-    problem: Problem, options: Mapping[str, Any], deadline: float | None
-) -> Allocation:
+def solve_divisible(request: Request) -> Allocation:
     """Allocate fractions of tasks on real servers.
-
-    Args:
-        problem: any problem.
-        options: none are known.
-        deadline: ``time.monotonic()`` seconds at which to give up, or None.
 
     Returns:
         The leximin answer with its certificate; every level within 1e-9 of its bound.
@@ -31,4 +21,5 @@ def solve_divisible(
     Raises:
         ProblemTooLargeError, SolveTimeoutError, SolveFailedError.
     """
-    return divisible_allocation(problem, server_classes(problem), "drfh", options, deadline)
+    classes = server_classes(request.problem)
+    return divisible_allocation(request.problem, classes, request.choice, request.deadline)

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.leximin.rounds import Leximin, leximin
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
+from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.server_classes import ServerClasses
-from policies.model.share_definition import Measure, measure_of
+from policies.model.share_definition import ShareUnits, share_units
 from policies.proofs.consequences import limits, quality
 from policies.proofs.normal_form import Normalised, normalise
 
 
 def divisible_allocation(
-    problem: Problem,
-    classes: ServerClasses,
-    policy: str,
-    options: Mapping[str, Any],
-    deadline: float | None,
+    problem: Problem, classes: ServerClasses, choice: Choice, deadline: float | None
 ) -> Allocation:
     """Solve the leximin of a problem on the given classes and write it as an allocation.
 
     Raises:
         ProblemTooLargeError, SolveTimeoutError, SolveFailedError.
     """
-    measure = measure_of(problem, policy, options)
-    form = normalise(problem, classes, measure)
+    units = share_units(problem, choice)
+    form = normalise(problem, classes, units)
     answer = leximin(form.leximin, deadline)
-    workload, server_class, share = placements_of(measure, form, answer.x)
-    placed = share / measure.per_task[workload]
+    workload, server_class, share = placements_of(units, form, answer.x)
+    placed = share / units.per_task[workload]
     tasks = grouped_sum(placed, workload, problem.n)
     certificate = _certificate_of_problem(problem, form, answer)
     frozen_in = answer.certificate.frozen_in
     objective, bound, gap = quality(form.leximin, answer.certificate, frozen_in)
     return Allocation(
         problem=problem,
-        policy=policy,
-        mode="divisible",
-        options=dict(options),
+        choice=choice,
         tasks=tasks,
         classes=classes,
         placement_workload=workload,
@@ -60,7 +52,7 @@ def divisible_allocation(
 
 
 def placements_of(
-    measure: Measure, form: Normalised, x: FloatArray
+    units: ShareUnits, form: Normalised, x: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """(workload, class, share) triplets; alike workloads filled in order of preference."""
     merged, server_class = np.nonzero(x)
@@ -74,7 +66,7 @@ def placements_of(
     for part in range(form.leximin.n):
         mine = np.flatnonzero(merged == part)
         pieces = [(int(server_class[q]), float(share[q])) for q in mine]
-        rows += _in_preference(members[part], measure.limit, pieces)
+        rows += _in_preference(members[part], units.limit, pieces)
     table = sorted(rows)
     return (
         np.array([row[0] for row in table], dtype=np.int64),

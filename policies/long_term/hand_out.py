@@ -8,9 +8,8 @@ that runs in it runs for all of it, and the history after it is part of the answ
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -19,18 +18,19 @@ from policies.errors import ProblemError, ProblemTooLargeError, SolveTimeoutErro
 from policies.filling.ranges import ranges_of_launches
 from policies.filling.servers import MOST_TASKS, check_size
 from policies.filling.winner_tree import tree_of
-from policies.long_term.loop import H_MRF, LT_AF, LT_DRF, enter, fill_by_history
+from policies.long_term.loop import enter, fill_by_history
 from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.borrow_cap import borrow_limit
 from policies.model.history import History
+from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
+from policies.model.request import Request, Solver
 from policies.model.server_classes import (
     ServerClasses,
     each_row_alone,
     one_class,
-    sees_one_pool,
     server_ranges,
 )
 from policies.model.tolerance import DISCRETE_TOLERANCE
@@ -38,7 +38,6 @@ from policies.proofs.long_term_step import history_after, history_ahead
 from policies.proofs.pool_of_tasks import whole_pool
 from policies.proofs.saturation import filling_reasons, stops_of
 
-RULES = {"lt-drf": LT_DRF, "lt-af": LT_AF, "h-mrf": H_MRF}
 # Tasks launched between two looks at the clock: fewer on many servers, each of which is looked at.
 CHUNK = 1 << 13
 SMALLEST_CHUNK = 1 << 6
@@ -87,22 +86,24 @@ class _Servers:
         )
 
 
-def solve_step(
-    problem: Problem,
-    policy: str,
-    options: Mapping[str, Any],
-    history: History,
-    deadline: float | None,
-) -> Allocation:
+def solver(rule: int) -> Solver:
+    """The solver of a long-term policy.
+
+    Args:
+        rule: who is next: ``LT_DRF``, ``LT_AF`` or ``H_MRF`` of :mod:`policies.long_term.loop`.
+    """
+    return partial(_solve_step, rule=rule)
+
+
+def _solve_step(request: Request, rule: int) -> Allocation:
     """Hand out whole tasks for one step.
 
     Args:
-        problem: any problem; ``tasks`` are those pending now, running ones included.
-        policy: ``lt-drf``, ``lt-af`` or ``h-mrf``.
-        options: ``placement`` is affinity (real servers, the default) or pool (one big server);
-            ``starvation_timeout``, ``borrow_cap`` and ``literal_alone`` as their schema says.
-        history: what was used before this step, and the step's length.
-        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+        request: the problem's ``tasks`` are those pending now, running ones included; its history
+            is what was used before this step, and the step's length. Options: ``placement`` is
+            affinity (real servers) or pool (one big server); ``starvation_timeout``, ``borrow_cap``
+            and ``literal_alone`` as their schema says.
+        rule: who is next.
 
     Returns:
         The allocation with the history after the step. ``level`` is the measure (weighted
@@ -114,23 +115,23 @@ def solve_step(
         ProblemTooLargeError: more servers or tasks than are placed one by one.
         SolveTimeoutError: the deadline passed.
     """
-    one_pool = sees_one_pool(policy, options)
+    problem, choice = request.problem, request.choice
+    history = History.zeros(problem) if request.history is None else request.history
+    one_pool = choice.sees_one_pool
     servers = _Servers.of(problem, one_pool)
     reasons = servers.reasons
     queues = queues_of(problem, reasons, problem.dominant_share_per_task)
-    _check_elapsed(options, history)
-    ahead = history_ahead(problem, options, history, reasons == "")
-    starved = _starved(options, history)
-    borrow = borrow_limit(problem, options, ahead.elapsed)
+    _check_elapsed(choice, history)
+    ahead = history_ahead(problem, choice, history, reasons == "")
+    starved = _starved(choice, history)
+    borrow = borrow_limit(problem, choice, ahead.elapsed)
     level, job, server = _hand_out(
-        problem, queues, servers, RULES[policy], history, ahead.alone, borrow, starved, deadline
+        problem, queues, servers, rule, history, ahead.alone, borrow, starved, request.deadline
     )
     tasks = queues.tasks(problem)
     answer = Allocation(
         problem=problem,
-        policy=policy,
-        mode="indivisible",
-        options=dict(options),
+        choice=choice,
         tasks=tasks,
         classes=servers.classes if not one_pool else one_class(problem),
         placement_workload=np.zeros(0, dtype=np.int64),
@@ -157,8 +158,8 @@ def solve_step(
     return replace(answer, limited_by=limited_by, objective=objective)
 
 
-def _check_elapsed(options: Mapping[str, Any], history: History) -> None:
-    if "borrow_cap" in options and history.elapsed == 0 and history.used.any():
+def _check_elapsed(choice: Choice, history: History) -> None:
+    if choice.option("borrow_cap") is not None and history.elapsed == 0 and history.used.any():
         raise ProblemError(
             "history.elapsed",
             "a borrow cap needs elapsed, the length of the window in which this was used",
@@ -166,9 +167,9 @@ def _check_elapsed(options: Mapping[str, Any], history: History) -> None:
         )
 
 
-def _starved(options: Mapping[str, Any], history: History) -> BoolArray:
+def _starved(choice: Choice, history: History) -> BoolArray:
     """(t,) who has waited for the timeout and goes before everybody else of its stage."""
-    timeout = options.get("starvation_timeout")
+    timeout = choice.option("starvation_timeout")
     if timeout is None:
         return np.zeros(len(history.waiting), dtype=np.bool_)
     starved: BoolArray = history.waiting >= float(timeout) * (1.0 - DISCRETE_TOLERANCE)

@@ -12,6 +12,7 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.model.certificate import Certificate
 from policies.model.history import History
+from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem
 from policies.model.schedule import Schedule
 from policies.model.server_classes import ServerClasses, classes_of_decision
@@ -23,7 +24,7 @@ class Allocation:
 
     Attributes:
         problem: what was asked.
-        policy, mode, options: what answered it.
+        choice: the policy, mode and options that answered it.
         tasks: (n,) tasks allocated to each workload (fractions in divisible mode).
         classes: the server classes that placements refer to.
         placement_workload: (p,) workload of each placement.
@@ -45,9 +46,7 @@ class Allocation:
     """
 
     problem: Problem
-    policy: str
-    mode: str
-    options: Mapping[str, Any]
+    choice: Choice
     tasks: FloatArray
     classes: ServerClasses
     placement_workload: IntArray
@@ -69,9 +68,7 @@ class Allocation:
         cls,
         problem: Problem,
         *,
-        policy: str,
-        mode: str,
-        options: Mapping[str, Any],
+        choice: Choice,
         tasks: FloatArray,
         placement_workload: IntArray,
         placement_row: IntArray,
@@ -90,7 +87,7 @@ class Allocation:
         Where the policy decides on classes, every server of a class is given what the one with most
         has: placements that were not spread evenly then add up to too many tasks.
         """
-        classes = classes_of_decision(problem, policy, mode, options=options)
+        classes = classes_of_decision(problem, choice)
         of_class = classes.class_of_row[np.asarray(placement_row, dtype=np.int64)]
         pair = np.asarray(placement_workload, dtype=np.int64) * (classes.count + 1) + of_class
         pairs, inverse = np.unique(pair, return_inverse=True)
@@ -99,9 +96,7 @@ class Allocation:
         np.maximum.at(each, inverse, np.asarray(placement_each, dtype=np.float64))
         return cls(
             problem=problem,
-            policy=policy,
-            mode=mode,
-            options=dict(options),
+            choice=choice,
             tasks=np.asarray(tasks, dtype=np.float64),
             classes=classes,
             placement_workload=pairs // (classes.count + 1),
@@ -116,6 +111,21 @@ class Allocation:
             history=history,
             schedule=schedule,
         )
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that answered."""
+        return self.choice.policy
+
+    @property
+    def mode(self) -> str:
+        """The mode in which it did."""
+        return self.choice.mode
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options that were given."""
+        return self.choice.options
 
     @property
     def whole(self) -> bool:

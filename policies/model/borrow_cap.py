@@ -5,19 +5,17 @@ Source: Tang et al., TPDS 2018, §6.1 (tenants that pile up resources), as polic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
 from policies.model.entitlement import entitled_partition
 from policies.model.history import History
+from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
-def borrow_limit(problem: Problem, options: Mapping[str, Any], elapsed: float) -> FloatArray:
+def borrow_limit(problem: Problem, choice: Choice, elapsed: float) -> FloatArray:
     """(t, m) ``(1 + b) · S[i, r] · elapsed``: beyond it a tenant is handed nothing more.
 
     Infinite without a ``borrow_cap``, and for tenants of the second stage, who are entitled to
@@ -27,7 +25,7 @@ def borrow_limit(problem: Problem, options: Mapping[str, Any], elapsed: float) -
         elapsed: length of the window, the step that is decided included.
     """
     limit = np.full((problem.t, problem.m), np.inf)
-    cap = options.get("borrow_cap")
+    cap = choice.option("borrow_cap")
     if cap is None:
         return limit
     entitled = entitled_partition(problem)
@@ -36,10 +34,8 @@ def borrow_limit(problem: Problem, options: Mapping[str, Any], elapsed: float) -
     return limit * (1.0 + DISCRETE_TOLERANCE)
 
 
-def beyond_borrow_limit(
-    problem: Problem, options: Mapping[str, Any], history: History
-) -> BoolArray:
+def beyond_borrow_limit(problem: Problem, choice: Choice, history: History) -> BoolArray:
     """(t,) tenants who have borrowed all that the cap allows, by the history after the step."""
-    limit = borrow_limit(problem, options, history.elapsed)
+    limit = borrow_limit(problem, choice, history.elapsed)
     beyond: BoolArray = np.logical_or.reduce(history.used > limit, axis=1)
     return beyond

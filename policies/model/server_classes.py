@@ -7,21 +7,16 @@ is feasible when every member gets the same fraction of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.errors import ProblemTooLargeError
+from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
 
-POOL_LEVEL = ("drf", "asset", "ceei", "single-resource", "slots")
-PLACED_ON_RANGES = ("drfh", "lt-drf", "lt-af", "h-mrf", "mrfs")
-# Policies on one pool that place on real servers when the option of that name asks for it.
-PLACES_ON_REQUEST = {"tda": "pack"}
 # (workload, class) pairs: one byte each to say where tasks may run, and a variable each to solve for.
 LARGEST_TABLE = 40_000_000
 
@@ -59,11 +54,6 @@ class ServerClasses:
         if self.offset is not None:
             return self.first_row[server_class : server_class + 1]
         return np.flatnonzero(self.class_of_row == server_class)
-
-
-def places(policy: str, options: Mapping[str, Any] | None) -> bool:
-    """Does an option ask a policy on one pool to place on real servers?"""
-    return bool((options or {}).get(PLACES_ON_REQUEST.get(policy, ""), False))
 
 
 def server_classes(problem: Problem) -> ServerClasses:
@@ -157,36 +147,25 @@ def one_class(problem: Problem) -> ServerClasses:
     return pool
 
 
-def sees_one_pool(policy: str, options: Mapping[str, Any] | None) -> bool:
-    """Does the policy, with these options, see the pool as one server and place nothing?"""
-    if policy in PLACES_ON_REQUEST:
-        return not places(policy, options)
-    return policy in POOL_LEVEL or (options or {}).get("placement") == "pool"
-
-
 def classes_of_decision(
-    problem: Problem,
-    policy: str,
-    mode: str,
-    servers: IntArray | None = None,
-    options: Mapping[str, Any] | None = None,
+    problem: Problem, choice: Choice, servers: IntArray | None = None
 ) -> ServerClasses:
-    """The server classes that an answer of the policy refers to; needed to rebuild one.
+    """The server classes that an answer refers to; needed to rebuild one.
 
     Exact divisible DRFH merges identical servers, policies on one pool see one big server,
     whole tasks are placed on ranges of servers, and static partitioning on single rows.
 
     Args:
         problem: the problem.
-        policy, mode: what answered it.
+        choice: what answered it.
         servers: (K,) sizes of the answer's ranges of servers, where it has any.
-        options: the answer's options, where they decide whether the policy places.
     """
-    if sees_one_pool(policy, options):
+    if choice.sees_one_pool:
         return one_class(problem)
-    if (policy, mode) == ("drfh", "divisible"):
+    seen = choice.policy.servers[choice.mode]
+    if seen is Servers.CLASSES:
         return server_classes(problem)
-    if policy in PLACED_ON_RANGES and servers is not None:
+    if seen is Servers.RANGES and servers is not None:
         return server_ranges(problem, servers)
     return each_row_alone(problem)
 

@@ -9,19 +9,19 @@ Source: Ghodsi et al., NSDI 2011, §4.2 (asset fairness) and §4.3 (weights per 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from policies.arrays import FloatArray, grouped_sum
 from policies.errors import PolicyOptionsError
+from policies.model.policy import Choice, ShareDefinition
 from policies.model.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
-class Measure:
+class ShareUnits:
     """A problem's workloads in units of share.
 
     Attributes:
@@ -35,7 +35,7 @@ class Measure:
     limit: FloatArray
 
 
-def weight_factors(problem: Problem, options: Mapping[str, Any]) -> FloatArray | None:
+def weight_factors(problem: Problem, choice: Choice) -> FloatArray | None:
     """(t, m) ``w[i, r] / w[i]``: by how much a tenant's weight differs in each resource.
 
     None where the option ``resource_weights`` is not given.
@@ -43,7 +43,7 @@ def weight_factors(problem: Problem, options: Mapping[str, Any]) -> FloatArray |
     Raises:
         PolicyOptionsError: it names a tenant or a resource that the problem does not have.
     """
-    given = options.get("resource_weights")
+    given = choice.option("resource_weights")
     if not given:
         return None
     factors = np.ones((problem.t, problem.m))
@@ -65,31 +65,29 @@ def _position(name: str, names: Sequence[str], kind: str, pointer: str) -> int:
     return names.index(name)
 
 
-def share_per_task(problem: Problem, policy: str, options: Mapping[str, Any]) -> FloatArray:
+def share_per_task(problem: Problem, choice: Choice) -> FloatArray:
     """(n,) of the pool: summed over resources under asset fairness, else the dominant one.
 
     With weights per resource, the dominant one is that with the largest share for its weight.
     """
-    if policy == "asset":
+    if choice.policy.share is ShareDefinition.SUM:
         summed: FloatArray = problem.demand_share.sum(axis=1)
         return summed
-    factors = weight_factors(problem, options)
+    factors = weight_factors(problem, choice)
     if factors is None:
         return problem.dominant_share_per_task
     weighted: FloatArray = (problem.demand_share / factors[problem.workload_tenant]).max(axis=1)
     return weighted
 
 
-def shares_of(
-    problem: Problem, policy: str, options: Mapping[str, Any], tasks: FloatArray
-) -> FloatArray:
+def shares_of(problem: Problem, choice: Choice, tasks: FloatArray) -> FloatArray:
     """(t,) share of each tenant, before its weight, with (n,) tasks running.
 
     With weights per resource: of all that its whole tasks use together, ``max_r`` (policies §1.1).
     """
-    factors = weight_factors(problem, options)
+    factors = weight_factors(problem, choice)
     if factors is None:
-        per_task = share_per_task(problem, policy, options)
+        per_task = share_per_task(problem, choice)
         return grouped_sum(tasks * per_task, problem.workload_tenant, problem.t)
     used = np.zeros((problem.t, problem.m))
     np.add.at(used, problem.workload_tenant, tasks[:, None] * problem.demand_share)
@@ -97,16 +95,16 @@ def shares_of(
     return most
 
 
-def measure_of(problem: Problem, policy: str, options: Mapping[str, Any]) -> Measure:
-    """The measure of a policy that raises shares to a common level.
+def share_units(problem: Problem, choice: Choice) -> ShareUnits:
+    """Workloads in units of the share that a policy raises to a common level.
 
     With weights per resource a tenant's share is the sum over its workloads: what it is of all that
     they use together where one resource is dominant in all of them, else an upper bound.
     """
-    per_task = share_per_task(problem, policy, options)
+    per_task = share_per_task(problem, choice)
     if per_task is problem.dominant_share_per_task:
-        return Measure(per_task, problem.normalised_demand, problem.share_limit)
+        return ShareUnits(per_task, problem.normalised_demand, problem.share_limit)
     limit = np.full(problem.n, np.inf)
     np.multiply(problem.tasks, per_task, out=limit, where=np.isfinite(problem.tasks))
     demand = problem.demand_share / np.where(per_task > 0, per_task, 1.0)[:, None]
-    return Measure(per_task, demand, limit)
+    return ShareUnits(per_task, demand, limit)

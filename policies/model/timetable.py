@@ -9,8 +9,6 @@ import numpy as np
 from policies.model.allocation import Allocation, gap_of, least_average
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
-DEFAULT_PERIOD = 3600
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -37,7 +35,7 @@ class Timetable:
     gap_before: float
 
 
-def timetable(allocation: Allocation, period: int = DEFAULT_PERIOD) -> Timetable:
+def timetable(allocation: Allocation, period: int = 3600) -> Timetable:
     """Slots as intervals of a period of whole seconds; the remainder goes to the last slot.
 
     Args:
@@ -49,7 +47,7 @@ def timetable(allocation: Allocation, period: int = DEFAULT_PERIOD) -> Timetable
     """
     schedule = allocation.schedule
     if schedule is None:
-        raise ValueError(f"policy {allocation.policy!r} does not divide time")
+        raise ValueError(f"policy {allocation.policy.name!r} does not divide time")
     if period < 1:
         raise ValueError(f"a period has at least one second, not {period}")
     seconds = np.floor(schedule.fraction * period * (1 + DISCRETE_TOLERANCE)).astype(np.int64)

@@ -24,7 +24,7 @@ from policies.arrays import BoolArray, FloatArray
 from policies.model.allocation import Allocation
 from policies.model.problem import Problem
 from policies.model.quantities import NOTHING, POOL, SERVER, as_read
-from policies.model.server_classes import POOL_LEVEL, ServerClasses, sees_one_pool
+from policies.model.server_classes import ServerClasses
 from policies.proofs.exact_signs import exceeds
 
 
@@ -49,8 +49,7 @@ class Capacities:
         """As whole tasks are counted when they are placed, if the answer has whole tasks."""
         sums = NOTHING
         if allocation.mode == "indivisible":
-            one_pool = sees_one_pool(allocation.policy, allocation.options)
-            sums = POOL if one_pool or allocation.policy in POOL_LEVEL else SERVER
+            sums = POOL if allocation.choice.sees_one_pool else SERVER
         demand, capacity = as_read(problem, sums)
         return cls(problem, classes, demand, capacity, not allocation.whole)
 

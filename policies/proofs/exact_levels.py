@@ -31,10 +31,11 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
+from policies.model.policy import ShareDefinition
 from policies.model.problem import Problem
 from policies.model.quantities import NOTHING, as_read
 from policies.model.server_classes import ServerClasses
-from policies.model.share_definition import measure_of, weight_factors
+from policies.model.share_definition import share_units, weight_factors
 from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.proofs.cost_curve import MeritOrder, unit_costs
 from policies.proofs.exact_signs import UNIT
@@ -79,9 +80,7 @@ def proven(
     frozen_in = certificate.frozen_in[form.tenants]
     levels = np.ones(len(certificate.rounds), dtype=np.bool_)
     tenants = np.zeros(lexi.t, dtype=np.bool_)
-    of_workload = (
-        allocation.tasks * measure_of(problem, allocation.policy, allocation.options).per_task
-    )
+    of_workload = allocation.tasks * share_units(problem, allocation.choice).per_task
     share = grouped_sum(of_workload, problem.workload_tenant, problem.t)[form.tenants]
     exact: Fractions | None = None
     for number, item in enumerate(certificate.rounds):
@@ -228,7 +227,7 @@ class Fractions:
         def shares(row: list[Fraction]) -> list[Fraction]:
             return [part / of if of else Fraction(0) for part, of in zip(row, total, strict=True)]
 
-        factors = weight_factors(problem, allocation.options)
+        factors = weight_factors(problem, allocation.choice)
         per_share, limit, x = [], [], []
         share = [Fraction(0)] * form.leximin.t
         owners = form.leximin.owner[form.merged].tolist()
@@ -238,7 +237,11 @@ class Fractions:
             if factors is not None:
                 weights = factors[problem.workload_tenant[j]].tolist()
                 counted = [part / Fraction(w) for part, w in zip(taken, weights, strict=True)]
-            per_task = sum(counted, Fraction(0)) if allocation.policy == "asset" else max(counted)
+            per_task = (
+                sum(counted, Fraction(0))
+                if allocation.policy.share is ShareDefinition.SUM
+                else max(counted)
+            )
             per_share.append([part / per_task for part in taken])
             tasks = float(problem.tasks[j])
             x.append(Fraction(float(allocation.tasks[j])) * per_task)

@@ -5,27 +5,24 @@ The solver and ``verify`` call the same functions; nothing in here decides who i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, TextArray, grouped_sum
 from policies.model.entitlement import literal_use_alone, tasks_alone
 from policies.model.history import History
+from policies.model.policy import Choice, Policy, ShareDefinition
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
-from policies.model.server_classes import each_row_alone, sees_one_pool
+from policies.model.server_classes import each_row_alone
 from policies.proofs.pool_of_tasks import whole_pool
 from policies.proofs.saturation import filling_reasons
 
-LONG_TERM = ("lt-drf", "lt-af", "h-mrf")
 
-
-def reasons_not_to_run(problem: Problem, policy: str, options: Mapping[str, Any]) -> TextArray:
+def reasons_not_to_run(problem: Problem, choice: Choice) -> TextArray:
     """(n,) why a workload cannot run at all, or the empty string."""
-    if sees_one_pool(policy, options):
+    if choice.sees_one_pool:
         return whole_pool(problem).reasons
     return filling_reasons(problem, WholeServers.of(problem), each_row_alone(problem))
 
@@ -40,13 +37,13 @@ def used_in_step(problem: Problem, tasks: FloatArray, step: float) -> FloatArray
 
 
 def history_ahead(
-    problem: Problem, options: Mapping[str, Any], before: History, runnable: BoolArray
+    problem: Problem, choice: Choice, before: History, runnable: BoolArray
 ) -> History:
     """What counts when the step's first task is handed out: ``alone`` has grown for all of it.
 
     Args:
         problem: ``tasks`` are those that are pending.
-        options: ``literal_alone`` adds the paper's formula (2) read literally.
+        choice: its option ``literal_alone`` adds the paper's formula (2) read literally.
         before: what was remembered at the decision.
         runnable: (n,) workloads that can be served at all.
     """
@@ -55,7 +52,7 @@ def history_ahead(
         (runnable & (problem.tasks > 0)).astype(np.float64), problem.workload_tenant, problem.t
     )
     literal = None
-    if options.get("literal_alone"):
+    if choice.option("literal_alone"):
         literal = (
             np.zeros_like(before.used) if before.literal_alone is None else before.literal_alone
         )
@@ -86,20 +83,14 @@ def history_after(problem: Problem, ahead: History, tasks: FloatArray) -> Histor
     )
 
 
-def step_added(
-    problem: Problem,
-    policy: str,
-    options: Mapping[str, Any],
-    before: History,
-    tasks: FloatArray,
-) -> History:
+def step_added(problem: Problem, choice: Choice, before: History, tasks: FloatArray) -> History:
     """What is remembered once the step is over, from what was before it and (n,) tasks handed out."""
-    runnable = reasons_not_to_run(problem, policy, options) == ""
-    return history_after(problem, history_ahead(problem, options, before, runnable), tasks)
+    runnable = reasons_not_to_run(problem, choice) == ""
+    return history_after(problem, history_ahead(problem, choice, before, runnable), tasks)
 
 
 def levels_reached(
-    problem: Problem, policy: str, after: History, runnable: BoolArray
+    problem: Problem, policy: Policy, after: History, runnable: BoolArray
 ) -> FloatArray:
     """(t,) the measure that orders tenants, over the weight, once the step's tasks are handed out.
 
@@ -108,7 +99,7 @@ def levels_reached(
     """
     share = np.zeros_like(after.used)
     np.divide(after.used, problem.totals, out=share, where=problem.totals > 0)
-    measure = share.max(axis=1) if policy == "lt-drf" else share.sum(axis=1)
+    measure = share.max(axis=1) if policy.share is ShareDefinition.DOMINANT else share.sum(axis=1)
     waiting = grouped_sum(runnable.astype(np.float64), problem.workload_tenant, problem.t) > 0
     level: FloatArray = np.where(waiting, measure / problem.effective_weight, np.nan)
     return level

@@ -7,11 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
+from policies import catalogue
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons
 from policies.model.server_classes import ServerClasses
-from policies.model.share_definition import Measure, measure_of
+from policies.model.share_definition import ShareUnits, share_units
+
+DRFH_DIVISIBLE = Choice(catalogue.DRFH, "divisible")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -132,7 +136,7 @@ class Normalised:
 
 
 def normalise(
-    problem: Problem, classes: ServerClasses, measure: Measure | None = None
+    problem: Problem, classes: ServerClasses, units: ShareUnits | None = None
 ) -> Normalised:
     """Leave out what cannot run and add up workloads of a tenant that are alike.
 
@@ -141,21 +145,21 @@ def normalise(
 
     Args:
         problem: the problem; classes: where it runs.
-        measure: what shares count; dominant shares unless given.
+        units: what shares count; dominant shares unless given.
     """
-    measure = measure or measure_of(problem, "drfh", {})
+    units = units or share_units(problem, DRFH_DIVISIBLE)
     allowed = classes.allowed
     reasons = unserved_reasons(problem, allowed)
     runnable = np.flatnonzero(reasons == "")
     order = np.lexsort((runnable, -problem.priority[runnable], problem.workload_tenant[runnable]))
     workloads = runnable[order]
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
-    merged, first = alike_workloads(measure.demand, allowed, workloads, owner)
-    limit = measure.limit[workloads]
+    merged, first = alike_workloads(units.demand, allowed, workloads, owner)
+    limit = units.limit[workloads]
     chosen = workloads[first]
     return Normalised(
         leximin=LeximinProblem(
-            demand=np.ascontiguousarray(measure.demand[chosen]),
+            demand=np.ascontiguousarray(units.demand[chosen]),
             allowed=np.ascontiguousarray(allowed[chosen]),
             limit=grouped_sum(limit, merged, len(chosen)),
             owner=owner[first].astype(np.int64),

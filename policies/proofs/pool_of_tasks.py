@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from policies import catalogue
 from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
 from policies.errors import PolicyOptionsError
+from policies.model.policy import Choice, ShareDefinition
 from policies.model.problem import Problem
 from policies.model.quantities import (
     LARGEST_WHOLE,
@@ -24,7 +24,8 @@ from policies.model.server_classes import one_class
 from policies.model.share_definition import share_per_task, shares_of, weight_factors
 from policies.proofs.stop_reasons import NO_SERVER_LARGE_ENOUGH, stopped_by
 
-SLOTS_PER_LARGEST_SERVER = 14
+# Whole tasks by dominant shares, whatever policy asks for them.
+DRF_OF_TASKS = Choice(catalogue.DRF, "indivisible")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,31 +72,31 @@ class PoolOfTasks:
         )
 
 
-def pool_of_tasks(problem: Problem, policy: str, options: Mapping[str, Any]) -> PoolOfTasks:
-    """What the named policy counts; the same for solving and for verifying.
+def pool_of_tasks(problem: Problem, choice: Choice) -> PoolOfTasks:
+    """What the chosen policy counts; the same for solving and for verifying.
 
     Raises:
         PolicyOptionsError: options that name a resource that the pool does not have.
     """
     reasons = unserved_reasons(problem, one_class(problem).allowed)
-    if policy == "slots":
-        return _in_slots(problem, options, reasons)
+    if choice.policy.share is ShareDefinition.SLOTS:
+        return _in_slots(problem, choice, reasons)
     whole = quantities_read(problem, POOL)
     demand, room = whole.demand, problem.server_count @ whole.capacity
     reasons[(reasons == "") & (demand > room).any(axis=1)] = NO_SERVER_LARGE_ENOUGH
-    if policy == "single-resource":
-        share = problem.demand_share[:, _resource(problem, options)]
+    if choice.policy.share is ShareDefinition.SINGLE_RESOURCE:
+        share = problem.demand_share[:, _resource(problem, choice)]
     else:
-        share = share_per_task(problem, policy, options)
-    weighted = _weighted(problem, options, share, reasons)
+        share = share_per_task(problem, choice)
+    weighted = _weighted(problem, choice, share, reasons)
     return PoolOfTasks(share, weighted, demand, room, None, reasons)
 
 
 def _weighted(
-    problem: Problem, options: Mapping[str, Any], share: FloatArray, reasons: TextArray
+    problem: Problem, choice: Choice, share: FloatArray, reasons: TextArray
 ) -> FloatArray | None:
     """(n, m) shares for weights, if a tenant's workloads are not all dominated by one resource."""
-    factors = weight_factors(problem, options)
+    factors = weight_factors(problem, choice)
     if factors is None:
         return None
     weighted = problem.demand_share / factors[problem.workload_tenant]
@@ -106,34 +107,32 @@ def _weighted(
     return None if dominant.any(axis=1).all() else weighted
 
 
-def shares_counted(
-    problem: Problem, policy: str, options: Mapping[str, Any], tasks: FloatArray
-) -> FloatArray:
-    """(t,) share of each tenant, before its weight, as the named policy counts it.
+def shares_counted(problem: Problem, choice: Choice, tasks: FloatArray) -> FloatArray:
+    """(t,) share of each tenant, before its weight, as the chosen policy counts it.
 
     Args:
-        problem, policy, options: what was decided. tasks: (n,) that run.
+        problem, choice: what was decided. tasks: (n,) that run.
 
     Raises:
         PolicyOptionsError: options that name what the problem does not have.
     """
-    if policy not in ("single-resource", "slots"):
-        return shares_of(problem, policy, options, tasks)
-    per_task = pool_of_tasks(problem, policy, options).share_per_task
+    if choice.policy.share not in (ShareDefinition.SINGLE_RESOURCE, ShareDefinition.SLOTS):
+        return shares_of(problem, choice, tasks)
+    per_task = pool_of_tasks(problem, choice).share_per_task
     return grouped_sum(tasks * per_task, problem.workload_tenant, problem.t)
 
 
 @lru_cache(maxsize=1)
 def whole_pool(problem: Problem) -> PoolOfTasks:
     """What tasks take of the pool as one server: solving and verifying a step ask four times."""
-    pool = pool_of_tasks(problem, "drf", {})
+    pool = pool_of_tasks(problem, DRF_OF_TASKS)
     for array in (pool.demand, pool.room, pool.reasons):
         array.setflags(write=False)
     return pool
 
 
-def _resource(problem: Problem, options: Mapping[str, Any]) -> int:
-    name = options.get("resource", problem.resources[0])
+def _resource(problem: Problem, choice: Choice) -> int:
+    name = choice.options.get("resource", problem.resources[0])
     if name not in problem.resources:
         raise PolicyOptionsError(
             "policy.options",
@@ -143,8 +142,8 @@ def _resource(problem: Problem, options: Mapping[str, Any]) -> int:
     return problem.resources.index(name)
 
 
-def _in_slots(problem: Problem, options: Mapping[str, Any], reasons: TextArray) -> PoolOfTasks:
-    slot, parts = _slot(problem, options)
+def _in_slots(problem: Problem, choice: Choice, reasons: TextArray) -> PoolOfTasks:
+    slot, parts = _slot(problem, choice)
     offered = slot > 0
     slots, per_task = _slots_counted(problem, slot, parts)
     taken = problem.demand / np.where(offered, slot, 1.0)
@@ -183,23 +182,24 @@ def _slots_counted(problem: Problem, slot: FloatArray, parts: int) -> tuple[floa
     return float((per_server * problem.server_count).sum()), per_task.astype(np.float64)
 
 
-def _slot(problem: Problem, options: Mapping[str, Any]) -> tuple[FloatArray, int]:
+def _slot(problem: Problem, choice: Choice) -> tuple[FloatArray, int]:
     """(m,) a vector that is cut into so many slots: the given one, uncut, or the largest server.
 
     The largest server is the one with the largest sum of shares of the pool.
     """
-    if "slot" in options:
-        for name in options["slot"]:
+    given = choice.option("slot")
+    if given is not None:
+        for name in given:
             if name not in problem.resources:
                 raise PolicyOptionsError(
                     "policy.options",
                     f"the pool has no resource {name!r}; it has {', '.join(problem.resources)}",
                     f"/policy/options/slot/{name}",
                 )
-        return np.array([float(options["slot"].get(name, 0)) for name in problem.resources]), 1
+        return np.array([float(given.get(name, 0)) for name in problem.resources]), 1
     if not problem.k or not (problem.totals > 0).any():
         return np.zeros(problem.m), 1
     share = problem.capacity / np.where(problem.totals > 0, problem.totals, 1.0)
     size = np.where(problem.contributed_only, -1.0, share[:, problem.totals > 0].sum(axis=1))
     largest: FloatArray = problem.capacity[int(size.argmax())]
-    return largest, int(options.get("slots_per_largest_server", SLOTS_PER_LARGEST_SERVER))
+    return largest, int(choice.option("slots_per_largest_server"))

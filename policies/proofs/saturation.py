@@ -10,7 +10,7 @@ from policies.model.borrow_cap import beyond_borrow_limit
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.reasons import LEVEL, unserved_reasons
-from policies.model.server_classes import POOL_LEVEL, ServerClasses, sees_one_pool
+from policies.model.server_classes import ServerClasses
 from policies.proofs.pool_of_tasks import pool_of_tasks, whole_pool
 from policies.proofs.stop_reasons import NO_SERVER_LARGE_ENOUGH, STILL_FITS, stopped_by, too_large
 
@@ -25,12 +25,12 @@ def stops_of(
         allocation: whole tasks within every capacity.
         classes: the server classes or ranges that its placements refer to.
     """
-    if allocation.policy == "static":
+    if not allocation.policy.saturates:
         return None
     stops = _stops_by_room(problem, allocation, classes)
     if allocation.history is None:
         return stops
-    beyond = beyond_borrow_limit(problem, allocation.options, allocation.history)
+    beyond = beyond_borrow_limit(problem, allocation.choice, allocation.history)
     if not beyond.any():
         return stops
     return tuple(
@@ -43,11 +43,11 @@ def _stops_by_room(
     problem: Problem, allocation: Allocation, classes: ServerClasses
 ) -> tuple[str, ...]:
     """(n) the reasons by what is left on the servers, or in the pool."""
-    if allocation.policy in POOL_LEVEL:
-        pool = pool_of_tasks(problem, allocation.policy, allocation.options)
+    choice = allocation.choice
+    if choice.sees_one_pool:
+        kept = choice.policy.long_term
+        pool = whole_pool(problem) if kept else pool_of_tasks(problem, choice)
         return pool.limited_by(problem, allocation.tasks)
-    if sees_one_pool(allocation.policy, allocation.options):
-        return whole_pool(problem).limited_by(problem, allocation.tasks)
     whole = WholeServers.of(problem)
     left = whole.capacity[classes.first_row].copy()
     per_server = np.round(allocation.placement_tasks / classes.servers[allocation.placement_class])

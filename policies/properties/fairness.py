@@ -16,7 +16,6 @@ from policies.model.server_classes import (
     ServerClasses,
     each_row_alone,
     one_class,
-    sees_one_pool,
     server_classes,
 )
 from policies.model.tolerance import SHARE_TOLERANCE
@@ -112,7 +111,7 @@ def strong_sharing_incentive(allocation: Allocation) -> Verdict:
         return undecided("one step of a long-term policy says nothing: see sharing_incentive")
     first = takes_part(allocation)
     classes = _servers_of(allocation)
-    one = sees_one_pool(allocation.policy, allocation.options)
+    one = allocation.choice.sees_one_pool
     amount = problem.capacity[classes.first_row]
     times = classes.servers.astype(float)
     if one:
@@ -149,7 +148,7 @@ def weak_sharing_incentive(allocation: Allocation) -> Verdict:
     positive = np.where(problem.totals > 0, problem.totals, 1.0)
     total = classes.capacity_share.copy()
     used = np.zeros((problem.t, classes.count, problem.m))
-    one = sees_one_pool(allocation.policy, allocation.options)
+    one = allocation.choice.sees_one_pool
     amount = mine.amount * mine.times[:, None] / positive
     np.add.at(used, (mine.owner, mine.server_class), amount)
     left = np.maximum(total - used.sum(axis=0), 0.0)
@@ -201,7 +200,7 @@ def _max_min(allocation: Allocation) -> Verdict:
     problem = allocation.problem
     if allocation.history is not None:
         return undecided("a long-term policy is fair over time, not in one step")
-    one = sees_one_pool(allocation.policy, allocation.options)
+    one = allocation.choice.sees_one_pool
     reference = solve(problem, "drf" if one else "drfh", mode="divisible").tenant_share
     first = takes_part(allocation)
     task = np.zeros(problem.t)
@@ -224,7 +223,7 @@ def _all_tasks(problem: Problem) -> FloatArray:
 
 
 def _servers_of(allocation: Allocation) -> ServerClasses:
-    one = sees_one_pool(allocation.policy, allocation.options)
+    one = allocation.choice.sees_one_pool
     return one_class(allocation.problem) if one else server_classes(allocation.problem)
 
 

@@ -12,8 +12,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from policies.arrays import FloatArray
 from policies.model.allocation import Allocation
+from policies.model.policy import Proof, ShareDefinition
 from policies.model.reasons import unserved_reasons
-from policies.model.server_classes import one_class, sees_one_pool, server_classes
+from policies.model.server_classes import one_class, server_classes
 from policies.model.tolerance import SHARE_TOLERANCE
 from policies.properties.verdicts import Verdict, undecided
 from policies.verification.verify import verify
@@ -21,7 +22,7 @@ from policies.verification.verify import verify
 LARGEST_PROGRAM = 400_000
 LARGEST_INTEGER_PROGRAM = 3000
 # Policies whose certificate proves a leximin of shares, and hence that nothing can be gained.
-PROVEN_LEXIMIN = (("drf", "divisible"), ("drfh", "divisible"), ("tda", "indivisible"))
+PROVEN_LEXIMIN = (Proof.LEVELS, ShareDefinition.DOMINANT)
 
 
 def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
@@ -32,8 +33,8 @@ def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
         seconds: for an integer program.
     """
     problem = allocation.problem
-    certificate = allocation.certificate
-    leximin = (allocation.policy, allocation.mode) in PROVEN_LEXIMIN and not allocation.options
+    certificate, policy = allocation.certificate, allocation.policy
+    leximin = (policy.proof, policy.share) == PROVEN_LEXIMIN and not allocation.options
     if leximin and certificate is not None and all(item.proven for item in certificate.rounds):
         checks = verify(problem, allocation).checks
         names = {check.name for check in checks if check.holds}
@@ -46,7 +47,7 @@ def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
 
 def _by_program(allocation: Allocation, seconds: float) -> Verdict:
     problem = allocation.problem
-    one = sees_one_pool(allocation.policy, allocation.options)
+    one = allocation.choice.sees_one_pool
     classes = one_class(problem) if one else server_classes(problem)
     runs = unserved_reasons(problem, classes.allowed) == ""
     pairs = np.argwhere(classes.allowed & runs[:, None])

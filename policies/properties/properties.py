@@ -26,7 +26,7 @@ from policies.properties.verdicts import Verdict
 
 # Seconds in which tenants are taken away and misreports are tried, at most, in one request.
 LONGEST_SEARCH = 5.0
-NAMES = (
+PROPERTY_NAMES = (
     "envy_free",
     "pareto_optimal",
     "sharing_incentive",
@@ -44,7 +44,7 @@ class Properties:
     """What the checks say of one allocation.
 
     Attributes:
-        verdicts: by name, all of ``NAMES``.
+        verdicts: by name, all of ``PROPERTY_NAMES``.
         contribution_ratio: resource-as-you-contributed: the largest aggregate over weight by the
             smallest, among tenants that want more; None with fewer than two of them.
         jain_index: of the weighted shares, None without any.

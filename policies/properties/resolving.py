@@ -57,7 +57,7 @@ class Budget:
         try:
             answer = solve(
                 problem,
-                allocation.policy,
+                allocation.policy.name,
                 mode=allocation.mode,
                 options=allocation.options,
                 time_limit=left,

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from policies import catalogue
 from policies.arrays import FloatArray
 from policies.leximin.solve import divisible_allocation
 from policies.model.allocation import Allocation
+from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.proofs.cost_curve import MeritOrder, unit_costs
 from policies.proofs.slots.divisible_bound import _divisible_problem
@@ -26,7 +28,7 @@ def with_divisible_tasks(
     For one server and unlimited tasks its level is ``1 / max_r sum_i w_i d[i, r]``.
     """
     runnable, classes = _divisible_problem(problem, pool, pack=pack)
-    return divisible_allocation(runnable, classes, "drf", {}, deadline)
+    return divisible_allocation(runnable, classes, Choice(catalogue.DRF, "divisible"), deadline)
 
 
 def first_prices(divisible: Allocation) -> FloatArray | None:

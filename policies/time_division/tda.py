@@ -5,9 +5,7 @@ Source: the TDA thesis (2015), chapters 3 and 4; policies §5 for more than two 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from policies.leximin.priority_order import preferred_tasks
 from policies.model.allocation import Allocation, gap_of, least_average
 from policies.model.certificate import Certificate, Round
 from policies.model.problem import Problem
+from policies.model.request import Request
 from policies.model.schedule import Schedule, SlotPlacement
 from policies.model.server_classes import classes_of_decision
 from policies.proofs.slots.divisible_bound import already_at_most
@@ -35,16 +34,12 @@ from policies.time_division.slot_order import order_of_slots
 from policies.time_division.two_tenants import divide_between_two, two_alone
 
 
-def solve_indivisible(
-    problem: Problem, options: Mapping[str, Any], deadline: float | None
-) -> Allocation:
+def solve_indivisible(request: Request) -> Allocation:
     """Slots of whole tasks whose average weighted dominant shares are leximin.
 
     Args:
-        problem: any problem; without ``pack`` none with selectors.
-        options: ``pack`` (False unless given): tasks must fit on the real servers; ``effort``
-            (1 unless given): how many times the usual work may be done.
-        deadline: ``time.monotonic()`` seconds at which the answer is due, or None.
+        request: options: ``pack``: tasks must fit on the real servers; ``effort``: how many times
+            the usual work may be done. Its deadline is when the answer is due.
 
     Returns:
         The averages over the period as ``tasks``, the slots as ``schedule``, and the prices that
@@ -54,9 +49,10 @@ def solve_indivisible(
     Raises:
         ProblemTooLargeError, SolveTimeoutError, SolveFailedError.
     """
-    pack = bool(options.get("pack", False))
+    problem, deadline = request.problem, request.deadline
+    pack = bool(request.option("pack"))
     pool = SlotPool.of(problem, pack=pack)
-    effort = Effort(deadline, WORK * float(options.get("effort", 1)))
+    effort = Effort(deadline, WORK * float(request.option("effort")))
     divisible = with_divisible_tasks(problem, pool, pack=pack, deadline=deadline)
     division = (
         divide_between_two(problem, pool)
@@ -92,15 +88,13 @@ def solve_indivisible(
     level[pool.tenants] = share / problem.effective_weight[pool.tenants]
     frozen_in = np.full(problem.t, -1, dtype=np.int64)
     frozen_in[pool.tenants] = division.frozen_in
-    classes = classes_of_decision(problem, "tda", "indivisible", options=options)
+    classes = classes_of_decision(problem, request.choice)
     workload, server_class, placed = _average_placements(problem, pool, slots, fraction, pack=pack)
     bound = objective if np.isnan(objective) else divisible.bound + already_at_most(problem)
     gap = gap_of(objective, lp_bound)
     return Allocation(
         problem=problem,
-        policy="tda",
-        mode="indivisible",
-        options=dict(options),
+        choice=request.choice,
         tasks=average,
         classes=classes,
         placement_workload=workload,
@@ -122,7 +116,7 @@ def solve_indivisible(
             bound=bound,
             lp_bound=lp_bound,
             gap=gap,
-            made_up=_made_up(problem, options, deadline, average),
+            made_up=_made_up(request, average),
         ),
         statistics={
             "slots_made": division.slots_made,
@@ -133,15 +127,14 @@ def solve_indivisible(
     )
 
 
-def _made_up(
-    problem: Problem, options: Mapping[str, Any], deadline: float | None, average: FloatArray
-) -> FloatArray | None:
+def _made_up(request: Request, average: FloatArray) -> FloatArray | None:
     """(t,) how much more the tenants have of ``average`` (n,) tasks because it is owed to them."""
+    problem = request.problem
     if not problem.owed.any():
         return None
     try:
         even = replace(problem, owed=np.zeros(problem.t))
-        without = solve_indivisible(even, options, deadline).tasks
+        without = solve_indivisible(replace(request, problem=even)).tasks
     except SolveTimeoutError:
         return None
     more = grouped_sum(

@@ -22,7 +22,7 @@ from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.problem import Problem
 from policies.model.server_classes import ServerClasses
-from policies.model.share_definition import measure_of
+from policies.model.share_definition import share_units
 from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.proofs.exact_levels import ROUNDINGS, Fractions, product
 from policies.proofs.exact_signs import UNIT
@@ -47,7 +47,7 @@ def products_proven(
         allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
     """
     lexi = form.leximin
-    per_task = measure_of(problem, allocation.policy, allocation.options).per_task
+    per_task = share_units(problem, allocation.choice).per_task
     x = merged_shares(form, allocation.tasks * per_task)
     result = np.ones(len(certificate.rounds), dtype=np.bool_)
     exact: Fractions | None = None

@@ -9,13 +9,10 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.problem import Problem
-from policies.model.server_classes import POOL_LEVEL
 from policies.model.tolerance import AGREEMENT
 from policies.proofs.pool_of_tasks import pool_of_tasks, shares_counted
 from policies.verification.checks import Check
 from policies.verification.checks import check as _check
-
-FILLED = ("drf", "asset", "single-resource", "slots", "drfh")
 
 
 def check_filling(problem: Problem, allocation: Allocation) -> Iterator[Check]:
@@ -23,9 +20,9 @@ def check_filling(problem: Problem, allocation: Allocation) -> Iterator[Check]:
 
     Nothing is yielded for policies whose levels are not shares of what runs.
     """
-    if allocation.policy not in FILLED:
+    if not allocation.policy.fills:
         return
-    share = shares_counted(problem, allocation.policy, allocation.options, allocation.tasks)
+    share = shares_counted(problem, allocation.choice, allocation.tasks)
     level = allocation.level
     runs = np.isfinite(level)
     weight = problem.effective_weight
@@ -46,7 +43,7 @@ def check_filling(problem: Problem, allocation: Allocation) -> Iterator[Check]:
         "the objective is the least level of those who wanted more",
         ("objective",),
     )
-    if allocation.policy in POOL_LEVEL:
+    if allocation.choice.sees_one_pool:
         yield _check(
             "nobody_passed_over",
             _passed_over(problem, allocation, share) * 1.0,
@@ -62,13 +59,13 @@ def _passed_over(problem: Problem, allocation: Allocation, share: FloatArray) ->
     At that moment the pool had what is left now and that task's demand, at least: a task that fits
     into that would have fitted then, so its tenant had not stopped, and had the lower share.
     """
-    policy, options = allocation.policy, allocation.options
-    pool = pool_of_tasks(problem, policy, options)
+    choice = allocation.choice
+    pool = pool_of_tasks(problem, choice)
     tasks, last = allocation.tasks, _last_workload(problem, allocation.tasks)
     took = np.flatnonzero(last >= 0)
     fewer = tasks.copy()
     fewer[last[took]] -= 1
-    before = shares_counted(problem, policy, options, fewer) / problem.effective_weight
+    before = shares_counted(problem, choice, fewer) / problem.effective_weight
     left = pool.room - tasks @ pool.demand
     room = left + pool.demand[last[took]]
     wanting = np.flatnonzero(

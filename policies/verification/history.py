@@ -11,7 +11,6 @@ from policies.model.history import History, check_history_fits
 from policies.model.problem import Problem
 from policies.model.tolerance import AGREEMENT
 from policies.proofs.long_term_step import (
-    LONG_TERM,
     levels_reached,
     reasons_not_to_run,
     step_added,
@@ -29,7 +28,7 @@ def check_history(
         allocation: the answer, its shapes checked already.
         before: what was remembered at the decision; None is nothing, and a step of length 1.
     """
-    if allocation.policy not in LONG_TERM:
+    if not allocation.policy.long_term:
         if allocation.history is None:
             return ()
         detail = "a memoryless policy remembers nothing"
@@ -39,8 +38,8 @@ def check_history(
     if allocation.history is None or not readable.holds:
         return (readable,)
     stated = allocation.history
-    runnable = reasons_not_to_run(problem, allocation.policy, allocation.options) == ""
-    derived = step_added(problem, allocation.policy, allocation.options, before, allocation.tasks)
+    runnable = reasons_not_to_run(problem, allocation.choice) == ""
+    derived = step_added(problem, allocation.choice, before, allocation.tasks)
     levels = levels_reached(problem, allocation.policy, derived, runnable)
     lengths = np.array([[stated.step, stated.elapsed]]), np.array([[derived.step, derived.elapsed]])
     checks = [
@@ -92,7 +91,7 @@ def _is_readable(problem: Problem, allocation: Allocation, before: History) -> C
     detail = "a row per tenant and a column per resource, before and after the step"
     history = allocation.history
     holds = history is not None and (
-        (history.literal_alone is not None) == bool(allocation.options.get("literal_alone"))
+        (history.literal_alone is not None) == bool(allocation.choice.option("literal_alone"))
     )
     if history is not None:
         try:

@@ -20,7 +20,6 @@ from policies.model.allocation import Allocation, gap_of, least_average
 from policies.model.certificate import Certificate
 from policies.model.problem import Problem
 from policies.model.schedule import Schedule
-from policies.model.server_classes import places
 from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, SMALLEST_LEVEL, WHOLE_PERIOD
 from policies.proofs.slots.divisible_bound import already_at_most, bound_at
 from policies.proofs.slots.rounds import proof_of_round, proven_bound, satisfied_at
@@ -31,7 +30,7 @@ from policies.verification.checks import Check, check
 
 def check_schedule(problem: Problem, allocation: Allocation, schedule: Schedule) -> Iterator[Check]:
     """What must hold in every slot and of the averages."""
-    pool = SlotPool.of(problem, pack=places(allocation.policy, allocation.options))
+    pool = SlotPool.of(problem, pack=not allocation.choice.sees_one_pool)
     shapes = _check_shapes(problem, pool, schedule)
     yield shapes
     if not shapes.holds:
@@ -97,7 +96,7 @@ def check_division(
     problem: Problem, allocation: Allocation, schedule: Schedule, certificate: Certificate
 ) -> Iterator[Check]:
     """That no schedule is better: every level against the bound that its prices prove."""
-    pool = SlotPool.of(problem, pack=places(allocation.policy, allocation.options))
+    pool = SlotPool.of(problem, pack=not allocation.choice.sees_one_pool)
     readable = _check_certificate(problem, pool, certificate)
     yield readable
     if not readable.holds:
@@ -174,7 +173,7 @@ def check_division(
         0.0,
     )
     if certificate.divisible is not None and not np.isnan(schedule.bound):
-        pack = places(allocation.policy, allocation.options)
+        pack = not allocation.choice.sees_one_pool
         bound = bound_at(problem, pool, certificate.divisible, pack=pack)
         yield check(
             "divisible_bound",

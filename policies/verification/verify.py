@@ -12,10 +12,11 @@ from policies.errors import SolveFailedError
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.history import History
+from policies.model.policy import Proof
 from policies.model.problem import Problem
 from policies.model.reasons import TASK_LIMIT, unserved_reasons
 from policies.model.server_classes import ServerClasses, classes_of_decision
-from policies.model.share_definition import measure_of
+from policies.model.share_definition import share_units
 from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
 from policies.proofs.capacities import Capacities
 from policies.proofs.consequences import limits, quality
@@ -66,9 +67,7 @@ def check_feasible(
 ) -> Iterator[Check]:
     """What must hold under every policy: shapes, limits, eligibility, capacity, sums, history."""
     ranges = None if allocation.classes.offset is None else allocation.classes.servers
-    classes = classes_of_decision(
-        problem, allocation.policy, allocation.mode, ranges, allocation.options
-    )
+    classes = classes_of_decision(problem, allocation.choice, ranges)
     shapes = _check_shapes(problem, allocation, classes)
     yield shapes
     if not shapes.holds:
@@ -133,9 +132,9 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
     certificate = allocation.certificate
     if certificate is None or allocation.schedule is not None:
         return allocation
-    classes = classes_of_decision(problem, allocation.policy, allocation.mode)
-    form = normalise(problem, classes, measure_of(problem, allocation.policy, allocation.options))
-    if allocation.policy == "ceei":
+    classes = classes_of_decision(problem, allocation.choice)
+    form = normalise(problem, classes, share_units(problem, allocation.choice))
+    if allocation.policy.proof is Proof.NASH_PRODUCT:
         products = products_proven(problem, classes, form, allocation, certificate)
         return _restated(allocation, certificate, products)
     prices = proven(problem, classes, form, allocation, certificate)
@@ -149,7 +148,7 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
             if proof.bound - item.level > OPEN_GAP * scale:
                 raise SolveFailedError(
                     "solve.failed",
-                    f"policy {allocation.policy!r}: level {item.level} is not proven, "
+                    f"policy {allocation.policy.name!r}: level {item.level} is not proven, "
                     f"its bound is {proof.bound}",
                 )
     levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
@@ -289,15 +288,15 @@ def _check_placements(
 def _check_certificate(
     problem: Problem, allocation: Allocation, certificate: Certificate
 ) -> Iterator[Check]:
-    classes = classes_of_decision(problem, allocation.policy, allocation.mode)
-    measure = measure_of(problem, allocation.policy, allocation.options)
-    form = normalise(problem, classes, measure)
+    classes = classes_of_decision(problem, allocation.choice)
+    units = share_units(problem, allocation.choice)
+    form = normalise(problem, classes, units)
     readable = _certificate_fits(problem, form, certificate)
     yield readable
     if not readable.holds:
         return
-    of_workload = allocation.tasks * measure.per_task
-    if allocation.policy == "ceei":
+    of_workload = allocation.tasks * units.per_task
+    if allocation.policy.proof is Proof.NASH_PRODUCT:
         products = products_proven(problem, classes, form, allocation, certificate)
         yield from check_equilibrium(problem, allocation, form, of_workload, certificate, products)
     else:

@@ -8,7 +8,11 @@ import numpy as np
 
 from policies.arrays import FloatArray
 from policies.model.problem import Problem
-from policies.model.server_classes import ServerClasses, classes_of_decision, server_classes
+from policies.model.server_classes import (
+    ServerClasses,
+    one_class,
+    server_classes,
+)
 from policies.proofs.level_bounds import prove_round
 from policies.proofs.normal_form import normalise
 from policies.proofs.slots.slot_pool import SlotPool
@@ -40,4 +44,4 @@ def _divisible_problem(
     runnable = replace(problem, tasks=np.where(pool.reasons == "", problem.tasks, 0.0))
     if pack:
         return runnable, server_classes(runnable)
-    return runnable, classes_of_decision(runnable, "drf", "divisible")
+    return runnable, one_class(runnable)

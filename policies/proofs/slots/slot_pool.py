@@ -18,7 +18,7 @@ from policies.errors import ProblemTooLargeError
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import each_row_alone
-from policies.proofs.pool_of_tasks import pool_of_tasks
+from policies.proofs.pool_of_tasks import DRF_OF_TASKS, pool_of_tasks
 from policies.proofs.saturation import filling_reasons
 from policies.proofs.slots.knapsack import MOST_NODES, Knapsack, Packing
 from policies.proofs.slots.knapsack_bounds import relaxed
@@ -92,7 +92,7 @@ class SlotPool:
                 f"slots hold at most {1000 * LARGEST_PACKED} (workload, tenant) pairs",
             )
         if not pack:
-            pool = pool_of_tasks(problem, "drf", {})
+            pool = pool_of_tasks(problem, DRF_OF_TASKS)
             everything = np.ones((problem.n, 1), dtype=np.bool_)
             one = np.zeros(1, dtype=np.int64)
             return cls._of(problem, pool.demand, pool.room[None, :], one, everything, pool.reasons)

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from policies import (
     ProblemError,
     allocation_to_document,
-    mode_of,
-    options_of,
+    choose,
     policies_available,
     solve,
     verify,
 )
 from policies.documents.reading import allocation_from_document
-from policies.model.server_classes import sees_one_pool
 from tests.unit.policies.problems import problem_of, problems
 
 EVERYTHING = ("placements", "certificate", "schedule")
@@ -34,10 +32,7 @@ def written(answer):
 
 
 def read(document, problem, policy, mode, options=None):
-    chosen = options_of(policy, options)
-    return allocation_from_document(
-        document, problem, policy=policy, mode=mode_of(policy, mode), options=chosen
-    )
+    return allocation_from_document(document, problem, choose(policy, mode, options))
 
 
 @pytest.mark.parametrize(("policy", "mode"), CHOICES)
@@ -47,7 +42,7 @@ def test_it_is_proven_again_from_what_is_written(policy, mode, problem, data):
     options = {}
     if policy == "tda" and data.draw(st.booleans()):
         options = {"pack": True}
-    if sees_one_pool(policy, options):
+    if choose(policy, mode, options).sees_one_pool:
         problem = dataclasses.replace(problem, selectors=({},) * problem.n)
     answer = solve(problem, policy, mode=mode, options=options)
     document = written(answer)

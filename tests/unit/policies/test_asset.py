@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from policies import mode_of, solve, verify
+from policies import choose, solve, verify
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.reference import reference_shares
 
@@ -25,7 +25,7 @@ def asset_shares(answer):
 
 
 def test_divisible_is_the_default_mode():
-    assert mode_of("asset", None) == "divisible"
+    assert choose("asset").mode == "divisible"
     assert solve(problem_of([[1]], [[1]]), "asset").mode == "divisible"
 
 

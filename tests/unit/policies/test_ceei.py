@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from policies import solve, verify
-from policies.model.share_definition import measure_of
+from policies.model.share_definition import share_units
 from policies.proofs.exact_levels import Fractions
 from policies.proofs.market import merged_shares, stage_of
 from policies.proofs.normal_form import normalise
@@ -111,11 +111,11 @@ def test_what_floating_point_is_certain_of_is_so_in_fractions(problem, down):
     """Of shares as they are, a little lower, and by so little that rounding could hide it."""
     answer = ceei(problem)
     answer = replace(answer, tasks=answer.tasks * (1 - down))
-    form = normalise(problem, answer.classes, measure_of(problem, "ceei", {}))
+    form = normalise(problem, answer.classes, share_units(problem, answer.choice))
     rounds = answer.certificate.rounds
     found = products_proven(problem, answer.classes, form, answer, answer.certificate)
     exact = Fractions.of(problem, answer.classes, form, answer, answer.certificate)
-    share = answer.tasks * measure_of(problem, "ceei", {}).per_task
+    share = answer.tasks * share_units(problem, answer.choice).per_task
     lexi, x = form.leximin, merged_shares(form, share)
     for number, item in enumerate(rounds):
         earlier = np.where(lexi.stage[lexi.owner] < item.stage, x, 0.0)

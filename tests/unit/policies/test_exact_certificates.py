@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies import SolveFailedError, policies_available, solve, verify
+from policies import SolveFailedError, choose, policies_available, registry, solve, verify
+from policies.leximin import drf
 from policies.model.server_classes import classes_of_decision
-from policies.model.share_definition import measure_of
+from policies.model.share_definition import share_units
 from policies.proofs.exact_levels import EVERYBODY, Fractions, proven
 from policies.proofs.normal_form import normalise
 from tests.unit.policies.exact_reference import decimals, exact_problems
@@ -48,7 +49,7 @@ def worth_beyond(problem, answer, number):
         if frozen_in[i] < 0:
             continue
         taken = [x / of if of else Fraction(0) for x, of in zip(demand, total, strict=True)]
-        share = sum(taken) if answer.policy == "asset" else max(taken)
+        share = sum(taken) if answer.policy.name == "asset" else max(taken)
         allowed = np.flatnonzero(answer.classes.allowed[j]).tolist()
         price = min(
             sum(x / share * p for x, p in zip(taken, prices[c], strict=True)) for c in allowed
@@ -85,8 +86,8 @@ def test_what_the_filter_is_certain_of_is_so_in_fractions(policy, data):
     )
     problem = data.draw(st.one_of(*drawn))
     answer = solve(problem, policy)
-    classes = classes_of_decision(problem, policy, "divisible")
-    form = normalise(problem, classes, measure_of(problem, policy, {}))
+    classes = classes_of_decision(problem, choose(policy, "divisible"))
+    form = normalise(problem, classes, share_units(problem, choose(policy)))
     down = data.draw(st.sampled_from([0.0, 1e-9, 1e-9 * (1 + 1e-7), 1e-8, 1e-3]))
     rounds = tuple(
         replace(item, level=item.level * (1 - down)) for item in answer.certificate.rounds
@@ -126,16 +127,15 @@ def test_levels_two_billionths_too_low_are_refused():
 
 def test_an_answer_whose_prices_do_not_prove_it_does_not_leave_solve(monkeypatch):
     """The real solver's answer with less of everything: feasible, and not the best."""
-    from policies import drf, registry
 
-    def less(problem, options, deadline):
-        answer = drf.solve_divisible(problem, options, deadline)
+    def less(request):
+        answer = drf.solve_divisible(request)
         rounds = tuple(replace(item, level=item.level / 2) for item in answer.certificate.rounds)
         certificate = replace(answer.certificate, rounds=rounds)
         return replace(answer, tasks=answer.tasks / 2, certificate=certificate)
 
-    entry = replace(registry._POLICIES["drf"], solvers={"divisible": less})
-    monkeypatch.setitem(registry._POLICIES, "drf", entry)
+    entry = replace(registry._REGISTERED["drf"], solvers={"divisible": less})
+    monkeypatch.setitem(registry._REGISTERED, "drf", entry)
     with pytest.raises(SolveFailedError, match="is not proven, its bound is"):
         solve(problem_of([[9, 18]], [[1, 4], [3, 1]]), "drf")
 

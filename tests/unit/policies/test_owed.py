@@ -80,7 +80,7 @@ def test_an_answer_is_not_that_of_other_debts():
 
 @pytest.mark.parametrize("info", policies_available(), ids=lambda info: info.name)
 def test_policies_without_turns_refuse_to_owe(info):
-    if info.takes_turns:
+    if info.time_sharing:
         return
     with pytest.raises(PolicyNotApplicableError) as refusal:
         solve(thesis(owed=[0.0, -0.1]), info.name)

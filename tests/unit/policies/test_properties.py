@@ -19,7 +19,7 @@ from policies.properties.fairness import (
 )
 from policies.properties.pareto import pareto_optimal
 from policies.properties.properties import (
-    NAMES,
+    PROPERTY_NAMES,
     properties_of,
     resource_as_you_contributed,
 )
@@ -248,8 +248,8 @@ def test_the_document_has_every_name_of_the_contract():
         "include": ["properties"],
     }
     properties = evaluate_document(document)["properties"]
-    assert list(properties)[: len(NAMES)] == list(NAMES)
-    for name in NAMES:
+    assert list(properties)[: len(PROPERTY_NAMES)] == list(PROPERTY_NAMES)
+    for name in PROPERTY_NAMES:
         assert set(properties[name]) == {"holds", "worst", "reason"}
     assert properties["strong_sharing_incentive"]["worst"]["tenant"] == "u2"
     assert properties["jain_index"] == pytest.approx(1)

@@ -10,10 +10,8 @@ from policies import (
     PolicyUnknownError,
     Problem,
     ProblemTooLargeError,
-    mode_of,
-    options_of,
+    choose,
     policies_available,
-    policy_info,
     solve,
     warm,
 )
@@ -44,20 +42,20 @@ def test_an_unknown_policy_names_the_known_ones():
 
 def test_a_mode_that_a_policy_lacks_is_refused():
     with pytest.raises(PolicyModeError, match="divisible") as caught:
-        mode_of("drfh", "fractional")
+        choose("drfh", "fractional")
     assert (caught.value.code, caught.value.pointer) == ("policy.mode", "/policy/mode")
 
 
 def test_the_first_mode_is_the_default():
-    assert mode_of("drfh", None) == policy_info("drfh").modes[0] == "divisible"
-    assert mode_of("static", None) == "indivisible"
+    assert choose("drfh").mode == choose("drfh").policy.modes[0] == "divisible"
+    assert choose("static").mode == "indivisible"
 
 
 def test_unknown_options_are_refused():
     with pytest.raises(PolicyOptionsError, match="colour") as caught:
-        options_of("drfh", {"colour": "red"})
+        choose("drfh", None, {"colour": "red"})
     assert caught.value.code == "policy.options"
-    assert options_of("drfh", None) == {}
+    assert choose("drfh").options == {}
 
 
 def test_a_problem_beyond_the_limit_is_refused_before_any_work(monkeypatch):

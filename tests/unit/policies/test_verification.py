@@ -154,9 +154,7 @@ def test_a_stored_decision_can_be_rebuilt_and_verified(problem, answer):
     certificate = certificate_from_document(certificate_to_document(answer.certificate))
     rebuilt = Allocation.from_parts(
         problem,
-        policy="drfh",
-        mode="divisible",
-        options={},
+        choice=answer.choice,
         tasks=answer.tasks,
         placement_workload=workload,
         placement_row=row,

@@ -1,0 +1,36 @@
+"""What a policy's solver is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from policies.model.allocation import Allocation
+from policies.model.history import History
+from policies.model.policy import Choice
+from policies.model.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A problem, and how it is to be answered.
+
+    Attributes:
+        problem: without selectors where the policy sees the pool as one server.
+        choice: the policy with its mode and options, checked against its schema.
+        history: what a long-term policy remembers before the step; None for memoryless ones.
+        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+    """
+
+    problem: Problem
+    choice: Choice
+    history: History | None = None
+    deadline: float | None = None
+
+    def option(self, name: str) -> Any:
+        """The option's value, or its default; None where it has neither."""
+        return self.choice.option(name)
+
+
+Solver = Callable[[Request], Allocation]
