@@ -12,6 +12,6 @@ from django.core.wsgi import get_wsgi_application
 application = get_wsgi_application()
 
 # Needs the applications that the line above has loaded.
-from allocator_service.allocation.evaluations import evaluation_children_start  # noqa: E402
+from allocator_service.allocation.what_if.evaluations import evaluation_children_start  # noqa: E402
 
 evaluation_children_start()

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool

@@ -4,10 +4,10 @@ from uuid import UUID
 
 from celery import shared_task
 
-from allocator_service.allocation.metering import pool_meter, pools_to_meter
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.long_term.metering import pool_meter, pools_to_meter
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.services import heartbeat_record, retention_apply
-from allocator_service.allocation.simulations import simulation_run
+from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 
 METER_SECONDS = 10.0

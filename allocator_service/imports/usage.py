@@ -17,14 +17,14 @@ from allocator_service.imports.importing import (
     rows_of,
 )
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, UsageFile, UsageRow
-from allocator_service.ledger.models import Identity
-from allocator_service.ledger.services import (
+from allocator_service.ledger.intake.services import (
     MAX_EVENTS_PER_REQUEST,
     UsageEvent,
     refuse_metered,
     usage_record,
     what_is_impossible,
 )
+from allocator_service.ledger.models import Identity
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 

@@ -13,8 +13,8 @@ from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import parse_quantity
+from allocator_service.ledger.intake.services import entry_correct
 from allocator_service.ledger.models import Block, Entry, Kind
-from allocator_service.ledger.services import entry_correct
 
 
 class CorrectionForm(forms.Form):

@@ -14,7 +14,7 @@ from django.db import connection
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.core.ids import new_id
 from allocator_service.core.quantities import Resource
-from allocator_service.ledger.totals import totals_advance
+from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.services import PoolSettings, pool_create

@@ -15,10 +15,10 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from allocator_service.allocation.simulations import simulation_request
+from allocator_service.allocation.what_if.simulations import simulation_request
 from allocator_service.core.clock import utc_now
+from allocator_service.ledger.intake.services import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry
-from allocator_service.ledger.services import UsageEvent, usage_record
 from allocator_service.wsgi import application
 from tests import factories
 from tests.api.v1.test_scopes import MATRIX

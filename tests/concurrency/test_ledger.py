@@ -10,11 +10,11 @@ from threading import Barrier
 import pytest
 from django.db import connection, transaction
 
+from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.ledger.intake.services import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry, Identity, Seal
-from allocator_service.ledger.sealing import entries_seal
 from allocator_service.ledger.selectors import entries_after
-from allocator_service.ledger.services import UsageEvent, usage_record
-from allocator_service.ledger.verification import ledger_verify
 from allocator_service.pools.services import pool_create
 from tests.integration.conftest import NOON, settings, tenant  # noqa: F401 - a fixture
 

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.errors import DomainError, Stale
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.pools.models import Pool

@@ -8,15 +8,15 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
-from allocator_service.allocation.metering import pool_meter
+from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.allocation.models import Allocation, Placement, Run
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import certificate_of
-from allocator_service.allocation.verification import run_verify
 from allocator_service.core.models import AuditEntry, Event
+from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Block, Entry
-from allocator_service.ledger.sealing import entries_seal
 from allocator_service.pools.models import Server
 from allocator_service.pools.services import pool_update
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit

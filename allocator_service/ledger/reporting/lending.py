@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 
 from allocator_service.core.quantities import Resource
-from allocator_service.ledger.changes import used_of_owners
+from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.ledger.amounts.rate_changes import used_of_owners
 from allocator_service.ledger.reporting.amounts import exact_sum
 from allocator_service.ledger.reporting.limits import amounts_unless_too_long, refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
-from allocator_service.ledger.stretches import EXACT_DIGITS
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant

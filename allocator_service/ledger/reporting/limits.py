@@ -4,8 +4,8 @@ from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
 
 from allocator_service.core.errors import Unacceptable
+from allocator_service.ledger.amounts.intervals import Amounts, Use
 from allocator_service.ledger.reporting.periods import Period
-from allocator_service.ledger.stretches import Amounts, Use
 
 MAX_CELLS = 200_000
 MANY_PIECES = 100

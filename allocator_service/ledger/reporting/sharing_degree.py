@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from allocator_service.core.quantities import Resource
-from allocator_service.ledger.changes import amounts_between
+from allocator_service.ledger.amounts.intervals import Amounts, Use
+from allocator_service.ledger.amounts.rate_changes import amounts_between
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums, ratio
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.reporting.tenants import tenants_reported
-from allocator_service.ledger.stretches import Amounts, Use
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
 from allocator_service.core.quantities import Resource
-from allocator_service.ledger.changes import amounts_between, used_in_all
+from allocator_service.ledger.amounts.intervals import EXACT_DIGITS, Amounts
+from allocator_service.ledger.amounts.rate_changes import amounts_between, used_in_all
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import exact_sums, ratio
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
-from allocator_service.ledger.stretches import EXACT_DIGITS, Amounts
 from allocator_service.pools.contributed import capacity_within
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.allocation.evaluations import compare
 from allocator_service.allocation.selectors import input_of, run_get
+from allocator_service.allocation.what_if.evaluations import compare
 from allocator_service.core.errors import Missing, Unacceptable, Unreadable
 from api.auth import EVERY_SCOPE
 from api.describing import computes

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from allocator_service.allocation.evaluations import refuse_oversized
+from allocator_service.allocation.what_if.evaluations import refuse_oversized
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import parse_quantity, pointer_token
 from api.documents import MAX_ERRORS

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from django.conf import settings
 
-from allocator_service.allocation.evaluations import refuse_kinds, refuse_many
+from allocator_service.allocation.what_if.evaluations import refuse_kinds, refuse_many
 
 _ABSENT = msgspec.Raw(b"null")
 

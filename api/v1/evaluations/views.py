@@ -7,7 +7,7 @@ from typing import ClassVar
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.allocation.evaluations import evaluate
+from allocator_service.allocation.what_if.evaluations import evaluate
 from allocator_service.core.errors import Unacceptable
 from api.auth import EVERY_SCOPE, Caller
 from api.describing import computes

@@ -15,8 +15,8 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import FieldError, Missing, Unacceptable
 from allocator_service.core.quantities import Resource, parse_quantity, vector_from
 from allocator_service.ledger.exporting import entries_export
+from allocator_service.ledger.intake.services import UsageEvent, entry_correct, usage_record
 from allocator_service.ledger.selectors import entries_after, entry_get, position_of
-from allocator_service.ledger.services import UsageEvent, entry_correct, usage_record
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState

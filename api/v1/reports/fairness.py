@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from allocator_service.allocation.fairness import PAIRS_SHOWN, REASONS, FairnessReport
+from allocator_service.allocation.reports.fairness import PAIRS_SHOWN, REASONS, FairnessReport
 from allocator_service.ledger.reporting.periods import MAX_PIECES
 from api.documents import ListField, StrictSerializer
 from api.fields import (

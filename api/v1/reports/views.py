@@ -7,8 +7,8 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.allocation import fairness
-from allocator_service.allocation.fairness import fairness_chart, fairness_report
+from allocator_service.allocation.reports import fairness
+from allocator_service.allocation.reports.fairness import fairness_chart, fairness_report
 from allocator_service.core.charts import Chart
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing

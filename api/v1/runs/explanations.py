@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.allocation.explanations import Binding, Explanation, run_explain
 from allocator_service.allocation.models import Run
+from allocator_service.allocation.what_if.explanations import Binding, Explanation, run_explain
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.pools.selectors import resources_of

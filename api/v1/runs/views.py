@@ -7,10 +7,10 @@ from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import certificate_of, input_of, run_get, runs_for
 from allocator_service.allocation.services import run_request
-from allocator_service.allocation.verification import run_verify
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.pools.models import Pool

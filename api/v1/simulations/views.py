@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Simulation
-from allocator_service.allocation.simulations import (
+from allocator_service.allocation.what_if.simulations import (
     simulation_get,
     simulation_request,
     simulations_of,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocator_service.allocation.verification import run_verify
+from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.core.clock import utc_now
 from allocator_service.pools.recompute import decision_wanted
 from policies import policies_available

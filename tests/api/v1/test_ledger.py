@@ -3,8 +3,8 @@
 import pytest
 
 from allocator_service.core.clock import utc_now
+from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Entry
-from allocator_service.ledger.sealing import entries_seal
 from tests import factories
 
 pytestmark = pytest.mark.django_db

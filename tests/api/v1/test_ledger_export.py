@@ -7,9 +7,9 @@ import pytest
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.streams import MAX_STREAMS, SnapshotConnection
+from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry
-from allocator_service.ledger.sealing import entries_seal
-from allocator_service.ledger.services import entries_append, entry_correct
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)

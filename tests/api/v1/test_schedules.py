@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from allocator_service.allocation.verification import run_verify
+from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.tenants.models import Tenant
 from tests.factories import client, decision, pool, server, tenant, workload
 

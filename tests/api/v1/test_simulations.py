@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocator_service.allocation.simulations import simulation_run
+from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 from tests import factories
 from tests.api.v1.test_conventions import code

@@ -9,8 +9,8 @@ from django.core.management import CommandError, call_command
 
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
+from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.models import Entry, TotalsCursor
-from allocator_service.ledger.verification import ledger_verify
 from allocator_service.pools.policy import Window
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create

@@ -2,12 +2,12 @@
 
 import pytest
 
-from allocator_service.allocation.evaluations import answer_document
-from allocator_service.allocation.explanations import run_explain
 from allocator_service.allocation.models import Simulation
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import input_of
-from allocator_service.allocation.simulations import simulation_request, simulation_run
+from allocator_service.allocation.what_if.evaluations import answer_document
+from allocator_service.allocation.what_if.explanations import run_explain
+from allocator_service.allocation.what_if.simulations import simulation_request, simulation_run
 from allocator_service.core.errors import Conflict, Missing
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit

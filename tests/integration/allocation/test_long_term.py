@@ -5,18 +5,18 @@ from decimal import Decimal
 
 import pytest
 
-from allocator_service.allocation.metering import pool_meter_all
+from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.selectors import input_of
-from allocator_service.allocation.snapshots import pool_state
-from allocator_service.allocation.verification import run_verify
+from allocator_service.ledger.amounts.totals import totals_advance
+from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.ledger.intake.services import UsageEvent, entry_correct, usage_record
 from allocator_service.ledger.models import Entry
-from allocator_service.ledger.sealing import entries_seal
-from allocator_service.ledger.services import UsageEvent, entry_correct, usage_record
-from allocator_service.ledger.totals import totals_advance
-from allocator_service.ledger.verification import ledger_verify
-from allocator_service.ledger.windows import window_state
+from allocator_service.ledger.windows.windows import window_state
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.policy import Window
 from allocator_service.pools.recompute import decision_wanted, jobs_due

@@ -12,14 +12,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from allocator_service.allocation.audit.ledger import books_verify, sharing_degrees_verify
 from allocator_service.allocation.models import Allocation, Run, Step
-from allocator_service.allocation.proof import books_verify, sharing_degrees_verify
 from allocator_service.allocation.services import retention_apply
 from allocator_service.core.locks import Lock, lock_key
+from allocator_service.ledger.amounts.totals import totals_advance
+from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.ledger.intake.services import entry_correct
 from allocator_service.ledger.models import Entry
-from allocator_service.ledger.sealing import entries_seal
-from allocator_service.ledger.services import entry_correct
-from allocator_service.ledger.totals import totals_advance
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
 from tests.integration.allocation.test_long_term import MINUTE, START, Simulated

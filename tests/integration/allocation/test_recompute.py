@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from allocator_service.allocation import recompute
+from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
@@ -15,10 +15,10 @@ from allocator_service.allocation.models import (
     Snapshot,
 )
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs import recompute
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import decision_at, input_of
 from allocator_service.allocation.services import retention_apply, run_request
-from allocator_service.allocation.verification import run_verify
 from allocator_service.core.errors import Conflict, Gone, Missing
 from allocator_service.core.models import Event
 from allocator_service.pools.models import RecomputeJob

@@ -4,14 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from allocator_service.allocation.changes import with_changes
-from allocator_service.allocation.driving import pool_drive
+from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.long_term.replay import pool_drive
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.selectors import input_of, slot_in_force
-from allocator_service.allocation.snapshots import pool_state
-from allocator_service.allocation.verification import run_verify
+from allocator_service.allocation.what_if.changes import with_changes
 from allocator_service.core.durations import parse_duration
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted, jobs_due

@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 from django.apps import apps
 
-from allocator_service.allocation import recompute, simulations
 from allocator_service.allocation.models import Simulation
-from allocator_service.allocation.recompute import recompute_pool
-from allocator_service.allocation.simulations import (
+from allocator_service.allocation.runs import recompute
+from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.allocation.what_if import simulations
+from allocator_service.allocation.what_if.simulations import (
     simulation_get,
     simulation_request,
     simulation_run,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from allocator_service.allocation.impact import servers_impact
+from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import input_of
-from allocator_service.allocation.verification import run_verify
+from allocator_service.allocation.what_if.impact import servers_impact
 from allocator_service.pools.models import Server
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from allocator_service.ledger.services import UsageEvent, usage_record
+from allocator_service.ledger.intake.services import UsageEvent, usage_record
 from allocator_service.pools.models import Pool
 from allocator_service.pools.services import pool_create
 from allocator_service.tenants.models import Tenant

@@ -6,13 +6,13 @@ from decimal import Decimal
 import pytest
 from django.db.models import Sum
 
-from allocator_service.allocation.metering import pool_meter, pools_to_meter
+from allocator_service.allocation.long_term.metering import pool_meter, pools_to_meter
 from allocator_service.allocation.models import Meter
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Entry, Kind
-from allocator_service.ledger.sealing import entries_seal
-from allocator_service.ledger.verification import ledger_verify
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.services import pool_update
 from tests.integration.conftest import NOON, settings

@@ -9,15 +9,19 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from allocator_service.ledger import totals
-from allocator_service.ledger.changes import amounts_between, used_in_all, used_of_owners
+from allocator_service.ledger.amounts import totals
+from allocator_service.ledger.amounts.rate_changes import (
+    amounts_between,
+    used_in_all,
+    used_of_owners,
+)
+from allocator_service.ledger.amounts.totals import totals_advance
+from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry, Kind, OwnerTotal, Total, TotalsCursor
 from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums
 from allocator_service.ledger.reporting.periods import Period
-from allocator_service.ledger.sealing import entries_seal
-from allocator_service.ledger.services import entries_append, entry_correct
-from allocator_service.ledger.totals import totals_advance
-from allocator_service.ledger.verification import ledger_verify
 from allocator_service.pools.models import Pool
 from allocator_service.pools.services import pool_create
 from allocator_service.tenants.services import tenant_create

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allocator_service.core.errors import Unacceptable, Unreadable
+from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry, Kind
 from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
-from allocator_service.ledger.sealing import entries_seal
 from allocator_service.ledger.selectors import entries_after
-from allocator_service.ledger.services import entries_append, entry_correct
 from allocator_service.pools.services import pool_create
 from tests.integration.conftest import NOON
 from tests.integration.conftest import settings as pool_settings

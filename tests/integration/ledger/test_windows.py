@@ -11,12 +11,12 @@ from django.db import connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from allocator_service.ledger.amounts.totals import totals_advance
+from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry, Kind, TotalsCursor
-from allocator_service.ledger.sealing import entries_seal
-from allocator_service.ledger.services import entries_append, entry_correct
-from allocator_service.ledger.totals import totals_advance
-from allocator_service.ledger.verification import ledger_verify
-from allocator_service.ledger.windows import window_state
+from allocator_service.ledger.windows.windows import window_state
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.services import pool_create

@@ -6,7 +6,13 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator_service.ledger.totals import EPOCH, QUARTER, WIDTHS, buckets_between, quarter_of
+from allocator_service.ledger.amounts.totals import (
+    EPOCH,
+    QUARTER,
+    WIDTHS,
+    buckets_between,
+    quarter_of,
+)
 
 LIMIT = 2 * 10**9 * 10**6  # microseconds: 63 years
 instants = st.one_of(

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.dateparse import parse_datetime
 
-from allocator_service.allocation.driving import Driven, pool_drive
+from allocator_service.allocation.long_term.replay import Driven, pool_drive
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import DomainError
 from allocator_service.pools.selectors import pool_get

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from allocator_service.allocation.relay import Relay
+from allocator_service.allocation.runs.relay import Relay
 from allocator_service.core.clock import utc_now
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.dateparse import parse_datetime
 
-from allocator_service.allocation.proof import books_verify
+from allocator_service.allocation.audit.ledger import books_verify
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.models import Seal
 

@@ -13,9 +13,9 @@ from uuid import UUID
 import orjson
 from django.db import connection, transaction
 
+from allocator_service.allocation.long_term.steps import Basis, history_at, starvation_timeout
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
-from allocator_service.allocation.owed import owed_at, owed_in_force
-from allocator_service.allocation.steps import Basis, history_at, starvation_timeout
+from allocator_service.allocation.time_sharing.deficits import owed_at, owed_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.models import MembershipTerms, Pool

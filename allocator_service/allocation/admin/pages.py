@@ -13,11 +13,11 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
-from allocator_service.allocation.impact import changes_impact, servers_impact
+from allocator_service.allocation.admin.overview import pool_overview
 from allocator_service.allocation.models import Allocation, Placement, Run
-from allocator_service.allocation.overview import pool_overview
 from allocator_service.allocation.policies import policy_choose, policy_documents
 from allocator_service.allocation.services import run_request
+from allocator_service.allocation.what_if.impact import changes_impact, servers_impact
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError

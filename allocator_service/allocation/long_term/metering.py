@@ -16,13 +16,13 @@ import structlog
 from django.db import transaction
 from django.db.models import Min, Q
 
+from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Meter, Run, RunStatus
 from allocator_service.allocation.selectors import slot_in_force
-from allocator_service.allocation.verification import stored_decision
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
+from allocator_service.ledger.intake.services import entries_append
 from allocator_service.ledger.models import Kind
-from allocator_service.ledger.services import entries_append
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import resources_of

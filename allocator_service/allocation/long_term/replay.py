@@ -8,14 +8,14 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Sum
 
-from allocator_service.allocation.metering import pool_meter_all
+from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.models import Allocation, Run, RunStatus
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.durations import CalendarDuration
 from allocator_service.core.errors import Conflict, Unacceptable
-from allocator_service.ledger.sealing import entries_seal_all
-from allocator_service.ledger.totals import totals_advance
-from allocator_service.ledger.windows import window_state
+from allocator_service.ledger.amounts.totals import totals_advance
+from allocator_service.ledger.intake.sealing import entries_seal_all
+from allocator_service.ledger.windows.windows import window_state
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.tenants.models import Tenant

@@ -6,9 +6,9 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from allocator_service.allocation.changes import with_changes
-from allocator_service.allocation.evaluations import answer_document
-from allocator_service.allocation.snapshots import pool_state
+from allocator_service.allocation.runs.snapshots import pool_state
+from allocator_service.allocation.what_if.changes import with_changes
+from allocator_service.allocation.what_if.evaluations import answer_document
 from allocator_service.core.errors import DomainError
 from allocator_service.pools.models import Pool, Server
 from allocator_service.pools.selectors import resources_of

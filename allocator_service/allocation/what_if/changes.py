@@ -20,7 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.snapshots import PoolState, document_quantities
+from allocator_service.allocation.runs.snapshots import PoolState, document_quantities
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 from policies import policy_named, without_owed

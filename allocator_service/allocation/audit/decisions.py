@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from allocator_service.allocation.long_term.steps import step_history
 from allocator_service.allocation.models import Allocation as AllocationRow
 from allocator_service.allocation.models import (
     Placement,
@@ -15,7 +16,6 @@ from allocator_service.allocation.models import (
     Step,
 )
 from allocator_service.allocation.selectors import certificate_of, input_of
-from allocator_service.allocation.steps import step_history
 from allocator_service.core.errors import Conflict, Missing
 from policies import (
     Allocation,

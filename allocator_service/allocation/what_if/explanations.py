@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocator_service.allocation.evaluations import answer_document
+from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
 from allocator_service.allocation.selectors import input_of
-from allocator_service.allocation.verification import stored_decision
+from allocator_service.allocation.what_if.evaluations import answer_document
 from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.selectors import resources_of

@@ -7,13 +7,13 @@ from datetime import datetime
 import numpy as np
 from django.db.models import Count, F, Sum
 
-from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
-from allocator_service.allocation.remembered import (
+from allocator_service.allocation.admin.past_and_plan import (
     WindowTable,
     history_charts,
     timetable_charts,
     window_table,
 )
+from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
 from allocator_service.allocation.selectors import failed_since, input_of
 from allocator_service.core.charts import BarRow, Chart, bar_chart, history_chart
 from allocator_service.core.errors import Gone

@@ -14,17 +14,17 @@ from uuid import UUID, uuid4
 import structlog
 from django.db import transaction
 
-from allocator_service.allocation.metering import pool_meter_all
+from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
-from allocator_service.allocation.publication import decision_publish
-from allocator_service.allocation.replanning import slot_end_to_wait_for
-from allocator_service.allocation.snapshots import PoolState, pool_state, snapshot_store
+from allocator_service.allocation.runs.publication import decision_publish
+from allocator_service.allocation.runs.snapshots import PoolState, pool_state, snapshot_store
+from allocator_service.allocation.time_sharing.replanning import slot_end_to_wait_for
 from allocator_service.core.errors import DomainError
 from allocator_service.core.ids import new_id
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.core.outbox import event_record, request_id
-from allocator_service.ledger.sealing import entries_seal_all
+from allocator_service.ledger.intake.sealing import entries_seal_all
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.recompute import (
     decision_due,

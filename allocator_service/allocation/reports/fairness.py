@@ -10,7 +10,13 @@ from decimal import Decimal
 
 import numpy as np
 
-from allocator_service.allocation.envy import Bundle, Envy, envy_order, envy_pairs, wanted_more
+from allocator_service.allocation.reports.envy import (
+    Bundle,
+    Envy,
+    envy_order,
+    envy_pairs,
+    wanted_more,
+)
 from allocator_service.core.charts import BarRow, Chart, StepLine, bar_chart, column, steps_chart
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.models import Kind

@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 from psycopg.types.json import Jsonb
 
+from allocator_service.allocation.long_term.steps import step_keep
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
@@ -19,8 +20,7 @@ from allocator_service.allocation.models import (
     Schedule,
     ServerClass,
 )
-from allocator_service.allocation.snapshots import PoolState
-from allocator_service.allocation.steps import step_keep
+from allocator_service.allocation.runs.snapshots import PoolState
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.ids import new_ids
 from allocator_service.core.outbox import event_record, events_record

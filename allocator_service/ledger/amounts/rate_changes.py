@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from django.db import connection
 
 from allocator_service.core.planning import indexes_only
+from allocator_service.ledger.amounts.intervals import Amounts, Change, Use
+from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH, buckets_between, quarter_of
 from allocator_service.ledger.models import Kind, TotalsCursor
-from allocator_service.ledger.stretches import Amounts, Change, Use
-from allocator_service.ledger.totals import COUNTS_AS, EPOCH, buckets_between, quarter_of
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 

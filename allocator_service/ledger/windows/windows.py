@@ -15,10 +15,16 @@ from uuid import UUID
 from django.db import connection
 
 from allocator_service.core.planning import indexes_only
-from allocator_service.ledger.changes import amounts_between
+from allocator_service.ledger.amounts.intervals import Use
+from allocator_service.ledger.amounts.rate_changes import amounts_between
+from allocator_service.ledger.amounts.totals import (
+    COUNTS_AS,
+    EPOCH,
+    WIDTHS,
+    buckets_between,
+    quarter_of,
+)
 from allocator_service.ledger.models import Kind, TotalsCursor
-from allocator_service.ledger.stretches import Use
-from allocator_service.ledger.totals import COUNTS_AS, EPOCH, WIDTHS, buckets_between, quarter_of
 from allocator_service.pools.models import Pool
 from allocator_service.pools.windows import Past, past_of
 

@@ -17,12 +17,12 @@ from django.db import InterfaceError, OperationalError, connection
 from kombu.exceptions import OperationalError as BrokerError
 
 from allocator_service.allocation.services import heartbeat_record
-from allocator_service.allocation.simulations import simulations_due
 from allocator_service.allocation.tasks import recompute, simulate
+from allocator_service.allocation.what_if.simulations import simulations_due
 from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
-from allocator_service.ledger.sealing import SEALED_AT_ONCE, entries_seal
-from allocator_service.ledger.totals import ADDED_AT_ONCE, totals_advance
+from allocator_service.ledger.amounts.totals import ADDED_AT_ONCE, totals_advance
+from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE, entries_seal
 from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1

@@ -14,10 +14,10 @@ import numpy as np
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from allocator_service.allocation.changes import WhatIf, with_changes
 from allocator_service.allocation.models import Simulation, SimulationStatus
-from allocator_service.allocation.recompute import document_solve
-from allocator_service.allocation.snapshots import PoolState, pool_state
+from allocator_service.allocation.runs.recompute import document_solve
+from allocator_service.allocation.runs.snapshots import PoolState, pool_state
+from allocator_service.allocation.what_if.changes import WhatIf, with_changes
 from allocator_service.core.errors import Conflict, DomainError, Missing, Unacceptable
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of

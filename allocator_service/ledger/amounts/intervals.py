@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
-from allocator_service.ledger.totals import EPOCH
+from allocator_service.ledger.amounts.totals import EPOCH
 
 EXACT_DIGITS = 120
 _EXACT = Context(prec=EXACT_DIGITS)

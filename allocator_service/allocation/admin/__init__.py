@@ -1,0 +1,3 @@
+"""Pools and their decisions in the admin."""
+
+from allocator_service.allocation.admin import pages as pages  # registers them

@@ -1,0 +1,1 @@
+"""Pools whose policy remembers: steps at the boundaries of intervals, metering, replay."""

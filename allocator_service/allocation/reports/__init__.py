@@ -1,0 +1,1 @@
+"""Reports of how fairly a pool was used."""

@@ -1,0 +1,1 @@
+"""From a change to a decision in force: claim, snapshot, solve, publish; and the relay."""

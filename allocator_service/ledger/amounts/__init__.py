@@ -1,0 +1,1 @@
+"""How much over an interval: totals kept by time, and the rates between them."""

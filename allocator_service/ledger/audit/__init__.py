@@ -1,0 +1,1 @@
+"""Checking the whole ledger: its order, its chain of digests, its sums."""

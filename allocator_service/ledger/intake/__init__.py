@@ -1,0 +1,1 @@
+"""How entries come in: usage that is reported, corrections, and the sealer."""
