@@ -1,18 +1,7 @@
 #!/usr/bin/env python
-"""Django's command line. `migrate` runs as the owner of the tables, all else as the application."""
+"""Django's command line, from the project's folder; installed, it is `allocator-manage`."""
 
-import os
-import sys
-
-
-def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "allocator_service.settings.local")
-    if sys.argv[1:2] == ["migrate"] and os.environ.get("MIGRATION_DATABASE_URL"):
-        os.environ["DATABASE_URL"] = os.environ["MIGRATION_DATABASE_URL"]
-    from django.core.management import execute_from_command_line
-
-    execute_from_command_line(sys.argv)
-
+from allocator_service.command_line import main
 
 if __name__ == "__main__":
     main()

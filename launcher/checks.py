@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher import locks
+from launcher import licences, locks
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.processes import inherited_environment
@@ -65,6 +65,11 @@ def checks(python: Path) -> list[Check]:
             "locks",
             lambda: "\n".join(f"{name} is not up to date" for name in locks.outdated()),
             "./dev lock",
+        ),
+        Check(
+            "licences",
+            lambda: licences.problems(python),
+            f"./dev licences, and decide about a new one: {licences.PAGE}",
         ),
         Check(
             "ruff check",

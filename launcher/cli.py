@@ -10,6 +10,7 @@ from launcher.console import StepFailed, say
 from launcher.demo import demo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
+from launcher.licences import licences
 from launcher.locks import lock
 from launcher.manage import manage
 from launcher.processes import inherited_environment
@@ -88,4 +89,5 @@ COMMANDS = {
         "bench [--quick] [NAME ...]", "the benchmarks, side by side with others", bench
     ),
     "lock": Command("lock", "resolve the dependencies of pyproject.toml again", _alone(lock)),
+    "licences": Command("licences", "list every dependency's licence", _alone(licences)),
 }

@@ -1,4 +1,4 @@
-"""The three dependency locks: how they are made, and whether they still fit `pyproject.toml`."""
+"""The three dependency locks: how they are made, and whether they fit what is declared."""
 
 import hashlib
 import json
@@ -13,6 +13,9 @@ from pathlib import Path
 from launcher.console import StepFailed, say
 from launcher.folders import PROJECT
 
+# The service, and the library that is a package of its own.
+DECLARATIONS = ("pyproject.toml", "policies/pyproject.toml")
+LIBRARY = "allocation-policies"
 # lock -> the optional dependencies it adds to those of production
 EXTRAS = {
     "requirements.lock": (),
@@ -23,10 +26,14 @@ _MARK = "# dependencies declared: sha256 "
 
 
 def declared_digest(project: Path = PROJECT) -> str:
-    """A digest of the dependencies that `pyproject.toml` declares, and of nothing else in it."""
-    declared = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    """A digest of the dependencies that both packages declare, and of nothing else in them."""
     keys = ("requires-python", "dependencies", "optional-dependencies")
-    return hashlib.sha256(json.dumps([declared.get(key) for key in keys]).encode()).hexdigest()
+    declared = [
+        tomllib.loads((project / name).read_text())["project"].get(key)
+        for name in DECLARATIONS
+        for key in keys
+    ]
+    return hashlib.sha256(json.dumps(declared).encode()).hexdigest()
 
 
 def outdated(project: Path = PROJECT) -> list[str]:
@@ -56,6 +63,7 @@ def _compile(uv: str, name: str, extras: tuple[str, ...]) -> None:
     command = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--output-file", name]
     command += ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header"]
     command += ["--no-emit-index-url", "--no-emit-find-links"]  # no address in a committed file
+    command += ["--no-emit-package", LIBRARY]  # it is in the tree, not in an index
     for extra in extras:
         command += ["--extra", extra]
     _run(f"resolve {name}", command)

@@ -53,6 +53,7 @@ from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.proofs.level_bounds import prove_round
 from policies.proofs.long_term_step import reasons_not_to_run, step_added
 from policies.proofs.normal_form import LeximinProblem, normalise
+from policies.properties.jain import jain_index
 from policies.properties.properties import PROPERTY_NAMES, properties_of
 from policies.registry import (
     choose,
@@ -111,6 +112,7 @@ __all__ = [
     "explain",
     "history_from_document",
     "history_to_document",
+    "jain_index",
     "level_program",
     "maximise_level",
     "normalise",

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import environ
 
+from allocator_service import __version__
 from allocator_service.settings.environment import Environment
 
 BASE_DIR = Path(__file__).resolve().parents[2]
@@ -123,7 +124,7 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Allocation service",
     "DESCRIPTION": "Fair multi-resource allocation: who may run how much, now and over time.",
-    "VERSION": "1.0.0",
+    "VERSION": __version__,
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": [],
     "SERVE_PERMISSIONS": [],

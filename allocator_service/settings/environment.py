@@ -25,6 +25,7 @@ class Environment:
     throttle_rate: float
     throttle_burst: int
     clock_file: str
+    static_root: str
 
 
 def read_environment(*, secret_key: str | None = None) -> Environment:
@@ -50,4 +51,5 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         throttle_rate=_env.float("THROTTLE_RATE", 50.0),
         throttle_burst=_env.int("THROTTLE_BURST", 200),
         clock_file=_env.str("CLOCK_FILE", ""),
+        static_root=_env.str("STATIC_ROOT", ""),
     )

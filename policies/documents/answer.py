@@ -17,6 +17,7 @@ from policies.explaining.explanations import explain
 from policies.model.allocation import Allocation
 from policies.model.server_classes import server_classes
 from policies.model.server_names import server_name
+from policies.properties.jain import jain_index
 
 
 def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) -> dict[str, Any]:
@@ -65,7 +66,6 @@ def summary_document(allocation: Allocation) -> dict[str, Any]:
     shares = allocation.weighted_share[~np.isnan(allocation.weighted_share)]
     positive = problem.totals > 0
     used = np.divide(allocation.used, problem.totals, out=np.zeros(problem.m), where=positive)
-    squares = float((shares**2).sum())
     return {
         "tenants": problem.t,
         "workloads": problem.n,
@@ -73,7 +73,7 @@ def summary_document(allocation: Allocation) -> dict[str, Any]:
         "server_classes": server_classes(problem).count,
         "min_weighted_share": float(shares.min()) if len(shares) else None,
         "mean_weighted_share": float(shares.mean()) if len(shares) else None,
-        "jain_index": float(shares.sum()) ** 2 / (len(shares) * squares) if squares else None,
+        "jain_index": jain_index(shares),
         "utilization": quantities(problem.resources, used),
         "objective": _number_or_none(allocation.objective),
         "bound": _number_or_none(allocation.bound),

@@ -20,6 +20,7 @@ from policies.properties.fairness import (
     takes_part,
     weak_sharing_incentive,
 )
+from policies.properties.jain import jain_index
 from policies.properties.pareto import pareto_optimal
 from policies.properties.resolving import Budget, Progress, population_monotonic, strategy_proof
 from policies.properties.verdicts import Verdict
@@ -115,13 +116,6 @@ def resource_as_you_contributed(
         return None
     least, most = float(per_weight.min()), float(per_weight.max())
     return most / least if least > 0 else float("inf")
-
-
-def jain_index(shares: FloatArray) -> float | None:
-    """Jain's index of weighted shares (t,); those that are NaN do not count."""
-    counted = shares[~np.isnan(shares)]
-    squares = float((counted**2).sum())
-    return float(counted.sum()) ** 2 / (len(counted) * squares) if squares else None
 
 
 def _contribution_ratio(allocation: Allocation) -> float | None:

@@ -4,11 +4,10 @@ Sources: Jain, Chiu, Hawe 1984 (the index); Ghodsi et al., NSDI 2011, §3 (envy)
 policies §7. Shares are of what was contributed over the period, so that they sum over time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-
-import numpy as np
 
 from allocator_service.allocation.reports.envy import (
     Bundle,
@@ -27,6 +26,7 @@ from allocator_service.ledger.reporting.tenants import tenants_reported
 from allocator_service.pools.contributed import capacity_within, mean_weights
 from allocator_service.pools.models import Pool, WeightsMode
 from allocator_service.pools.selectors import resources_of
+from policies import jain_index
 
 DEFINITIONS = {
     "dominant_share": "The greatest over the resources of used / capacity: resource × seconds of the"
@@ -164,9 +164,9 @@ def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
         period,
         resources,
         shares,
-        jain_index([share.weighted_share for share in counted]),
+        _jain_index(share.weighted_share for share in counted),
         [
-            jain_index([share.pieces[piece] for share in counted])
+            _jain_index(share.pieces[piece] for share in counted)
             for piece in range(len(period.pieces))
         ],
         len(pairs),
@@ -174,11 +174,8 @@ def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
     )
 
 
-def jain_index(shares: Sequence[float | None]) -> float | None:
-    """(Σ x)² / (n · Σ x²); None without any share above 0."""
-    known = np.array([share for share in shares if share is not None])
-    squares = float((known**2).sum())
-    return float(known.sum()) ** 2 / (len(known) * squares) if squares else None
+def _jain_index(shares: Iterable[float | None]) -> float | None:
+    return jain_index([math.nan if share is None else share for share in shares])
 
 
 def _dominant(used: Sequence[Decimal], capacity: Sequence[Decimal | None]) -> float | None:

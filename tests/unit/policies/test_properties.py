@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from policies import solve
+from policies import jain_index, solve
 from policies.documents.evaluation import evaluate_document
 from policies.model.history import History
 from policies.properties.fairness import (
@@ -346,3 +346,13 @@ def test_long_term_histories_lose_the_row_of_who_leaves():
     before = History.zeros(problem)
     answer = solve(problem, "h-mrf", history=before)
     assert population_monotonic(answer, Budget.of(60.0), before).holds is not None
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-300, 1.0, 1e300])
+def test_jains_index_does_not_depend_on_the_size_of_shares(size):
+    assert jain_index([3 * size, size, float("nan")]) == pytest.approx(16 / 20, rel=1e-3)
+
+
+@pytest.mark.parametrize("shares", [[], [0.0, 0.0], [float("nan")]])
+def test_jains_index_needs_a_share_above_0(shares):
+    assert jain_index(shares) is None

@@ -1,0 +1,98 @@
+"""`./dev licences`: which licence every dependency has, as its own metadata says, in one page."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from launcher.console import say
+from launcher.environment import VirtualEnvironment
+from launcher.folders import PROJECT
+from launcher.locks import EXTRAS
+
+PAGE = Path("docs/licences.md")
+# The licences that the owner's choice for the project itself stays free with, as far as their
+# packages are used here: imported, not changed. Another one needs somebody's decision.
+ACCEPTED = re.compile(
+    r"\b(MIT|BSD|Apache|PSF|Python Software Foundation|ISC|Zlib|Unlicense|0BSD|CC0|MPL|LGPL|PostgreSQL)",
+    re.IGNORECASE,
+)
+# Packages under another licence, and why they may be used all the same.
+DECIDED = {"ecos": "a peer that benchmarks run beside ours; nothing that is shipped uses it"}
+_READ = """
+import importlib.metadata as metadata, sys
+for name in sys.argv[1:]:
+    try:
+        about = metadata.metadata(name)
+    except metadata.PackageNotFoundError:
+        continue
+    stated = about.get("License-Expression") or ""
+    named = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier") or ()
+             if c.startswith("License :: ") and not c.endswith("OSI Approved")]
+    text = (about.get("License") or "").strip()
+    licence = stated or ", ".join(named) or (text if len(text) < 60 and "\\n" not in text else "")
+    print(about["Name"], about["Version"], licence or "not stated", sep="\\t")
+"""
+
+
+def page(python: Path) -> str:
+    """The page as it is for what the environment of `python` holds."""
+    used_by = {name: lock for lock in reversed(EXTRAS) for name in _names(lock)}
+    rows = [
+        f"| {name} | {licence} | {_WHERE[used_by[_normal(name)]]} |"
+        for name, _, licence in _read(python, sorted(used_by))
+    ]
+    return _HEAD + "\n".join(rows) + "\n"
+
+
+def problems(python: Path) -> str:
+    """What `./dev check` has to say: the page is out of date, or a licence needs a decision."""
+    current = page(python)
+    if not (PROJECT / PAGE).exists() or (PROJECT / PAGE).read_text() != current:
+        return f"{PAGE} is not what the locked packages state"
+    undecided = [
+        line
+        for line in current.splitlines()[_FIRST_ROW:]
+        if not ACCEPTED.search(line) and line.split()[1] not in DECIDED
+    ]
+    return "\n".join(f"not an accepted licence: {line}" for line in undecided)
+
+
+def licences() -> int:
+    """Write the page."""
+    (PROJECT / PAGE).write_text(page(VirtualEnvironment().ensure("dev")))
+    say(f"{PAGE} is written.")
+    return 0
+
+
+_WHERE = {
+    "requirements.lock": "service",
+    "requirements-local.lock": "`./dev`",
+    "requirements-dev.lock": "tests and benchmarks",
+}
+_HEAD = """# Licences of the dependencies
+
+Made by `./dev licences` from what each package states of itself; `./dev check` refuses a change that
+brings another licence without this page. The licence of the project itself is not chosen yet.
+
+| package | licence | used by |
+| --- | --- | --- |
+"""
+_FIRST_ROW = _HEAD.count("\n")
+
+
+def _names(lock: str) -> Iterator[str]:
+    for line in (PROJECT / lock).read_text().splitlines():
+        if found := re.match(r"([A-Za-z0-9._-]+)(\[[^]]*\])?==", line):
+            yield _normal(found.group(1))
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _read(python: Path, names: list[str]) -> list[list[str]]:
+    done = subprocess.run([python, "-c", _READ, *names], capture_output=True, text=True, check=True)
+    return sorted(
+        (line.split("\t") for line in done.stdout.splitlines()), key=lambda r: _normal(r[0])
+    )

@@ -1,0 +1,196 @@
+"""The two packages as their users get them: built, installed into empty environments, and run there."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import venv
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import allocator_service
+from launcher import folders
+from launcher.client import Client
+from launcher.processes import Process, start, stop
+from launcher.servers import Servers
+
+PROJECT = Path(__file__).parents[2]
+SERVERS = ("DATABASE_URL", "MIGRATION_DATABASE_URL", "REDIS_URL")
+FIGURE_2: dict[str, Any] = {
+    "resources": ["cpu", "memory"],
+    "servers": [{"capacity": {"cpu": 2, "memory": 12}}, {"capacity": {"cpu": 12, "memory": 2}}],
+    "tenants": [{"name": "physics"}, {"name": "biology"}],
+    "workloads": [
+        {"tenant": "physics", "name": "analysis", "demand": {"cpu": 0.2, "memory": 1}},
+        {"tenant": "biology", "name": "folding", "demand": {"cpu": 1, "memory": 0.2}},
+    ],
+    "policy": {"name": "drfh"},
+}
+
+
+class Installed:
+    """An environment that holds nothing but what is installed into it here."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        self.bin = folder / "bin"
+        self.elsewhere = folder / "elsewhere"  # not the project's folder, whose modules would do
+        self.elsewhere.mkdir()
+
+    def install(self, *what: str | Path) -> None:
+        run(self.bin / "python", "-m", "pip", "install", "--quiet", "--no-input", *what)
+
+    def __call__(self, *command: str | Path, **environment: str) -> str:
+        """Run a command of the environment and return what it prints."""
+        env = {**without_project(), **environment}
+        return run(self.bin / command[0], *command[1:], cwd=self.elsewhere, env=env)
+
+
+def run(*command: str | Path, **keys: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, **keys)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout)
+
+
+def without_project() -> dict[str, str]:
+    """Our environment without what leads to the project or to the tests' servers."""
+    left_out = {*SERVERS, "PYTHONPATH", "DJANGO_SETTINGS_MODULE", "VIRTUAL_ENV"}
+    return {name: value for name, value in os.environ.items() if name not in left_out}
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The library's and the service's wheel, built from the tree."""
+    out = tmp_path_factory.mktemp("wheels")
+    for source in (PROJECT / "policies", PROJECT):
+        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+        run(*build, "--no-build-isolation", "--wheel-dir", out, source)
+    return {path.name.partition("-")[0]: path for path in out.glob("*.whl")}
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    """A PostgreSQL and a Redis of their own."""
+    saved = {name: os.environ.pop(name) for name in SERVERS if name in os.environ}
+    folder = folders.fresh("test")
+    try:
+        servers = Servers(folder, durable=False)
+    finally:
+        os.environ.update(saved)
+    yield servers
+    servers.stop()
+    folder.remove()
+
+
+def test_the_library_solves_and_verifies_in_an_environment_of_its_own(wheels, tmp_path):
+    installed = Installed(tmp_path / "library")
+    installed.install(wheels["allocation_policies"])
+    installed("python", "-m", "pip", "check")
+    assert "django" not in installed("python", "-m", "pip", "list").lower()
+    problem, answer = tmp_path / "problem.json", tmp_path / "answer.json"
+    problem.write_text(json.dumps(FIGURE_2))
+    answer.write_text(installed("python", "-m", "policies", "solve", str(problem), "--json"))
+    tasks = [row["tasks"] for row in json.loads(answer.read_text())["allocations"]]
+    assert tasks == pytest.approx([10, 10])
+    assert "valid" in installed("allocation-policies", "verify", str(problem), str(answer))
+
+
+def test_the_service_runs_from_its_wheel(wheels, servers, tmp_path):
+    installed = Installed(tmp_path / "service")
+    installed.install("--require-hashes", "--no-deps", "-r", PROJECT / "requirements.lock")
+    installed.install("--no-deps", *wheels.values())
+    installed("python", "-m", "pip", "check")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        **servers.environment,
+        "DJANGO_SETTINGS_MODULE": "allocator_service.settings.local",
+        "STATIC_ROOT": str(tmp_path / "static"),
+    }
+    production = environment | {
+        "DJANGO_SETTINGS_MODULE": "allocator_service.settings.production",
+        "ALLOWED_HOSTS": "localhost",
+    }
+    manage = installed.bin / "allocator-manage"
+    installed("allocator-manage", "migrate", "--verbosity", "0", **environment)
+    installed("allocator-manage", "collectstatic", "--no-input", **production)
+    assert (tmp_path / "static" / "staticfiles.json").exists()
+    key = installed(
+        "allocator-manage", "apikey", "create", "--scope", "operator", "--name", "me", **environment
+    ).strip()
+    celery = (installed.bin / "celery", "--quiet", "--app", "allocator_service")
+    commands = {
+        "web": (installed.bin / "gunicorn", "allocator_service.wsgi", "--threads", "4",
+                "--bind", f"127.0.0.1:{port}", "--no-control-socket"),
+        "relay": (manage, "relay"),
+        "worker": (*celery, "worker", "--concurrency", "1", "--loglevel", "INFO"),
+    }  # fmt: skip
+    logs: dict[str, Path] = {name: tmp_path / f"{name}.log" for name in commands}
+    with ExitStack() as running:
+        for name, command in commands.items():
+            process = launch(name, command, environment, installed.elsewhere, logs[name])
+            running.callback(stop, process, patience_seconds=10)
+        client = Client(f"http://127.0.0.1:{port}", key)
+        decision = decided(client, logs)
+        assert decision["run"]["policy"]["name"] == "drfh"
+        rows = client.pages("/api/v1/pools/lab/allocations/")
+        assert [row["tasks"] for row in rows] == pytest.approx([10, 10])
+
+
+def launch(
+    name: str, command: tuple[object, ...], environment: dict[str, str], cwd: Path, log: Path
+) -> Process:
+    with log.open("ab") as output:
+        return start(
+            [str(part) for part in command],
+            env={**without_project(), **environment, "ALLOCATOR_PROCESS": name},
+            cwd=cwd,
+            output=output,
+        )
+
+
+def decided(client: Client, logs: dict[str, Path], seconds: float = 300) -> dict[str, Any]:
+    """Make DRFH's Figure 2 as a pool, once the web process answers, and wait for its decision."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if client.request("GET", "/healthz").status == 200:
+                break
+        except OSError:
+            pass
+        assert time.monotonic() < deadline, logs["web"].read_text()
+        time.sleep(0.2)
+    resources = [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}]
+    pool = {"slug": "lab", "name": "Lab", "weights": "explicit", "resources": resources}
+    client.post("/api/v1/pools/", pool | {"policy": {"name": "drfh"}})
+    for tenant in FIGURE_2["tenants"]:
+        client.post("/api/v1/tenants/", {"slug": tenant["name"], "name": tenant["name"]})
+    named = [{"name": f"s{i}", **server} for i, server in enumerate(FIGURE_2["servers"])]
+    client.post("/api/v1/pools/lab/servers/", named)
+    client.post("/api/v1/pools/lab/workloads/", FIGURE_2["workloads"])
+    generation = client.get("/api/v1/pools/lab/").body["generation"]
+    while True:
+        answer = client.request("GET", "/api/v1/pools/lab/decision/")
+        if answer.status == 200 and answer.body["generation"] >= generation:
+            found: dict[str, Any] = answer.body
+            return found
+        told = "\n".join(log.read_text()[-2000:] for log in logs.values())
+        assert time.monotonic() < deadline, told
+        time.sleep(0.2)
+
+
+def test_both_packages_and_the_api_have_one_version():
+    version = allocator_service.__version__
+    for declared in (PROJECT / "pyproject.toml", PROJECT / "policies" / "pyproject.toml"):
+        assert tomllib.loads(declared.read_text())["project"]["version"] == version
+    service = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    assert f"allocation-policies=={version}" in service["dependencies"]
+    assert f"\n  version: {version}\n" in (PROJECT / "docs" / "openapi.yaml").read_text()
