@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connection
 
 from allocator_service.ledger.models import Kind
-from allocator_service.ledger.windows.windows import WindowState, amounts_in
+from allocator_service.ledger.windows import WindowState, amounts_in
 from allocator_service.pools.models import Pool
 from allocator_service.pools.windows import Past
 from benchmarks.ledger.world import END, RESOURCES, TENANTS, best_of, filled_pools

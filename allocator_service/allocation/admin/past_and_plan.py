@@ -11,7 +11,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.reporting.pictures import sharing_degree_chart
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_history
-from allocator_service.ledger.windows.windows import window_state
+from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import Pool, WindowKind
 from allocator_service.pools.windows import Past
 from allocator_service.tenants.models import Tenant

@@ -10,10 +10,10 @@ from django.db import connection, transaction
 from allocator_service.allocation.long_term.steps import elapsed_seconds, step_basis, step_document
 from allocator_service.allocation.models import Allocation, Run, RunStatus, Step
 from allocator_service.allocation.runs.snapshots import snapshot_document
+from allocator_service.ledger.audit.moving_windows import Amount
+from allocator_service.ledger.audit.running_sums import PastSums, RunningSums
 from allocator_service.ledger.audit.verification import STUCK_AFTER, LedgerCheck, ledger_verify
 from allocator_service.ledger.models import Kind
-from allocator_service.ledger.windows.moving_windows import Amount
-from allocator_service.ledger.windows.running_sums import PastSums, RunningSums
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.windows import Past
 from policies import history_to_document, problem_from_document, step_added

@@ -15,7 +15,7 @@ from allocator_service.core.durations import CalendarDuration
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.intake.sealing import entries_seal_all
-from allocator_service.ledger.windows.windows import window_state
+from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.tenants.models import Tenant

@@ -18,7 +18,7 @@ from allocator_service.allocation.models import Run, RunStatus, Step
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.models import Entry
-from allocator_service.ledger.windows.windows import Known, known_entries, window_state
+from allocator_service.ledger.windows import Known, known_entries, window_state
 from allocator_service.pools.models import Pool, WindowKind
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.windows import Past

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from allocator_service.ledger.amounts.totals import CHANGES, COUNTS_AS, bucket_parameters
 from allocator_service.ledger.intake.sealing import ENTRY_TEXT
 from allocator_service.ledger.models import Kind, TotalsCursor
-from allocator_service.ledger.windows.windows import amounts_in
+from allocator_service.ledger.windows import amounts_in
 from allocator_service.pools.models import Pool
 from allocator_service.pools.windows import Past, past_of
 

@@ -16,7 +16,7 @@ from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.intake.services import UsageEvent, entry_correct, usage_record
 from allocator_service.ledger.models import Entry
-from allocator_service.ledger.windows.windows import window_state
+from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.policy import Window
 from allocator_service.pools.recompute import decision_wanted, jobs_due

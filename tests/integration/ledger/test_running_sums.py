@@ -7,11 +7,11 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from allocator_service.ledger.audit.moving_windows import Amount
+from allocator_service.ledger.audit.running_sums import RunningSums
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Kind
-from allocator_service.ledger.windows.moving_windows import Amount
-from allocator_service.ledger.windows.running_sums import RunningSums
-from allocator_service.ledger.windows.windows import amounts_in, known_entries
+from allocator_service.ledger.windows import amounts_in, known_entries
 from allocator_service.pools.services import pool_create
 from allocator_service.pools.windows import Past
 from allocator_service.tenants.services import tenant_create

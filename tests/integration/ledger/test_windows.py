@@ -16,7 +16,7 @@ from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry, Kind, TotalsCursor
-from allocator_service.ledger.windows.windows import window_state
+from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.services import pool_create

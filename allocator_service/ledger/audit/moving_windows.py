@@ -8,15 +8,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from math import log
 from typing import Protocol
 
 from allocator_service.core.quantities import FRACTIONAL_DIGITS
+from allocator_service.ledger.amounts.totals import EPOCH
 from allocator_service.pools.windows import Past
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 UNITS = 10**FRACTIONAL_DIGITS
 SECOND = 10**6

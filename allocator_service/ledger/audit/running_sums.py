@@ -13,9 +13,8 @@ from typing import Any
 from django.db import connection
 
 from allocator_service.core.planning import indexes_only
-from allocator_service.ledger.amounts.totals import COUNTS_AS
-from allocator_service.ledger.windows.moving_windows import (
-    EPOCH,
+from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
+from allocator_service.ledger.audit.moving_windows import (
     MICROSECOND,
     SECOND,
     UNITS,
@@ -27,7 +26,7 @@ from allocator_service.ledger.windows.moving_windows import (
     MovingWindow,
     microseconds,
 )
-from allocator_service.ledger.windows.windows import Known
+from allocator_service.ledger.windows import Known
 from allocator_service.pools.windows import Past
 
 _ROWS_AT_ONCE = 5_000

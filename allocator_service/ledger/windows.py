@@ -1,0 +1,99 @@
+"""What a pool's window remembers: used and alone per tenant and resource, exactly as the ledger has it.
+
+Read from the changes of rates (`ledger.amounts`), entries that are not sealed yet included: the work
+does not grow with the ledger, nor with the window. A window that decays is read in the same way, each
+change by its weight.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import connection
+
+from allocator_service.core.planning import indexes_only
+from allocator_service.ledger.amounts.decayed import decayed_amounts
+from allocator_service.ledger.amounts.intervals import Use
+from allocator_service.ledger.amounts.rate_changes import amounts_between
+from allocator_service.ledger.models import Kind
+from allocator_service.pools.models import Pool
+from allocator_service.pools.windows import Past, past_of
+
+Key = tuple[int, str]
+"""A tenant's primary key and the name of a resource."""
+
+
+@dataclass(frozen=True)
+class WindowState:
+    """Resource × seconds within a window; who or what is not named has none.
+
+    Attributes:
+        used, alone: exact, but for windows that decay, whose amounts are rounded to doubles.
+    """
+
+    past: Past
+    used: Mapping[Key, Decimal]
+    alone: Mapping[Key, Decimal]
+
+    def sharing_degree(self, tenant: int) -> float | None:
+        """β of a tenant: the least of used ÷ alone over resources; None without any alone."""
+        degrees = [
+            float(self.used.get(key, Decimal(0)) / alone)
+            for key, alone in self.alone.items()
+            if key[0] == tenant and alone > 0
+        ]
+        return min(degrees, default=None)
+
+
+@dataclass(frozen=True)
+class Known:
+    """The entries of a pool that were there at an instant, for ever to be found again.
+
+    Attributes:
+        sealed_through: those with a number up to this one,
+        unsealed: and these, which had none yet.
+    """
+
+    sealed_through: int
+    unsealed: Sequence[UUID]
+
+
+_KNOWN = """
+SELECT (SELECT COALESCE(max(sequence), 0) FROM ledger_seal WHERE pool_id = %(pool)s),
+       ARRAY(SELECT p.entry_id FROM ledger_pending p, LATERAL (
+                 SELECT pool_id FROM ledger_entry WHERE id = p.entry_id AND start = p.start OFFSET 0
+             ) AS e WHERE e.pool_id = %(pool)s ORDER BY 1)
+"""
+
+
+def known_entries(pool: Pool) -> Known:
+    """The entries that everything else in this statement's snapshot counts."""
+    with indexes_only(), connection.cursor() as cursor:
+        cursor.execute(_KNOWN, {"pool": pool.pk})
+        sealed_through, unsealed = cursor.fetchall()[0]
+    return Known(sealed_through, unsealed)
+
+
+def window_state(pool: Pool, at: datetime, step_end: datetime | None = None) -> WindowState:
+    """What the pool's window remembers at an instant, for a decision until `step_end` if given."""
+    return amounts_in(pool, past_of(pool, at, step_end))
+
+
+def amounts_in(pool: Pool, past: Past) -> WindowState:
+    """What tenants used, and would have used alone, in a stretch of time."""
+    if past.half_life is not None:
+        amounts: Iterable[tuple[Use, Decimal]] = decayed_amounts(pool, past.until, past.half_life)
+    elif past.since is None:
+        amounts = amounts_between(pool=pool, edges=[past.until], unsealed=True).before()
+    elif past.since < past.until:
+        edges = [past.since, past.until]
+        within = amounts_between(pool=pool, edges=edges, unsealed=True)
+        amounts = ((use, amount) for use, _, amount in within.all_pieces())
+    else:
+        amounts = ()
+    by_kind: dict[str, dict[Key, Decimal]] = {Kind.USAGE: {}, Kind.ALONE: {}}
+    for use, amount in amounts:
+        by_kind[use.kind][use.tenant, use.resource] = amount
+    return WindowState(past, by_kind[Kind.USAGE], by_kind[Kind.ALONE])

@@ -1,1 +1,0 @@
-"""What the window of a pool holds at an instant, and what past windows held."""
