@@ -1,5 +1,7 @@
 """Which workload of a tenant runs, where its share leaves the choice (policies §1.6)."""
 
+import math
+
 import pytest
 
 from policies import solve, verify
@@ -58,3 +60,32 @@ def test_a_share_does_not_depend_on_priorities():
     ]
     assert shares[1] == pytest.approx(shares[0], rel=1e-9)
     assert shares[2] == pytest.approx(shares[0], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "demand", "fields", "expected"),
+    [
+        # cpu is full either way: one task of 4 and one of 3, or a quarter of the first and two.
+        ([[7, 10]], [[4, 1], [3, 3]], {"tasks": [1, 2]}, [1, 1]),
+        ([[5, 6]], [[4, 3], [4, 1]], {"tasks": [math.inf, 1]}, [1.25, 0]),
+        ([[2, 11]], [[1, 4], [4, 2]], {"tasks": [2, 2], "priority": [0, 1]}, [0, 0.5]),
+        # The preferred workload takes over on both servers: 13 cpu are 3.25 tasks.
+        ([[7, 9], [6, 11]], [[4, 2], [1, 1]], {}, [3.25, 0]),
+        # On the second server it takes over half: then cpu is full there as well as memory.
+        ([[12, 4], [4, 6]], [[4, 4], [2, 4]], {}, [1.5, 1]),
+        # Another tenant keeps what it has.
+        (
+            [[4, 3]],
+            [[1, 4], [4, 3], [3, 4]],
+            {"t": 2, "workload_tenant": [0, 0, 1]},
+            [0.375, 0, 0.375],
+        ),
+    ],
+)
+def test_the_preferred_workload_runs_where_a_solver_would_mix(capacity, demand, fields, expected):
+    """Each has many answers of the same shares; HiGHS and the interior point give another one."""
+    fields = {"t": 1, "workload_tenant": [0] * len(demand)} | fields
+    problem = problem_of(capacity, demand, **fields)
+    answer = solve(problem, "drfh")
+    assert verify(problem, answer).valid
+    assert answer.tasks == pytest.approx(expected)
