@@ -13,6 +13,7 @@ from launcher.folders import PROJECT
 from launcher.licences import licences
 from launcher.locks import lock
 from launcher.manage import manage
+from launcher.mutants import mutants
 from launcher.processes import inherited_environment
 from launcher.serve import serve
 
@@ -84,6 +85,9 @@ COMMANDS = {
     ),
     "manage": Command("manage COMMAND ...", "a management command on serve's data", manage),
     "test": Command("test [PYTEST ARGUMENTS]", "the tests, on real servers", _test),
+    "mutants": Command(
+        "mutants [NAME ...]", "mistakes in critical modules, each to fail a test", mutants
+    ),
     "check": Command("check", "lint, types, imports, migrations, OpenAPI, settings", _alone(check)),
     "bench": Command(
         "bench [--quick] [NAME ...]", "the benchmarks, side by side with others", bench
