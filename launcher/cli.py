@@ -65,7 +65,9 @@ def _test(arguments: Sequence[str]) -> int:
     env = {"ALLOCATOR_POSTGRES": "wheel", "ALLOCATOR_REDIS": "wheel"}
     env |= inherited_environment()
     os.chdir(PROJECT)
-    os.execve(python, [str(python), "-m", "pytest", *(arguments or _WHOLE_SUITE)], env)
+    if set(arguments) <= {"--thorough"}:
+        arguments = [*_WHOLE_SUITE, *arguments]
+    os.execve(python, [str(python), "-m", "pytest", *arguments], env)
 
 
 def _alone(run: Callable[[], int]) -> Callable[[Sequence[str]], int]:
@@ -84,7 +86,7 @@ COMMANDS = {
         "serve", "the service on lasting data; PORT (8000) chooses the port", _alone(serve)
     ),
     "manage": Command("manage COMMAND ...", "a management command on serve's data", manage),
-    "test": Command("test [PYTEST ARGUMENTS]", "the tests, on real servers", _test),
+    "test": Command("test [--thorough | PYTEST ARGUMENTS]", "the tests, on real servers", _test),
     "mutants": Command(
         "mutants [NAME ...]", "mistakes in critical modules, each to fail a test", mutants
     ),

@@ -1,4 +1,4 @@
-"""Starts PostgreSQL and Redis for a test session, before pytest-django reads the settings.
+"""What a test session is made of, before pytest-django reads the settings: servers, examples, order.
 
 An early plugin (`-p tests.services`) and not a fixture: the settings are read while pytest sets
 itself up. Workers of pytest-xdist inherit the variables and make databases of their own. What
@@ -6,16 +6,42 @@ DATABASE_URL and REDIS_URL name already is used as it is.
 """
 
 import os
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from launcher import folders
 from launcher.servers import Servers
+from tests.examples import THOROUGH
+
+# Tests of whole services mostly wait for them: they go first, one after the other on one worker,
+# and share what they start.
+OF_SERVICES = ("tests/live/", "tests/faults/")
+# Then the files that take longest, so that no worker is left with one of them at the end.
+LONG = (
+    "tests/api/test_openapi.py",
+    "tests/integration/ledger/",
+    "tests/unit/policies/",
+    "tests/unit/launcher/",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--thorough",
+        action="store_true",
+        help="ask every property of all its random examples, not of a quarter of them",
+    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config):
     """Wrap the hook in which pytest-django reads the settings."""
+    # As in every process of the service: the matrices are small, and the cores are all in use.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if early_config.known_args_namespace.thorough:
+        os.environ[THOROUGH] = "1"
     if not ({"DATABASE_URL", "REDIS_URL"} <= os.environ.keys()):
         folder = folders.fresh("test")
         early_config.add_cleanup(folder.remove)
@@ -23,3 +49,29 @@ def pytest_load_initial_conftests(early_config: pytest.Config):
         early_config.add_cleanup(servers.stop)  # cleanups run last in, first out
         os.environ.update(servers.environment)
     return (yield)
+
+
+class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # untyped
+    """Hands out files in the order of the collection, and those of whole services together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "services" if nodeid.startswith(OF_SERVICES) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False  # by their number, which says little about their time
+    return LongestFirst(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes longest first."""
+    parts = (*OF_SERVICES, *LONG)
+
+    def place(item: pytest.Item) -> int:
+        found = (number for number, part in enumerate(parts) if item.nodeid.startswith(part))
+        return next(found, len(parts))
+
+    items.sort(key=place)

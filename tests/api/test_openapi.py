@@ -10,7 +10,7 @@ import schemathesis
 import yaml
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase
 from schemathesis.config import SchemathesisConfig
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -22,6 +22,7 @@ from allocator_service.ledger.models import Entry
 from allocator_service.wsgi import application
 from tests import factories
 from tests.api.v1.test_scopes import MATRIX
+from tests.examples import examples
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.yaml"
 # Texts without control characters, cursors that a list gave out, names that exist: what makes a
@@ -105,9 +106,8 @@ def whatever_is_sent(operation_id):
 
     @pytest.mark.django_db(transaction=True)
     @schema.include(operation_id=operation_id).parametrize()
-    @settings(
-        max_examples=8,
-        deadline=None,
+    @examples(
+        8,
         derandomize=True,
         database=None,
         phases=[Phase.explicit, Phase.generate],

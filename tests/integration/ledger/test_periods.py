@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from django.core.management import call_command
 from django.db import transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from allocator_service.ledger.amounts import totals
@@ -25,6 +25,7 @@ from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.models import Pool
 from allocator_service.pools.services import pool_create
 from allocator_service.tenants.services import tenant_create
+from tests.examples import examples
 from tests.integration import conftest
 from tests.integration.conftest import NOON
 from tests.integration.ledger.conftest import HOUR
@@ -83,7 +84,7 @@ def without_owners(amounts):
 
 
 @pytest.mark.django_db
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(200, suppress_health_check=list(HealthCheck))
 @given(
     drawn=st.lists(st.one_of(entries, entries, resets), max_size=9),
     at_once=st.sampled_from([1, 2, 20_000]),

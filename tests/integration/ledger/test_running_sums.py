@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 from django.db import transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from allocator_service.ledger.audit.moving_windows import Amount
@@ -15,6 +15,7 @@ from allocator_service.ledger.windows import amounts_in, known_entries
 from allocator_service.pools.services import pool_create
 from allocator_service.pools.windows import Past
 from allocator_service.tenants.services import tenant_create
+from tests.examples import examples
 from tests.integration import conftest
 from tests.integration.conftest import NOON
 from tests.integration.ledger.test_windows import events, instants, write
@@ -37,7 +38,7 @@ def past_from(until, since, half_life):
 
 
 @pytest.mark.django_db
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(250, suppress_health_check=list(HealthCheck))
 @given(
     drawn=st.lists(st.one_of(events, reads), min_size=1, max_size=14),
     forward=st.booleans(),

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from allocator_service.core.errors import Unacceptable, Unreadable
@@ -18,6 +18,7 @@ from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
 from allocator_service.ledger.selectors import entries_after
 from allocator_service.pools.services import pool_create
+from tests.examples import examples
 from tests.integration.conftest import NOON
 from tests.integration.conftest import settings as pool_settings
 
@@ -203,9 +204,8 @@ def _correct(ids, corrected):
                 entry_correct(entry=one, quantity=quantity, reason="measured again", now=NOON)
 
 
-@settings(
-    max_examples=100,
-    deadline=None,
+@examples(
+    100,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

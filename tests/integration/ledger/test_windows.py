@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import connection, transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from allocator_service.ledger.amounts.totals import totals_advance
@@ -22,6 +22,7 @@ from allocator_service.pools.policy import Window
 from allocator_service.pools.services import pool_create
 from allocator_service.pools.windows import half_life_of, past_of
 from allocator_service.tenants.services import tenant_create
+from tests.examples import examples
 from tests.integration import conftest
 from tests.integration.conftest import NOON
 from tests.integration.ledger.conftest import HOUR, report, usage
@@ -114,7 +115,7 @@ def write(pool, tenants, drawn, owner=None):
 
 
 @pytest.mark.django_db
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(250, suppress_health_check=list(HealthCheck))
 @given(
     window=windows,
     drawn=st.lists(events, max_size=8),

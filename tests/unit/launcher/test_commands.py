@@ -21,7 +21,13 @@ def dev(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_without_a_command_it_lists_them():
     done = dev()
     assert done.returncode == 2
-    for name in ("demo [--exit]", "test [PYTEST ARGUMENTS]", "serve", "manage COMMAND", "check"):
+    for name in (
+        "demo [--exit]",
+        "test [--thorough | PYTEST ARGUMENTS]",
+        "serve",
+        "manage COMMAND",
+        "check",
+    ):
         assert f"./dev {name}" in done.stdout
 
 

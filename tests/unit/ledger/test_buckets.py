@@ -3,7 +3,7 @@
 from datetime import timedelta
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator_service.ledger.amounts.totals import (
@@ -13,6 +13,7 @@ from allocator_service.ledger.amounts.totals import (
     buckets_between,
     quarter_of,
 )
+from tests.examples import examples
 
 LIMIT = 2 * 10**9 * 10**6  # microseconds: 63 years
 instants = st.one_of(
@@ -21,7 +22,7 @@ instants = st.one_of(
 ).map(lambda microseconds: EPOCH + timedelta(microseconds=microseconds))
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(ends=st.tuples(instants, instants).map(sorted))
 def test_buckets_between_two_instants_cover_the_time_between_their_quarters_once(ends):
     spans = sorted(
@@ -37,7 +38,7 @@ def test_buckets_between_two_instants_cover_the_time_between_their_quarters_once
     assert all(before[1] == after[0] for before, after in pairwise(spans))
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(ends=st.tuples(instants, instants).map(sorted))
 def test_few_buckets_are_narrow(ends):
     """On either side fewer than the next wider one has, and in the middle one less than twice that."""

@@ -6,7 +6,7 @@ import json
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
@@ -18,6 +18,7 @@ from policies import (
     verify,
 )
 from policies.documents.reading import allocation_from_document
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 
 EVERYTHING = ("placements", "certificate", "schedule")
@@ -36,7 +37,7 @@ def read(document, problem, policy, mode, options=None):
 
 
 @pytest.mark.parametrize(("policy", "mode"), CHOICES)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problem=problems(max_tenants=3, max_servers=2), data=st.data())
 def test_it_is_proven_again_from_what_is_written(policy, mode, problem, data):
     options = {}

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from policies import choose, solve, verify
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.reference import reference_shares
 
-EXAMPLES = settings(max_examples=500, deadline=None)
+EXAMPLES = examples(500)
 
 
 def asset(problem):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from policies import solve, verify
@@ -15,10 +15,11 @@ from policies.proofs.market import merged_shares, stage_of
 from policies.proofs.normal_form import normalise
 from policies.verification import exact_equilibrium
 from policies.verification.exact_equilibrium import products_proven
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.tampering import tampered
 
-EXAMPLES = settings(max_examples=500, deadline=None)
+EXAMPLES = examples(500)
 
 
 def ceei(problem):

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from policies import (
     History,
@@ -16,6 +16,7 @@ from policies import (
     solve,
 )
 from policies.documents.problem import ParsedProblem
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 
 
@@ -124,7 +125,7 @@ def test_what_cannot_be_accepted_names_the_place(path, value, code, pointer):
     assert caught.value.detail
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(40, derandomize=True)
 @given(problem=problems())
 def test_a_problem_survives_being_written_and_read(problem):
     history = History.zeros(problem, step=0.1)

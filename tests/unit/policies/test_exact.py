@@ -5,12 +5,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import policies_available, solve, verify
 from policies.model.quantities import NOTHING, as_read, whole_quantities
 from policies.proofs.exact_signs import exceeds, signs_of_sums
+from tests.examples import examples
 from tests.unit.policies.exact_reference import broken, decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
 
@@ -43,13 +44,13 @@ def signs(terms, groups):
     ).tolist()
 
 
-@settings(max_examples=2000, deadline=None)
+@examples(2000)
 @given(terms=products)
 def test_signs_of_sums_are_those_of_fractions(terms):
     assert signs(terms, 3) == by_fractions(terms, 3)
 
 
-@settings(max_examples=2000, deadline=None)
+@examples(2000)
 @given(terms=products, data=st.data())
 def test_sums_that_cancel_but_for_the_last_bit_of_one_term(terms, data):
     negated = [(-a, b, group) for a, b, group in data.draw(st.permutations(terms))]
@@ -62,7 +63,7 @@ def test_sums_that_cancel_but_for_the_last_bit_of_one_term(terms, data):
         assert signs(both, 3) == by_fractions(both, 3)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     tasks=st.lists(st.floats(0, 1e6), min_size=1, max_size=50),
     ulps=st.sampled_from([-1, 0, 1]),
@@ -91,7 +92,7 @@ def test_what_is_not_a_number_has_no_exact_sum():
             signs([(0.0, value, 0)], 1)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(drawn=exact_problems())
 def test_quantities_are_read_as_multiples_of_what_they_stand_for(drawn):
     """All by one factor per resource, or else as the float64 numbers that they are."""
@@ -108,7 +109,7 @@ def test_quantities_are_read_as_multiples_of_what_they_stand_for(drawn):
         assert len(factors) <= 1
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     demand=st.lists(st.floats(1e-3, 10), min_size=1, max_size=5),
     capacity=st.lists(st.floats(1e-3, 10), min_size=1, max_size=5),
@@ -136,7 +137,7 @@ def answers(problem, policy, mode):
 
 
 @pytest.mark.parametrize(("policy", "mode"), EVERY)
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(data=st.data())
 def test_every_answer_fits_in_fractions(policy, mode, data):
     problem = data.draw(problems(selectors=policy not in (*ONE_POOL, "h-mrf"), max_tenants=3))
@@ -146,7 +147,7 @@ def test_every_answer_fits_in_fractions(policy, mode, data):
 
 
 @pytest.mark.parametrize(("policy", "mode"), EVERY)
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(data=st.data())
 def test_every_answer_fits_what_difficult_quantities_stand_for(policy, mode, data):
     """Also where tasks need thousands of times what there is."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import SolveFailedError, choose, policies_available, registry, solve, verify
@@ -19,6 +19,7 @@ from policies.model.server_classes import classes_of_decision
 from policies.model.share_definition import share_units
 from policies.proofs.exact_levels import EVERYBODY, Fractions, proven
 from policies.proofs.normal_form import normalise
+from tests.examples import examples
 from tests.unit.policies.exact_reference import decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
 
@@ -66,7 +67,7 @@ def worth_beyond(problem, answer, number):
 
 
 @pytest.mark.parametrize("policy", ["drf", "drfh", "asset"])
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(data=st.data())
 def test_a_gap_of_a_billionth_is_a_theorem_about_the_printed_numbers(policy, data):
     problem = data.draw(problems(selectors=policy == "drfh", several=False, limits=False))
@@ -76,7 +77,7 @@ def test_a_gap_of_a_billionth_is_a_theorem_about_the_printed_numbers(policy, dat
 
 
 @pytest.mark.parametrize("policy", ["drf", "drfh", "asset"])
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(data=st.data())
 def test_what_the_filter_is_certain_of_is_so_in_fractions(policy, data):
     """Of levels as they are, a little lower, and by so little that the filter cannot tell."""
@@ -184,7 +185,7 @@ def test_one_thread_and_two_give_the_same_bytes():
 @pytest.mark.parametrize(
     ("policy", "mode"), [(info.name, mode) for info in policies_available() for mode in info.modes]
 )
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data())
 def test_asked_twice_it_answers_with_the_same_bytes(policy, mode, data):
     problem = data.draw(problems(selectors=False, max_tenants=3))

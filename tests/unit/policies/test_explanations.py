@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from policies import policies_available, solve
 from policies.documents.evaluation import evaluate_document
 from policies.explaining.explanations import explain
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 
 CHOICES = [(info.name, mode) for info in policies_available() for mode in info.modes]
@@ -35,7 +36,7 @@ def test_who_has_all_its_tasks_is_told_so_and_who_is_above():
 
 
 @pytest.mark.parametrize(("policy", "mode"), CHOICES)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(problem=problems(selectors=False))
 def test_every_answer_is_explained_to_every_tenant(policy, mode, problem):
     answer = solve(problem, policy, mode=mode)

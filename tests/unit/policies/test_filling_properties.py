@@ -4,14 +4,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import solve, verify
+from tests.examples import examples
 from tests.unit.policies.filling_reference import fill, stand_alone
 from tests.unit.policies.problems import problems
 
-EXAMPLES = settings(max_examples=500, deadline=None)
+EXAMPLES = examples(500)
 PLACEMENTS = ("best-fit", "first-fit", "affinity", "two-choices")
 
 
@@ -51,7 +52,7 @@ def test_drfh_puts_every_task_where_the_rule_says(placement, problem, seed):
     assert verify(problem, answer).valid
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(problems())
 def test_the_same_problem_gives_the_same_placement(problem):
     first, second = (solve(problem, "drfh", mode="indivisible") for _ in range(2))

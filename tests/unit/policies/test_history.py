@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
@@ -17,6 +17,7 @@ from policies import (
     solve,
 )
 from policies.documents.evaluation import evaluate_document
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of
 
 TENANTS, RESOURCES = ("u/1", "u2"), ("cpu", "memory")
@@ -64,7 +65,7 @@ amounts = st.floats(0, 1e300, allow_nan=False)
 tables = st.lists(st.tuples(amounts, amounts), min_size=2, max_size=2)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(used=tables, alone=tables, literal=st.none() | tables, waiting=st.tuples(amounts, amounts))
 def test_what_is_written_is_read_again_to_the_last_digit(used, alone, literal, waiting):
     history = History(

@@ -4,11 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import solve
 from policies.proofs.slots.knapsack import MOST_NODES, Knapsack
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of
 
 
@@ -45,7 +46,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(case=servers())
 def test_the_best_packing_is_the_best_of_all(way, case):
     server, prices = case
@@ -57,7 +58,7 @@ def test_the_best_packing_is_the_best_of_all(way, case):
     assert (packing.tasks <= server.limit).all()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(case=servers())
 def test_a_search_that_ends_early_still_bounds(case):
     server, prices = case

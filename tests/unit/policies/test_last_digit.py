@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import Problem, solve, verify
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def spread_problems(draw, decades=2.5):
 
 
 @pytest.mark.parametrize("policy", ["drfh", "drf", "asset"])
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(problem=spread_problems())
 def test_every_level_is_proven_where_quantities_are_far_apart(policy, problem):
     answer = solve(problem, policy)
@@ -56,7 +57,7 @@ def test_every_level_is_proven_where_quantities_are_far_apart(policy, problem):
 
 
 @pytest.mark.parametrize("policy", ["drfh", "drf", "asset"])
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(problem=spread_problems(decades=8))
 def test_what_rounding_hides_is_left_open_and_said(policy, problem):
     answer = solve(problem, policy)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import Problem, solve
 from policies.explaining.lending import tasks_by_owner
+from tests.examples import examples
 from tests.unit.policies.problems import demands, problem_of
 
 
@@ -41,7 +42,7 @@ def by_owner(problem, workload, owner, tasks):
     return load
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(problem=shared_classes())
 def test_every_owner_carries_the_load_of_even_spreading_by_fewer_pairs(problem):
     allocation = solve(problem, "drfh")
@@ -61,7 +62,7 @@ def test_every_owner_carries_the_load_of_even_spreading_by_fewer_pairs(problem):
     assert len(tasks) <= most
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problem=shared_classes())
 def test_whole_tasks_are_where_they_were_placed(problem):
     allocation = solve(problem, "drfh", mode="indivisible")

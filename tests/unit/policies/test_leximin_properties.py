@@ -4,17 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies import Problem, solve, verify
 from policies.leximin import rounds
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.reference import reference_shares
 
 # For each of the two ways to solve it.
-EXAMPLES = settings(max_examples=250, deadline=None, derandomize=True)
-SLOW = settings(max_examples=60, deadline=None, derandomize=True)
+EXAMPLES = examples(250, derandomize=True)
+SLOW = examples(60, derandomize=True)
 # The reference's own programs are solved to 1e-10 on rows that its rounds add up.
 REFERENCE = {"rel": 1e-5, "abs": 1e-5}
 
@@ -135,7 +136,7 @@ def test_positive_demands_stop_at_one_level(problem):
     assert served == pytest.approx(np.full(len(served), first.max(initial=0.0)), rel=1e-8)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@examples(20, derandomize=True)
 @given(problem=problems())
 def test_identical_input_gives_identical_bytes(problem):
     first, again = solve(problem, "drfh"), solve(replace(problem), "drfh")

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
@@ -17,6 +17,7 @@ from policies import (
     solve,
     verify,
 )
+from tests.examples import examples
 from tests.unit.policies.longterm_reference import Past, Step
 from tests.unit.policies.problems import problems
 
@@ -45,7 +46,7 @@ def with_pending(problem, tasks):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(instance=instances())
 def test_it_does_what_the_page_says(policy, instance):
     problem, steps, length, options = instance
@@ -74,7 +75,7 @@ def test_it_does_what_the_page_says(policy, instance):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(instance=instances(placement="affinity"))
 def test_tasks_go_where_the_reference_puts_them(policy, instance):
     problem, steps, length, options = instance
@@ -99,7 +100,7 @@ def test_tasks_go_where_the_reference_puts_them(policy, instance):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(instance=instances())
 def test_a_history_that_was_written_and_read_continues_to_the_last_digit(policy, instance):
     problem, steps, length, options = instance
@@ -137,7 +138,7 @@ def long_runs(draw):
     return problem, draw(st.lists(counts, min_size=10, max_size=10))
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(run=long_runs())
 def test_under_h_mrf_nobody_ever_loses_by_sharing_one_pool(run):
     """Tenants alone run whole tasks that together fit the pool, so that everybody can have β ≥ 1."""
@@ -152,7 +153,7 @@ def test_under_h_mrf_nobody_ever_loses_by_sharing_one_pool(run):
         assert (degree[~np.isnan(degree)] >= 1 - 1e-9).all()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(run=long_runs(), policy=st.sampled_from(POLICIES))
 def test_with_an_empty_window_and_one_resource_all_give_what_memoryless_drf_gives(run, policy):
     """Then every measure is the share in this step; h-mrf first lets everybody catch up with alone."""
@@ -182,7 +183,7 @@ def tampered(history, name, tenant):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(instance=instances(), where=st.sampled_from(["used", "alone", "waiting"]), data=st.data())
 def test_a_history_that_was_tampered_with_is_found_out(policy, instance, where, data):
     problem, steps, length, options = instance

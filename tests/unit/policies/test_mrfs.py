@@ -4,19 +4,20 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import SolveTimeoutError, solve, verify
 from policies.filling.ffmra import divide_server
 from policies.filling.penalty import hosted_requests, mean_dominant_demand, penalty
+from tests.examples import examples
 from tests.unit.policies.mrfs_reference import place
 from tests.unit.policies.problems import problem_of, problems
 
 PAPER_USERS = [[3, 1], [5, 3], [1, 5], [2, 7], [4, 9]]
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(problem=problems(max_servers=3))
 def test_it_places_as_the_reference_does(problem):
     answer = solve(problem, "mrfs")
@@ -129,7 +130,7 @@ def servers(draw):
     return np.array(capacity), np.array(need), np.array(weight)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(server=servers())
 def test_ffmra_gives_nobody_more_than_it_needs_and_leaves_nothing_that_is_needed(server):
     capacity, need, weight = server

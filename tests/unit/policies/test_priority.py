@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import Problem, policies_available, solve, verify
+from tests.examples import examples
 
 OPTIONS: dict[str, list[dict[str, object]]] = {
     "drfh": [{"placement": p} for p in ("best-fit", "first-fit", "affinity", "two-choices")],
@@ -62,7 +63,7 @@ def assert_higher_first(problem, answer):
 
 
 @pytest.mark.parametrize(("policy", "mode", "options"), CASES)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(problem=pairs())
 def test_none_of_the_lower_runs_while_the_higher_wants_more(policy, mode, options, problem):
     answer = solve(problem, policy, mode=mode, options=options)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from policies import jain_index, solve
 from policies.documents.evaluation import evaluate_document
@@ -29,6 +29,7 @@ from policies.properties.resolving import (
     strategy_proof,
     without_tenant,
 )
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 
 
@@ -283,7 +284,7 @@ def envious_pairs(answer):
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(problems(several=False))
 def test_envy_is_what_every_pair_would_gain(problem):
     answer = solve(problem, "drfh")
@@ -304,7 +305,7 @@ def test_envy_is_what_every_pair_would_gain(problem):
             assert verdict.worst["size"] == pytest.approx(max(pairs.values()), rel=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problems(several=False, max_tenants=3, max_servers=3))
 def test_exact_drfh_is_envy_free_pareto_optimal_and_strategy_proof(problem):
     answer = solve(problem, "drfh")
@@ -313,7 +314,7 @@ def test_exact_drfh_is_envy_free_pareto_optimal_and_strategy_proof(problem):
     assert strategy_proof(answer, Budget.of(60.0)).holds is not False
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     problems(
         several=False,

@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from policies import PolicyOptionsError, solve, verify
+from tests.examples import examples
 from tests.unit.policies.filling_reference import exact, exact_weights
 from tests.unit.policies.problems import problem_of, problems
 
@@ -90,7 +91,7 @@ def instances(draw):
     return problem, factors
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(instance=instances())
 def test_whole_tasks_are_those_of_the_paper_s_algorithm(instance):
     """Without any weight a share is the sum of a tenant's workloads' shares, not of its amounts."""
@@ -125,7 +126,7 @@ def test_what_a_tenant_uses_together_counts_whichever_workload_uses_it():
     assert tasks(problem, {}) == [2, 3, 5]
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(problem=problems(selectors=False), factor=st.sampled_from([0.25, 0.5, 2.0, 8.0]))
 def test_one_factor_for_all_resources_is_a_weight(problem, factor):
     """Of the same size everywhere it is what the weight itself would do."""

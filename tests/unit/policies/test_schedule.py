@@ -5,12 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import PolicyNotApplicableError, slot_at, solve, timetable
 from policies.documents.evaluation import evaluate_document
 from policies.time_division.slot_order import order_of_slots, tasks_moved
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of
 
 EXAMPLE = {
@@ -86,7 +87,7 @@ def test_slots_on_the_clock_cover_the_period_once():
         timetable(answer, 0)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=6), st.integers(1, 10_000))
 def test_every_second_has_one_slot(parts, period):
     problem = problem_of([[1]], [[1]])
@@ -104,7 +105,7 @@ def test_every_second_has_one_slot(parts, period):
         )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(
         st.lists(st.integers(0, 9), min_size=3, max_size=3),

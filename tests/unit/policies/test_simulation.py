@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import PolicyError, Window
 from policies.long_term.windows import amount_within
 from policies.simulation import POLICIES, Trace, simulate
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.simulation_reference import Simulated
 
@@ -50,7 +51,7 @@ def plain(times):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(instance=instances())
 def test_it_does_what_the_page_says(policy, instance):
     problem, trace, window, step, until = instance
@@ -67,7 +68,7 @@ def test_it_does_what_the_page_says(policy, instance):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(instance=instances())
 def test_what_is_used_is_tasks_times_demand_times_run_time(policy, instance):
     problem, trace, window, step, until = instance
@@ -85,7 +86,7 @@ def test_what_is_used_is_tasks_times_demand_times_run_time(policy, instance):
         assert np.allclose(area, used.sum(axis=0), rtol=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(instance=instances())
 def test_a_window_of_nothing_makes_lt_drf_memoryless(instance):
     problem, trace, _, step, until = instance

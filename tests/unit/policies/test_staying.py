@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import ProblemError, Running, problem_from_document, running_of, solve, verify
 from policies.documents.problem import ParsedProblem, problem_to_document
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.test_filling_properties import tasks_on_servers
 
@@ -32,7 +33,7 @@ def moved_by_hand(before, after, workloads):
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems())
 def test_with_nothing_changed_nothing_moves(placement, problem):
     first = whole(problem, placement=placement)
@@ -42,7 +43,7 @@ def test_with_nothing_changed_nothing_moves(placement, problem):
     assert again.limited_by == first.limited_by
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(problem=problems(max_tenants=5), data=st.data())
 def test_counts_never_depend_on_what_runs_and_moves_are_counted(problem, data):
     """Some workloads want other numbers of tasks than when the tasks were placed."""
@@ -58,7 +59,7 @@ def test_counts_never_depend_on_what_runs_and_moves_are_counted(problem, data):
     assert after.moved <= moved_by_hand(placed, tasks_on_servers(fresh), problem.n)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(problem=problems(max_servers=5), data=st.data())
 def test_servers_that_leave_take_only_their_own_tasks_along(problem, data):
     before = whole(problem)

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import solve, verify
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.tampering import tampered
 
@@ -24,7 +25,7 @@ def refused(problem, answer, data):
 
 
 @pytest.mark.parametrize("policy", DIVISIBLE)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(data=st.data())
 def test_of_divisible_tasks(policy, data):
     problem = data.draw(problems(selectors=policy == "drfh"))
@@ -32,7 +33,7 @@ def test_of_divisible_tasks(policy, data):
 
 
 @pytest.mark.parametrize("policy", WHOLE)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(data=st.data())
 def test_of_whole_tasks(policy, data):
     problem = data.draw(problems(selectors=policy == "drfh"))
@@ -40,7 +41,7 @@ def test_of_whole_tasks(policy, data):
 
 
 @pytest.mark.parametrize("pack", [False, True])
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(data=st.data())
 def test_of_time_division_proven_or_left_open(pack, data):
     problem = data.draw(problems(max_tenants=4, max_servers=2, selectors=pack))

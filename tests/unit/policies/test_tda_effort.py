@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import Problem, allocation_to_document, solve, verify
 from policies.documents.certificate import certificate_from_document, certificate_to_document
+from tests.examples import examples
 from tests.unit.policies.tda_reference import leximin_shares
 from tests.unit.policies.test_tda_properties import failed_checks, small_pools
 
@@ -26,7 +27,7 @@ def large_pool(tenants=120, resources=2, seed=1):
     )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(
     small_pools(servers=2, selectors=True),
     st.sampled_from([1e-12, 1e-7, 1e-6, 1e-5, 1e-4]),

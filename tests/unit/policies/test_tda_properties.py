@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
@@ -14,6 +14,7 @@ from policies.proofs.slots.slot_pool import SlotPool
 from policies.proofs.slots.work_budget import Effort
 from policies.time_division.generation import WORK, divide
 from policies.time_division.two_tenants import divide_between_two, saturated_pairs, two_alone
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of
 from tests.unit.policies.tda_reference import leximin_shares, saturated_allocations
 
@@ -73,7 +74,7 @@ def two_tenant_pools(draw):
     )
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(small_pools())
 def test_the_average_shares_are_the_leximin_over_all_saturated_allocations(problem):
     answer = solve(problem, "tda")
@@ -103,7 +104,7 @@ def fewest_slots_needed(problem, columns, answer):
     return len(answer.schedule.fraction)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(two_tenant_pools())
 def test_algorithm_3_1_and_the_rounds_for_any_number_agree(problem):
     pool = SlotPool.of(problem, pack=False)
@@ -119,7 +120,7 @@ def test_algorithm_3_1_and_the_rounds_for_any_number_agree(problem):
     assert failed_checks(problem, solve(problem, "tda")) == []
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(small_pools(servers=2, selectors=True))
 def test_packed_slots_fit_on_servers_and_their_averages_are_the_leximin(problem):
     answer = solve(problem, "tda", options={"pack": True})
@@ -131,7 +132,7 @@ def test_packed_slots_fit_on_servers_and_their_averages_are_the_leximin(problem)
     assert not answer.gap > 1e-9
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(small_pools(), st.integers(0, 5), st.sampled_from([0.03, -0.03]))
 def test_verify_rejects_what_was_changed(problem, which, change):
     answer = solve(problem, "tda")

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import History, ProblemError, solve
@@ -15,6 +15,7 @@ from policies.long_term.windows import (
     amount_within,
     decay_factor,
 )
+from tests.examples import examples
 from tests.unit.policies.problems import problem_of
 
 TENANTS = 3
@@ -50,7 +51,7 @@ def plain(intervals, weight):
     return total
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(intervals=some_intervals, t=times, dt=lengths, length=lengths)
 def test_a_sliding_window_counts_the_part_inside(intervals, t, dt, length):
     begin = t + dt - max(length, dt)
@@ -59,7 +60,7 @@ def test_a_sliding_window_counts_the_part_inside(intervals, t, dt, length):
     assert np.allclose(window.remembered(intervals, TENANTS, t, dt), expected, rtol=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     intervals=some_intervals,
     t=times,
@@ -73,7 +74,7 @@ def test_a_tumbling_window_starts_anew_at_each_boundary(intervals, t, dt, bounda
     assert np.allclose(window.remembered(intervals, TENANTS, t, dt), expected, rtol=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(intervals=some_intervals, t=times, half_life=lengths)
 def test_decay_is_the_integral_of_the_halving_weight(intervals, t, half_life):
     def weight(a, b):
@@ -95,7 +96,7 @@ windows = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(one=some_intervals, other=some_intervals, window=windows, t=times, dt=lengths, cut=times)
 def test_it_is_additive_over_intervals_and_over_their_parts(one, other, window, t, dt, cut):
     def remembered(intervals):
@@ -113,7 +114,7 @@ def test_it_is_additive_over_intervals_and_over_their_parts(one, other, window, 
     assert np.allclose(remembered(halves), remembered(one), rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(intervals=some_intervals, t=times, dt=lengths, length=lengths, half_life=lengths)
 def test_going_on_from_the_last_step_gives_what_starting_over_gives(
     intervals, t, dt, length, half_life
@@ -137,7 +138,7 @@ def test_going_on_from_the_last_step_gives_what_starting_over_gives(
     assert np.allclose(decayed, amount_decayed(intervals, TENANTS, t + dt, half_life), atol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(intervals=some_intervals, t=times, dt=lengths)
 def test_very_long_windows_are_unbounded_and_very_short_ones_memoryless(intervals, t, dt):
     everything = Window.unbounded().remembered(intervals, TENANTS, t, dt)

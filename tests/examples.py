@@ -1,0 +1,23 @@
+"""How many random examples a property is asked of: some before every change, all of them at length.
+
+`./dev test` asks each property of a quarter of its examples, but of no fewer than 25, the same ones
+every time; `./dev test --thorough` asks it of all. Without deadlines: the machine may be busy.
+"""
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+# Set from `--thorough` by tests.services, before the modules with properties are imported; workers
+# of pytest-xdist inherit it.
+THOROUGH = "ALLOCATOR_THOROUGH"
+FEWEST = 25
+PART = 4
+
+
+def examples(count: int, **more: Any) -> settings:
+    """The settings of a property with so many examples, if there is time for all."""
+    if not os.environ.get(THOROUGH):
+        count = min(count, max(FEWEST, count // PART))
+    return settings(max_examples=count, deadline=None, **more)
