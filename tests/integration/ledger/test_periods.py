@@ -29,7 +29,6 @@ from tests.examples import examples
 from tests.integration import conftest
 from tests.integration.conftest import NOON
 from tests.integration.ledger.conftest import HOUR
-from tests.integration.ledger.plain import plain_amounts
 from tests.integration.ledger.test_windows import (
     CHANGE,
     MICROSECOND,
@@ -38,6 +37,7 @@ from tests.integration.ledger.test_windows import (
     quantities,
     write,
 )
+from tests.references.ledger import plain_amounts
 
 _numbers = count()
 TENANTS = ("a", "b", "c")

@@ -6,8 +6,8 @@ from hypothesis import given
 
 from policies import choose, solve, verify
 from tests.examples import examples
+from tests.references.leximin import reference_shares
 from tests.unit.policies.problems import problem_of, problems
-from tests.unit.policies.reference import reference_shares
 
 EXAMPLES = examples(500)
 

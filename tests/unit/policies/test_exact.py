@@ -12,7 +12,7 @@ from policies import policies_available, solve, verify
 from policies.model.quantities import NOTHING, as_read, whole_quantities
 from policies.proofs.exact_signs import exceeds, signs_of_sums
 from tests.examples import examples
-from tests.unit.policies.exact_reference import broken, decimals, exact_problems
+from tests.references.exact import broken, decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
 
 EVERY = [(info.name, mode) for info in policies_available() for mode in info.modes]

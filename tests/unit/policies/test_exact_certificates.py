@@ -20,7 +20,7 @@ from policies.model.share_definition import share_units
 from policies.proofs.exact_levels import EVERYBODY, Fractions, proven
 from policies.proofs.normal_form import normalise
 from tests.examples import examples
-from tests.unit.policies.exact_reference import decimals, exact_problems
+from tests.references.exact import decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
 
 TOLERANCE = Fraction(1, 10**9)

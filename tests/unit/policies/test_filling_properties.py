@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from policies import solve, verify
 from tests.examples import examples
-from tests.unit.policies.filling_reference import fill, stand_alone
+from tests.references.filling import fill, stand_alone
 from tests.unit.policies.problems import problems
 
 EXAMPLES = examples(500)

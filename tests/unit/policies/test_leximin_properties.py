@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from policies import Problem, solve, verify
 from policies.leximin import rounds
 from tests.examples import examples
+from tests.references.leximin import reference_shares
 from tests.unit.policies.problems import problem_of, problems
-from tests.unit.policies.reference import reference_shares
 
 # For each of the two ways to solve it.
 EXAMPLES = examples(250, derandomize=True)

@@ -18,7 +18,7 @@ from policies import (
     verify,
 )
 from tests.examples import examples
-from tests.unit.policies.longterm_reference import Past, Step
+from tests.references.long_term import Past, Step
 from tests.unit.policies.problems import problems
 
 POLICIES = ("lt-drf", "lt-af", "h-mrf")

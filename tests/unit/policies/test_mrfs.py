@@ -11,7 +11,7 @@ from policies import SolveTimeoutError, solve, verify
 from policies.filling.ffmra import divide_server
 from policies.filling.penalty import hosted_requests, mean_dominant_demand, penalty
 from tests.examples import examples
-from tests.unit.policies.mrfs_reference import place
+from tests.references.mrfs import place
 from tests.unit.policies.problems import problem_of, problems
 
 PAPER_USERS = [[3, 1], [5, 3], [1, 5], [2, 7], [4, 9]]

@@ -11,8 +11,8 @@ from policies import PolicyError, Window
 from policies.long_term.windows import amount_within
 from policies.simulation import POLICIES, Trace, simulate
 from tests.examples import examples
+from tests.references.simulation import Simulated
 from tests.unit.policies.problems import problem_of, problems
-from tests.unit.policies.simulation_reference import Simulated
 
 windows = st.one_of(
     st.just(Window.unbounded()),

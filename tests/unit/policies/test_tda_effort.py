@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies import Problem, allocation_to_document, solve, verify
 from policies.documents.certificate import certificate_from_document, certificate_to_document
 from tests.examples import examples
-from tests.unit.policies.tda_reference import leximin_shares
+from tests.references.time_division import leximin_shares
 from tests.unit.policies.test_tda_properties import failed_checks, small_pools
 
 

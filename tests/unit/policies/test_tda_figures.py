@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from policies import solve, verify
+from tests.references.time_division import equal_shares_optimum, saturated_allocations
 from tests.unit.policies.problems import problem_of
-from tests.unit.policies.tda_reference import equal_shares_optimum, saturated_allocations
 
 
 def example(**fields):

@@ -15,8 +15,8 @@ from policies.proofs.slots.work_budget import Effort
 from policies.time_division.generation import WORK, divide
 from policies.time_division.two_tenants import divide_between_two, saturated_pairs, two_alone
 from tests.examples import examples
+from tests.references.time_division import leximin_shares, saturated_allocations
 from tests.unit.policies.problems import problem_of
-from tests.unit.policies.tda_reference import leximin_shares, saturated_allocations
 
 
 def failed_checks(problem, answer):

@@ -2,8 +2,8 @@
 
 from fractions import Fraction
 
-from tests.unit.policies.filling_reference import exact
-from tests.unit.policies.longterm_reference import weights_of
+from tests.references.filling import exact
+from tests.references.long_term import weights_of
 
 
 def place(problem):

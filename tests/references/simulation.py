@@ -7,8 +7,8 @@ added up anew from all stretches of time.
 import math
 from fractions import Fraction
 
-from tests.unit.policies.filling_reference import exact
-from tests.unit.policies.longterm_reference import Past, Step
+from tests.references.filling import exact
+from tests.references.long_term import Past, Step
 
 
 class Simulated:

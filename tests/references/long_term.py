@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from tests.unit.policies.filling_reference import exact
+from tests.references.filling import exact
 
 
 class Past:
