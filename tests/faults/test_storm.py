@@ -16,7 +16,6 @@ import pytest
 
 from launcher.client import Client
 from launcher.console import StepFailed
-from launcher.processes import stop
 from launcher.servers import Servers
 from tests.faults.checker import ledger_wrongs, wrongs
 from tests.faults.long_term import Remembering, long_term_wrongs
@@ -261,51 +260,3 @@ def test_the_checker_finds_events_that_were_lost_or_posted_twice(
         )
         found = ledger_wrongs(database, {REPORTED: posted}, ENTRIES_EACH)
         assert f"{REPORTED}: 1 events have another number of entries" in found
-
-
-def test_the_checker_finds_intervals_that_are_missing_double_or_others(
-    service: LiveService, servers: Servers, client: Client
-) -> None:
-    """Control: metering that skipped an interval, did one twice, or windows that remember another."""
-    for name in ("worker", "relay"):  # nobody decides or meters meanwhile
-        stop(service.processes[name], patience_seconds=20)
-    database = servers.environment["MIGRATION_DATABASE_URL"]
-
-    def found() -> set[str]:
-        wrong, _ = long_term_wrongs(client, database, REMEMBERING, datetime.now(UTC))
-        named = {each.removeprefix("storm-steps: ").lstrip("0123456789 ") for each in wrong}
-        return {each for each in named if "undecided" not in each}
-
-    with psycopg.connect(database, autocommit=True) as connection:
-        assert found() == set()
-        connection.execute("ALTER TABLE ledger_entry DISABLE TRIGGER ledger_no_change")
-        connection.execute(
-            "CREATE TABLE kept AS SELECT DISTINCT ON (e.id) e.* FROM ledger_entry e"
-            " JOIN pool p ON p.id = e.pool_id JOIN run r ON r.pool_id = p.id"
-            ' JOIN run_step s ON s.run_id = r.id AND e.start < s.begin AND e."end" > s.since'
-            " WHERE p.slug = 'storm-steps' AND e.kind = 'usage' ORDER BY e.id LIMIT 1"
-        )
-        missing = (
-            "DELETE FROM ledger_entry e USING kept WHERE e.id = kept.id AND e.start = kept.start"
-        )
-        gaps = "timelines have gaps, or intervals twice"
-        amounts = "amounts are not what decisions gave for as long as they were in force"
-        windows = "amounts in windows are not the ledger's"
-        connection.execute(missing)
-        assert {gaps, amounts, windows} <= found()
-        connection.execute("INSERT INTO ledger_entry SELECT * FROM kept")
-        assert found() == set()
-        connection.execute("UPDATE kept SET id = gen_random_uuid()")
-        connection.execute("INSERT INTO ledger_entry SELECT * FROM kept")
-        assert {gaps, "intervals of a timeline overlap", amounts, windows} <= found()
-        connection.execute(missing)
-        assert found() == set()
-        connection.execute(
-            "UPDATE run_step SET since = since - interval '1 second' WHERE run_id = ("
-            "SELECT s.run_id FROM run_step s JOIN run r ON r.id = s.run_id JOIN pool p ON"
-            " p.id = r.pool_id WHERE p.slug = 'storm-steps' ORDER BY s.begin DESC LIMIT 1)"
-        )
-        assert "windows reach elsewhere" in found()
-        connection.execute("UPDATE run_step SET begin = (SELECT min(begin) FROM run_step)")
-        assert "a boundary is decided twice" in found()
-    service.start("worker", "relay")

@@ -1,0 +1,121 @@
+"""Control of what is checked after a storm of pools that remember: on one whose clock is in our hand."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from django.db import connection
+from psycopg.conninfo import make_conninfo
+
+from allocator_service.allocation.metering import pool_meter_all
+from allocator_service.allocation.policies import policy_choose
+from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.pools.policy import Window
+from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.server_services import ServerDraft, servers_contribute
+from allocator_service.pools.services import pool_create
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from tests import factories
+from tests.faults.long_term import Remembering, long_term_wrongs
+from tests.integration.conftest import settings, tenant, vector
+
+__all__ = ["tenant"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+START = datetime(2026, 11, 23, tzinfo=UTC)
+SLUG, STEPS = "remembering", 12
+REMEMBERING = Remembering(2, "sliding", 15)
+
+
+class Caller:
+    """Asks the API as a client of the running service does."""
+
+    def __init__(self):
+        self._client = factories.client("operator")
+
+    def get(self, path):
+        return SimpleNamespace(body=self._client.get(path).json())
+
+
+@pytest.fixture
+def decided(tenant):
+    """A pool of two tenants, decided and metered at every boundary."""
+    chosen = settings(
+        policy=policy_choose("h-mrf", "indivisible", {}),
+        decision_interval=f"PT{REMEMBERING.interval}S",
+        window=Window("sliding", START, f"PT{REMEMBERING.length}S"),
+    )
+    pool = pool_create(slug=SLUG, settings=chosen, now=START)
+    servers_contribute(pool=pool, drafts=[ServerDraft("node", vector(16, 64))], now=START)
+    drafts = [
+        WorkloadDraft(tenant("u1"), "memory", vector(1, 4), tasks=3),
+        WorkloadDraft(tenant("u2"), "cpu", vector(4, 1), tasks=3),
+    ]
+    workloads_submit(pool=pool, drafts=drafts, now=START)
+    at = START
+    for _ in range(STEPS):
+        decision_wanted(pool, now=at)
+        assert recompute_pool(pool_id=pool.pk, clock=lambda now=at: now, early=True) is not None
+        at += timedelta(seconds=REMEMBERING.interval)
+    pool_meter_all(pool_id=pool.pk, now=at)
+    return pool
+
+
+@pytest.fixture
+def changeable(db):
+    """Entries of the ledger can be changed and deleted."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE ledger_entry DISABLE TRIGGER ledger_no_change")
+        yield cursor
+        cursor.execute("ALTER TABLE ledger_entry ENABLE TRIGGER ledger_no_change")
+
+
+def found():
+    """What is wrong of the pool, but that time went on without decisions since."""
+    parameters = connection.get_connection_params()
+    names = ("dbname", "user", "password", "host", "port")
+    database = make_conninfo(**{name: parameters[name] for name in names if parameters.get(name)})
+    wrong, counts = long_term_wrongs(Caller(), database, {SLUG: REMEMBERING}, datetime.now(UTC))
+    assert counts[SLUG].passed == STEPS
+    named = {each.removeprefix(f"{SLUG}: ").lstrip("0123456789 ") for each in wrong}
+    return named - {"its boundaries pass undecided"}
+
+
+def test_the_checker_finds_intervals_that_are_missing_double_or_others(decided, changeable):
+    """Metering that skipped an interval, did one twice, or windows that remember another."""
+    gaps = "timelines have gaps, or intervals twice"
+    amounts = "amounts are not what decisions gave for as long as they were in force"
+    windows = "amounts in windows are not the ledger's"
+    assert found() == set()
+    changeable.execute(
+        "CREATE TEMP TABLE kept AS SELECT * FROM ledger_entry WHERE kind = 'usage'"
+        " ORDER BY start, id LIMIT 1"
+    )
+    missing = "DELETE FROM ledger_entry e USING kept WHERE e.id = kept.id AND e.start = kept.start"
+    changeable.execute(missing)
+    assert found() == {gaps, amounts, windows}
+    changeable.execute("INSERT INTO ledger_entry SELECT * FROM kept")
+    assert found() == set()
+    changeable.execute("UPDATE kept SET id = gen_random_uuid()")
+    changeable.execute("INSERT INTO ledger_entry SELECT * FROM kept")
+    assert found() == {gaps, "intervals of a timeline overlap", amounts, windows}
+    changeable.execute(missing)
+    assert found() == set()
+    changeable.execute("DROP TABLE kept")
+
+
+def test_the_checker_finds_windows_that_remember_another_stretch_of_time(decided, changeable):
+    changeable.execute(
+        "UPDATE run_step SET since = since - interval '1 second'"
+        " WHERE begin = (SELECT max(begin) FROM run_step)"
+    )
+    assert "windows reach elsewhere" in found()
+
+
+def test_the_checker_finds_boundaries_that_are_decided_twice(decided, changeable):
+    changeable.execute(
+        "UPDATE run_step SET begin = begin - interval '2 seconds'"
+        " WHERE begin = (SELECT max(begin) - interval '2 seconds' FROM run_step)"
+    )
+    assert "a boundary is decided twice" in found()
