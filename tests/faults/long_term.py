@@ -103,7 +103,12 @@ _METERED = {
 
 
 def long_term_wrongs(
-    client: Client, database: str, pools: Mapping[str, Remembering], calm: datetime
+    client: Client,
+    database: str,
+    pools: Mapping[str, Remembering],
+    *,
+    calm: datetime,
+    now: datetime,
 ) -> tuple[list[str], dict[str, Boundaries]]:
     """Everything that is not as promised of these pools, and how many boundaries each had.
 
@@ -116,7 +121,7 @@ def long_term_wrongs(
             steps = connection.execute(_STEPS, [pool]).fetchall()
             begins = [begin for _, begin, _ in steps]
             counts[pool] = boundaries(begins, chosen)
-            found += [f"{pool}: {wrong}" for wrong in _boundary_wrongs(begins, chosen, calm)]
+            found += [f"{pool}: {wrong}" for wrong in _boundary_wrongs(begins, chosen, calm, now)]
             for wrong, query in _METERED.items():
                 statement = query.replace("{in_force}", _IN_FORCE)
                 (count,) = connection.execute(statement, {"pool": pool}).fetchone() or (0,)
@@ -138,10 +143,12 @@ def boundaries(begins: list[datetime], chosen: Remembering) -> Boundaries:
     return Boundaries(passed, passed - len(set(begins)))
 
 
-def _boundary_wrongs(begins: list[datetime], chosen: Remembering, calm: datetime) -> Iterable[str]:
+def _boundary_wrongs(
+    begins: list[datetime], chosen: Remembering, calm: datetime, now: datetime
+) -> Iterable[str]:
     since_then = [begin for begin in begins if begin >= calm]
     step = timedelta(seconds=chosen.interval)
-    if not since_then or datetime.now(UTC) - since_then[-1] > 2 * step:
+    if not since_then or now - since_then[-1] > 2 * step:
         yield "its boundaries pass undecided"
     elif since_then[0] - calm >= step or boundaries(since_then, chosen).missed:
         yield "a boundary was not decided though all was calm"

@@ -8,6 +8,7 @@ from django.db import connection
 from psycopg.conninfo import make_conninfo
 
 from allocator_service.allocation.metering import pool_meter_all
+from allocator_service.allocation.models import Step
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.recompute import recompute_pool
 from allocator_service.pools.policy import Window
@@ -16,7 +17,7 @@ from allocator_service.pools.server_services import ServerDraft, servers_contrib
 from allocator_service.pools.services import pool_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests import factories
-from tests.faults.long_term import Remembering, long_term_wrongs
+from tests.faults.long_term import Boundaries, Remembering, boundaries, long_term_wrongs
 from tests.integration.conftest import settings, tenant, vector
 
 __all__ = ["tenant"]
@@ -24,8 +25,10 @@ __all__ = ["tenant"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 START = datetime(2026, 11, 23, tzinfo=UTC)
-SLUG, STEPS = "remembering", 12
+SLUG, STEPS, MISSED = "remembering", 12, 5
 REMEMBERING = Remembering(2, "sliding", 15)
+STEP = timedelta(seconds=REMEMBERING.interval)
+CALM, END = START + (MISSED + 1) * STEP, START + STEPS * STEP
 
 
 class Caller:
@@ -40,7 +43,7 @@ class Caller:
 
 @pytest.fixture
 def decided(tenant):
-    """A pool of two tenants, decided and metered at every boundary."""
+    """A pool of two tenants, metered at every boundary and decided at all but one."""
     chosen = settings(
         policy=policy_choose("h-mrf", "indivisible", {}),
         decision_interval=f"PT{REMEMBERING.interval}S",
@@ -53,12 +56,11 @@ def decided(tenant):
         WorkloadDraft(tenant("u2"), "cpu", vector(4, 1), tasks=3),
     ]
     workloads_submit(pool=pool, drafts=drafts, now=START)
-    at = START
-    for _ in range(STEPS):
+    for number in sorted({*range(STEPS)} - {MISSED}):
+        at = START + number * STEP
         decision_wanted(pool, now=at)
-        assert recompute_pool(pool_id=pool.pk, clock=lambda now=at: now, early=True) is not None
-        at += timedelta(seconds=REMEMBERING.interval)
-    pool_meter_all(pool_id=pool.pk, now=at)
+        assert recompute_pool(pool_id=pool.pk, clock=lambda at=at: at, early=True) is not None
+    pool_meter_all(pool_id=pool.pk, now=END)
     return pool
 
 
@@ -71,15 +73,14 @@ def changeable(db):
         cursor.execute("ALTER TABLE ledger_entry ENABLE TRIGGER ledger_no_change")
 
 
-def found():
-    """What is wrong of the pool, but that time went on without decisions since."""
+def found(now=END, calm=CALM):
+    """What is wrong of the pool, without where and how often."""
     parameters = connection.get_connection_params()
     names = ("dbname", "user", "password", "host", "port")
     database = make_conninfo(**{name: parameters[name] for name in names if parameters.get(name)})
-    wrong, counts = long_term_wrongs(Caller(), database, {SLUG: REMEMBERING}, datetime.now(UTC))
-    assert counts[SLUG].passed == STEPS
-    named = {each.removeprefix(f"{SLUG}: ").lstrip("0123456789 ") for each in wrong}
-    return named - {"its boundaries pass undecided"}
+    pools = {SLUG: REMEMBERING}
+    wrong, _ = long_term_wrongs(Caller(), database, pools, calm=calm, now=now)
+    return {each.removeprefix(f"{SLUG}: ").lstrip("0123456789 ") for each in wrong}
 
 
 def test_the_checker_finds_intervals_that_are_missing_double_or_others(decided, changeable):
@@ -89,8 +90,9 @@ def test_the_checker_finds_intervals_that_are_missing_double_or_others(decided, 
     windows = "amounts in windows are not the ledger's"
     assert found() == set()
     changeable.execute(
-        "CREATE TEMP TABLE kept AS SELECT * FROM ledger_entry WHERE kind = 'usage'"
-        " ORDER BY start, id LIMIT 1"
+        "CREATE TEMP TABLE kept AS SELECT * FROM ledger_entry WHERE kind = 'usage' AND start = %s"
+        " ORDER BY id LIMIT 1",
+        [START + MISSED * STEP],  # the second half of what the decision before it gave
     )
     missing = "DELETE FROM ledger_entry e USING kept WHERE e.id = kept.id AND e.start = kept.start"
     changeable.execute(missing)
@@ -116,6 +118,14 @@ def test_the_checker_finds_windows_that_remember_another_stretch_of_time(decided
 def test_the_checker_finds_boundaries_that_are_decided_twice(decided, changeable):
     changeable.execute(
         "UPDATE run_step SET begin = begin - interval '2 seconds'"
-        " WHERE begin = (SELECT max(begin) - interval '2 seconds' FROM run_step)"
+        " WHERE begin = (SELECT max(begin) FROM run_step)"
     )
     assert "a boundary is decided twice" in found()
+
+
+def test_the_checker_finds_boundaries_that_nobody_decided(decided):
+    begins = list(Step.objects.order_by("begin").values_list("begin", flat=True))
+    assert boundaries(begins, REMEMBERING) == Boundaries(passed=STEPS, missed=1)
+    assert found(now=END + STEP) == set()
+    assert found(now=END + 2 * STEP) == {"its boundaries pass undecided"}
+    assert found(calm=START) == {"a boundary was not decided though all was calm"}

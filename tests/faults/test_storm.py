@@ -18,7 +18,7 @@ from launcher.client import Client
 from launcher.console import StepFailed
 from launcher.servers import Servers
 from tests.faults.checker import ledger_wrongs, wrongs
-from tests.faults.long_term import Remembering, long_term_wrongs
+from tests.faults.long_term import Boundaries, Remembering, long_term_wrongs
 from tests.faults.storm import Reporter, Storm, Writer
 from tests.live.service import LiveService
 
@@ -117,8 +117,12 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
     found = settled(lambda: wrongs(client, database, accepted))
     events: set[str] = set().union(*(reporter.accepted for reporter in reporters))
     found += settled(lambda: ledger_wrongs(database, {REPORTED: events}, ENTRIES_EACH))
-    found += settled(lambda: long_term_wrongs(client, database, REMEMBERING, calm)[0])
-    _, boundaries = long_term_wrongs(client, database, REMEMBERING, calm)
+
+    def remembered() -> tuple[list[str], dict[str, Boundaries]]:
+        return long_term_wrongs(client, database, REMEMBERING, calm=calm, now=datetime.now(UTC))
+
+    found += settled(lambda: remembered()[0])
+    _, boundaries = remembered()
     verified = service.manage("verify")
     with capsys.disabled():
         total = sum(map(len, accepted.values()))
