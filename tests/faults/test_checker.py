@@ -7,10 +7,10 @@ import pytest
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
-from allocator_service.allocation.metering import pool_meter_all
+from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.models import Step
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
