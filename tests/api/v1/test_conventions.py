@@ -1,5 +1,6 @@
 """What holds on every route: keys, scopes, statuses, problems, parameters, formats."""
 
+import dataclasses
 from datetime import timedelta
 from io import BytesIO
 from typing import Any
@@ -57,11 +58,26 @@ def test_a_dead_key_says_why_it_is_dead(field, expected, operator):
     assert response["WWW-Authenticate"] == "Bearer"
 
 
+def test_a_key_ends_at_the_instant_of_its_expiry(operator, settings, tmp_path):
+    expiry = ApiKey.objects.get().expires_at
+    clock = tmp_path / "clock"
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, clock_file=str(clock))
+    clock.write_text((expiry - timedelta(microseconds=1)).isoformat())
+    assert operator.get("/api/v1/pools/").status_code == 200
+    clock.write_text(expiry.isoformat())
+    assert code(operator.get("/api/v1/pools/")) == (401, "auth.expired")
+
+
 def test_the_scheme_may_be_written_in_any_case(operator):
     assert (
         Client(None).get("/api/v1/pools/", Authorization=f"bEARER {operator.key}").status_code
         == 200
     )
+
+
+def test_a_key_under_another_scheme_is_not_taken(operator):
+    response = Client(None).get("/api/v1/pools/", Authorization=f"Basic {operator.key}")
+    assert code(response) == (401, "auth.invalid")
 
 
 def test_a_key_costs_one_query(operator, django_assert_num_queries):

@@ -26,7 +26,9 @@ def test_servers_answer_on_private_sockets_and_are_gone_when_let_go(copy: Copy):
     assert {path.name for path in sockets.iterdir()} >= {".s.PGSQL.5432", "redis.sock"}
     running = held.ids()
     assert running
-    assert all(Path(f"/proc/{pid}").stat().st_uid != 0 for pid in running)
+    for pid in running:
+        with contextlib.suppress(FileNotFoundError):  # PostgreSQL's workers come and go
+            assert Path(f"/proc/{pid}").stat().st_uid != 0
     held.let_go()
     assert held.ids() == set()
     assert not held.data.exists()
