@@ -13,7 +13,7 @@ from structlog.contextvars import bind_contextvars
 from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from allocator_service.tenants.selectors import api_key_of
-from api.errors import Unauthenticated
+from api.contract.errors import Unauthenticated
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from rest_framework.views import APIView

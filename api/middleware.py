@@ -10,7 +10,7 @@ from structlog.contextvars import bound_contextvars
 
 from allocator_service.core.errors import DomainError, Missing, Unreadable
 from allocator_service.core.ids import new_id
-from api.errors import MethodUnknown, problem
+from api.contract.errors import MethodUnknown, problem
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 

@@ -17,13 +17,12 @@ from allocator_service.allocation.selectors import heartbeat_age_seconds
 from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import Scope
 from api.auth import authenticated_caller
-from api.describing import Operation, described, shows
-from api.documents import DocumentField, StrictSerializer
-from api.errors import Unauthenticated
-from api.fields import ChoiceField
+from api.contract.errors import Unauthenticated
 from api.metrics import CONTENT_TYPE, exposition
+from api.openapi.describing import Operation, described, shows
 from api.throttling import redis_client
 from api.views import ContractView
+from policies.fields import ChoiceField, Document, DocumentField
 
 PING_SECONDS = 0.2
 # Beat asks every 10 s, the relay tells every 2 s.
@@ -42,11 +41,11 @@ class OpenView(ContractView):
     scopes: ClassVar = {"GET": frozenset(Scope)}
 
 
-class StatusDocument(StrictSerializer):
+class StatusDocument(Document):
     status = ChoiceField(choices=[OK])
 
 
-class ChecksDocument(StrictSerializer):
+class ChecksDocument(Document):
     database = ChoiceField(choices=[OK, FAILED])
     migrations = ChoiceField(choices=[OK, FAILED])
     broker = ChoiceField(choices=[OK, DEGRADED])
@@ -54,7 +53,7 @@ class ChecksDocument(StrictSerializer):
     relay = ChoiceField(choices=[OK, DEGRADED])
 
 
-class ReadinessDocument(StrictSerializer):
+class ReadinessDocument(Document):
     status = ChoiceField(choices=[OK, DEGRADED, FAILED])
     checks = DocumentField(ChecksDocument)
 

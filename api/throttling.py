@@ -23,7 +23,7 @@ from rest_framework.throttling import BaseThrottle
 
 from allocator_service.core.ids import new_id
 from api.auth import Caller
-from api.errors import TooManyRequests
+from api.contract.errors import TooManyRequests
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from rest_framework.views import APIView

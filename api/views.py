@@ -18,14 +18,15 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import key_and_pool
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from api.auth import ApiKeyAuthentication, Caller
-from api.bodies import body_of, parsed_body
-from api.documents import StrictSerializer
-from api.fields import is_slug
-from api.idempotency import idempotency_key, served_once
-from api.pagination import Page
-from api.parameters import PageParameters, Parameters
-from api.parsers import CSVRowsParser, MergePatchParser, StrictJSONParser
-from api.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer
+from api.contract.bodies import body_of, parsed_body
+from api.contract.documents import read_document
+from api.contract.fields import is_slug
+from api.contract.idempotency import idempotency_key, served_once
+from api.contract.pagination import Page
+from api.contract.parameters import PageParameters, Parameters
+from api.contract.parsers import CSVRowsParser, MergePatchParser, StrictJSONParser
+from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer
+from policies.fields import Document
 
 P = ParamSpec("P")
 V = TypeVar("V", bound="ContractView")
@@ -94,9 +95,9 @@ class ContractView(APIView):
         parsers = [parser() for parser in self.parsers_for(str(self.request.method))]
         return parsed_body(self.request, self.body, parsers)
 
-    def read(self, document: type[StrictSerializer]) -> dict[str, Any]:
+    def read(self, document: type[Document]) -> dict[str, Any]:
         """The fields in the body."""
-        return document.read_document(self.document())
+        return read_document(document, self.document())
 
     @classmethod
     def parsers_for(cls, method: str) -> list[type[BaseParser]]:
@@ -123,7 +124,7 @@ class ContractView(APIView):
         return {
             columns.get(name, name): value
             for name, value in self.query.items()
-            if value is not None and name not in PageParameters.strict_fields()
+            if value is not None and name not in PageParameters.fields
         }
 
     def listing(

@@ -16,6 +16,7 @@ from policies.documents.problem import (
     without_owed,
 )
 from policies.documents.reading import allocation_from_document
+from policies.documents.request import ComparisonRequest, EvaluationRequest
 from policies.documents.schedule import schedule_from_document, schedule_to_document
 from policies.equilibrium.ceei import clear_market
 from policies.errors import (
@@ -73,6 +74,8 @@ __all__ = [
     "Certificate",
     "Check",
     "Choice",
+    "ComparisonRequest",
+    "EvaluationRequest",
     "History",
     "Intervals",
     "LeximinProblem",

@@ -40,11 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _sentence(error: UnusableInput | PolicyError) -> str:
-    """What is wrong, where in the problem, and its stable name."""
+    """What is wrong, where in the problem, and its stable name: a line for each mistake."""
     if isinstance(error, UnusableInput):
         return str(error)
-    where = f" at {error.pointer}" if error.pointer else ""
-    return f"{error}{where} ({error.code})"
+    return "\n".join(
+        each.detail.removesuffix(".")
+        + (f" at {each.pointer}" if each.pointer else "")
+        + f" ({each.code})"
+        for each in error.mistakes
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,13 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import policies
-from allocator_service.core.errors import (
-    DomainError,
-    TooLarge,
-    Unacceptable,
-    Unavailable,
-    Unreadable,
-)
+from allocator_service.core.errors import DomainError, TooLarge, Unavailable, refusal
 from allocator_service.pools.policy import PolicyChoice
 from policies import PolicyError, ProblemTooLargeError, SolveTimeoutError
 
@@ -57,11 +51,11 @@ def _plain(schema: Any) -> Any:
 
 def domain_error(error: PolicyError) -> DomainError:
     """What a policy refused, as the error that interfaces render."""
-    if error.code == "field.unknown":
-        return Unreadable(error.detail, code=error.code, pointer=error.pointer)
     kinds: dict[type[PolicyError], type[DomainError]] = {
         ProblemTooLargeError: TooLarge,
         SolveTimeoutError: Unavailable,
     }
-    kind = kinds.get(type(error), Unacceptable)
+    kind = kinds.get(type(error))
+    if kind is None:
+        return refusal(error.mistakes)
     return kind(error.detail, code=error.code, pointer=error.pointer)

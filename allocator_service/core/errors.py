@@ -1,9 +1,12 @@
 """The one family of errors that the domain raises and every interface renders."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+
+MAX_ERRORS = 20
+UNKNOWN_FIELD = "field.unknown"
 
 
 @dataclass(frozen=True)
@@ -102,3 +105,14 @@ class Unavailable(DomainError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "unavailable"
     title = "Not available at the moment"
+
+
+def refusal(found: Iterable[Any], pointer: str = "") -> DomainError:
+    """The error of what a reader found wrong below `pointer`; names that are no field come first."""
+    errors = sorted(
+        (FieldError(pointer + each.pointer, each.code, each.detail) for each in found),
+        key=lambda error: error.code != UNKNOWN_FIELD,
+    )[:MAX_ERRORS]
+    first = errors[0]
+    kind = Unreadable if first.code == UNKNOWN_FIELD else Unacceptable
+    return kind(first.detail, code=first.code, errors=errors)

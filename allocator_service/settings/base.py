@@ -110,12 +110,12 @@ CSRF_COOKIE_HTTPONLY = True
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["api.auth.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["api.auth.ScopePermission"],
-    "DEFAULT_PARSER_CLASSES": ["api.parsers.StrictJSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["api.renderers.OrjsonRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["api.contract.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["api.contract.renderers.OrjsonRenderer"],
     "DEFAULT_THROTTLE_CLASSES": ["api.throttling.KeyThrottle"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "api.negotiation.ContractNegotiation",
-    "DEFAULT_SCHEMA_CLASS": "api.schema.ContractSchema",
-    "EXCEPTION_HANDLER": "api.errors.exception_handler",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "api.contract.negotiation.ContractNegotiation",
+    "DEFAULT_SCHEMA_CLASS": "api.openapi.schema.ContractSchema",
+    "EXCEPTION_HANDLER": "api.contract.errors.exception_handler",
     "URL_FORMAT_OVERRIDE": None,
     "UNAUTHENTICATED_USER": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
@@ -133,7 +133,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "REDOC_DIST": "SIDECAR",
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "POSTPROCESSING_HOOKS": ["api.schema.describe_problems"],
+    "POSTPROCESSING_HOOKS": ["api.openapi.schema.describe_problems"],
 }
 
 # The row in PostgreSQL is the job; Redis carries pool ids. Every wait on Redis is bounded, and a

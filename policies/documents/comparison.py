@@ -8,7 +8,9 @@ from typing import Any
 
 from policies.documents.evaluation import evaluate_document
 from policies.documents.problem import problem_from_document, without_owed
+from policies.documents.request import AskedPolicyField
 from policies.errors import PolicyError, ProblemError
+from policies.fields import Mistakes, read_items
 from policies.registry import policies_available
 
 # What a column says about the pool as a whole, as the summary of an evaluation names it.
@@ -53,7 +55,10 @@ def compare_documents(
     """
     if not policies:
         raise ProblemError("field.missing", "name at least one policy", "/policies")
-    asked = [_policy(policy, i) for i, policy in enumerate(policies)]
+    try:
+        asked = read_items(AskedPolicyField(), policies)
+    except Mistakes as wrong:
+        raise ProblemError.of(wrong.under("policies")) from None
     problem_from_document({**document, "policy": asked[0]})
     deadline = None if time_limit is None else time.monotonic() + time_limit
     columns = []
@@ -61,16 +66,6 @@ def compare_documents(
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         columns.append(_column({**document, "policy": policy}, policy, left))
     return {"columns": columns}
-
-
-def _policy(policy: str | Mapping[str, Any], position: int) -> dict[str, Any]:
-    if isinstance(policy, str):
-        return {"name": policy}
-    if not isinstance(policy, Mapping):
-        raise ProblemError(
-            "field.type", "a policy is a name, or an object with one", f"/policies/{position}"
-        )
-    return dict(policy)
 
 
 def _column(

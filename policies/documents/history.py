@@ -8,15 +8,10 @@ from typing import Any
 import numpy as np
 
 from policies.arrays import FloatArray
-from policies.documents.fields import as_amounts, as_number, as_object, check_fields, escaped
+from policies.documents.request import history_for
 from policies.errors import ProblemError
-from policies.model.history import (
-    History,
-    check_amounts,
-    check_positive,
-    least_degree,
-    sharing_degrees,
-)
+from policies.fields import Mistakes
+from policies.model.history import History, least_degree, sharing_degrees
 
 
 def history_from_document(
@@ -33,40 +28,33 @@ def history_from_document(
         ProblemError: an unknown tenant, resource or field, a step that is not above 0, an
             amount that is negative or not finite.
     """
-    check_fields(document, "/history", required=("step",), optional=("elapsed", "tenants"))
-    step = as_number(document["step"], "/history/step", "history")
-    check_positive(step)
-    elapsed = as_number(document.get("elapsed", 0), "/history/elapsed", "history")
-    shape = (len(tenants), len(resources))
-    used, alone, literal = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    waiting = np.zeros(len(tenants))
-    has_literal = False
     index = {name: i for i, name in enumerate(tenants)}
-    entries = as_object(document.get("tenants", {}), "/history/tenants")
-    for name, value in entries.items():
-        pointer = f"/history/tenants/{escaped(name)}"
-        if name not in index:
-            raise ProblemError("tenant.unknown", f"there is no tenant {name!r}", pointer)
-        i, entry = index[name], as_object(value, pointer)
-        optional = ("used", "alone", "waiting", "literal", "sharing_degree")
-        check_fields(entry, pointer, required=(), optional=optional)
-        used[i] = _amounts(entry, "used", pointer, resources)
-        alone[i] = _amounts(entry, "alone", pointer, resources)
-        waiting[i] = as_number(entry.get("waiting", 0), f"{pointer}/waiting", "history")
-        check_amounts("waiting", waiting[i : i + 1], f"{pointer}/waiting")
-        if entry.get("literal") is not None:
-            within = as_object(entry["literal"], f"{pointer}/literal")
-            check_fields(
-                within, f"{pointer}/literal", required=(), optional=("alone", "sharing_degree")
-            )
-            literal[i] = _amounts(within, "alone", f"{pointer}/literal", resources)
-            has_literal = True
+    try:
+        given = history_for(index, dict.fromkeys(resources, "")).read(document)
+    except Mistakes as wrong:
+        raise ProblemError.of(wrong.under("history")) from None
+    return history_from_fields(given, len(tenants), len(resources))
+
+
+def history_from_fields(given: Mapping[str, Any], tenants: int, resources: int) -> History:
+    """The history of that many tenants and resources out of the fields that were read."""
+    used, alone, literal = (np.zeros((tenants, resources)) for _ in range(3))
+    waiting = np.zeros(tenants)
+    for i, row in given["tenants"].items():
+        waiting[i] = row["waiting"]
+        within = row["literal"] or {"alone": None}
+        for table, amounts in (
+            (used, row["used"]), (alone, row["alone"]), (literal, within["alone"]),
+        ):  # fmt: skip
+            if amounts is not None:
+                table[i] = amounts
+    has_literal = any(row["literal"] is not None for row in given["tenants"].values())
     return History(
-        step=step,
+        step=given["step"],
         used=used,
         alone=alone,
         waiting=waiting,
-        elapsed=elapsed,
+        elapsed=given["elapsed"],
         literal_alone=literal if has_literal else None,
     )
 
@@ -113,13 +101,3 @@ def _degree_document(
 
 def _named(resources: Sequence[str], amounts: FloatArray) -> dict[str, float]:
     return dict(zip(resources, amounts.tolist(), strict=True))
-
-
-def _amounts(
-    entry: Mapping[str, Any], what: str, pointer: str, resources: Sequence[str]
-) -> FloatArray:
-    within = f"{pointer}/{what}"
-    amounts = np.array(as_amounts(entry.get(what, {}), within, resources, "history"))
-    for r, name in enumerate(resources):
-        check_amounts(f"{what} of {name}", amounts[r : r + 1], f"{within}/{name}")
-    return amounts

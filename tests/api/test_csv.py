@@ -3,8 +3,8 @@
 import pytest
 
 from allocator_service.core.errors import Unreadable
-from api.parsers import csv_rows
-from api.renderers import csv_bytes
+from api.contract.parsers import csv_rows
+from api.contract.renderers import csv_bytes
 
 
 def test_dotted_columns_become_members_and_empty_cells_are_left_out():

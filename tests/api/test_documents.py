@@ -8,26 +8,27 @@ from typing import Any
 import pytest
 
 from allocator_service.core.errors import DomainError, Unacceptable, Unreadable
-from api.documents import DocumentField, ListField, StrictSerializer, merge_patch
-from api.fields import (
+from api.contract.documents import merge_patch, read_document
+from api.contract.fields import DurationField, LabelsField, SelectorField, SlugField, TimestampField
+from policies.fields import (
     BooleanField,
     ChoiceField,
-    DurationField,
+    Document,
+    DocumentField,
+    Field,
     IntegerField,
+    ListField,
+    Mistakes,
     NumberField,
-    SlugField,
-    StrictField,
     TextField,
-    TimestampField,
 )
-from api.structures import LabelsField, SelectorField
 
 
-class Inner(StrictSerializer):
+class Inner(Document):
     size = IntegerField(minimum=1, maximum=9)
 
 
-class Outer(StrictSerializer):
+class Outer(Document):
     name = TextField(max_length=5)
     flag = BooleanField(default=False)
     inner = DocumentField(Inner, required=False)
@@ -35,8 +36,11 @@ class Outer(StrictSerializer):
     note = TextField(max_length=5, required=False, allow_null=True)
 
 
-def read(field: StrictField, value: Any) -> Any:
-    return field.read(value, "/x")
+def read(field: Field, value: Any) -> Any:
+    class Whole(Document):
+        x = field
+
+    return read_document(Whole, {"x": value})["x"]
 
 
 def refusal(action: Callable[[], object]) -> DomainError:
@@ -59,14 +63,16 @@ def test_only_json_integers_are_integers(value):
 @pytest.mark.parametrize("value", [-1, 10, 10**30])
 def test_integers_stay_in_their_range(value):
     error = refusal(lambda: read(IntegerField(minimum=0, maximum=9), value))
-    assert (error.code, error.detail) == ("field.range", "This is a whole number from 0 to 9.")
+    assert (error.code, error.detail) == ("field.range", "Expected a whole number from 0 to 9.")
 
 
 @pytest.mark.parametrize("text", ["1_000", "١٢", " 1", "1 ", "+1", "1.0", "1e2", "", "0x1"])
 def test_texts_of_integers_are_ascii_digits(text):
     field = IntegerField(minimum=-9, maximum=2000)
-    assert refusal(lambda: field.read_text(text, "")).code == "field.type"
-    assert field.read_text("-7", "") == -7
+    with pytest.raises(Mistakes) as refused:
+        field.read_text(text)
+    assert [each.code for each in refused.value.found] == ["field.type"]
+    assert field.read_text("-7") == -7
 
 
 @pytest.mark.parametrize("value", ["1", True, None])
@@ -167,7 +173,7 @@ def test_a_selector_names_values(value):
 
 
 def test_a_document_has_its_defaults():
-    assert Outer.read_document({"name": "a"}) == {
+    assert read_document(Outer, {"name": "a"}) == {
         "name": "a",
         "flag": False,
         "inner": None,
@@ -178,7 +184,7 @@ def test_a_document_has_its_defaults():
 
 def test_every_finding_is_named_at_once():
     error = refusal(
-        lambda: Outer.read_document({"flag": 1, "inner": {"size": 0}, "sizes": [{"size": 1}, {}]})
+        lambda: read_document(Outer, {"flag": 1, "inner": {"size": 0}, "sizes": [{"size": 1}, {}]})
     )
     assert (error.status, error.code) == (422, "field.required")
     assert [(item.pointer, item.code) for item in error.errors] == [
@@ -189,20 +195,51 @@ def test_every_finding_is_named_at_once():
     ]
 
 
-def test_names_that_are_no_field_are_unreadable_before_anything_else():
-    error = refusal(lambda: Outer.read_document({"flag": 1, "inner": {"a/b": 1}}))
+def test_names_that_are_no_field_are_named_before_anything_else():
+    error = refusal(lambda: read_document(Outer, {"flag": 1, "inner": {"a/b": 1}}))
     assert (type(error), error.status, error.code) == (Unreadable, 400, "field.unknown")
-    assert [item.pointer for item in error.errors] == ["/inner/a~1b"]
+    assert [item.pointer for item in error.errors] == [
+        "/inner/a~1b",
+        "/name",
+        "/flag",
+        "/inner/size",
+    ]
 
 
 @pytest.mark.parametrize("value", [[], "x", None, 1])
 def test_what_is_no_object_is_not_acceptable(value):
-    assert refusal(lambda: Outer.read_document(value)).code == "field.type"
+    assert refusal(lambda: read_document(Outer, value)).code == "field.type"
 
 
 def test_at_most_twenty_findings_are_named():
-    error = refusal(lambda: Outer.read_document({f"x{n}": 1 for n in range(100)}))
+    error = refusal(lambda: read_document(Outer, {f"x{n}": 1 for n in range(100)}))
     assert len(error.errors) == 20
+
+
+def test_a_name_of_python_ends_with_an_underscore():
+    class Period(Document):
+        from_ = TimestampField()
+
+    class Report(Period):
+        to = TimestampField(required=False)
+
+    assert list(Report.fields) == ["from", "to"]
+    assert Report.schema()["required"] == ["from"]
+
+
+def test_a_schema_says_what_is_read():
+    assert Outer.schema() == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 5},
+            "flag": {"type": "boolean", "default": False},
+            "inner": Inner.schema(),
+            "sizes": {"type": "array", "items": Inner.schema(), "minItems": 1, "maxItems": 2},
+            "note": {"type": ["string", "null"], "minLength": 1, "maxLength": 5},
+        },
+        "additionalProperties": False,
+        "required": ["name"],
+    }
 
 
 def test_merge_patch_is_rfc_7396():

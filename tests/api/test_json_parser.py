@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator_service.core.errors import DomainError, Unreadable
-from api.parsers import json_document
+from api.contract.parsers import json_document
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 JSON = st.recursive(

@@ -17,17 +17,15 @@ SOURCES = [
     if "migrations" not in path.parts
 ]
 DOTTED = re.compile(r"[a-z_]+(?:\.[a-z_]+)+")
-CODE_NAMES = {"code", "violation_error_code"}
-# Composed at run time: f"{what}.{code}" in policies/model/validation.py, policies/documents/fields.py
-# and api/parameters.py.
+CODE_NAMES = {"code", "missing_code", "type_code", "unknown", "zero", "violation_error_code"}
+ASSIGNED = {"code", "missing_code", "UNKNOWN"}
+# Composed at run time: f"{what}.{code}" in policies/model/validation.py, policies/fields
+# and api/contract/parameters.py.
 COMPOSED = {
     *(f"{what}.{wrong}" for what in ("capacity", "demand") for wrong in ("negative", "not_finite")),
-    *(f"{what}.unknown_resource" for what in ("capacity", "demand", "history")),
-    *(
-        f"{what}.{wrong}"
-        for what in ("capacity", "demand", "weight", "owed", "history")
-        for wrong in ("not_a_number", "too_large")
-    ),
+    *(f"{what}.too_large" for what in ("capacity", "demand", "weight", "owed", "history")),
+    *(f"{what}.not_a_number" for what in ("weight", "owed", "history")),
+    *(f"{what}.duplicate" for what in ("resource", "server", "tenant")),
 } | {f"parameter.{kind}" for kind in ("unknown", "twice", "value")}
 PARTS_OF_COMPOSED = {"negative"}
 
@@ -39,8 +37,12 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
             yield from texts(node.value)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(target, ast.Name) and target.id == "code" for target in targets):
+            if any(isinstance(target, ast.Name) and target.id in ASSIGNED for target in targets):
                 yield from texts(node.value)
+        elif isinstance(node, ast.arguments):
+            for option, default in zip(node.kwonlyargs, node.kw_defaults, strict=True):
+                if option.arg in CODE_NAMES and default is not None:
+                    yield from filter(DOTTED.fullmatch, texts(default))
         elif isinstance(node, ast.Call) and is_error(node.func):
             for argument in node.args:
                 yield from filter(DOTTED.fullmatch, texts(argument))
@@ -48,7 +50,7 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
 
 def is_error(function: ast.expr) -> bool:
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return "error" in name.lower() or "refus" in name.lower()
+    return any(word in name.lower() for word in ("error", "refus", "mistake", "namefield"))
 
 
 def texts(node: ast.expr) -> Iterator[str]:

@@ -2,18 +2,20 @@
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
 
 from allocator_service.core.audit import acting_as
+from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.imports.importing import Progress, no_progress
+from allocator_service.imports.kinds import ImportKind
+from allocator_service.imports.reading import file_text
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
-from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import pool_get
+from allocator_service.pools.selectors import pool_get, resources_of
 
 BAR_CELLS = 30
 REFUSED_EXIT = 1
@@ -23,20 +25,21 @@ UNREADABLE_EXIT = 2
 class ImportCommand(BaseCommand):
     """`POOL FILE` with a format and an owner. Exit 0, 1 when rows were refused, 2 when unreadable."""
 
-    formats: ClassVar[Sequence[str]]
-    slug_option: ClassVar[str]
-    label_option: ClassVar[str]
+    kind: ClassVar[ImportKind]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("pool", metavar="POOL", help="the pool's slug")
         parser.add_argument("file", metavar="FILE")
-        parser.add_argument("--format", choices=self.formats, default="csv")
+        parser.add_argument("--format", choices=self.kind.formats, default="csv")
         owner = parser.add_mutually_exclusive_group()
         owner.add_argument(
-            self.slug_option, dest="slug", metavar="SLUG", help="whose the rows are that do not say"
+            _option(self.kind.slug),
+            dest="slug",
+            metavar="SLUG",
+            help="whose the rows are that do not say",
         )
         owner.add_argument(
-            self.label_option, dest="label", metavar="KEY", help="the label that names whose"
+            _option(self.kind.label), dest="label", metavar="KEY", help="the label that names whose"
         )
         parser.add_argument("--dry-run", action="store_true", help="tell every row, write none")
         parser.add_argument(
@@ -55,24 +58,23 @@ class ImportCommand(BaseCommand):
             pool = pool_get(slug=options["pool"], tenant=None)
             owner = Owner(options["slug"], options["label"])
             with acting_as(f"manage.py {name}", reason=options["file"]), self._progress() as shown:
-                report = self.import_file(
-                    pool, options["file"], options["format"], owner, choice, shown
+                file = self.kind.read(
+                    file_text(options["file"]),
+                    options["format"],
+                    resources_of(pool),
+                    owner,
+                    **self.particulars(options),
+                )
+                report = self.kind.write(
+                    pool=pool, file=file, choice=choice, now=utc_now(), progress=shown
                 )
         except DomainError as error:
             self._unreadable(error)
         self._tell(report, choice)
 
-    def import_file(
-        self,
-        pool: Pool,
-        path: str,
-        file_format: str,
-        owner: Owner,
-        choice: ImportChoice,
-        progress: Progress,
-    ) -> ImportReport:
-        """Read the file and import its rows."""
-        raise NotImplementedError
+    def particulars(self, options: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """What reading a file of this kind takes besides."""
+        return {}
 
     @contextmanager
     def _progress(self) -> Any:
@@ -107,6 +109,10 @@ class ImportCommand(BaseCommand):
     def _unreadable(self, error: DomainError) -> NoReturn:
         further = [item.detail for item in error.errors if item.detail != error.detail]
         raise CommandError("\n".join([error.detail, *further]), returncode=UNREADABLE_EXIT)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def row_line(row: RowReport) -> str:

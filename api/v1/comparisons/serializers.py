@@ -1,52 +1,31 @@
-"""Comparisons as documents, for OpenAPI; `policies.documents.problem` reads the input."""
+"""Comparisons as documents; the policies declare and read what they are asked with."""
 
-from api.documents import DocumentField, ListField, StrictSerializer, document_schema
-from api.fields import NumberField, Schema, TextField
-from api.structures import ObjectField, QuantitiesField, SchemaField
+from api.contract.fields import PoolQuantitiesField
 from api.v1.evaluations.serializers import CertificateDocument
 from api.v1.pools.serializers import PolicyFields
 from api.v1.runs.serializers import MAX_ROWS, AllocationDocument, PlacementDocument
-
-MAX_POLICIES = 20
-
-
-_POLICIES: Schema = {
-    "type": "array",
-    "minItems": 1,
-    "maxItems": MAX_POLICIES,
-    "items": {"oneOf": [{"type": "string"}, document_schema(PolicyFields)]},
-    "examples": [["drf", "asset", {"name": "drfh", "mode": "indivisible"}]],
-}
-_INPUT: Schema = {
-    "type": "object",
-    "description": "An evaluation, as `POST /evaluations/` takes it (its policy may be left out and"
-    ' is not read), or `{"run": id}`: the stored input of a run that the caller may see whole.',
-    "examples": [{"run": "01931f3e-7c2e-7c3b-8a51-6f0a4be7a1c2"}],
-}
+from policies.fields import Document, DocumentField, ListField, NumberField, ObjectField, TextField
 
 
-class ComparisonRequest(StrictSerializer):
-    policies = SchemaField(schema=_POLICIES)
-    input = SchemaField(schema=_INPUT)
-
-
-class ColumnError(StrictSerializer):
+class ColumnError(Document):
     code = TextField(max_length=100)
     detail = TextField(max_length=2_000)
     pointer = TextField(max_length=1_000, blank=True)
 
 
-class ColumnDocument(StrictSerializer):
+class ColumnDocument(Document):
     policy = DocumentField(PolicyFields)
     error = DocumentField(
-        ColumnError, allow_null=True, help_text="Why this policy has no answer; others have theirs."
+        ColumnError,
+        allow_null=True,
+        description="Why this policy has no answer; others have theirs.",
     )
     seconds = NumberField()
     allocations = ListField(AllocationDocument, min_items=0, max_items=5_000, allow_null=True)
     min_weighted_share = NumberField(allow_null=True)
     mean_weighted_share = NumberField(allow_null=True)
     jain_index = NumberField(allow_null=True)
-    utilization = QuantitiesField(allow_null=True)
+    utilization = PoolQuantitiesField(allow_null=True)
     objective = NumberField(allow_null=True)
     bound = NumberField(allow_null=True)
     gap = NumberField(allow_null=True)
@@ -58,5 +37,5 @@ class ColumnDocument(StrictSerializer):
     history = ObjectField(required=False)
 
 
-class ComparisonDocument(StrictSerializer):
-    columns = ListField(ColumnDocument, max_items=MAX_POLICIES)
+class ComparisonDocument(Document):
+    columns = ListField(ColumnDocument, max_items=20)

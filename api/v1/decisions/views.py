@@ -11,10 +11,10 @@ from allocator_service.allocation.selectors import decision_at, run_get, slot_in
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from api.auth import EVERY_SCOPE
-from api.describing import lists, shows
-from api.fields import uuid_or_none
-from api.pagination import bad_cursor, cursor_list
-from api.parameters import PageParameters
+from api.contract.fields import uuid_or_none
+from api.contract.pagination import bad_cursor, cursor_list
+from api.contract.parameters import PageParameters
+from api.openapi.describing import lists, shows
 from api.v1.decisions.serializers import DecisionDocument, DecisionParameters
 from api.v1.runs.rows import allocations_page, placements_page
 from api.v1.runs.schedules import slot_document

@@ -10,10 +10,9 @@ from rest_framework.response import Response
 from allocator_service.allocation.what_if.evaluations import evaluate
 from allocator_service.core.errors import Unacceptable
 from api.auth import EVERY_SCOPE, Caller
-from api.describing import computes
-from api.errors import TooManyRequests
+from api.contract.errors import TooManyRequests
+from api.openapi.describing import computes
 from api.throttling import EVALUATIONS_AT_ONCE, limiter
-from api.v1.evaluations.quantities import plain_document
 from api.v1.evaluations.serializers import EvaluationDocument, EvaluationRequest
 from api.v1.evaluations.sizes import refuse_oversized_evaluation
 from api.views import ContractView
@@ -30,10 +29,9 @@ class EvaluationsView(ContractView):
         refuse_oversized_evaluation(self.body)
         document = self.document()
         if not isinstance(document, dict):
-            raise Unacceptable("An evaluation is an object.", code="field.type", pointer="")
-        plain = plain_document(document)
+            raise Unacceptable("Expected an object.", code="field.type", pointer="")
         with admitted_evaluation(self.caller):
-            return Response(evaluate(plain))
+            return Response(evaluate(document))
 
 
 @contextmanager

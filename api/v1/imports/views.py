@@ -1,30 +1,18 @@
 """Imports: nodes, workloads and usage out of files, told first (`dry_run`) and then written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import DomainError, FieldError, Unacceptable
-from allocator_service.core.quantities import Resource
-from allocator_service.imports.formats import read_nodes, read_usage, read_workloads
-from allocator_service.imports.nodes import nodes_import
-from allocator_service.imports.rows import (
-    ImportChoice,
-    ImportReport,
-    NodeFile,
-    Owner,
-    UsageFile,
-    WorkloadFile,
-)
-from allocator_service.imports.usage import usage_import
-from allocator_service.imports.workloads import workloads_import
+from allocator_service.core.errors import MAX_ERRORS, DomainError, FieldError, Unacceptable
+from allocator_service.imports.kinds import NODES, USAGE, WORKLOADS, ImportKind
+from allocator_service.imports.rows import ImportChoice, ImportReport, Owner
 from allocator_service.pools.selectors import resources_of
 from api.auth import OPERATOR
-from api.describing import H, Operation, described
-from api.documents import MAX_ERRORS, StrictSerializer
+from api.openapi.describing import H, Operation, described
 from api.v1.imports.serializers import (
     ImportDocument,
     NodeImportRequest,
@@ -34,9 +22,10 @@ from api.v1.imports.serializers import (
     row_document,
 )
 from api.views import PoolView, writes
+from policies.fields import Document
 
 
-def imports(request: type[StrictSerializer], summary: str) -> Callable[[H], H]:
+def imports(request: type[Document], summary: str) -> Callable[[H], H]:
     """POST of a file, which answers what became of every row."""
     return described(
         Operation(
@@ -52,33 +41,25 @@ def imports(request: type[StrictSerializer], summary: str) -> Callable[[H], H]:
 
 
 class ImportsView(PoolView):
-    """A file of one kind; subclasses name its fields and call what reads and imports it."""
+    """A file of one kind."""
 
     scopes: ClassVar = {"POST": OPERATOR}
     large = True
-    slug_field: ClassVar[str] = "tenant"
-    label_field: ClassVar[str] = "tenant_label"
+    kind: ClassVar[ImportKind]
 
-    def read_file(
-        self, fields: Mapping[str, Any], resources: Sequence[Resource], owner: Owner
-    ) -> Any:
-        """The rows of the file."""
-        raise NotImplementedError
-
-    def import_file(self, file: Any, choice: ImportChoice) -> ImportReport:
-        """Import the rows."""
-        raise NotImplementedError
-
-    def imported(self, fields: Mapping[str, Any]) -> Response:
+    def imported(self, request: type[Document]) -> Response:
         """The report; raises `Unacceptable` when refused rows kept all others from being written."""
-        owner = _owner(fields, self.slug_field, self.label_field)
-        choice = ImportChoice(fields["dry_run"], fields["skip_refused"], fields["register_tenants"])
-        resources = resources_of(self.pool)
+        fields = self.read(request)
+        kind, content, file_format = self.kind, fields.pop("content"), fields.pop("format")
+        owner = _owner(fields, kind.slug, kind.label)
+        choice = ImportChoice(
+            *(fields.pop(name) for name in ("dry_run", "skip_refused", "register_tenants"))
+        )
         try:
-            file = self.read_file(fields, resources, owner)
+            file = kind.read(content, file_format, resources_of(self.pool), owner, **fields)
         except DomainError as error:
             raise _within_content(error) from error
-        report = self.import_file(file, choice)
+        report = kind.write(pool=self.pool, file=file, choice=choice, now=utc_now())
         if report.refused and not choice.dry_run and not choice.skip_refused:
             raise _nothing_written(report)
         return Response(
@@ -88,65 +69,40 @@ class ImportsView(PoolView):
 
 
 class NodeImportsView(ImportsView):
-    slug_field, label_field = "contributed_by", "owner_label"
+    kind = NODES
 
     @imports(NodeImportRequest, "Import nodes from CSV, Kubernetes or Slurm")
     @writes
     def post(self, request: Request, pool: str) -> Response:
-        return self.imported(self.read(NodeImportRequest))
-
-    def read_file(
-        self, fields: Mapping[str, Any], resources: Sequence[Resource], owner: Owner
-    ) -> NodeFile:
-        return read_nodes(fields["content"], fields["format"], resources, owner)
-
-    def import_file(self, file: NodeFile, choice: ImportChoice) -> ImportReport:
-        return nodes_import(pool=self.pool, file=file, choice=choice, now=utc_now())
+        return self.imported(NodeImportRequest)
 
 
 class WorkloadImportsView(ImportsView):
+    kind = WORKLOADS
+
     @imports(WorkloadImportRequest, "Import workloads from CSV or Kubernetes pods")
     @writes
     def post(self, request: Request, pool: str) -> Response:
-        return self.imported(self.read(WorkloadImportRequest))
-
-    def read_file(
-        self, fields: Mapping[str, Any], resources: Sequence[Resource], owner: Owner
-    ) -> WorkloadFile:
-        return read_workloads(fields["content"], fields["format"], resources, owner)
-
-    def import_file(self, file: WorkloadFile, choice: ImportChoice) -> ImportReport:
-        return workloads_import(pool=self.pool, file=file, choice=choice, now=utc_now())
+        return self.imported(WorkloadImportRequest)
 
 
 class UsageImportsView(ImportsView):
+    kind = USAGE
+
     @imports(UsageImportRequest, "Import usage from sacct, Kubernetes pods, CSV or a trace")
     @writes
     def post(self, request: Request, pool: str) -> Response:
-        return self.imported(self.read(UsageImportRequest))
-
-    def read_file(
-        self, fields: Mapping[str, Any], resources: Sequence[Resource], owner: Owner
-    ) -> UsageFile:
-        return read_usage(
-            fields["content"],
-            fields["format"],
-            resources,
-            owner,
-            source=fields["source"],
-            begin=fields["begin"],
-        )
-
-    def import_file(self, file: UsageFile, choice: ImportChoice) -> ImportReport:
-        return usage_import(pool=self.pool, file=file, choice=choice, now=utc_now())
+        return self.imported(UsageImportRequest)
 
 
-def _owner(fields: Mapping[str, Any], slug: str, label: str) -> Owner:
-    if fields[slug] is not None and fields[label] is not None:
+def _owner(fields: dict[str, Any], slug: str, label: str) -> Owner:
+    """Whose the rows are, taken out of the fields."""
+    owner = Owner(fields.pop(slug), fields.pop(label))
+    if owner.slug is not None and owner.label is not None:
         raise Unacceptable(
             f'"{slug}" and "{label}" exclude each other.', code="import.owner", pointer=f"/{label}"
         )
-    return Owner(fields[slug], fields[label])
+    return owner
 
 
 def _within_content(error: DomainError) -> DomainError:

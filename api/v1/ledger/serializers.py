@@ -9,20 +9,18 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import contributors_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import MAX_TASKS
-from api.documents import StrictSerializer
-from api.fields import (
-    ChoiceField,
+from api.contract.fields import (
     IdField,
-    IntegerField,
-    PatternField,
+    PoolQuantitiesField,
+    PoolQuantityField,
+    SchemaField,
     SlugField,
-    TextField,
     TimestampField,
 )
-from api.parameters import Parameters
+from api.contract.parameters import Parameters
 from api.pseudonyms import tenant_name
-from api.structures import QuantitiesField, QuantityField, SchemaField
-from api.v1.events.views import FeedParameters
+from api.v1.feeds import FeedParameters
+from policies.fields import ChoiceField, Document, IntegerField, PatternField, TextField
 
 _DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
 MAX_SEQUENCE = 2**63 - 1
@@ -31,24 +29,26 @@ MAX_EVENTS = 10_000
 OF_THE_WHOLE = ("sequence", "digest")
 
 
-class UsageRequest(StrictSerializer):
-    # The metaclass takes fields off the class: `source` does not hide that of DRF's fields.
-    source = TextField(max_length=100)  # type: ignore[assignment]
+class UsageRequest(Document):
+    source = TextField(max_length=100)
     id = TextField(max_length=200)
-    tenant = SlugField(required=False, help_text="May be left out by a tenant's key: itself.")
-    workload = TextField(max_length=253, required=False, help_text="Its name.")
+    tenant = SlugField(required=False, description="May be left out by a tenant's key: itself.")
+    workload = TextField(max_length=253, required=False, description="Its name.")
     tasks = IntegerField(
-        minimum=0, maximum=MAX_TASKS, required=False, help_text="Of the workload, each its demand."
+        minimum=0,
+        maximum=MAX_TASKS,
+        required=False,
+        description="Of the workload, each its demand.",
     )
-    resources = QuantitiesField(required=False, help_text="In the place of tasks.")
+    resources = PoolQuantitiesField(required=False, description="In the place of tasks.")
     start = TimestampField()
     end = TimestampField()
 
 
-class RecordedDocument(StrictSerializer):
+class RecordedDocument(Document):
     accepted = IntegerField(minimum=0, maximum=MAX_EVENTS)
     duplicates = IntegerField(
-        minimum=0, maximum=MAX_EVENTS, help_text="Posted before, with the same content."
+        minimum=0, maximum=MAX_EVENTS, description="Posted before, with the same content."
     )
 
 
@@ -61,19 +61,19 @@ class EntryParameters(FeedParameters):
 class ExportParameters(Parameters):
     """Which entries; all of them that are sealed."""
 
-    after = TextField(max_length=500, required=False, help_text="The cursor of an entry.")
+    after = TextField(max_length=500, required=False, description="The cursor of an entry.")
     pool = SlugField(required=False)
     tenant = SlugField(required=False)
     kind = ChoiceField(choices=Kind.values, required=False)
 
 
-class EntryDocument(StrictSerializer):
+class EntryDocument(Document):
     sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, required=False)
     id = IdField()
     pool = SlugField()
     tenant = SlugField()
     server_owner = SlugField(
-        allow_null=True, help_text="To a tenant, another one under a pseudonym."
+        allow_null=True, description="To a tenant, another one under a pseudonym."
     )
     workload = IdField(allow_null=True)
     resource = TextField(max_length=63)
@@ -85,7 +85,7 @@ class EntryDocument(StrictSerializer):
     kind = ChoiceField(choices=Kind.values)
     corrects = IdField(allow_null=True)
     reason = TextField(max_length=2_000, blank=True)
-    source = TextField(max_length=200)  # type: ignore[assignment]
+    source = TextField(max_length=200)
     event_id = TextField(max_length=200, allow_null=True)
     run = IdField(allow_null=True)
     recorded_at = TimestampField()
@@ -93,12 +93,12 @@ class EntryDocument(StrictSerializer):
         pattern="^[0-9a-f]{64}$",
         code="digest.syntax",
         required=False,
-        help_text="Of the block in which the entry was sealed, chained to those before.",
+        description="Of the block in which the entry was sealed, chained to those before.",
     )
 
 
-class CorrectionRequest(StrictSerializer):
-    quantity = QuantityField(help_text="What the entry's quantity should have been.")
+class CorrectionRequest(Document):
+    quantity = PoolQuantityField(description="What the entry's quantity should have been.")
     reason = TextField(max_length=2_000)
 
 
@@ -118,7 +118,7 @@ def entry_document(row: Mapping[str, Any], *, caller: Tenant | None) -> dict[str
 def entry_columns(*, caller: Tenant | None) -> list[str]:
     """The columns of the feed that the caller sees, in their order."""
     hidden = () if caller is None else OF_THE_WHOLE
-    return [name for name in EntryDocument.strict_fields() if name not in hidden]
+    return [name for name in EntryDocument.fields if name not in hidden]
 
 
 def owner_names(caller: Tenant | None) -> dict[tuple[int, int], str]:

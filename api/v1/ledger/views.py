@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from http import HTTPStatus
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.http import StreamingHttpResponse
 from django.urls import reverse
@@ -12,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import FieldError, Missing, Unacceptable
+from allocator_service.core.errors import MAX_ERRORS, FieldError, Missing, Unacceptable
 from allocator_service.core.quantities import Resource, parse_quantity, vector_from
 from allocator_service.ledger.exporting import entries_export
 from allocator_service.ledger.intake.services import UsageEvent, entry_correct, usage_record
@@ -21,12 +22,12 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
 from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_TENANT
-from api.bulk import Items, read_items, tenants_named
-from api.describing import creates, exports, feeds, records
-from api.documents import MAX_ERRORS
-from api.fields import uuid_or_none
-from api.pagination import Page, bad_cursor, cursor_position, make_cursor
-from api.renderers import CSVRenderer, NDJSONRenderer
+from api.contract.bulk import Items, read_items, tenants_named
+from api.contract.fields import uuid_or_none
+from api.contract.pagination import bad_cursor, make_cursor
+from api.contract.renderers import CSVRenderer, NDJSONRenderer
+from api.openapi.describing import creates, exports, feeds, records
+from api.v1.feeds import FeedView, row_in
 from api.v1.ledger.serializers import (
     CorrectionRequest,
     EntryDocument,
@@ -142,42 +143,30 @@ def _vector(
         return [demand * fields["tasks"] for demand in workload.demand]
 
 
-class EntriesView(ContractView):
-    """The ledger in its sealed order: `next_cursor` is there on an empty page too, and stays valid."""
+class EntriesView(FeedView):
+    """The ledger in its sealed order."""
 
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    feed = FEED
     parameters = EntryParameters
-    listed = True
-    cursor_parameter = "after"
 
     @feeds(EntryDocument, "Follow the ledger")
     def get(self, request: Request) -> Response:
-        after, limit = self.query["after"], self.query["limit"]
-        rows = entries_after(
-            0 if after is None else _position(after),
-            caller=self.tenant,
-            limit=limit + 1,
-            pool=self.query["pool"],
-            tenant=self.query["tenant"],
-            kind=self.query["kind"],
-        )
-        shown = rows[:limit]
-        cursor = make_cursor(FEED, str(shown[-1]["id"])) if shown else after
-        response = self.listing(
-            Page(shown, cursor if len(rows) > limit else None),
+        return self.followed(
+            lambda after, limit: entries_after(
+                _position(after),
+                caller=self.tenant,
+                limit=limit,
+                **{name: self.query[name] for name in ("pool", "tenant", "kind")},
+            ),
+            lambda row: row["id"],
             lambda row: entry_document(row, caller=self.tenant),
             entry_columns(caller=self.tenant),
         )
-        response.data["next_cursor"] = cursor
-        if cursor is not None:
-            response["X-Next-Cursor"] = cursor
-        return response
 
 
-def _position(cursor: str) -> int:
-    value = cursor_position(FEED, cursor)
-    entry_id = uuid_or_none(value) if isinstance(value, str) else None
-    position = None if entry_id is None else position_of(entry_id)
+def _position(entry: UUID | None) -> int:
+    """The entry's place in the sealed order; 0 is before the first."""
+    position = 0 if entry is None else position_of(entry)
     if position is None:
         raise bad_cursor()
     return position
@@ -199,7 +188,7 @@ class ExportView(ContractView):
         after = self.query["after"]
         renderer = self.request.accepted_renderer
         export = entries_export(
-            0 if after is None else _position(after),
+            _position(None if after is None else row_in(FEED, after)),
             file_format=renderer.format,
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,

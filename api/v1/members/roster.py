@@ -8,7 +8,7 @@ from datetime import datetime
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import members_at
 from allocator_service.tenants.models import Tenant
-from api.pagination import Page, bad_cursor, cursor_position, make_cursor
+from api.contract.pagination import Page, bad_cursor, cursor_position, make_cursor
 from api.pseudonyms import tenant_name
 
 LIST = "roster"

@@ -6,18 +6,18 @@ from typing import Any
 from allocator_service.core.quantities import LIMIT, json_number, parse_quantity
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.tenants.models import Tenant
-from api.documents import StrictSerializer
-from api.fields import BooleanField, IntegerField, NumberField, SlugField, TimestampField
+from api.contract.fields import SlugField, TimestampField
 from api.pseudonyms import tenant_name
 from api.v1.tenants.serializers import MAX_VERSION
+from policies.fields import BooleanField, Document, IntegerField, NumberField
 
 
-class MemberRequest(StrictSerializer):
+class MemberRequest(Document):
     weight = NumberField(default=Decimal(1))
     best_effort = BooleanField(default=False)
 
 
-class MemberDocument(StrictSerializer):
+class MemberDocument(Document):
     pool = SlugField()
     tenant = SlugField()
     weight = NumberField()

@@ -12,11 +12,11 @@ from allocator_service.pools.models import MembershipTerms
 from allocator_service.pools.selectors import members_at
 from allocator_service.pools.services import member_put
 from api.auth import EVERY_SCOPE, OPERATOR
-from api.conditional import entity_tag, expected_version
-from api.describing import lists, puts, shows
-from api.fields import is_slug
-from api.pagination import by_slug
-from api.parameters import PageParameters
+from api.contract.conditional import entity_tag, expected_version
+from api.contract.fields import is_slug
+from api.contract.pagination import by_slug
+from api.contract.parameters import PageParameters
+from api.openapi.describing import lists, puts, shows
 from api.v1.members.roster import roster, roster_page
 from api.v1.members.serializers import (
     MemberDocument,
@@ -46,7 +46,7 @@ class MembersView(PoolView):
         return self.listing(
             page,
             lambda terms: member_document(terms, pool=self.pool, caller=self.tenant),
-            list(MemberDocument.strict_fields()),
+            list(MemberDocument.fields),
         )
 
 

@@ -7,9 +7,9 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.policies import policy_documents
 from api.auth import EVERY_SCOPE
-from api.describing import lists
-from api.pagination import page_of_fixed
-from api.parameters import PageParameters
+from api.contract.pagination import page_of_fixed
+from api.contract.parameters import PageParameters
+from api.openapi.describing import lists
 from api.v1.policies.serializers import PolicyInfoDocument
 from api.views import ContractView
 
@@ -22,4 +22,4 @@ class PoliciesView(ContractView):
     @lists(PolicyInfoDocument, "List the policies")
     def get(self, request: Request) -> Response:
         page = page_of_fixed("policies", policy_documents(), **self.query)
-        return self.listing(page, dict, list(PolicyInfoDocument.strict_fields()))
+        return self.listing(page, dict, list(PolicyInfoDocument.fields))

@@ -14,43 +14,44 @@ from allocator_service.pools.models import (
 from allocator_service.pools.policy import Window
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.services import MAX_RESOURCES, PoolSettings
-from api.documents import DocumentField, ListField, StrictSerializer
-from api.fields import (
+from api.contract.documents import read_document
+from api.contract.fields import DurationField, SlugField, TimestampField
+from api.v1.tenants.serializers import MAX_VERSION
+from policies.fields import (
     BooleanField,
     ChoiceField,
-    DurationField,
+    Document,
+    DocumentField,
     IntegerField,
+    ListField,
+    ObjectField,
     PatternField,
-    SlugField,
     TextField,
-    TimestampField,
 )
-from api.structures import ObjectField
-from api.v1.tenants.serializers import MAX_VERSION
 
 DEFAULT_ANCHOR = "2026-01-05T00:00:00Z"
 MAX_GENERATION = 2**63 - 1
 
 
-class ResourceFields(StrictSerializer):
+class ResourceFields(Document):
     name = PatternField(pattern=RESOURCE_NAME_PATTERN, code="resource.syntax")
     unit = TextField(max_length=20, blank=True, default="")
 
 
-class PolicyFields(StrictSerializer):
+class PolicyFields(Document):
     name = TextField(max_length=63)
     mode = TextField(max_length=63, required=False, allow_null=True)
     options = ObjectField(required=False)
 
 
-class WindowFields(StrictSerializer):
+class WindowFields(Document):
     kind = ChoiceField(choices=WindowKind.values, default="tumbling")
     length = DurationField(required=False, allow_null=True)
     anchor = TimestampField(required=False)
     half_life = DurationField(required=False, allow_null=True)
 
 
-class PoolRequest(StrictSerializer):
+class PoolRequest(Document):
     slug = SlugField()
     name = TextField(max_length=200)
     resources = ListField(ResourceFields, max_items=MAX_RESOURCES)
@@ -64,20 +65,20 @@ class PoolRequest(StrictSerializer):
     transparent = BooleanField(default=False)
 
 
-class PolicyDocument(StrictSerializer):
+class PolicyDocument(Document):
     name = TextField(max_length=63)
     mode = TextField(max_length=63)
     options = ObjectField()
 
 
-class WindowDocument(StrictSerializer):
+class WindowDocument(Document):
     kind = ChoiceField(choices=WindowKind.values)
     length = DurationField(allow_null=True)
     anchor = TimestampField()
     half_life = DurationField(allow_null=True)
 
 
-class PoolDocument(StrictSerializer):
+class PoolDocument(Document):
     slug = SlugField()
     name = TextField(max_length=200)
     resources = ListField(ResourceFields, max_items=MAX_RESOURCES)
@@ -134,8 +135,8 @@ def pool_fields(pool: Pool) -> dict[str, Any]:
 def pool_settings(fields: dict[str, Any]) -> PoolSettings:
     """The settings that a request's fields spell. Raises `Unacceptable` for the policy."""
     policy = fields["policy"]
-    window = fields["window"] or WindowFields.read_document({})
-    anchor = window["anchor"] or TimestampField().read(DEFAULT_ANCHOR, "")
+    window = fields["window"] or read_document(WindowFields, {})
+    anchor = window["anchor"] or TimestampField().read(DEFAULT_ANCHOR)
     return PoolSettings(
         name=fields["name"],
         resources=[Resource(item["name"], item["unit"]) for item in fields["resources"]],

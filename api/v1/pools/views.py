@@ -11,12 +11,12 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import pools_for
 from allocator_service.pools.services import pool_create, pool_retire, pool_update
 from api.auth import EVERY_SCOPE, OPERATOR
-from api.conditional import entity_tag, expected_version
-from api.describing import creates, lists, retires, shows, updates
-from api.documents import merge_patch
-from api.immutable import refuse_changed
-from api.pagination import by_slug
-from api.parameters import PageParameters
+from api.contract.conditional import entity_tag, expected_version
+from api.contract.documents import merge_patch, read_document
+from api.contract.immutable import refuse_changed
+from api.contract.pagination import by_slug
+from api.contract.parameters import PageParameters
+from api.openapi.describing import creates, lists, retires, shows, updates
 from api.v1.pools.serializers import (
     PoolDocument,
     PoolRequest,
@@ -37,7 +37,7 @@ class PoolsView(ContractView):
     @lists(PoolDocument, "List pools")
     def get(self, request: Request) -> Response:
         page = ORDERING.page(pools_for(self.tenant), **self.query)
-        return self.listing(page, pool_document, list(PoolDocument.strict_fields()))
+        return self.listing(page, pool_document, list(PoolDocument.fields))
 
     @creates(PoolRequest, PoolDocument, "Open a pool")
     @writes
@@ -61,7 +61,7 @@ class OnePoolView(PoolView):
     def patch(self, request: Request, pool: str) -> Response:
         version = expected_version(request, actual=self.pool.version)
         current, patch = pool_fields(self.pool), self.document()
-        fields = PoolRequest.read_document(merge_patch(_policy_left(current, patch), patch))
+        fields = read_document(PoolRequest, merge_patch(_policy_left(current, patch), patch))
         refuse_changed(current, fields, ["slug"])
         changed = pool_update(
             pool=self.pool, settings=pool_settings(fields), version=version, now=utc_now()

@@ -1,17 +1,18 @@
 """What the reports have in common: their parameters, and how a document begins."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from allocator_service.core.charts import Chart
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.reporting.periods import MAX_PIECES, Period
 from allocator_service.pools.services import MAX_RESOURCES
-from api.documents import ListField, StrictSerializer
-from api.fields import DurationField, SlugField, StrictField, TextField, TimestampField
-from api.parameters import Parameters
-from api.structures import ObjectField, SchemaField
+from api.contract.fields import DurationField, SchemaField, SlugField, TimestampField
+from api.contract.parameters import Parameters
 from api.v1.pools.serializers import ResourceFields
+from policies.fields import Document, ListField, ObjectField, TextField
 
 DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
 MAX_TENANTS = 10**6
@@ -20,20 +21,13 @@ MAX_TENANTS = 10**6
 class ReportParameters(Parameters):
     """The period, which is the 7 days until now unless told, and of which tenant."""
 
-    to = TimestampField(required=False, help_text="Exclusive; now if it is left out or ahead.")
-    tenant = TextField(max_length=63, required=False, help_text="Its slug; only this one.")
+    from_ = TimestampField(required=False, description="Inclusive; 7 days before `to` unless told.")
+    to = TimestampField(required=False, description="Exclusive; now if it is left out or ahead.")
+    tenant = TextField(max_length=63, required=False, description="Its slug; only this one.")
     step = DurationField(
         required=False,
-        help_text=f"Cuts the period into at most {MAX_PIECES} pieces, in the pool's time zone.",
+        description=f"Cuts the period into at most {MAX_PIECES} pieces, in the pool's time zone.",
     )
-
-    @classmethod
-    def strict_fields(cls) -> dict[str, StrictField]:
-        # `from` is a word of Python: it cannot be an attribute.
-        since = TimestampField(
-            required=False, help_text="Inclusive; 7 days before `to` unless told."
-        )
-        return {"from": since, **super().strict_fields()}
 
 
 class AmountsField(SchemaField):
@@ -52,40 +46,43 @@ class RatiosField(SchemaField):
         super().__init__(schema={"type": "object", "additionalProperties": number}, **options)
 
 
-class ReportDocument(StrictSerializer):
-    """What every report says of itself. `from` is added as in `ReportParameters`."""
+class ReportDocument(Document):
+    """What every report says of itself."""
 
     report = TextField(max_length=20)
     pool = SlugField()
+    from_ = TimestampField()
     to = TimestampField()
     step = DurationField(allow_null=True)
-    definitions = ObjectField(help_text="What each figure is, in a sentence.")
+    definitions = ObjectField(description="What each figure is, in a sentence.")
     resources = ListField(
-        ResourceFields, max_items=MAX_RESOURCES, help_text="Amounts: unit × seconds."
+        ResourceFields, max_items=MAX_RESOURCES, description="Amounts: unit × seconds."
     )
 
-    @classmethod
-    def strict_fields(cls) -> dict[str, StrictField]:
-        return {"from": TimestampField(), **super().strict_fields()}
+
+@dataclass(frozen=True)
+class Report:
+    """How a report is shown: what its figures mean, its document, its rows and its picture."""
+
+    name: str
+    definitions: Mapping[str, str]
+    columns: Sequence[str]
+    fields: Callable[[Any], Mapping[str, Any]]
+    rows: Callable[[Any], Iterable[Mapping[str, Any]]]
+    chart: Callable[[Any], Chart]
 
 
 def head_document(
-    report: str,
-    *,
-    pool: str,
-    period: Period,
-    step: str | None,
-    resources: Sequence[Resource],
-    definitions: Mapping[str, str],
+    shown: Report, *, pool: str, period: Period, step: str | None, resources: Sequence[Resource]
 ) -> dict[str, Any]:
     """What every report begins with."""
     return {
-        "report": report,
+        "report": shown.name,
         "pool": pool,
         "from": period.start,
         "to": period.end,
         "step": step,
-        "definitions": dict(definitions),
+        "definitions": dict(shown.definitions),
         "resources": [{"name": each.name, "unit": each.unit} for each in resources],
     }
 

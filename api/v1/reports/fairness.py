@@ -3,63 +3,71 @@
 from collections.abc import Iterator
 from typing import Any
 
-from allocator_service.allocation.reports.fairness import PAIRS_SHOWN, REASONS, FairnessReport
-from allocator_service.ledger.reporting.periods import MAX_PIECES
-from api.documents import ListField, StrictSerializer
-from api.fields import (
-    BooleanField,
-    ChoiceField,
-    IntegerField,
-    NumberField,
-    TextField,
-    TimestampField,
+from allocator_service.allocation.reports.fairness import (
+    DEFINITIONS,
+    PAIRS_SHOWN,
+    REASONS,
+    FairnessReport,
+    fairness_chart,
 )
+from allocator_service.ledger.reporting.periods import MAX_PIECES
+from api.contract.fields import TimestampField
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
+    Report,
     ReportDocument,
     amounts_document,
+)
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    IntegerField,
+    ListField,
+    NumberField,
+    TextField,
 )
 
 COLUMNS = ("tenant", "start", "end", "weighted_share", "jain_index")
 
 
-class SharePieceDocument(StrictSerializer):
+class SharePieceDocument(Document):
     start = TimestampField()
     end = TimestampField()
     weighted_share = NumberField(allow_null=True)
 
 
-class ShareDocument(StrictSerializer):
+class ShareDocument(Document):
     tenant = TextField(max_length=63)
     used = AmountsField()
     dominant_share = NumberField(allow_null=True)
     weight = NumberField(allow_null=True)
     weighted_share = NumberField(allow_null=True)
     reason = ChoiceField(
-        choices=list(REASONS), allow_null=True, help_text="Why there is no weighted share."
+        choices=list(REASONS), allow_null=True, description="Why there is no weighted share."
     )
-    counts = BooleanField(help_text="Whether it counts in Jain's index.")
+    counts = BooleanField(description="Whether it counts in Jain's index.")
     series = ListField(SharePieceDocument, max_items=MAX_PIECES)
 
 
-class JainPieceDocument(StrictSerializer):
+class JainPieceDocument(Document):
     start = TimestampField()
     end = TimestampField()
     jain_index = NumberField(allow_null=True)
 
 
-class EnvyDocument(StrictSerializer):
+class EnvyDocument(Document):
     tenant = TextField(max_length=63)
     other = TextField(max_length=63)
-    times = NumberField(allow_null=True, help_text="How much more it would have run; null: any.")
+    times = NumberField(allow_null=True, description="How much more it would have run; null: any.")
 
 
 class FairnessDocument(ReportDocument):
     jain_index = NumberField(allow_null=True)
-    envy_pairs = IntegerField(minimum=0, maximum=MAX_TENANTS**2, help_text="How many in all.")
+    envy_pairs = IntegerField(minimum=0, maximum=MAX_TENANTS**2, description="How many in all.")
     envy = ListField(
-        EnvyDocument, min_items=0, max_items=PAIRS_SHOWN, help_text="The worst of the pairs."
+        EnvyDocument, min_items=0, max_items=PAIRS_SHOWN, description="The worst of the pairs."
     )
     series = ListField(JainPieceDocument, max_items=MAX_PIECES)
     tenants = ListField(ShareDocument, min_items=0, max_items=MAX_TENANTS)
@@ -109,3 +117,6 @@ def fairness_rows(report: FairnessReport) -> Iterator[dict[str, Any]]:
                 "weighted_share": share.pieces[piece],
                 "jain_index": report.series[piece],
             }
+
+
+FAIRNESS = Report("fairness", DEFINITIONS, COLUMNS, fairness_fields, fairness_rows, fairness_chart)

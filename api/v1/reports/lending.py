@@ -4,45 +4,47 @@ from collections.abc import Iterator
 from typing import Any
 
 from allocator_service.core.quantities import decimal_text
-from allocator_service.ledger.reporting.lending import LendingReport
+from allocator_service.ledger.reporting.lending import DEFINITIONS, LendingReport
 from allocator_service.ledger.reporting.periods import MAX_PIECES
-from api.documents import ListField, StrictSerializer
-from api.fields import TextField, TimestampField
+from allocator_service.ledger.reporting.pictures import lending_chart
+from api.contract.fields import TimestampField
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
+    Report,
     ReportDocument,
     amounts_document,
 )
+from policies.fields import Document, ListField, TextField
 
 COLUMNS = ("owner", "tenant", "start", "end", "resource", "unit", "used")
 
 
-class FlowPieceDocument(StrictSerializer):
+class FlowPieceDocument(Document):
     start = TimestampField()
     end = TimestampField()
     used = AmountsField()
 
 
-class FlowDocument(StrictSerializer):
+class FlowDocument(Document):
     owner = TextField(
-        max_length=63, allow_null=True, help_text="Null is the pool itself, or not known."
+        max_length=63, allow_null=True, description="Null is the pool itself, or not known."
     )
     tenant = TextField(max_length=63)
     used = AmountsField()
     series = ListField(FlowPieceDocument, max_items=MAX_PIECES)
 
 
-class BalanceDocument(StrictSerializer):
+class BalanceDocument(Document):
     tenant = TextField(max_length=63)
     other = TextField(max_length=63)
     lent = AmountsField()
     borrowed = AmountsField()
-    balance = AmountsField(help_text="lent − borrowed")
+    balance = AmountsField(description="lent − borrowed")
 
 
 class LendingDocument(ReportDocument):
-    total = AmountsField(help_text="What the flows below come to.")
+    total = AmountsField(description="What the flows below come to.")
     flows = ListField(FlowDocument, min_items=0, max_items=MAX_TENANTS)
     balances = ListField(BalanceDocument, min_items=0, max_items=MAX_TENANTS)
 
@@ -91,3 +93,6 @@ def lending_rows(report: LendingReport) -> Iterator[dict[str, Any]]:
                     "unit": resource.unit,
                     "used": decimal_text(amount),
                 }
+
+
+LENDING = Report("lending", DEFINITIONS, COLUMNS, lending_fields, lending_rows, lending_chart)

@@ -6,22 +6,33 @@ from typing import Any
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.reporting.amounts import exact_sum
 from allocator_service.ledger.reporting.periods import MAX_PIECES
+from allocator_service.ledger.reporting.pictures import sharing_degree_chart
 from allocator_service.ledger.reporting.sharing_degree import (
     BASELINE,
+    DEFINITIONS,
     REASONS,
     Degree,
     SharingDegreeReport,
     TenantDegree,
 )
-from api.documents import DocumentField, ListField, StrictSerializer
-from api.fields import BooleanField, ChoiceField, NumberField, TextField, TimestampField
-from api.structures import ObjectField
+from api.contract.fields import TimestampField
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
     RatiosField,
+    Report,
     ReportDocument,
     amounts_document,
+)
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    DocumentField,
+    ListField,
+    NumberField,
+    ObjectField,
+    TextField,
 )
 
 COLUMNS = (
@@ -37,17 +48,17 @@ COLUMNS = (
 )
 
 
-class DegreeDocument(StrictSerializer):
+class DegreeDocument(Document):
     resources = RatiosField()
     min = NumberField(allow_null=True)
 
 
-class SharedFields(StrictSerializer):
+class SharedFields(Document):
     used = AmountsField()
     alone = AmountsField()
     sharing_degree = DocumentField(DegreeDocument)
-    reasons = ObjectField(help_text="Why a resource has no sharing degree, by its name.")
-    reason = ChoiceField(choices=list(REASONS), allow_null=True, help_text="Why there is no min.")
+    reasons = ObjectField(description="Why a resource has no sharing degree, by its name.")
+    reason = ChoiceField(choices=list(REASONS), allow_null=True, description="Why there is no min.")
 
 
 class SharedPieceDocument(SharedFields):
@@ -57,13 +68,13 @@ class SharedPieceDocument(SharedFields):
 
 class SharedDocument(SharedFields):
     tenant = TextField(max_length=63)
-    benefit = BooleanField(allow_null=True, help_text="Whether min is 1 or more.")
+    benefit = BooleanField(allow_null=True, description="Whether min is 1 or more.")
     series = ListField(SharedPieceDocument, max_items=MAX_PIECES)
 
 
 class SharingDegreeDocument(ReportDocument):
-    baseline = ChoiceField(choices=[BASELINE], help_text="The partition that `alone` is of.")
-    total = AmountsField(help_text="What the tenants below used together.")
+    baseline = ChoiceField(choices=[BASELINE], description="The partition that `alone` is of.")
+    total = AmountsField(description="What the tenants below used together.")
     tenants = ListField(SharedDocument, min_items=0, max_items=MAX_TENANTS)
 
 
@@ -125,3 +136,13 @@ def sharing_degree_rows(report: SharingDegreeReport) -> Iterator[dict[str, Any]]
                     "sharing_degree": degree.ratios[r],
                     "reason": degree.reasons[r],
                 }
+
+
+SHARING_DEGREE = Report(
+    "sharing-degree",
+    DEFINITIONS,
+    COLUMNS,
+    sharing_degree_fields,
+    sharing_degree_rows,
+    sharing_degree_chart,
+)

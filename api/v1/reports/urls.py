@@ -1,15 +1,10 @@
 from django.urls import path
 
-from api.v1.reports.views import (
-    FairnessView,
-    LendingView,
-    SharingDegreeView,
-    UtilizationView,
-)
+from api.v1.reports.views import FairnessView, LendingView, SharingDegreeView, UtilizationView
 
 VIEWS = (SharingDegreeView, FairnessView, UtilizationView, LendingView)
 
 urlpatterns = [
-    path(f"pools/<str:pool>/reports/{view.name}/", view.as_view(), name=f"report-{view.name}")
-    for view in VIEWS
+    path(f"pools/<str:pool>/reports/{name}/", view.as_view(), name=f"report-{name}")
+    for name, view in ((view.report.name, view) for view in VIEWS)
 ]

@@ -5,21 +5,33 @@ from typing import Any
 
 from allocator_service.core.quantities import decimal_text
 from allocator_service.ledger.reporting.periods import MAX_PIECES
-from allocator_service.ledger.reporting.utilization import NO_CAPACITY, Use, UtilizationReport
-from api.documents import DocumentField, ListField, StrictSerializer
-from api.fields import ChoiceField, TimestampField
-from api.v1.reports.documents import AmountsField, RatiosField, ReportDocument, amounts_document
+from allocator_service.ledger.reporting.pictures import utilization_chart
+from allocator_service.ledger.reporting.utilization import (
+    DEFINITIONS,
+    NO_CAPACITY,
+    Use,
+    UtilizationReport,
+)
+from api.contract.fields import TimestampField
+from api.v1.reports.documents import (
+    AmountsField,
+    RatiosField,
+    Report,
+    ReportDocument,
+    amounts_document,
+)
+from policies.fields import ChoiceField, Document, DocumentField, ListField
 
 COLUMNS = ("start", "end", "resource", "unit", "capacity", "used", "idle", "utilization", "reason")
 
 
-class UseDocument(StrictSerializer):
+class UseDocument(Document):
     capacity = AmountsField()
     used = AmountsField()
     idle = AmountsField()
     utilization = RatiosField()
     reason = ChoiceField(
-        choices=[NO_CAPACITY], allow_null=True, help_text="Why a utilization is null."
+        choices=[NO_CAPACITY], allow_null=True, description="Why a utilization is null."
     )
 
 
@@ -72,3 +84,8 @@ def utilization_rows(report: UtilizationReport) -> Iterator[dict[str, Any]]:
                 "utilization": use.utilization,
                 "reason": NO_CAPACITY if use.utilization is None else None,
             }
+
+
+UTILIZATION = Report(
+    "utilization", DEFINITIONS, COLUMNS, utilization_fields, utilization_rows, utilization_chart
+)

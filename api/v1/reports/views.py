@@ -1,48 +1,31 @@
 """Reports: what the ledger tells of a stretch of time, as JSON, rows or a picture."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.allocation.reports import fairness
-from allocator_service.allocation.reports.fairness import fairness_chart, fairness_report
-from allocator_service.core.charts import Chart
+from allocator_service.allocation.reports.fairness import fairness_report
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
-from allocator_service.ledger.reporting import lending, sharing_degree, utilization
 from allocator_service.ledger.reporting.lending import lending_report
 from allocator_service.ledger.reporting.periods import Period, report_period
-from allocator_service.ledger.reporting.pictures import (
-    lending_chart,
-    sharing_degree_chart,
-    utilization_chart,
-)
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
 from allocator_service.ledger.reporting.utilization import utilization_report
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for
 from api.auth import EVERY_SCOPE
-from api.describing import reports
+from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
+from api.openapi.describing import reports
 from api.pseudonyms import tenant_name
-from api.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
-from api.v1 import reports as documents
-from api.v1.reports.documents import ReportParameters, head_document
-from api.v1.reports.fairness import FairnessDocument, fairness_fields, fairness_rows
-from api.v1.reports.lending import LendingDocument, lending_fields, lending_rows
-from api.v1.reports.sharing_degree import (
-    SharingDegreeDocument,
-    sharing_degree_fields,
-    sharing_degree_rows,
-)
-from api.v1.reports.utilization import (
-    UtilizationDocument,
-    utilization_fields,
-    utilization_rows,
-)
+from api.v1.reports.documents import Report, ReportParameters, head_document
+from api.v1.reports.fairness import FAIRNESS, FairnessDocument
+from api.v1.reports.lending import LENDING, LendingDocument
+from api.v1.reports.sharing_degree import SHARING_DEGREE, SharingDegreeDocument
+from api.v1.reports.utilization import UTILIZATION, UtilizationDocument
 from api.v1.runs.views import sees_whole
 from api.views import PoolView, keep_content_type
 
@@ -52,9 +35,7 @@ class ReportView(PoolView):
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     parameters = ReportParameters
-    name: ClassVar[str]
-    definitions: ClassVar[Mapping[str, str]]
-    table: ClassVar[Sequence[str]]
+    report: ClassVar[Report]
 
     @classmethod
     def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
@@ -84,35 +65,33 @@ class ReportView(PoolView):
             return tenants_for(None).filter(slug=self.query["tenant"]).first()
         return None
 
+    def part_of(self, compute: Callable[..., Any]) -> Any:
+        """A report of what the caller may see, by the names that it knows."""
+        report = compute(pool=self.pool, period=self.period(), tenant=self.limit())
+        return report.under(self.shown_as, self.wanted)
+
     def wanted(self, name: str) -> bool:
         """Whether the tenant that the caller knows by a name is asked for."""
         return self.query["tenant"] in (None, name)
 
-    def answer(
-        self,
-        fields: Callable[[], Mapping[str, Any]],
-        rows: Callable[[], Iterable[Mapping[str, Any]]],
-        chart: Callable[[], Chart],
-        period: Period,
-    ) -> Response:
+    def shown(self, report: Any) -> Response:
         """The report in the format that is asked for."""
-        chosen = self.request.accepted_renderer.format
+        as_shown, chosen = self.report, self.request.accepted_renderer.format
         if chosen == SVGRenderer.format:
-            return Response(chart().svg)
+            return Response(as_shown.chart(report).svg)
         if chosen in (CSVRenderer.format, NDJSONRenderer.format):
-            self.columns = self.table
-            response = Response({"results": list(rows())})
+            self.columns = as_shown.columns
+            response = Response({"results": list(as_shown.rows(report))})
             response.add_post_render_callback(keep_content_type)
             return response
         head = head_document(
-            self.name,
+            as_shown,
             pool=self.pool.slug,
-            period=period,
+            period=report.period,
             step=self.query["step"],
             resources=resources_of(self.pool),
-            definitions=self.definitions,
         )
-        return Response({**head, **fields()})
+        return Response({**head, **as_shown.fields(report)})
 
 
 class WholeReportView(ReportView):
@@ -125,76 +104,39 @@ class WholeReportView(ReportView):
 
 
 class SharingDegreeView(ReportView):
-    name = "sharing-degree"
-    definitions = sharing_degree.DEFINITIONS
-    table = documents.sharing_degree.COLUMNS
+    report = SHARING_DEGREE
 
     @reports(SharingDegreeDocument, "Report what sharing gave each tenant; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:
-        period = self.period()
-        report = sharing_degree_report(pool=self.pool, period=period, tenant=self.limit())
-        report = report.under(self.shown_as, self.wanted)
-        return self.answer(
-            lambda: sharing_degree_fields(report),
-            lambda: sharing_degree_rows(report),
-            lambda: sharing_degree_chart(report),
-            period,
-        )
+        return self.shown(self.part_of(sharing_degree_report))
 
 
 class LendingView(ReportView):
-    name = "lending"
-    definitions = lending.DEFINITIONS
-    table = documents.lending.COLUMNS
+    report = LENDING
 
     @reports(LendingDocument, "Report who ran on whose servers; a tenant sees what concerns it")
     def get(self, request: Request, pool: str) -> Response:
-        period = self.period()
-        report = lending_report(pool=self.pool, period=period, tenant=self.limit())
-        report = report.under(self.shown_as, self.wanted)
-        return self.answer(
-            lambda: lending_fields(report),
-            lambda: lending_rows(report),
-            lambda: lending_chart(report),
-            period,
-        )
+        return self.shown(self.part_of(lending_report))
 
 
 class UtilizationView(WholeReportView):
-    name = "utilization"
-    definitions = utilization.DEFINITIONS
-    table = documents.utilization.COLUMNS
+    report = UTILIZATION
 
     @reports(UtilizationDocument, "Report how much of the capacity was used")
     def get(self, request: Request, pool: str) -> Response:
-        period = self.period()
         asked = self.query["tenant"] is not None
         report = utilization_report(
             pool=self.pool,
-            period=period,
+            period=self.period(),
             wanted=(lambda slug: self.wanted(self.shown_as(slug))) if asked else None,
         )
-        return self.answer(
-            lambda: utilization_fields(report),
-            lambda: utilization_rows(report),
-            lambda: utilization_chart(report),
-            period,
-        )
+        return self.shown(report)
 
 
 class FairnessView(WholeReportView):
-    name = "fairness"
-    definitions = fairness.DEFINITIONS
-    table = documents.fairness.COLUMNS
+    report = FAIRNESS
 
     @reports(FairnessDocument, "Report shares, Jain's index and envy")
     def get(self, request: Request, pool: str) -> Response:
-        period = self.period()
-        report = fairness_report(pool=self.pool, period=period)
-        report = report.under(self.shown_as, self.wanted)
-        return self.answer(
-            lambda: fairness_fields(report),
-            lambda: fairness_rows(report),
-            lambda: fairness_chart(report),
-            period,
-        )
+        report = fairness_report(pool=self.pool, period=self.period())
+        return self.shown(report.under(self.shown_as, self.wanted))

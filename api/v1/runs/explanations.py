@@ -14,53 +14,60 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
 from api.auth import EVERY_SCOPE
-from api.describing import shows
-from api.documents import DocumentField, ListField, StrictSerializer
-from api.fields import IntegerField, NumberField, SlugField, TextField, is_slug
-from api.structures import LabelsField, ObjectField, QuantitiesField
+from api.contract.fields import LabelsField, PoolQuantitiesField, SlugField, is_slug
+from api.openapi.describing import shows
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.runs.views import OneRunView
+from policies.fields import (
+    Document,
+    DocumentField,
+    IntegerField,
+    ListField,
+    NumberField,
+    ObjectField,
+    TextField,
+)
 
 
-class BindingServersDocument(StrictSerializer):
+class BindingServersDocument(Document):
     count = IntegerField(minimum=1, maximum=MAX_ROWS)
-    capacity = QuantitiesField()
+    capacity = PoolQuantitiesField()
     labels = LabelsField()
 
 
-class BindingDocument(StrictSerializer):
+class BindingDocument(Document):
     resource = TextField(max_length=63)
     unit = TextField(max_length=20, blank=True)
-    price = NumberField(help_text="What one more unit would add to the least weighted share.")
+    price = NumberField(description="What one more unit would add to the least weighted share.")
     servers = DocumentField(
-        BindingServersDocument, allow_null=True, help_text="null: the pool as one server."
+        BindingServersDocument, allow_null=True, description="null: the pool as one server."
     )
 
 
-class NeighboursDocument(StrictSerializer):
-    above = NumberField(allow_null=True, help_text="The next greater weighted share of a tenant.")
-    below = NumberField(allow_null=True, help_text="The next smaller one.")
+class NeighboursDocument(Document):
+    above = NumberField(allow_null=True, description="The next greater weighted share of a tenant.")
+    below = NumberField(allow_null=True, description="The next smaller one.")
 
 
-class CounterfactualDocument(StrictSerializer):
+class CounterfactualDocument(Document):
     words = TextField(max_length=2_000)
-    changes = ObjectField(help_text="As a simulation takes them.")
+    changes = ObjectField(description="As a simulation takes them.")
     workload = TextField(max_length=253)
     tasks_before = NumberField()
     tasks_after = NumberField()
 
 
-class ReasonDocument(StrictSerializer):
+class ReasonDocument(Document):
     workload = TextField(max_length=253)
     limited_by = TextField(max_length=80)
 
 
-class ExplanationDocument(StrictSerializer):
+class ExplanationDocument(Document):
     tenant = SlugField()
-    share = NumberField(help_text="The tenant's dominant share.")
+    share = NumberField(description="The tenant's dominant share.")
     weight = NumberField()
     weighted_share = NumberField(allow_null=True)
-    level = NumberField(allow_null=True, help_text="The weighted share at which it was frozen.")
+    level = NumberField(allow_null=True, description="The weighted share at which it was frozen.")
     workloads = ListField(ReasonDocument, min_items=1, max_items=MAX_ROWS)
     binding = ListField(BindingDocument, min_items=0, max_items=MAX_ROWS)
     neighbours = DocumentField(NeighboursDocument)

@@ -8,7 +8,7 @@ from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.selectors import allocations_of, placements_of
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
-from api.pagination import page_of_fixed
+from api.contract.pagination import page_of_fixed
 from api.v1.runs.serializers import (
     RowWriter,
     allocation_columns,

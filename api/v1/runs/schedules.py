@@ -11,39 +11,39 @@ from allocator_service.allocation.models import Schedule
 from allocator_service.allocation.selectors import SlotInForce, schedule_of
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
-from api.describing import shows
-from api.documents import ListField, StrictSerializer
-from api.fields import IntegerField, NumberField, TextField, TimestampField
+from api.contract.fields import TimestampField
+from api.openapi.describing import shows
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.runs.views import OneRunView, sees_whole
+from policies.fields import Document, IntegerField, ListField, NumberField, TextField
 
 
-class SlotServer(StrictSerializer):
+class SlotServer(Document):
     server = TextField(max_length=253)
     tasks = IntegerField(minimum=1, maximum=MAX_ROWS)
 
 
-class SlotRow(StrictSerializer):
+class SlotRow(Document):
     tenant = TextField(max_length=253)
     workload = TextField(max_length=253)
     tasks = IntegerField(minimum=1, maximum=MAX_ROWS)
     servers = ListField(
-        SlotServer, min_items=0, max_items=MAX_ROWS, required=False, help_text="Of packed slots."
+        SlotServer, min_items=0, max_items=MAX_ROWS, required=False, description="Of packed slots."
     )
 
 
-class SlotDocument(StrictSerializer):
-    fraction = NumberField(help_text="Of the period.")
+class SlotDocument(Document):
+    fraction = NumberField(description="Of the period.")
     allocations = ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
 
 
-class TimetableRow(StrictSerializer):
-    start = IntegerField(minimum=0, maximum=MAX_ROWS, help_text="Seconds into the period.")
+class TimetableRow(Document):
+    start = IntegerField(minimum=0, maximum=MAX_ROWS, description="Seconds into the period.")
     end = IntegerField(minimum=1, maximum=MAX_ROWS)
-    slot = IntegerField(minimum=0, maximum=MAX_ROWS, help_text="Position in `slots`.")
+    slot = IntegerField(minimum=0, maximum=MAX_ROWS, description="Position in `slots`.")
 
 
-class ScheduleDocument(StrictSerializer):
+class ScheduleDocument(Document):
     objective = NumberField(allow_null=True)
     bound = NumberField(allow_null=True)
     lp_bound = NumberField(allow_null=True)
@@ -52,7 +52,7 @@ class ScheduleDocument(StrictSerializer):
     period_seconds = IntegerField(minimum=1, maximum=MAX_ROWS)
     timetable = ListField(TimetableRow, min_items=0, max_items=MAX_ROWS)
     gap_on_the_clock = NumberField(
-        allow_null=True, help_text="After rounding to whole seconds of the period."
+        allow_null=True, description="After rounding to whole seconds of the period."
     )
 
 
@@ -83,10 +83,10 @@ def schedule_document(
     }
 
 
-class SlotInForceDocument(StrictSerializer):
+class SlotInForceDocument(Document):
     start = TimestampField()
     end = TimestampField()
-    fraction = NumberField(help_text="Of the period.")
+    fraction = NumberField(description="Of the period.")
     allocations = ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
 
 

@@ -7,36 +7,35 @@ from typing import Any
 from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus, ServerClass
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.tenants.models import Tenant
-from api.documents import DocumentField, ListField, StrictSerializer
-from api.fields import (
+from api.contract.fields import IdField, LabelsField, PoolQuantitiesField, SlugField, TimestampField
+from api.contract.parameters import PageParameters
+from api.pseudonyms import pseudonym, tenant_name
+from api.v1.pools.serializers import MAX_GENERATION, PolicyDocument
+from policies.fields import (
     BooleanField,
     ChoiceField,
-    IdField,
+    Document,
+    DocumentField,
     IntegerField,
+    ListField,
     NumberField,
     PatternField,
-    SlugField,
     TextField,
-    TimestampField,
 )
-from api.parameters import PageParameters
-from api.pseudonyms import pseudonym, tenant_name
-from api.structures import LabelsField, QuantitiesField
-from api.v1.pools.serializers import MAX_GENERATION, PolicyDocument
 
 MAX_ROWS = 10**9
 
 
-class RunRequest(StrictSerializer):
+class RunRequest(Document):
     reason = TextField(max_length=500, blank=True, default="")
 
 
-class ErrorDocument(StrictSerializer):
+class ErrorDocument(Document):
     code = TextField(max_length=100)
     detail = TextField(max_length=10_000)
 
 
-class SummaryDocument(StrictSerializer):
+class SummaryDocument(Document):
     tenants = IntegerField(minimum=0, maximum=MAX_ROWS)
     workloads = IntegerField(minimum=0, maximum=MAX_ROWS)
     servers = IntegerField(minimum=0, maximum=MAX_ROWS)
@@ -44,7 +43,7 @@ class SummaryDocument(StrictSerializer):
     min_weighted_share = NumberField(allow_null=True)
     mean_weighted_share = NumberField(allow_null=True)
     jain_index = NumberField(allow_null=True)
-    utilization = QuantitiesField()
+    utilization = PoolQuantitiesField()
     objective = NumberField(allow_null=True)
     bound = NumberField(allow_null=True)
     gap = NumberField(allow_null=True)
@@ -53,12 +52,12 @@ class SummaryDocument(StrictSerializer):
         maximum=MAX_ROWS,
         required=False,
         allow_null=True,
-        help_text="Whole tasks that run on another server than in the decision before; null where"
+        description="Whole tasks that run on another server than in the decision before; null where"
         " that is not known.",
     )
 
 
-class RunDocument(StrictSerializer):
+class RunDocument(Document):
     id = IdField()
     pool = SlugField()
     status = ChoiceField(choices=RunStatus.values)
@@ -76,69 +75,69 @@ class RunDocument(StrictSerializer):
     summary = DocumentField(SummaryDocument, allow_null=True)
 
 
-class WorkloadReference(StrictSerializer):
+class WorkloadReference(Document):
     id = IdField(allow_null=True)
     name = TextField(max_length=253)
 
 
-class AllocationDocument(StrictSerializer):
+class AllocationDocument(Document):
     tenant = TextField(max_length=253)
     workload = DocumentField(WorkloadReference)
     tasks = NumberField()
-    resources = QuantitiesField()
+    resources = PoolQuantitiesField()
     dominant_resource = TextField(max_length=63, blank=True)
-    dominant_share = NumberField(help_text="The workload's.")
-    weighted_share = NumberField(allow_null=True, help_text="The tenant's.")
+    dominant_share = NumberField(description="The workload's.")
+    weighted_share = NumberField(allow_null=True, description="The tenant's.")
     limited_by = TextField(max_length=80)
 
 
-class TenantAllocationDocument(StrictSerializer):
+class TenantAllocationDocument(Document):
     tenant = TextField(max_length=253)
     workloads = IntegerField(minimum=1, maximum=MAX_ROWS)
     tasks = NumberField()
-    resources = QuantitiesField()
-    dominant_share = NumberField(help_text="The tenant's.")
+    resources = PoolQuantitiesField()
+    dominant_share = NumberField(description="The tenant's.")
     weighted_share = NumberField(allow_null=True)
-    level = NumberField(allow_null=True, help_text="At which the tenant's share was frozen.")
+    level = NumberField(allow_null=True, description="At which the tenant's share was frozen.")
 
 
-class ServersDocument(StrictSerializer):
+class ServersDocument(Document):
     count = IntegerField(minimum=2, maximum=MAX_ROWS)
-    capacity = QuantitiesField()
+    capacity = PoolQuantitiesField()
     labels = LabelsField()
     first = TextField(max_length=263)
     last = TextField(max_length=263)
 
 
-class PlacementDocument(StrictSerializer):
+class PlacementDocument(Document):
     tenant = TextField(max_length=253)
     workload = DocumentField(WorkloadReference)
-    tasks = NumberField(help_text="On each of the servers.")
-    resources = QuantitiesField(help_text="On each of the servers.")
+    tasks = NumberField(description="On each of the servers.")
+    resources = PoolQuantitiesField(description="On each of the servers.")
     server = TextField(max_length=263, required=False)
     servers = DocumentField(
-        ServersDocument, required=False, help_text="A range of identical servers."
+        ServersDocument, required=False, description="A range of identical servers."
     )
 
 
-class CheckDocument(StrictSerializer):
+class CheckDocument(Document):
     name = TextField(max_length=100)
     holds = BooleanField()
     detail = TextField(max_length=10_000, blank=True)
 
 
-class VerificationDocument(StrictSerializer):
+class VerificationDocument(Document):
     valid = BooleanField()
     checks = ListField(CheckDocument, min_items=0, max_items=1000)
 
 
-class AnyDocument(StrictSerializer):
+class AnyDocument(Document):
     """A document whose shape is the policy's."""
 
 
 class AllocationParameters(PageParameters):
     by = ChoiceField(
-        choices=["workload", "tenant"], default="workload", help_text="tenant: sums per tenant."
+        choices=["workload", "tenant"], default="workload", description="tenant: sums per tenant."
     )
 
 

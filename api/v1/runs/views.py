@@ -16,11 +16,11 @@ from allocator_service.core.errors import Missing
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR
-from api.describing import accepts, computes, lists, shows
-from api.documents import NoFields
-from api.fields import uuid_or_none
-from api.pagination import by_id
-from api.parameters import PageParameters
+from api.contract.documents import NoFields
+from api.contract.fields import uuid_or_none
+from api.contract.pagination import by_id
+from api.contract.parameters import PageParameters
+from api.openapi.describing import accepts, computes, lists, shows
 from api.v1.evaluations.serializers import CertificateDocument, EvaluationRequest
 from api.v1.runs.inputs import input_for
 from api.v1.runs.rows import allocations_page, placements_page
@@ -55,7 +55,7 @@ class RunsView(PoolView):
         page = ORDERING.page(runs_for(self.tenant).filter(pool=self.pool), **self.query)
         whole = sees_whole(self.pool, self.tenant)
         return self.listing(
-            page, lambda run: run_document(run, whole=whole), list(RunDocument.strict_fields())
+            page, lambda run: run_document(run, whole=whole), list(RunDocument.fields)
         )
 
     @accepts(RunRequest, RunDocument, "Ask for a new decision")

@@ -6,43 +6,42 @@ from typing import Any
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.pools.models import Pool, Server, ServerState
 from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
-from api.documents import StrictSerializer
-from api.fields import ChoiceField, IdField, IntegerField, SlugField, TextField, TimestampField
-from api.parameters import PageParameters
-from api.structures import LabelsField, QuantitiesField
+from api.contract.fields import IdField, LabelsField, PoolQuantitiesField, SlugField, TimestampField
+from api.contract.parameters import PageParameters
 from api.v1.tenants.serializers import MAX_VERSION
+from policies.fields import ChoiceField, Document, IntegerField, TextField
 
 MAX_COUNT = 10**12  # how many one request may make is for the domain to say, as 413
 
 
-class ServerRequest(StrictSerializer):
+class ServerRequest(Document):
     name = TextField(max_length=240)
     contributed_by = SlugField(
-        required=False, allow_null=True, help_text="null: the pool's own. A tenant's key: itself."
+        required=False, allow_null=True, description="null: the pool's own. A tenant's key: itself."
     )
-    capacity = QuantitiesField()
+    capacity = PoolQuantitiesField()
     labels = LabelsField(default=dict)
     count = IntegerField(
         minimum=1,
         maximum=MAX_COUNT,
         default=1,
-        help_text=f"Identical servers name-0001, ...: at most {MAX_SERVERS_PER_REQUEST} a request.",
+        description=f"Identical servers name-0001, ...: at most {MAX_SERVERS_PER_REQUEST} a request.",
     )
 
 
-class ServerChange(StrictSerializer):
+class ServerChange(Document):
     name = TextField(max_length=253)
     contributed_by = SlugField(required=False, allow_null=True)
-    capacity = QuantitiesField()
+    capacity = PoolQuantitiesField()
     labels = LabelsField(default=dict)
 
 
-class ServerDocument(StrictSerializer):
+class ServerDocument(Document):
     id = IdField()
     pool = SlugField()
     name = TextField(max_length=253)
     contributed_by = SlugField(allow_null=True)
-    capacity = QuantitiesField()
+    capacity = PoolQuantitiesField()
     labels = LabelsField()
     state = ChoiceField(choices=ServerState.values)
     version = IntegerField(minimum=1, maximum=MAX_VERSION)
@@ -52,7 +51,7 @@ class ServerDocument(StrictSerializer):
 
 class ServerParameters(PageParameters):
     state = ChoiceField(
-        choices=ServerState.values, required=False, help_text="All but retired ones if left out."
+        choices=ServerState.values, required=False, description="All but retired ones if left out."
     )
     name = TextField(max_length=253, required=False)
     contributed_by = SlugField(required=False)
@@ -107,12 +106,10 @@ def server_columns(resources: Sequence[Resource]) -> list[str]:
     return expanded(ServerDocument, "capacity", resources)
 
 
-def expanded(
-    document: type[StrictSerializer], vector: str, resources: Sequence[Resource]
-) -> list[str]:
+def expanded(document: type[Document], vector: str, resources: Sequence[Resource]) -> list[str]:
     """A document's fields as columns, one for each resource in the place of its vector."""
     columns: list[str] = []
-    for name in document.strict_fields():
+    for name in document.fields:
         if name == vector:
             columns.extend(f"{vector}.{resource.name}" for resource in resources)
         else:

@@ -4,69 +4,77 @@ from typing import Any
 
 from allocator_service.allocation.models import Simulation, SimulationStatus
 from allocator_service.tenants.models import Tenant
-from api.documents import DocumentField, ListField, StrictSerializer
-from api.fields import (
-    BooleanField,
-    ChoiceField,
+from api.contract.fields import (
     IdField,
-    IntegerField,
-    NumberField,
+    LabelsField,
+    PoolQuantitiesField,
+    SelectorField,
     SlugField,
-    TextField,
     TimestampField,
+    ids_field,
 )
-from api.structures import IdsField, LabelsField, ObjectField, QuantitiesField, SelectorField
 from api.v1.pools.serializers import MAX_GENERATION, PolicyFields
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.workloads.serializers import PRIORITY, TASKS
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    DocumentField,
+    IntegerField,
+    ListField,
+    NumberField,
+    ObjectField,
+    TextField,
+)
 
 MAX_CHANGES = 1_000
 
 
-class AddedServer(StrictSerializer):
+class AddedServer(Document):
     name = TextField(max_length=253)
     contributed_by = SlugField(required=False, allow_null=True)
-    capacity = QuantitiesField()
+    capacity = PoolQuantitiesField()
     labels = LabelsField(default=dict)
     count = IntegerField(minimum=1, maximum=100_000, default=1)
 
 
-class ServerChanges(StrictSerializer):
+class ServerChanges(Document):
     add = ListField(AddedServer, min_items=0, max_items=MAX_CHANGES, required=False)
-    drain = IdsField(max_items=MAX_CHANGES, required=False, help_text="Servers.")
-    retire = IdsField(max_items=MAX_CHANGES, required=False, help_text="Servers.")
+    drain = ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
+    retire = ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
 
 
-class SubmittedWorkload(StrictSerializer):
-    tenant = SlugField(required=False, help_text="May be left out by a tenant's key: itself.")
+class SubmittedWorkload(Document):
+    tenant = SlugField(required=False, description="May be left out by a tenant's key: itself.")
     name = TextField(max_length=253)
-    demand = QuantitiesField()
+    demand = PoolQuantitiesField()
     tasks = IntegerField(**TASKS, required=False)
     priority = IntegerField(**PRIORITY, default=0)
     server_selector = SelectorField(default=dict)
 
 
-class ChangedWorkload(StrictSerializer):
+class ChangedWorkload(Document):
     id = IdField()
-    demand = QuantitiesField(required=False)
+    demand = PoolQuantitiesField(required=False)
     tasks = IntegerField(**TASKS, required=False)
     priority = IntegerField(**PRIORITY, required=False)
     server_selector = SelectorField(required=False)
 
 
-class WorkloadChanges(StrictSerializer):
+class WorkloadChanges(Document):
     submit = ListField(SubmittedWorkload, min_items=0, max_items=MAX_CHANGES, required=False)
     change = ListField(ChangedWorkload, min_items=0, max_items=MAX_CHANGES, required=False)
-    withdraw = IdsField(max_items=MAX_CHANGES, required=False, help_text="Workloads.")
+    withdraw = ids_field(max_items=MAX_CHANGES, required=False, description="Workloads.")
 
 
-class ChangedMember(StrictSerializer):
+class ChangedMember(Document):
     tenant = SlugField()
     weight = NumberField(required=False)
     best_effort = BooleanField(required=False)
 
 
-class SimulationRequest(StrictSerializer):
+class SimulationRequest(Document):
     policy = DocumentField(PolicyFields, required=False)
     weights = ChoiceField(choices=["explicit", "contribution"], required=False)
     members = ListField(ChangedMember, min_items=0, max_items=MAX_CHANGES, required=False)
@@ -74,48 +82,53 @@ class SimulationRequest(StrictSerializer):
     workloads = DocumentField(WorkloadChanges, required=False)
 
 
-class ShareDocument(StrictSerializer):
+class ShareDocument(Document):
     share = NumberField()
     weighted_share = NumberField(allow_null=True)
 
 
-class TenantComparison(StrictSerializer):
+class TenantComparison(Document):
     tenant = TextField(max_length=253)
     before = DocumentField(ShareDocument, allow_null=True)
     after = DocumentField(ShareDocument, allow_null=True)
 
 
-class TasksDocument(StrictSerializer):
+class TasksDocument(Document):
     id = IdField(allow_null=True)
     tasks = NumberField()
     limited_by = TextField(max_length=80)
 
 
-class WorkloadComparison(StrictSerializer):
+class WorkloadComparison(Document):
     tenant = TextField(max_length=253)
     workload = TextField(max_length=253)
     before = DocumentField(TasksDocument, allow_null=True)
     after = DocumentField(TasksDocument, allow_null=True)
 
 
-class ResultDocument(StrictSerializer):
+class ResultDocument(Document):
     tenants = ListField(TenantComparison, min_items=0, max_items=MAX_ROWS)
     workloads = ListField(WorkloadComparison, min_items=0, max_items=MAX_ROWS)
-    summary = ObjectField(allow_null=True, help_text="Of the pool, before and after.")
+    summary = ObjectField(allow_null=True, description="Of the pool, before and after.")
 
 
-class SimulationDocument(StrictSerializer):
+class SimulationDocument(Document):
     id = IdField()
     pool = SlugField()
     status = ChoiceField(choices=SimulationStatus.values)
     generation = IntegerField(
-        minimum=0, maximum=MAX_GENERATION, allow_null=True, help_text="Of the pool it started from."
+        minimum=0,
+        maximum=MAX_GENERATION,
+        allow_null=True,
+        description="Of the pool it started from.",
     )
     changes = ObjectField()
     created_at = TimestampField()
     finished_at = TimestampField(allow_null=True)
     result = DocumentField(ResultDocument, allow_null=True)
-    error = ObjectField(allow_null=True, help_text="`code`, `detail` and `errors` as of a problem.")
+    error = ObjectField(
+        allow_null=True, description="`code`, `detail` and `errors` as of a problem."
+    )
 
 
 def simulation_document(simulation: Simulation, caller: Tenant | None) -> dict[str, Any]:

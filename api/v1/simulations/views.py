@@ -19,10 +19,10 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing, Unacceptable
 from allocator_service.core.quantities import decimal_text
 from api.auth import OPERATOR_AND_TENANT
-from api.describing import accepts, lists, shows
-from api.fields import uuid_or_none
-from api.pagination import by_id
-from api.parameters import PageParameters
+from api.contract.fields import uuid_or_none
+from api.contract.pagination import by_id
+from api.contract.parameters import PageParameters
+from api.openapi.describing import accepts, lists, shows
 from api.v1.simulations.serializers import (
     SimulationDocument,
     SimulationRequest,
@@ -42,7 +42,7 @@ class SimulationsView(PoolView):
     @lists(SimulationDocument, "List the simulations of a pool, newest first")
     def get(self, request: Request, pool: str) -> Response:
         page = ORDERING.page(simulations_of(pool=self.pool, tenant=self.tenant), **self.query)
-        return self.listing(page, self._shown, list(SimulationDocument.strict_fields()))
+        return self.listing(page, self._shown, list(SimulationDocument.fields))
 
     @accepts(SimulationRequest, SimulationDocument, "Ask what changes of a pool would do")
     @writes

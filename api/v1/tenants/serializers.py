@@ -3,18 +3,18 @@
 from typing import Any
 
 from allocator_service.tenants.models import Tenant
-from api.documents import StrictSerializer
-from api.fields import IntegerField, SlugField, TextField, TimestampField
+from api.contract.fields import SlugField, TimestampField
+from policies.fields import Document, IntegerField, TextField
 
 MAX_VERSION = 2**31 - 1
 
 
-class TenantRequest(StrictSerializer):
+class TenantRequest(Document):
     slug = SlugField()
     name = TextField(max_length=200)
 
 
-class TenantDocument(StrictSerializer):
+class TenantDocument(Document):
     slug = SlugField()
     name = TextField(max_length=200)
     version = IntegerField(minimum=1, maximum=MAX_VERSION)

@@ -12,13 +12,13 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
 from allocator_service.tenants.services import tenant_create, tenant_retire, tenant_update
 from api.auth import EVERY_SCOPE, OPERATOR
-from api.conditional import entity_tag, expected_version
-from api.describing import creates, lists, retires, shows, updates
-from api.documents import merge_patch
-from api.fields import is_slug
-from api.immutable import refuse_changed
-from api.pagination import by_slug
-from api.parameters import PageParameters
+from api.contract.conditional import entity_tag, expected_version
+from api.contract.documents import merge_patch, read_document
+from api.contract.fields import is_slug
+from api.contract.immutable import refuse_changed
+from api.contract.pagination import by_slug
+from api.contract.parameters import PageParameters
+from api.openapi.describing import creates, lists, retires, shows, updates
 from api.v1.tenants.serializers import (
     TenantDocument,
     TenantRequest,
@@ -38,7 +38,7 @@ class TenantsView(ContractView):
     @lists(TenantDocument, "List tenants")
     def get(self, request: Request) -> Response:
         page = ORDERING.page(tenants_for(self.tenant), **self.query)
-        return self.listing(page, tenant_document, list(TenantDocument.strict_fields()))
+        return self.listing(page, tenant_document, list(TenantDocument.fields))
 
     @creates(TenantRequest, TenantDocument, "Register a tenant")
     @writes
@@ -63,7 +63,7 @@ class TenantView(ContractView):
         present = visible_tenant(tenant, self.tenant)
         version = expected_version(request, actual=present.version)
         current = tenant_fields(present)
-        fields = TenantRequest.read_document(merge_patch(current, self.document()))
+        fields = read_document(TenantRequest, merge_patch(current, self.document()))
         refuse_changed(current, fields, ["slug"])
         return _shown(
             tenant_update(tenant=present, name=fields["name"], version=version, now=utc_now())

@@ -1,28 +1,33 @@
 """Workloads as documents."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.pools.models import Pool
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload, WorkloadState
-from api.documents import ListField, StrictSerializer
-from api.fields import ChoiceField, IdField, IntegerField, SlugField, TextField, TimestampField
-from api.parameters import PageParameters
-from api.structures import QuantitiesField, SelectorField
+from api.contract.fields import (
+    IdField,
+    PoolQuantitiesField,
+    SelectorField,
+    SlugField,
+    TimestampField,
+)
+from api.contract.parameters import PageParameters
 from api.v1.servers.serializers import expanded
 from api.v1.tenants.serializers import MAX_VERSION
+from policies.fields import ChoiceField, Document, IntegerField, ListField, TextField
 
-TASKS = {"minimum": 0, "maximum": MAX_TASKS, "allow_null": True}
-PRIORITY = {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY}
+TASKS: Mapping[str, Any] = {"minimum": 0, "maximum": MAX_TASKS, "allow_null": True}
+PRIORITY: Mapping[str, Any] = {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY}
 
 
-class WorkloadRequest(StrictSerializer):
-    tenant = SlugField(required=False, help_text="May be left out by a tenant's key: itself.")
+class WorkloadRequest(Document):
+    tenant = SlugField(required=False, description="May be left out by a tenant's key: itself.")
     name = TextField(max_length=253)
-    demand = QuantitiesField()
+    demand = PoolQuantitiesField()
     tasks = IntegerField(
-        **TASKS, required=False, help_text="How many can run at once; null is no limit."
+        **TASKS, required=False, description="How many can run at once; null is no limit."
     )
     priority = IntegerField(**PRIORITY, default=0)
     server_selector = SelectorField(default=dict)
@@ -32,17 +37,17 @@ class WorkloadChange(WorkloadRequest):
     state = ChoiceField(choices=WorkloadState.values)
 
 
-class ConditionDocument(StrictSerializer):
+class ConditionDocument(Document):
     type = ChoiceField(choices=["unsatisfiable"])
     reason = TextField(max_length=80)
 
 
-class WorkloadDocument(StrictSerializer):
+class WorkloadDocument(Document):
     id = IdField()
     pool = SlugField()
     tenant = SlugField()
     name = TextField(max_length=253)
-    demand = QuantitiesField()
+    demand = PoolQuantitiesField()
     tasks = IntegerField(**TASKS)
     priority = IntegerField(**PRIORITY)
     server_selector = SelectorField()
@@ -57,7 +62,7 @@ class WorkloadParameters(PageParameters):
     state = ChoiceField(
         choices=WorkloadState.values,
         required=False,
-        help_text="All but withdrawn ones if left out.",
+        description="All but withdrawn ones if left out.",
     )
     name = TextField(max_length=253, required=False)
     tenant = SlugField(required=False)

@@ -23,14 +23,14 @@ from allocator_service.workloads.services import (
     workloads_submit,
 )
 from api.auth import EVERY_SCOPE, OPERATOR_AND_TENANT
-from api.bodies import is_csv, rows_named
-from api.bulk import Items, created_document, read_items, tenants_named
-from api.conditional import entity_tag, expected_version
-from api.describing import creates, lists, retires, shows, updates
-from api.documents import merge_patch
-from api.fields import uuid_or_none
-from api.immutable import refuse_changed
-from api.pagination import by_id
+from api.contract.bodies import is_csv, rows_named
+from api.contract.bulk import Items, created_document, read_items, tenants_named
+from api.contract.conditional import entity_tag, expected_version
+from api.contract.documents import merge_patch, read_document
+from api.contract.fields import uuid_or_none
+from api.contract.immutable import refuse_changed
+from api.contract.pagination import by_id
+from api.openapi.describing import creates, lists, retires, shows, updates
 from api.v1.workloads.serializers import (
     WORKLOAD_COLUMNS,
     WorkloadChange,
@@ -127,7 +127,7 @@ class WorkloadView(PoolView):
         version = expected_version(request, actual=present.version)
         resources = resources_of(self.pool)
         current = workload_fields(present, resources)
-        fields = WorkloadChange.read_document(merge_patch(current, self.document()))
+        fields = read_document(WorkloadChange, merge_patch(current, self.document()))
         refuse_changed(current, fields, ["tenant"])
         changed = workload_update(
             workload=present,

@@ -85,3 +85,14 @@ def test_the_stored_input_of_a_run_is_compared():
 def test_what_is_no_comparison_is_refused(body, status, code):
     answer = client().post("/api/v1/comparisons/", body)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_what_is_wrong_with_the_input_is_pointed_at_within_the_body():
+    problem = {**PAPER, "weights": "equal", "include": ["money"], "colour": 1}
+    answer = client().post("/api/v1/comparisons/", {"policies": ["drf"], "input": problem})
+    assert answer.status_code == 400
+    assert [error["pointer"] for error in answer.json()["errors"]] == [
+        "/input/colour",
+        "/input/weights",
+        "/input/include/0",
+    ]

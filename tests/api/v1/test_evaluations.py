@@ -122,7 +122,7 @@ BAD = [
     ("/policy/mode", "quantum", 422, "policy.mode"),
     ("/policy/options", {"x": 1}, 422, "policy.options"),
     ("/policy", {}, 422, "field.missing"),
-    ("/resources", [], 422, "capacity.unknown_resource"),
+    ("/resources", [], 422, "resource.none"),
     ("/resources", ["CPU"], 422, "resource.name"),
     ("/resources", "cpu", 422, "field.type"),
     ("/colour", "red", 400, "field.unknown"),

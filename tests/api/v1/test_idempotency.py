@@ -146,7 +146,7 @@ def test_a_twin_in_flight_is_told_to_come_back(operator):
 
 @pytest.mark.django_db(transaction=True)
 def test_even_without_the_lock_the_claim_lets_one_effect_through(world, operator, monkeypatch):
-    monkeypatch.setattr("api.idempotency.try_lock_in_transaction", lambda *_: True)
+    monkeypatch.setattr("api.contract.idempotency.try_lock_in_transaction", lambda *_: True)
     before = RecomputeJob.objects.get(pool=world.lab).wanted
     path = "/api/v1/pools/lab/runs/"
     answers = at_once(6, lambda _: operator.post(path, {}, Idempotency_Key="k"))

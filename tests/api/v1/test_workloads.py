@@ -202,3 +202,11 @@ def test_a_withdrawn_name_cannot_be_taken_over_by_a_patch(world):
     response = world.as_ada.patch(path, {"name": "second"}, If_Match='"v1"')
     assert code(response) == (409, "workload.exists")
     assert world.as_ada.get(path).json()["name"] == "analysis"
+
+
+def test_half_an_object_in_a_cell_is_refused_with_its_row(lab, operator):
+    rows = b'tenant,name,demand.cpu,server_selector\nada,w,1,"{"\n'
+    response = operator.send("POST", WORKLOADS, rows, content_type="text/csv")
+    assert code(response) == (422, "json.syntax")
+    assert response.json()["errors"][0]["pointer"] == "/0/server_selector"
+    assert response.json()["detail"].startswith("Row 1: ")

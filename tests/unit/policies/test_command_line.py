@@ -12,6 +12,7 @@ import pytest
 PROJECT = Path(__file__).parents[3]
 PAGE = (PROJECT / "docs" / "policies" / "command-line.md").read_text()
 (PROBLEM,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+MISTAKEN = PROBLEM.replace('"servers": [{', '"colour": 1, "servers": [{"count": 0, ', 1)
 
 
 @pytest.fixture
@@ -103,7 +104,14 @@ def test_too_little_time_is_no_answer(tmp_path):
         (("solve", "-"), "[]", "this is not a JSON object"),
         (("solve", "-"), '{"resources": NaN}', "NaN is not a JSON number"),
         (("solve", "-"), "{}", "name a policy"),
-        (("solve", "-", "--policy", "drf"), "{}", "'resources' is missing at /resources"),
+        (
+            ("solve", "-", "--policy", "drf"),
+            "{}",
+            '"resources" is required at /resources (field.missing)',
+        ),
+        (("solve", "-"), MISTAKEN, '"colour" is not a field here'),
+        (("solve", "-"), MISTAKEN, "at /colour (field.unknown)\n"),
+        (("solve", "-"), MISTAKEN, "at /servers/0/count (server.count)\n"),
         (("solve", "-", "--policy", "fifo"), PROBLEM, "(policy.unknown)"),
         (("solve", "-", "--mode", "both"), PROBLEM, "(policy.mode)"),
         (("solve", "-", "--option", "x=1"), PROBLEM, "(policy.options)"),

@@ -90,7 +90,7 @@ def changed(path, value):
         (["servers", 0, "labels"], {"zone": 1}, "field.type", "/servers/0/labels/zone"),
         (["servers", 0, "draining"], "yes", "field.type", "/servers/0/draining"),
         (["servers", 1, "name"], "s1", "server.duplicate", "/servers/1"),
-        (["servers", 0, "capacity", "cpu"], -1, "capacity.negative", "/servers/0/capacity/cpu"),
+        (["servers", 0, "capacity", "cpu"], -1, "quantity.negative", "/servers/0/capacity/cpu"),
         (["servers", 0, "capacity", "gpu"], 1, "capacity.unknown_resource", "/servers/0/capacity/gpu"),
         (["tenants", 1, "weight"], 0, "weight.not_positive", "/tenants/1/weight"),
         (["tenants", 1, "weight"], float("nan"), "weight.not_positive", "/tenants/1/weight"),
@@ -99,10 +99,10 @@ def changed(path, value):
         (["tenants", 1, "name"], "u1", "tenant.duplicate", "/tenants/1"),
         (["workloads", 1, "tenant"], "u9", "tenant.unknown", "/workloads/1/tenant"),
         (["workloads", 1, "demand"], {"cpu": 0}, "demand.zero", "/workloads/1/demand"),
-        (["workloads", 1, "demand", "cpu"], "-0.5", "demand.negative", "/workloads/1/demand/cpu"),
-        (["workloads", 1, "demand", "cpu"], 1e400, "demand.too_large", "/workloads/1/demand/cpu"),
-        (["workloads", 1, "demand", "cpu"], 10**400, "demand.too_large", "/workloads/1/demand/cpu"),
-        (["workloads", 1, "demand", "cpu"], None, "field.type", "/workloads/1/demand/cpu"),
+        (["workloads", 1, "demand", "cpu"], "-0.5", "quantity.negative", "/workloads/1/demand/cpu"),
+        (["workloads", 1, "demand", "cpu"], 1e400, "quantity.not_finite", "/workloads/1/demand/cpu"),
+        (["workloads", 1, "demand", "cpu"], 10**400, "quantity.too_large", "/workloads/1/demand/cpu"),
+        (["workloads", 1, "demand", "cpu"], None, "quantity.type", "/workloads/1/demand/cpu"),
         (["workloads", 0, "tasks"], -1, "tasks.not_whole", "/workloads/0/tasks"),
         (["workloads", 0, "tasks"], 2.5, "field.type", "/workloads/0/tasks"),
         (
@@ -123,6 +123,40 @@ def test_what_cannot_be_accepted_names_the_place(path, value, code, pointer):
         problem_from_document(changed(path, value))
     assert (caught.value.code, caught.value.pointer) == (code, pointer)
     assert caught.value.detail
+
+
+def test_every_mistake_is_named_at_once():
+    whole = document(colour=1, weights="equal", history={"step": 0, "tenants": {"u9": {}}})
+    whole["servers"][0] |= {"count": 0, "capacity": {"gpu": 1, "memory": "12 GB"}}
+    del whole["tenants"][1]["name"]
+    whole["workloads"][1] |= {"tasks": -1, "demand": {"cpu": True, "memory": 0}}
+    with pytest.raises(PolicyError) as caught:
+        problem_from_document(whole)
+    assert [(each.code, each.pointer) for each in caught.value.mistakes] == [
+        ("field.unknown", "/colour"),
+        ("capacity.unknown_resource", "/servers/0/capacity/gpu"),
+        ("quantity.syntax", "/servers/0/capacity/memory"),
+        ("server.count", "/servers/0/count"),
+        ("field.missing", "/tenants/1/name"),
+        ("quantity.type", "/workloads/1/demand/cpu"),
+        ("tasks.not_whole", "/workloads/1/tasks"),
+        ("weights.unknown", "/weights"),
+        ("history.step", "/history/step"),
+    ]
+
+
+def test_names_are_looked_up_only_where_all_of_them_can_be_read():
+    whole = document(resources=["cpu", 5], tenants=[{"name": "u2"}, {"weight": 1}])
+    with pytest.raises(PolicyError) as caught:
+        problem_from_document(whole)
+    assert [each.pointer for each in caught.value.mistakes] == ["/resources/1", "/tenants/1/name"]
+
+
+def test_quantities_are_read_as_pools_read_them():
+    whole = document()
+    whole["servers"][0]["capacity"] = {"cpu": "2500m", "memory": "12Gi"}
+    whole["resources"][0] = {"name": "cpu", "unit": "core"}
+    assert problem_from_document(whole).problem.capacity[0].tolist() == [2.5, 12]
 
 
 @examples(40, derandomize=True)

@@ -104,7 +104,7 @@ def test_running_tasks_in_a_document_read_back_the_same():
     ("entry", "code", "pointer"),
     [
         ({"server": "server-0001"}, "field.missing", "/running/0/tenant"),
-        ({"tasks": -1}, "number.negative", "/running/0"),
+        ({"tasks": -1}, "number.negative", "/running/0/tasks"),
         ({"tasks": 1.5}, "field.type", "/running/0/tasks"),
         ({"offset": 1}, "running.server", "/running/0/servers"),
         ({"host": "x"}, "field.unknown", "/running/0/host"),

@@ -5,9 +5,8 @@ from typing import Any
 
 from django.http import QueryDict
 
-from allocator_service.core.errors import Unacceptable, Unreadable
-from api.documents import StrictSerializer, default_of, field_schema
-from api.fields import ChoiceField, IntegerField, Schema, TextField
+from allocator_service.core.errors import Unreadable
+from policies.fields import ChoiceField, Document, Field, IntegerField, Mistakes, Schema, TextField
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
@@ -15,12 +14,12 @@ FORMATS = ("json", "csv", "ndjson")
 EXPORT_FORMATS = ("csv", "ndjson")
 REPORT_FORMATS = (*FORMATS, "svg")
 
-# `format` is content negotiation's, on every route; see api.negotiation.
+# `format` is content negotiation's, on every route; see api.contract.negotiation.
 _EVERYWHERE = {"format"}
 _LONE_SURROGATE_OR_NUL = re.compile(r"[\x00\ud800-\udfff]")
 
 
-class Parameters(StrictSerializer):
+class Parameters(Document):
     """The query parameters of a route; this one takes none."""
 
     @classmethod
@@ -29,7 +28,7 @@ class Parameters(StrictSerializer):
 
         Raises `Unreadable` for a parameter that is unknown, given twice or has a bad value.
         """
-        fields = cls.strict_fields()
+        fields = cls.fields
         for name, texts in query.lists():
             if name not in fields and name not in _EVERYWHERE:
                 known = ", ".join([*fields, *sorted(_EVERYWHERE)])
@@ -37,7 +36,7 @@ class Parameters(StrictSerializer):
             if len(texts) != 1:
                 raise _refusal("twice", name, "is given more than once.")
         return {
-            name: _read(field, name, str(query[name])) if name in query else default_of(field)
+            name: _read(field, name, str(query[name])) if name in query else field.left_out()
             for name, field in fields.items()
         }
 
@@ -45,18 +44,18 @@ class Parameters(StrictSerializer):
     def describe(cls) -> list[Schema]:
         """The parameters as OpenAPI parameter objects."""
         return [
-            {"name": name, "in": "query", "required": False, "schema": field_schema(field)}
-            for name, field in cls.strict_fields().items()
+            {"name": name, "in": "query", "required": False, "schema": field.schema()}
+            for name, field in cls.fields.items()
         ]
 
 
-def _read(field: Any, name: str, text: str) -> Any:
+def _read(field: Field, name: str, text: str) -> Any:
     if _LONE_SURROGATE_OR_NUL.search(text):
         raise _refusal("value", name, "contains a character that no text has.")
     try:
-        return field.read_text(text, "")
-    except Unacceptable as error:
-        raise _refusal("value", name, f"has a bad value. {error.detail}") from error
+        return field.read_text(text)
+    except Mistakes as wrong:
+        raise _refusal("value", name, f"has a bad value. {wrong}") from None
 
 
 def _refusal(kind: str, name: str, detail: str) -> Unreadable:
@@ -68,28 +67,28 @@ class PageParameters(Parameters):
     """Of a list: how many rows, and after which."""
 
     limit = IntegerField(
-        minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, help_text="Rows of a page."
+        minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Rows of a page."
     )
     cursor = TextField(
-        max_length=500, required=False, help_text="Where to go on: from the page before."
+        max_length=500, required=False, description="Where to go on: from the page before."
     )
 
 
 class FormatParameter(Parameters):
     """Of a list in OpenAPI; read by content negotiation."""
 
-    format = ChoiceField(choices=FORMATS, required=False, help_text="Instead of `Accept`.")
+    format = ChoiceField(choices=FORMATS, required=False, description="Instead of `Accept`.")
 
 
 class ReportFormatParameter(Parameters):
     """Of a report in OpenAPI; read by content negotiation."""
 
     format = ChoiceField(
-        choices=REPORT_FORMATS, required=False, help_text="Instead of `Accept`; svg is a picture."
+        choices=REPORT_FORMATS, required=False, description="Instead of `Accept`; svg is a picture."
     )
 
 
 class ExportFormatParameter(Parameters):
     """Of an export in OpenAPI; read by content negotiation."""
 
-    format = ChoiceField(choices=EXPORT_FORMATS, required=False, help_text="Instead of `Accept`.")
+    format = ChoiceField(choices=EXPORT_FORMATS, required=False, description="Instead of `Accept`.")

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from allocator_service.core.errors import FieldError, Unacceptable
+from allocator_service.core.errors import MAX_ERRORS, FieldError, Unacceptable
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for
-from api.documents import MAX_ERRORS, StrictSerializer, read_documents
+from api.contract.documents import read_document, read_documents
+from policies.fields import Document
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,10 @@ class Items:
         return "" if self.alone else f"/{index}"
 
 
-def read_items(document: type[StrictSerializer], sent: Any, *, cells: bool) -> Items:
-    """Read what was sent. `cells`: from CSV, as texts. Raises like `StrictSerializer`."""
+def read_items(document: type[Document], sent: Any, *, cells: bool) -> Items:
+    """Read what was sent. `cells`: from CSV, as texts. Raises like `Document`."""
     if not isinstance(sent, list):
-        return Items([document.read_document(sent)], alone=True)
+        return Items([read_document(document, sent)], alone=True)
     if not sent:
         raise Unacceptable("The array is empty: send at least one item.", code="bulk.empty")
     return Items(read_documents(document, sent, cells=cells), alone=False)

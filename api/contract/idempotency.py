@@ -16,7 +16,7 @@ from allocator_service.core.errors import Conflict, Unacceptable, Unreadable
 from allocator_service.core.locks import Lock, try_lock_in_transaction
 from allocator_service.core.models import IdempotencyClaim
 from api.auth import Caller
-from api.renderers import json_bytes
+from api.contract.renderers import json_bytes
 
 TWIN_RETRY_SECONDS = 1
 STORED_HEADERS = ("Location", "ETag", "Pool-Generation", "Retry-After")
@@ -30,8 +30,7 @@ def idempotency_key(header: str | None) -> str | None:
         return None
     if not _KEY.fullmatch(header):
         raise Unreadable(
-            "An Idempotency-Key has 1 to 255 printable ASCII characters.",
-            code="idempotency.syntax",
+            "An Idempotency-Key has 1 to 255 printable ASCII characters.", code="idempotency.syntax"
         )
     return header
 

@@ -7,15 +7,12 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from api.errors import NotAcceptable
+from api.contract.errors import NotAcceptable
 
 
 class ContractNegotiation(DefaultContentNegotiation):
     def select_renderer(
-        self,
-        request: Request,
-        renderers: Iterable[BaseRenderer],
-        format_suffix: str | None = None,
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
         wanted = request.query_params.get("format")
         if wanted is not None:

@@ -8,12 +8,10 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 
 from allocator_service.tenants.models import SLUG_PATTERN, Scope
-from api.describing import Document, Operation
-from api.documents import DocumentField, document_schema, field_schema
-from api.errors import PROBLEM_TYPE
-from api.fields import Schema
-from api.parameters import ExportFormatParameter, FormatParameter, ReportFormatParameter
-from api.structures import LabelsField, QuantitiesField
+from api.contract.errors import PROBLEM_TYPE
+from api.contract.parameters import ExportFormatParameter, FormatParameter, ReportFormatParameter
+from api.openapi.describing import Operation
+from policies.fields import Document, DocumentField, MapField, QuantitiesField, Schema
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from api.views import ContractView
@@ -87,12 +85,7 @@ class ContractSchema(AutoSchema):
     view: "ContractView"  # type: ignore[override]
 
     def get_operation(
-        self,
-        path: str,
-        path_regex: str,
-        path_prefix: str,
-        method: str,
-        registry: ComponentRegistry,
+        self, path: str, path_regex: str, path_prefix: str, method: str, registry: ComponentRegistry
     ) -> dict[str, Any] | None:
         handler = getattr(self.view, method.lower(), None)
         operation: Operation | None = getattr(handler, "operation", None)
@@ -120,8 +113,8 @@ class ContractSchema(AutoSchema):
         reference: Schema = component.ref
         return reference
 
-    def _document(self, document: Document) -> Schema:
-        return self._component(document.__name__, document_schema(document))
+    def _document(self, document: type[Document]) -> Schema:
+        return self._component(document.__name__, document.schema())
 
     def _parameters(self, path: str, method: str, operation: Operation) -> list[Schema]:
         parameters: list[Schema] = [
@@ -158,7 +151,7 @@ class ContractSchema(AutoSchema):
             )
         return parameters
 
-    def _request_body(self, method: str, operation: Operation, document: Document) -> Schema:
+    def _request_body(self, method: str, operation: Operation, document: type[Document]) -> Schema:
         if operation.patched:
             schema = self._component(f"{document.__name__}Patch", patch_schema(document))
         else:
@@ -169,7 +162,7 @@ class ContractSchema(AutoSchema):
         for parser in self.view.parsers_for(method):
             text_rows = parser.media_type == "text/csv"
             content[parser.media_type] = {"schema": {"type": "string"} if text_rows else schema}
-        required = bool(document_schema(document).get("required"))
+        required = bool(document.schema().get("required"))
         return {"content": content, "required": required and not operation.patched}
 
     def _responses(self, path: str, method: str, operation: Operation) -> dict[str, Schema]:
@@ -263,16 +256,16 @@ def describe_problems(
     return result
 
 
-def patch_schema(document: Document) -> Schema:
+def patch_schema(document: type[Document]) -> Schema:
     """The JSON Schema of a merge-patch: every member may be left out, and null removes it."""
     properties: dict[str, Schema] = {}
-    for name, field in document.strict_fields().items():
+    for name, field in document.fields.items():
         if isinstance(field, DocumentField):
             schema = patch_schema(field.document)
         else:
-            schema = field_schema(field)
+            schema = field.schema()
             schema.pop("default", None)
-            if isinstance(field, LabelsField | QuantitiesField):
+            if isinstance(field, MapField | QuantitiesField):
                 member = {"anyOf": [schema["additionalProperties"], {"type": "null"}]}
                 schema = {"type": "object", "additionalProperties": member}
         properties[name] = {"anyOf": [schema, {"type": "null"}]}

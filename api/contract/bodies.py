@@ -11,8 +11,8 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
 from allocator_service.core.errors import DomainError, FieldError, TooLarge, Unreadable
-from api.errors import LengthRequired, UnsupportedMediaType
-from api.parsers import CSVRowsParser
+from api.contract.errors import LengthRequired, UnsupportedMediaType
+from api.contract.parsers import CSVRowsParser
 
 CHUNK_BYTES = 64 * 1024
 DROPPED_BYTES = 64 * 1024 * 1024

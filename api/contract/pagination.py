@@ -16,7 +16,7 @@ import orjson
 from django.db.models import QuerySet
 
 from allocator_service.core.errors import Unreadable
-from api.fields import is_slug, uuid_or_none
+from api.contract.fields import is_slug, uuid_or_none
 
 CURSOR_VERSION = 1
 MAX_OFFSET = 10**9

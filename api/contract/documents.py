@@ -1,0 +1,46 @@
+"""Bodies: documents of declared fields, read with every mistake named at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from allocator_service.core.errors import refusal
+from policies.fields import Document, Mistakes, read_items
+
+
+class NoFields(Document):
+    """The body of an action: nothing, or `{}`."""
+
+
+def read_document(document: type[Document], value: Any) -> dict[str, Any]:
+    """The values of every field, defaults filled in.
+
+    Raises `Unreadable` for names that are no field, `Unacceptable` for values and for what is missing,
+    with everything that is wrong (at most 20).
+    """
+    try:
+        return document.read(value)
+    except Mistakes as wrong:
+        raise refusal(wrong.found) from None
+
+
+def read_documents(
+    document: type[Document], items: Sequence[Any], *, cells: bool = False
+) -> list[dict[str, Any]]:
+    """Read every item of an array, `cells` from the texts of a CSV. Raises as `read_document`."""
+    try:
+        return read_items(document, items, cells=cells)
+    except Mistakes as wrong:
+        raise refusal(wrong.found) from None
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7396: the target with the patch's members put in, and those that are null taken out."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged

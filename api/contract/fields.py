@@ -1,0 +1,175 @@
+"""The kinds of fields that only the API has: slugs, ids, instants, labels, quantities."""
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from allocator_service.core.durations import parse_duration
+from allocator_service.core.errors import Unacceptable, Unreadable
+from allocator_service.tenants.models import SLUG_PATTERN
+from api.contract.parsers import json_document
+from policies.fields import (
+    Field,
+    ListField,
+    MapField,
+    ObjectField,
+    OneOrMoreField,
+    PatternField,
+    QuantitiesField,
+    QuantityField,
+    Schema,
+    StringField,
+    TextField,
+    mistake,
+)
+
+_SLUG = re.compile(SLUG_PATTERN, re.ASCII)
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,12})?"
+    r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
+_LABEL_LENGTH = 253
+
+
+class SlugField(PatternField):
+    def __init__(self, **options: Any) -> None:
+        words = "1 to 63 lower-case letters, digits and hyphens, no hyphen at the ends"
+        super().__init__(pattern=SLUG_PATTERN, code="slug.syntax", expected=words, **options)
+
+
+class TimestampField(StringField):
+    """An instant as RFC 3339 writes it, with its offset."""
+
+    type_name = "a timestamp such as 2026-01-05T00:00:00Z"
+
+    def read(self, value: Any) -> Any:
+        text = super().read(value)
+        try:
+            if _TIMESTAMP.fullmatch(text):
+                return datetime.fromisoformat(text.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass  # it has the form of a timestamp, and there is no such day or hour
+        raise mistake(
+            "timestamp.syntax",
+            "Expected a timestamp as in RFC 3339, with its offset: 2026-01-05T00:00:00Z.",
+        )
+
+    def describe(self) -> Schema:
+        return {"type": "string", "format": "date-time"}
+
+
+class IdField(Field):
+    type_name = "an id"
+
+    def read(self, value: Any) -> UUID:
+        found = uuid_or_none(value) if isinstance(value, str) else None
+        if found is None:
+            raise self.wrong_type()
+        return found
+
+    def describe(self) -> Schema:
+        return {"type": "string", "format": "uuid"}
+
+
+class DurationField(Field):
+    type_name = "a duration such as P7D"
+
+    def read(self, value: Any) -> str:
+        try:
+            parse_duration(value, pointer="")
+        except Unacceptable as error:
+            raise mistake(error.code, error.detail) from error
+        return str(value)
+
+    def describe(self) -> Schema:
+        return {
+            "type": "string",
+            "pattern": r"^P(?=.)(\d{1,4}Y)?(\d{1,5}M)?(\d{1,5}W)?(\d{1,6}D)?"
+            r"(T(?=.)(\d{1,7}H)?(\d{1,9}M)?(\d{1,10}S)?)?$",
+            "examples": ["P7D"],
+        }
+
+
+class SchemaField(Field):
+    """A part of an answer that is only described here."""
+
+    def __init__(self, *, schema: Schema, **options: Any) -> None:
+        super().__init__(**options)
+        self.as_schema = schema
+
+    def describe(self) -> Schema:
+        return dict(self.as_schema)
+
+
+class JsonCells(ObjectField):
+    """An object that may stand as JSON in one cell of a CSV, as lists of this service write it."""
+
+    def read_text(self, text: str) -> Any:
+        if not text.startswith("{"):
+            raise self.wrong_type()
+        try:
+            return self.read(json_document(text.encode()))
+        except Unreadable as error:
+            raise mistake(error.code, error.detail) from error
+
+
+class PoolQuantitiesField(JsonCells, QuantitiesField):
+    """Quantities keyed by the pool's resources, read once the pool is known."""
+
+
+class PoolQuantityField(QuantityField):
+    """One quantity, read once its unit is known."""
+
+    def read(self, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+            raise self.wrong_type()
+        return value
+
+
+class LabelsField(JsonCells, MapField):
+    """Labels of a server: texts keyed by texts."""
+
+    type_name = "an object of texts"
+
+    def __init__(self, value: Field | None = None, **options: Any) -> None:
+        super().__init__(
+            value or TextField(max_length=_LABEL_LENGTH, blank=True),
+            names=TextField(max_length=_LABEL_LENGTH),
+            max_items=64,
+            code="labels.count",
+            **options,
+        )
+
+
+class SelectorField(LabelsField):
+    """For each label the value, or the values, one of which a server must have."""
+
+    type_name = 'an object such as {"zone": "a"} or {"zone": ["a", "b"]}'
+
+    def __init__(self, **options: Any) -> None:
+        text = TextField(max_length=_LABEL_LENGTH, blank=True)
+        super().__init__(OneOrMoreField(text, max_items=100, code="selector.count"), **options)
+
+
+def texts_field(**options: Any) -> ListField:
+    """An array of texts."""
+    return ListField(StringField(), min_items=0, **options)
+
+
+def ids_field(*, max_items: int, **options: Any) -> ListField:
+    """An array of ids."""
+    return ListField(IdField(), min_items=0, max_items=max_items, **options)
+
+
+def is_slug(text: str) -> bool:
+    """Whether the text may be the name of a pool or tenant."""
+    return _SLUG.fullmatch(text) is not None
+
+
+def uuid_or_none(text: str) -> UUID | None:
+    """The id that a text is in its canonical spelling; None for any other text."""
+    return UUID(text) if _UUID.fullmatch(text) else None

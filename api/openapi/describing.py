@@ -1,0 +1,211 @@
+"""What a handler says about itself; OpenAPI is written from it (see api.openapi.schema)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from api.contract.documents import NoFields
+from policies.fields import Document
+
+H = TypeVar("H", bound=Callable[..., Any])
+Doc = type[Document]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one route: what it takes, what it answers, what it may refuse with.
+
+    `kind` is the last word of the operation's id. `headers` are those of its success, `problems` the
+    statuses of refusals beyond those that every route has. `other_answers` are documents
+    that are no problems under another status, `other_rows` those of a list asked for otherwise.
+    A `feed` is a list that is followed for ever: it gives `next_cursor` on every page. A `report` is
+    one document, its rows as CSV and NDJSON, and a picture. An `export` is a list as one stream.
+    """
+
+    kind: str
+    summary: str
+    answer: Doc | None = None
+    request: Doc | None = None
+    status: HTTPStatus = HTTPStatus.OK
+    headers: tuple[str, ...] = ()
+    problems: tuple[int, ...] = ()
+    if_match: str = ""
+    paged: bool = False
+    feed: bool = False
+    report: bool = False
+    export: bool = False
+    patched: bool = False
+    many: bool = False
+    claims: bool = False
+    facts: bool = False
+    media_types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    other_answers: Mapping[HTTPStatus, Doc] = field(default_factory=dict)
+    other_rows: Doc | None = None
+
+
+def described(operation: Operation) -> Callable[[H], H]:
+    """Attach a description to a handler."""
+
+    def attach(handler: H) -> H:
+        handler.operation = operation  # type: ignore[attr-defined]
+        return handler
+
+    return attach
+
+
+def _described(*what: Any, **more: Any) -> Callable[[H], H]:
+    return described(Operation(*what, **more))
+
+
+def lists(
+    answer: Doc, summary: str, *, problems: tuple[int, ...] = (), other_rows: Doc | None = None
+) -> Callable[[H], H]:
+    """GET of a list: pages of `answer`, as JSON, CSV or NDJSON."""
+    return _described(
+        "list",
+        summary,
+        answer,
+        paged=True,
+        headers=("Link", "X-Next-Cursor"),
+        problems=problems,
+        other_rows=other_rows,
+    )
+
+
+def feeds(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of a feed, followed for ever by its cursor."""
+    headers = ("Link", "X-Next-Cursor")
+    return _described(
+        "list", summary, answer, paged=True, feed=True, headers=headers, problems=(410,)
+    )
+
+
+def shows(
+    answer: Doc,
+    summary: str,
+    *,
+    headers: tuple[str, ...] = ("ETag",),
+    problems: tuple[int, ...] = (),
+) -> Callable[[H], H]:
+    """GET of one object."""
+    return _described("show", summary, answer, headers=headers, problems=problems)
+
+
+def reports(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of a report: a document, its rows as CSV or NDJSON, or a picture."""
+    return _described("show", summary, answer, report=True, problems=(404, 422))
+
+
+def exports(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of a whole list as one stream of CSV or of a JSON document a line."""
+    return _described("export", summary, answer, export=True, headers=("X-Next-Cursor",))
+
+
+def creates(
+    request: Doc, answer: Doc, summary: str, *, pool: bool = False, bulk: bool = False
+) -> Callable[[H], H]:
+    """POST that makes an object (201), or with `bulk` many."""
+    return _described(
+        "create",
+        summary,
+        answer,
+        request,
+        HTTPStatus.CREATED,
+        headers=("Location", "ETag", "Idempotency-Replayed", *_generation(pool)),
+        problems=(409, 411, 413, 415, 422),
+        many=bulk,
+        claims=True,
+    )
+
+
+def updates(request: Doc, answer: Doc, summary: str, *, pool: bool = False) -> Callable[[H], H]:
+    """PATCH, a merge-patch of what was read at the version in If-Match."""
+    return _described(
+        "update",
+        summary,
+        answer,
+        request,
+        headers=("ETag", *_generation(pool)),
+        problems=(409, 411, 412, 413, 415, 422, 428),
+        if_match="required",
+        patched=True,
+    )
+
+
+def puts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
+    """PUT, which makes the object (201) or replaces the version in If-Match (200)."""
+    return _described(
+        "put",
+        summary,
+        answer,
+        request,
+        headers=("ETag", "Location", "Pool-Generation"),
+        problems=(409, 411, 412, 413, 415, 422, 428),
+        if_match="to replace",
+    )
+
+
+def retires(summary: str, *, pool: bool = False) -> Callable[[H], H]:
+    """DELETE, which keeps the history (204)."""
+    return _described(
+        "retire",
+        summary,
+        status=HTTPStatus.NO_CONTENT,
+        headers=_generation(pool),
+        problems=(409, 412, 428),
+        if_match="required",
+    )
+
+
+def acts(answer: Doc, summary: str) -> Callable[[H], H]:
+    """POST of an action on an object, which it answers."""
+    return _described(
+        "act",
+        summary,
+        answer,
+        NoFields,
+        headers=("ETag", "Idempotency-Replayed", "Pool-Generation"),
+        problems=(409, 411, 412, 413, 415, 422),
+        if_match="optional",
+        claims=True,
+    )
+
+
+def accepts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
+    """POST of work that is done later (202)."""
+    return _described(
+        "request",
+        summary,
+        answer,
+        request,
+        HTTPStatus.ACCEPTED,
+        headers=("Location", "Retry-After", "Idempotency-Replayed", "Pool-Generation"),
+        problems=(409, 411, 413, 415, 422),
+        claims=True,
+    )
+
+
+def records(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
+    """POST of one or many facts, each stored once; answers how many were new (200)."""
+    return _described(
+        "record",
+        summary,
+        answer,
+        request,
+        headers=("Idempotency-Replayed",),
+        problems=(409, 411, 413, 415, 422),
+        claims=True,
+        facts=True,
+    )
+
+
+def computes(
+    request: Doc, answer: Doc, summary: str, *, problems: tuple[int, ...]
+) -> Callable[[H], H]:
+    """POST that stores nothing and answers what it computed (200)."""
+    return _described("compute", summary, answer, request, problems=(411, 413, 415, 422, *problems))
+
+
+def _generation(pool: bool) -> tuple[str, ...]:
+    return ("Pool-Generation",) if pool else ()

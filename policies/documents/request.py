@@ -1,0 +1,354 @@
+"""What an evaluation document may hold, declared once: for reading it and for describing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from policies.fields import (
+    AmountsField,
+    AnyField,
+    BooleanField,
+    ChoiceField,
+    Document,
+    DocumentField,
+    Field,
+    IntegerField,
+    ListField,
+    MapField,
+    ObjectField,
+    OneOrMoreField,
+    PatternField,
+    RealField,
+    Schema,
+    StringField,
+    is_object,
+    mistake,
+)
+from policies.model.validation import LARGEST_SERVER_COUNT, MOST_OWED
+
+INCLUDES = ("placements", "certificate", "properties", "schedule", "explanations")
+RESOURCE_NAME = "^[a-z][a-z0-9_.-]{0,62}$"
+MAX_WHOLE = 2**53 - 1
+MAX_POLICIES = 20
+
+
+class WholeField(IntegerField):
+    """A whole number that a double holds; ``2.0`` is one too, as it may have been through one."""
+
+    def read(self, value: Any) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if type(value) is int and self.minimum <= value <= self.maximum:
+            return value
+        if type(value) is int and abs(value) > MAX_WHOLE:
+            raise mistake("number.too_large", "Expected a whole number below 2^53.")
+        return super().read(value)
+
+
+class NameField(StringField):
+    """A name: any text but the empty one."""
+
+    def __init__(self, code: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.code = code
+
+    def read(self, value: Any) -> str:
+        name = value if type(value) is str else super().read(value)
+        if not name:
+            raise mistake(self.code, "Expected a name that is not empty.")
+        return name
+
+    def describe(self) -> Schema:
+        return {"type": "string", "minLength": 1}
+
+
+class TenantField(StringField):
+    """The name of one of the tenants, read as its index; any text where they are not known."""
+
+    def __init__(self, tenants: Mapping[str, int] | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.tenants = tenants
+
+    def read(self, value: Any) -> Any:
+        name = value if type(value) is str else super().read(value)
+        if self.tenants is None:
+            return -1
+        index = self.tenants.get(name)
+        if index is None:
+            raise mistake("tenant.unknown", f'There is no tenant "{name[:80]}".')
+        return index
+
+
+class _Part(Document):
+    missing_code = "field.missing"
+
+
+class ResourceDocument(_Part):
+    name = PatternField(
+        pattern=RESOURCE_NAME,
+        code="resource.name",
+        expected="a lower-case letter followed by at most 62 lower-case letters, digits, '_', '.'"
+        " or '-'",
+    )
+    unit = StringField(default="", description="Such as `core` or `GiB`.")
+
+
+class ResourceField(Field):
+    """A resource: its name, or an object with its name and unit. Read as the latter."""
+
+    def read(self, value: Any) -> dict[str, str]:
+        if is_object(value):
+            return ResourceDocument.read(value)
+        return {"name": ResourceDocument.name.read(value), "unit": ""}
+
+    def describe(self) -> Schema:
+        return {"oneOf": [ResourceDocument.name.describe(), ResourceDocument.schema()]}
+
+
+class ServerDocument(_Part):
+    name = NameField(
+        "server.name",
+        required=False,
+        description="`server-0001` and so on, by position, if it is left out.",
+    )
+    capacity = AmountsField(unknown="capacity.unknown_resource", description="Of each server.")
+    count = WholeField(
+        minimum=1, maximum=LARGEST_SERVER_COUNT, code="server.count", default=1,
+        description="How many servers of this kind there are.",
+    )  # fmt: skip
+    labels = MapField(StringField(), default=dict)
+    contributed_by = TenantField(
+        required=False, allow_null=True, description="The tenant; null: the pool's own."
+    )
+    draining = BooleanField(default=False, description="Contributed, but no capacity.")
+
+
+class TenantDocument(_Part):
+    name = NameField("tenant.name")
+    weight = RealField(
+        "weight", code="weight.not_positive", expected="a number above 0", above=0, default=1
+    )
+    best_effort = BooleanField(
+        default=False, description="Served with what the other tenants leave."
+    )
+    owed = RealField(
+        "owed", code="owed.out_of_range", expected=f"a number from -{MOST_OWED} to {MOST_OWED}",
+        minimum=-MOST_OWED, maximum=MOST_OWED, default=0,
+        description="tda: dominant share × periods to make up for; below 0: had too much.",
+    )  # fmt: skip
+
+
+class WorkloadDocument(_Part):
+    tenant = TenantField()
+    name = NameField("workload.name")
+    demand = AmountsField(
+        unknown="demand.unknown_resource", zero="demand.zero", description="Of each task."
+    )
+    tasks = WholeField(
+        minimum=0, maximum=MAX_WHOLE, code="tasks.not_whole", required=False, allow_null=True,
+        description="How many can run at once; null is no limit.",
+    )  # fmt: skip
+    priority = WholeField(minimum=-MAX_WHOLE, maximum=MAX_WHOLE, default=0)
+    server_selector = MapField(
+        OneOrMoreField(StringField(), as_list=True, code="selector.empty"),
+        default=dict,
+        description="For each label the value, or the values, one of which a server must have.",
+    )
+
+
+class ModeField(StringField):
+    """A mode; whether the policy has it is for the policy to say."""
+
+    def describe(self) -> Schema:
+        return {"type": "string", "enum": ["divisible", "indivisible"]}
+
+
+class PolicyDocument(_Part):
+    name = StringField(description="One of those that `GET /policies/` lists.")
+    mode = ModeField(
+        required=False, allow_null=True, description="The policy's first mode if it is left out."
+    )
+    options = ObjectField(default=dict, description="By the policy's own schema.")
+
+
+def _counted(default: int | None = None, description: str = "") -> WholeField:
+    given = {} if default is None else {"default": default}
+    return WholeField(
+        minimum=0, maximum=MAX_WHOLE, code="number.negative", description=description, **given
+    )
+
+
+class RunningDocument(_Part):
+    tenant = StringField()
+    workload = StringField()
+    server = StringField(description="Name of a server row; any other has left the pool.")
+    offset = _counted(0, "Position in the row of the first server.")
+    servers = _counted(1)
+    tasks = _counted(description="On each of the servers.")
+
+
+def _time(description: str = "") -> RealField:
+    return RealField(
+        "history", code="history.amount", expected="a number, 0 or more", minimum=0, default=0,
+        description=description,
+    )  # fmt: skip
+
+
+def _remembered(description: str) -> AmountsField:
+    return AmountsField(
+        unknown="history.unknown_resource", each=_time(), required=False, description=description
+    )
+
+
+class LiteralDocument(_Part):
+    alone = _remembered("`alone` by the paper's formula (2) read literally.")
+    sharing_degree = AnyField(required=False, description="Ignored.")
+
+
+class RememberedDocument(_Part):
+    used = _remembered("Resource × time that was allocated.")
+    alone = _remembered("Resource × time that it would have used in its own partition.")
+    waiting = _time("For how long it has had pending tasks and received nothing.")
+    literal = DocumentField(LiteralDocument, required=False, allow_null=True)
+    sharing_degree = AnyField(required=False, description="Ignored.")
+
+
+class HistoryDocument(_Part):
+    step = RealField(
+        "history", code="history.step", expected="a number above 0", above=0,
+        description="The length of the step that is decided.",
+    )  # fmt: skip
+    elapsed = _time("The length of the window so far.")
+    tenants = MapField(
+        DocumentField(RememberedDocument),
+        default=dict,
+        description="By name; a tenant that is missing starts from zeros.",
+    )
+
+
+class EvaluationRequest(_Part):
+    resources = ListField(
+        ResourceField(), unique="resource", code="resource.none",
+        description="What the pool counts: names, or names with units.",
+        examples=[["cpu", "memory"], [{"name": "memory", "unit": "GiB"}]],
+    )  # fmt: skip
+    servers = ListField(ServerDocument, min_items=0, unique="server", default=list)
+    tenants = ListField(TenantDocument, min_items=0, unique="tenant", default=list)
+    workloads = ListField(WorkloadDocument, min_items=0, default=list)
+    policy = DocumentField(PolicyDocument)
+    weights = ChoiceField(
+        choices=["explicit", "contribution"], code="weights.unknown", default="explicit",
+        description="Whether `weight` is the weight itself or a factor on what was contributed.",
+    )  # fmt: skip
+    history = DocumentField(
+        HistoryDocument,
+        required=False,
+        allow_null=True,
+        description="Of long-term policies: what an answer returned as `history`.",
+    )
+    running = ListField(
+        RunningDocument,
+        min_items=0,
+        required=False,
+        description="Where whole tasks run now: they stay there where that gives the same counts.",
+    )
+    include = ListField(
+        ChoiceField(choices=INCLUDES, code="include.unknown", type_code="include.unknown"),
+        min_items=0,
+        default=list,
+        description="Parts of the answer that it has only if they are asked for.",
+    )
+
+
+class AskedPolicyField(Field):
+    """A policy of a comparison: its name, or an object as in an evaluation. Read as the latter."""
+
+    type_name = "a name of a policy, or an object with one"
+
+    def read(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, str):
+            return {"name": value}
+        if not is_object(value):
+            raise self.wrong_type()
+        PolicyDocument.read(value)
+        return dict(value)
+
+    def describe(self) -> Schema:
+        return {"oneOf": [{"type": "string"}, PolicyDocument.schema()]}
+
+
+class ComparisonRequest(_Part):
+    policies = ListField(
+        AskedPolicyField(), max_items=MAX_POLICIES, code="comparison.policies",
+        missing_code="comparison.policies", type_code="comparison.policies",
+        description="A column each, in this order.",
+        examples=[["drf", "asset", {"name": "drfh", "mode": "indivisible"}]],
+    )  # fmt: skip
+    input = ObjectField(
+        missing_code="field.type",
+        description="An evaluation, as `POST /evaluations/` takes it (its policy may be left out and"
+        ' is not read), or `{"run": id}`: the stored input of a run that the caller may see whole.',
+        examples=[{"run": "01931f3e-7c2e-7c3b-8a51-6f0a4be7a1c2"}],
+    )
+
+
+def request_for(document: Mapping[str, Any]) -> type[Document]:
+    """The declaration with the names that a document gives its own resources and tenants."""
+    resources = _units(document.get("resources"))
+    tenants = _indices(document.get("tenants", ()))
+    servers = ServerDocument.with_fields(
+        capacity=ServerDocument.capacity.within(resources),
+        contributed_by=TenantField(tenants, required=False, allow_null=True),
+    )
+    workloads = WorkloadDocument.with_fields(
+        tenant=TenantField(tenants), demand=WorkloadDocument.demand.within(resources)
+    )
+    history = history_for(tenants, resources)
+    return EvaluationRequest.with_fields(
+        servers=ListField(servers, min_items=0, unique="server", default=list),
+        workloads=ListField(workloads, min_items=0, default=list),
+        history=DocumentField(history, required=False, allow_null=True),
+    )
+
+
+def history_for(
+    tenants: Mapping[str, int] | None, resources: Mapping[str, str] | None
+) -> type[Document]:
+    """The declaration of a history of these tenants and resources; None where they are not known."""
+    literal = LiteralDocument.with_fields(alone=LiteralDocument.alone.within(resources))
+    row = RememberedDocument.with_fields(
+        used=RememberedDocument.used.within(resources),
+        alone=RememberedDocument.alone.within(resources),
+        literal=DocumentField(literal, required=False, allow_null=True),
+    )
+    names = TenantField(tenants)
+    return HistoryDocument.with_fields(
+        tenants=MapField(DocumentField(row), names=names, default=dict)
+    )
+
+
+def _units(items: Any) -> dict[str, str] | None:
+    """The units by resource, or None where there is none or any of them cannot be read."""
+    if not isinstance(items, list | tuple):
+        return None
+    units: dict[str, str] = {}
+    for item in items:
+        name, unit = (item.get("name"), item.get("unit", "")) if is_object(item) else (item, "")
+        if not isinstance(name, str) or not isinstance(unit, str):
+            return None
+        units[name] = unit
+    return units or None
+
+
+def _indices(items: Any) -> dict[str, int] | None:
+    """The tenants' indices by name, or None where any name cannot be read."""
+    if not isinstance(items, list | tuple):
+        return None
+    indices: dict[str, int] = {}
+    for index, item in enumerate(items):
+        name = item.get("name") if is_object(item) else None
+        if not isinstance(name, str):
+            return None
+        indices[name] = index
+    return indices

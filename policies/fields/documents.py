@@ -1,0 +1,206 @@
+"""Documents, and arrays, of declared fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, ClassVar
+
+from policies.errors import MAX_MISTAKES, UNKNOWN, Mistake
+from policies.fields.kinds import Field, Mistakes, Schema, escaped, is_object, mistake
+
+_ABSENT: Any = object()
+
+
+class Document:
+    """An object whose fields are the class's attributes; those of a base class come first.
+
+    An underscore at the end of a name is not part of it (``from_``).
+    """
+
+    fields: ClassVar[dict[str, Field]] = {}
+    _plan: ClassVar[Sequence[tuple[str, Field, Callable[[Any], Any], bool, bool]]] = ()
+    missing_code: ClassVar[str] = "field.required"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = {n.removesuffix("_"): f for n, f in vars(cls).items() if isinstance(f, Field)}
+        cls.fields = {**cls.fields, **own}
+        # What `read` asks for each field, looked up once and not for each of 10^5 documents.
+        cls._plan = [
+            (name, field, field.read, field.required, field.allow_null)
+            for name, field in cls.fields.items()
+        ]
+
+    @classmethod
+    def with_fields(cls, **fields: Field) -> type[Document]:
+        """The document with other fields in the place of some."""
+        return type(cls.__name__, (cls,), fields)
+
+    @classmethod
+    def read(cls, document: Any, *, cells: bool = False) -> dict[str, Any]:
+        """The value of every field, by name, in the order of their declaration.
+
+        Args:
+            document: a JSON value.
+            cells: whether texts are those of a CSV's cells.
+
+        Raises:
+            Mistakes: everything that is wrong: names that are no field (``field.unknown``), fields
+                that are missing, and what the fields themselves refuse.
+        """
+        if type(document) is not dict and not is_object(document):
+            raise mistake("field.type", "Expected an object.")
+        values: dict[str, Any] = {}
+        found: list[Mistake] = []
+        present, get = 0, document.get
+        for name, field, read, required, allow_null in cls._plan:
+            value = get(name, _ABSENT)
+            if value is _ABSENT:
+                if required:
+                    code = field.missing_code or cls.missing_code
+                    found.append(Mistake(f"/{name}", code, f'"{name}" is required.'))
+                else:
+                    values[name] = field.left_out()
+                continue
+            present += 1
+            if value is None and allow_null:
+                values[name] = None
+                continue
+            try:
+                if cells and isinstance(value, str):
+                    values[name] = field.read_text(value)
+                else:
+                    values[name] = read(value)
+            except Mistakes as wrong:
+                found += wrong.under(name)
+        if present != len(document):
+            known = ", ".join(cls.fields) or "none"
+            found += [
+                Mistake(
+                    f"/{escaped(name)}",
+                    UNKNOWN,
+                    f'"{str(name)[:80]}" is not a field here; the fields are: {known}.',
+                )
+                for name in document
+                if name not in cls.fields
+            ]
+        if found:
+            raise Mistakes(found)
+        return values
+
+    @classmethod
+    def schema(cls) -> Schema:
+        """The JSON Schema of the document."""
+        schema: Schema = {
+            "type": "object",
+            "properties": {name: field.schema() for name, field in cls.fields.items()},
+            "additionalProperties": False,
+        }
+        required = [name for name, field in cls.fields.items() if field.required]
+        return schema | ({"required": required} if required else {})
+
+
+class DocumentField(Field):
+    """A document within a document."""
+
+    def __init__(self, document: type[Document], **options: Any) -> None:
+        super().__init__(**options)
+        self.document = document
+        self.read = document.read  # type: ignore[method-assign, assignment]  # one call less
+
+    def describe(self) -> Schema:
+        return self.document.schema()
+
+
+class ListField(Field):
+    """An array of values of one kind: of a field or of a document.
+
+    Args:
+        items: the kind.
+        min_items, max_items: how many there may be.
+        unique: such as ``tenant``, where no two items may have one name (``tenant.duplicate``): the
+            item itself or its member ``name``.
+    """
+
+    type_name = "an array"
+
+    def __init__(
+        self,
+        items: Field | type[Document],
+        *,
+        min_items: int = 1,
+        max_items: int | None = None,
+        unique: str = "",
+        code: str = "field.count",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.items, self.unique, self.code = items, unique, code
+        self.min_items, self.max_items = min_items, max_items
+
+    def at_most(self, max_items: int) -> ListField:
+        """The same field for fewer items."""
+        limited = copy(self)
+        limited.max_items = max_items
+        return limited
+
+    def read(self, value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise self.wrong_type()
+        least, most = self.min_items, self.max_items
+        if len(value) < least or (most is not None and len(value) > most):
+            raise mistake(
+                self.code,
+                f"Expected at least {least} items."
+                if most is None
+                else f"Expected {least} to {most} items.",
+            )
+        found: list[Mistake] = self._named_twice(value) if self.unique else []
+        try:
+            items = read_items(self.items, value)
+        except Mistakes as wrong:
+            found += wrong.found
+        if found:
+            raise Mistakes(found[:MAX_MISTAKES])
+        return items
+
+    def _named_twice(self, items: Sequence[Any]) -> list[Mistake]:
+        names = [item.get("name") if is_object(item) else item for item in items]
+        texts = [name for name in names if isinstance(name, str)]
+        if len(set(texts)) == len(texts):
+            return []
+        first: dict[str, int] = {}
+        return [
+            Mistake(
+                f"/{index}",
+                f"{self.unique}.duplicate",
+                f'{self.unique} {first[name]} has the name "{name[:80]}" too; names are unique.',
+            )
+            for index, name in enumerate(names)
+            if isinstance(name, str) and first.setdefault(name, index) != index
+        ]
+
+    def describe(self) -> Schema:
+        schema: Schema = {"type": "array", "items": self.items.schema(), "minItems": self.min_items}
+        return schema if self.max_items is None else schema | {"maxItems": self.max_items}
+
+
+def read_items(
+    kind: Field | type[Document], items: Sequence[Any], *, cells: bool = False
+) -> list[Any]:
+    """Read every item of an array; stops after 20 mistakes. Raises Mistakes."""
+    read_one: Any = kind.read
+    if cells:
+        read_one = lambda item: kind.read(item, cells=True)  # type: ignore[call-arg]  # noqa: E731
+    read, found = [], []
+    for index, item in enumerate(items):
+        try:
+            read.append(read_one(item))
+        except Mistakes as wrong:
+            found += wrong.under(index)
+            if len(found) >= MAX_MISTAKES:
+                break
+    if found:
+        raise Mistakes(found)
+    return read

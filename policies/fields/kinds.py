@@ -1,0 +1,353 @@
+"""Fields of documents: what reads one value as it is, never as what it might have meant.
+
+``true`` is no number, ``1.0`` no whole number unless the field says so, ``"1_000"`` nothing at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from policies.errors import Mistake
+
+Schema = dict[str, Any]
+
+_ABSENT: Any = object()
+_INTEGER = re.compile(r"-?[0-9]{1,40}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class Mistakes(ValueError):
+    """What is wrong with a value; pointers start at the value."""
+
+    def __init__(self, found: Sequence[Mistake]) -> None:
+        super().__init__(found[0].detail)
+        self.found = found
+
+    def under(self, name: str | int) -> list[Mistake]:
+        """The mistakes as seen from the object or array that has the value as member ``name``."""
+        place = f"/{escaped(name)}"
+        return [Mistake(place + each.pointer, each.code, each.detail) for each in self.found]
+
+
+def mistake(code: str, detail: str, pointer: str = "") -> Mistakes:
+    """A single mistake, to be raised."""
+    return Mistakes([Mistake(pointer, code, detail)])
+
+
+def escaped(name: str | int) -> str:
+    """A name as a token of a JSON pointer (RFC 6901)."""
+    return str(name)[:200].replace("~", "~0").replace("/", "~1")
+
+
+def is_object(value: Any) -> bool:
+    """Whether a value is what JSON calls an object (dictionaries are asked for first: quicker)."""
+    return type(value) is dict or isinstance(value, Mapping)
+
+
+class Field:
+    """One value of a document.
+
+    Args:
+        required: whether the document must have it; not if there is a default.
+        default: what a document without it means, or a function that makes it; else None.
+        allow_null: whether null is a value of its own.
+        missing_code, type_code: of the mistakes that it is not there and that it is of another
+            type, if they are not those of other fields.
+        description, examples: for readers of the schema.
+    """
+
+    type_name: ClassVar[str] = "a value"
+
+    def __init__(
+        self,
+        *,
+        required: bool | None = None,
+        default: Any = _ABSENT,
+        allow_null: bool = False,
+        missing_code: str = "",
+        type_code: str = "field.type",
+        description: str = "",
+        examples: Sequence[Any] = (),
+    ) -> None:
+        self.has_default = default is not _ABSENT
+        self.required = (not self.has_default) if required is None else required
+        self.default = default if self.has_default else None
+        self.allow_null, self.description = allow_null, description
+        self.missing_code, self.type_code = missing_code, type_code
+        self.examples = list(examples)
+
+    def read(self, value: Any) -> Any:
+        """What a JSON value means. Raises Mistakes."""
+        raise NotImplementedError
+
+    def read_text(self, text: str) -> Any:
+        """What the text of a cell or of a query parameter means. Raises Mistakes."""
+        return self.read(text)
+
+    def left_out(self) -> Any:
+        """What it means that the field is not there."""
+        return self.default() if callable(self.default) else self.default
+
+    def describe(self) -> Schema:
+        """The JSON Schema of what ``read`` accepts."""
+        raise NotImplementedError
+
+    def wrong_type(self) -> Mistakes:
+        """The mistake of a value of another type."""
+        return mistake(self.type_code, f"Expected {self.type_name}.")
+
+    def schema(self) -> Schema:
+        """The JSON Schema of the field: with its description, its default, and null if allowed."""
+        schema = self.describe()
+        if self.description:
+            schema["description"] = self.description
+        if self.examples:
+            schema["examples"] = self.examples
+        if self.has_default and not callable(self.default):
+            default = self.default
+            schema["default"] = int(default) if isinstance(default, Decimal) else default
+        if not self.allow_null:
+            return schema
+        if "enum" in schema:
+            return schema | {"type": ["string", "null"], "enum": [*schema["enum"], None]}
+        if isinstance(schema.get("type"), str):
+            return schema | {"type": [schema["type"], "null"]}
+        return {"oneOf": [schema, {"type": "null"}]}
+
+
+class BooleanField(Field):
+    type_name = "true or false"
+
+    def read(self, value: Any) -> bool:
+        if value is not True and value is not False:
+            raise self.wrong_type()
+        return value
+
+    def read_text(self, text: str) -> bool:
+        return self.read({"true": True, "false": False}.get(text))
+
+    def describe(self) -> Schema:
+        return {"type": "boolean"}
+
+
+class IntegerField(Field):
+    type_name = "a whole number, written without a fraction"
+
+    def __init__(
+        self, *, minimum: int, maximum: int, code: str = "field.range", **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.minimum, self.maximum, self.code = minimum, maximum, code
+
+    def read(self, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.wrong_type()
+        if not self.minimum <= value <= self.maximum:
+            raise mistake(
+                self.code, f"Expected a whole number from {self.minimum} to {self.maximum}."
+            )
+        return value
+
+    def read_text(self, text: str) -> int:
+        if not _INTEGER.fullmatch(text):
+            raise self.wrong_type()
+        return self.read(int(text))
+
+    def describe(self) -> Schema:
+        return {"type": "integer", "minimum": self.minimum, "maximum": self.maximum}
+
+
+class NumberField(Field):
+    """Any finite number; JSON's own, not a text."""
+
+    type_name = "a number"
+
+    def read(self, value: Any) -> Decimal:
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            raise self.wrong_type()
+        return Decimal(value)
+
+    def describe(self) -> Schema:
+        return {"type": "number"}
+
+
+class StringField(Field):
+    """Any text."""
+
+    type_name = "a string"
+
+    def read(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise self.wrong_type()
+        return value
+
+    def describe(self) -> Schema:
+        return {"type": "string"}
+
+
+class TextField(StringField):
+    """One line of text, without blanks at its ends."""
+
+    def __init__(self, *, max_length: int, blank: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.max_length, self.blank = max_length, blank
+
+    def read(self, value: Any) -> str:
+        text = super().read(value)
+        if not text and not self.blank:
+            raise mistake("field.blank", "Expected a text that is not empty.")
+        if len(text) > self.max_length:
+            raise mistake("field.length", f"Expected at most {self.max_length} characters.")
+        if text != text.strip() or _CONTROL.search(text):
+            raise mistake("field.text", "Expected one line without blanks at its ends.")
+        return text
+
+    def describe(self) -> Schema:
+        return {"type": "string", "minLength": 0 if self.blank else 1, "maxLength": self.max_length}
+
+
+class PatternField(StringField):
+    """A text that a regular expression describes; ``expected`` says it in words."""
+
+    def __init__(self, *, pattern: str, code: str, expected: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.pattern, self.code = pattern, code
+        self.expected = expected or f"a text that matches {pattern}"
+        # `$` would also match before a line's end.
+        self._matches = re.compile(pattern.removeprefix("^").removesuffix("$"), re.ASCII).fullmatch
+
+    def read(self, value: Any) -> str:
+        text = super().read(value)
+        if not self._matches(text):
+            raise mistake(self.code, f"Expected {self.expected}.")
+        return text
+
+    def describe(self) -> Schema:
+        return {"type": "string", "pattern": self.pattern}
+
+
+class ChoiceField(StringField):
+    """One of certain texts."""
+
+    def __init__(
+        self, *, choices: Sequence[str], code: str = "field.choice", **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.choices, self.code = list(choices), code
+
+    def read(self, value: Any) -> str:
+        text = super().read(value)
+        if text not in self.choices:
+            raise mistake(self.code, f"Expected one of: {', '.join(self.choices)}.")
+        return text
+
+    def describe(self) -> Schema:
+        return {"type": "string", "enum": self.choices}
+
+
+class ObjectField(Field):
+    """Any object; what it may hold is for others to say."""
+
+    type_name = "an object"
+
+    def read(self, value: Any) -> Any:
+        if not is_object(value):
+            raise self.wrong_type()
+        return value
+
+    def describe(self) -> Schema:
+        return {"type": "object", "additionalProperties": True}
+
+
+class AnyField(Field):
+    """Whatever is there, read by nobody."""
+
+    def read(self, value: Any) -> Any:
+        return value
+
+    def describe(self) -> Schema:
+        return {}
+
+
+class OneOrMoreField(Field):
+    """A value, or an array of values; ``as_list``: read as an array in either case."""
+
+    def __init__(
+        self,
+        item: Field,
+        *,
+        max_items: int | None = None,
+        as_list: bool = False,
+        code: str = "field.count",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.item, self.max_items, self.as_list, self.code = item, max_items, as_list, code
+
+    def read(self, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            one = self.item.read(value)
+            return [one] if self.as_list else one
+        if not value or (self.max_items is not None and len(value) > self.max_items):
+            most = "" if self.max_items is None else f" and at most {self.max_items}"
+            raise mistake(self.code, f"Expected at least one value{most}.")
+        read, found = [], []
+        for index, item in enumerate(value):
+            try:
+                read.append(self.item.read(item))
+            except Mistakes as wrong:
+                found += wrong.under(index)
+        if found:
+            raise Mistakes(found)
+        return read
+
+    def describe(self) -> Schema:
+        several: Schema = {"type": "array", "items": self.item.describe(), "minItems": 1}
+        if self.max_items is not None:
+            several["maxItems"] = self.max_items
+        return {"oneOf": [self.item.describe(), several]}
+
+
+class MapField(ObjectField):
+    """An object with members of one kind; ``names`` reads their names where not any will do."""
+
+    def __init__(
+        self,
+        values: Field,
+        *,
+        names: Field | None = None,
+        max_items: int | None = None,
+        code: str = "field.count",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.values, self.names, self.max_items, self.code = values, names, max_items, code
+
+    def read(self, value: Any) -> dict[str, Any]:
+        members = value if type(value) is dict else super().read(value)
+        if self.max_items is not None and len(members) > self.max_items:
+            raise mistake(self.code, f"Expected at most {self.max_items} members.")
+        read, found = {}, []
+        read_name = None if self.names is None else self.names.read
+        read_value = self.values.read
+        for name, member in members.items():
+            try:
+                read[name if read_name is None else read_name(name)] = read_value(member)
+            except Mistakes as wrong:
+                found += wrong.under(name)
+        if found:
+            raise Mistakes(found)
+        return read
+
+    def describe(self) -> Schema:
+        schema: Schema = {"type": "object", "additionalProperties": self.values.schema()}
+        if self.names is not None:
+            schema["propertyNames"] = {
+                key: value for key, value in self.names.describe().items() if key != "type"
+            }
+        if self.max_items is not None:
+            schema["maxProperties"] = self.max_items
+        return schema
