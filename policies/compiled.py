@@ -2,20 +2,63 @@
 
 Numba notices a change in a kernel's own file, not in the file of a kernel that it calls. The cache is
 therefore in a folder named after the sources of all kernels: new sources, new folder.
+
+A kernel whose parameters are annotated is compiled for those types and no others: arrays that it only
+reads are ``Floats1`` and the like, which take writable and read-only arrays; those that it writes are
+``OutFloats1``. What Python calls is annotated, so that no argument ever compiles a second version. A
+kernel without annotations is called by kernels only, and compiled for what they pass.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import inspect
+import typing
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numba
+from numba import types
+from numba.core import caching, registry
+
+from policies.arrays import BoolArray, FloatArray, IntArray
 
 _PACKAGE = Path(__file__).parent
-_MARK = b"from policies.compiled import compiled"
+_MARK = b"from policies.compiled import "
+# Numba has no types of its own.
+_Dispatcher: Any = registry.CPUDispatcher
+_Files: Any = caching.IndexDataCacheFile
+_Cache: Any = caching.FunctionCache
+_named_tuple: Any = types.NamedTuple
+_SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
+
+
+def _array(scalar: Any, dimensions: int, *, read_only: bool = True) -> Any:
+    return types.Array(scalar, dimensions, "C", readonly=read_only)
+
+
+Floats1 = Annotated[FloatArray, _array(types.float64, 1)]
+Floats2 = Annotated[FloatArray, _array(types.float64, 2)]
+Floats3 = Annotated[FloatArray, _array(types.float64, 3)]
+Ints1 = Annotated[IntArray, _array(types.int64, 1)]
+Ints2 = Annotated[IntArray, _array(types.int64, 2)]
+Ints3 = Annotated[IntArray, _array(types.int64, 3)]
+Bools1 = Annotated[BoolArray, _array(types.boolean, 1)]
+Bools2 = Annotated[BoolArray, _array(types.boolean, 2)]
+Bools3 = Annotated[BoolArray, _array(types.boolean, 3)]
+OutFloats1 = Annotated[FloatArray, _array(types.float64, 1, read_only=False)]
+OutFloats2 = Annotated[FloatArray, _array(types.float64, 2, read_only=False)]
+OutFloats3 = Annotated[FloatArray, _array(types.float64, 3, read_only=False)]
+OutInts1 = Annotated[IntArray, _array(types.int64, 1, read_only=False)]
+OutInts2 = Annotated[IntArray, _array(types.int64, 2, read_only=False)]
+OutInts3 = Annotated[IntArray, _array(types.int64, 3, read_only=False)]
+OutBools1 = Annotated[BoolArray, _array(types.boolean, 1, read_only=False)]
+OutBools2 = Annotated[BoolArray, _array(types.boolean, 2, read_only=False)]
+
+KERNELS: list[Kernel] = []
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,16 +75,86 @@ def compiled_in_order(function: Callable[..., Any]) -> Callable[..., Any]:
     return _kept(function, set())
 
 
+class Kernel(_Dispatcher):  # type: ignore[misc]
+    """A compiled function that is compiled for its annotations when it is first needed."""
+
+    def enable_caching(self) -> None:
+        """Keep what is compiled, in files that several processes may write at once."""
+        self._cache = _KernelCache(self.py_func)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """As numba's, for a call from another kernel."""
+        self.prepare()
+        return super().get_call_template(args, kws)
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
+        if self._can_compile and self.prepare():
+            return self  # to be called with the same arguments, once more
+        return super()._compile_for_args(*args, **kws)
+
+    def prepare(self) -> bool:
+        """Compile, or load, the version for the annotations; False where there are none."""
+        if self._can_compile and inspect.get_annotations(self.py_func):
+            self.compile(_signature(self.py_func))
+            self.disable_compile()
+        return not self._can_compile
+
+
+def _signature(function: Callable[..., Any]) -> tuple[Any, ...]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    return tuple(_type_of(hints[name]) for name in inspect.signature(function).parameters)
+
+
+def _type_of(hint: Any) -> Any:
+    """The type that numba knows for an annotation: scalars, arrays as above, and their tuples."""
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if typing.get_origin(hint) is Annotated:
+        return hint.__metadata__[0]
+    fields = typing.get_type_hints(hint, include_extras=True)
+    return _named_tuple([_type_of(fields[name]) for name in hint._fields], hint)
+
+
+class _KernelFiles(_Files):  # type: ignore[misc]
+    """One kernel's files. Whoever is killed while writing leaves what was there before."""
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep a version under a name of its own, and only then say in the index that it is there."""
+        name = (
+            f"{Path(self._index_path).stem}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
+        )
+        self._save_data(f"{name}.nbc", data)
+        with Path(self._cache_path, "lock").open("a") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            self._save_index({**self._load_index(), key: f"{name}.nbc"})
+
+
+class _KernelCache(_Cache):  # type: ignore[misc]
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        locator = self._impl.locator
+        self._cache_file = _KernelFiles(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=locator.get_source_stamp(),
+        )
+
+
 def _kept(function: Callable[..., Any], fast: set[str]) -> Callable[..., Any]:
     config: Any = numba.config
+    if config.DISABLE_JIT:
+        return function
     chosen = config.CACHE_DIR
     config.CACHE_DIR = str(Path(chosen or _PACKAGE / "__pycache__") / f"kernels-{_sources()}")
     try:
-        kernel: Callable[..., Any] = numba.njit(
-            cache=True, error_model="numpy", fastmath=fast or False
-        )(function)
+        kernel = Kernel(
+            py_func=function,
+            targetoptions={"nopython": True, "error_model": "numpy", "fastmath": fast or False},
+        )
+        kernel.enable_caching()
     finally:
         config.CACHE_DIR = chosen
+    KERNELS.append(kernel)
     return kernel
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from policies.arrays import FloatArray
-from policies.compiled import compiled
+from policies.compiled import Floats1, Floats2, OutFloats2, compiled
 from policies.proofs.normal_form import LeximinProblem
 
 # Beyond this many capacity rows the dense basis inverse costs more than it saves.
@@ -32,7 +32,7 @@ def few_placements(problem: LeximinProblem, x: FloatArray) -> FloatArray:
         x: (n, K) dominant shares, feasible up to rounding.
     """
     share = x.sum(axis=1)
-    sparse = np.where(x > NEGLIGIBLE * share[:, None], x, 0.0)
+    sparse = np.ascontiguousarray(np.where(x > NEGLIGIBLE * share[:, None], x, 0.0))
     kept = sparse.sum(axis=1)
     sparse *= np.divide(share, kept, out=np.ones_like(share), where=kept > 0)[:, None]
     rows = problem.K * problem.m
@@ -41,12 +41,12 @@ def few_placements(problem: LeximinProblem, x: FloatArray) -> FloatArray:
         return sparse
     size = np.where(problem.capacity_share > 0, problem.capacity_share, 1.0)
     slack = np.maximum(1.0 - (sparse.T @ problem.demand) / size, 0.0)
-    _push(sparse, problem.demand, 1.0 / size, slack.ravel())
+    _push(sparse, np.ascontiguousarray(problem.demand), 1.0 / size, slack.ravel())
     return sparse
 
 
 @compiled
-def _push(x, demand, per_share, slack):  # type: ignore[no-untyped-def]
+def _push(x: OutFloats2, demand: Floats2, per_share: Floats2, slack: Floats1) -> None:
     """Push every entry that is not a key towards 0; what blocks it leaves the basis.
 
     x (n, K) is changed in place; per_share (K, m) is 1 / capacity; slack (K m,) of the rows.

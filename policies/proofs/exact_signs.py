@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.compiled import compiled_in_order
+from policies.compiled import Floats1, Ints1, OutFloats2, OutInts1, compiled_in_order
 
 # Half the distance from 1 to the next float64.
 UNIT = 2.0**-53
@@ -36,6 +36,7 @@ def signs_of_sums(left: FloatArray, right: FloatArray, group: IntArray, groups: 
         ValueError: a factor is not finite.
     """
     sign = np.zeros(groups, dtype=np.int64)
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     _filter(left, right, group, np.zeros((4, groups)), sign)
     open_ = sign == UNDECIDED
     if open_.any():
@@ -72,7 +73,7 @@ def exceeds(
 
 
 @compiled_in_order
-def _filter(left, right, group, work, sign):  # type: ignore[no-untyped-def]
+def _filter(left: Floats1, right: Floats1, group: Ints1, work: OutFloats2, sign: OutInts1) -> None:
     """Write the signs (g,) that are certain, and UNDECIDED for the others; work (4, g) is 0.
 
     The sum is total + the sum of all errors, and only the latter is rounded: n terms e added up one

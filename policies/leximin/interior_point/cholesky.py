@@ -1,71 +1,51 @@
-"""Systems that are symmetric and positive definite, up to rounding."""
+"""Systems that are symmetric and positive definite, up to rounding, with one bordering row."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotrs
 
-from policies.compiled import compiled
+from policies.arrays import FloatArray
 
 # The least regularisation, relative, that rounding makes necessary.
 REGULAR = (0.0, 1e-15, 1e-13, 1e-11, 1e-9)
-BLOCK = 64
 
 
-@compiled
-def factored(matrix, lower):  # type: ignore[no-untyped-def]
-    """Write the factor of matrix (N, N) into lower (N, N); False when it is singular."""
-    for relative in REGULAR:
-        lower[:] = matrix
-        for i in range(len(matrix)):
-            lower[i, i] *= 1.0 + relative
-        if cholesky(lower):
-            return True
-    return False
+def diagonal_of(matrix: FloatArray) -> FloatArray:
+    """(N,) the diagonal of a C-contiguous matrix (N, N), to be written to."""
+    return matrix.reshape(-1)[:: len(matrix) + 1]
 
 
-@compiled
-def cholesky(lower):  # type: ignore[no-untyped-def]
-    """Factor in place, lower triangle only; False when not positive definite."""
-    size = len(lower)
-    for begin in range(0, size, BLOCK):
-        end = min(begin + BLOCK, size)
-        if begin > 0:
-            done = lower[begin:, :begin].copy()
-            lower[begin:, begin:end] -= np.dot(done, done[: end - begin].T)
-        for r in range(begin, size):
-            for q in range(begin, min(r + 1, end)):
-                total = lower[r, q]
-                for i in range(begin, q):
-                    total -= lower[r, i] * lower[q, i]
-                if q < r:
-                    lower[r, q] = total / lower[q, q]
-                elif total > 0.0:
-                    lower[r, r] = np.sqrt(total)
-                else:
-                    return False
-    return True
+class BorderedSystem:
+    """``matrix out - border dtau = right`` and ``border . out + own dtau = level``, factored."""
 
+    def __init__(self) -> None:
+        self.border = np.empty(0)
+        self._factor = np.empty((0, 0))
+        self._solved_border = np.empty(0)
+        self.own, self._corner = 0.0, 0.0
 
-@compiled
-def substitute(lower, right, out):  # type: ignore[no-untyped-def]
-    """Write the solution of lower lower' out = right."""
-    size = len(out)
-    for i in range(size):
-        total = right[i]
-        for q in range(i):
-            total -= lower[i, q] * out[q]
-        out[i] = total / lower[i, i]
-    for i in range(size - 1, -1, -1):
-        out[i] /= lower[i, i]
-        for q in range(i):
-            out[q] -= lower[i, q] * out[i]
+    def factor(self, matrix: FloatArray, border: FloatArray, own: float) -> bool:
+        """Take in matrix (N, N), symmetric, border (N,) and the level's own; False when singular."""
+        for relative in REGULAR:
+            regular = matrix
+            if relative:
+                regular = matrix.copy()
+                diagonal_of(regular)[:] *= 1.0 + relative
+            # What LAPACK calls a column is a row here: the matrix is symmetric.
+            self._factor, singular = dpotrf(regular.T, lower=1, clean=0)
+            if not singular:
+                break
+        else:
+            return False
+        self.border, self.own = border, own
+        self._solved_border = dpotrs(self._factor, border, lower=1)[0]
+        self._corner = own + float(border @ self._solved_border)
+        return True
 
-
-@compiled
-def bordered(system, right, level, out):  # type: ignore[no-untyped-def]
-    """Write the unknowns for a right-hand side, with the level; return the level's step."""
-    substitute(system.factor, right, out)
-    dtau = (level - np.dot(system.border, out)) / system.corner[1]
-    for i in range(len(out)):
-        out[i] += system.solved_border[i] * dtau
-    return dtau
+    def solve(self, right: FloatArray, level: float) -> tuple[FloatArray, float]:
+        """The unknowns (N,) for a right-hand side, and the level's step."""
+        out: FloatArray = dpotrs(self._factor, right, lower=1)[0]
+        dtau = (level - float(self.border @ out)) / self._corner
+        out += self._solved_border * dtau
+        return out, dtau

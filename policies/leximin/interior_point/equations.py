@@ -1,7 +1,7 @@
-"""Two ways to eliminate: tenants first or servers first, whichever leaves less.
+"""The linear equations of a step, and the two ways to eliminate: whichever leaves less.
 
 Both solve, for the steps of prices ``dp`` (m, K), tenant prices ``dy`` (rows,), limit prices
-``dh`` (n,), 0 where unlimited, and the level ``dtau``,
+``dh`` (limits,) and the level ``dtau``,
 
     class rows:   sum_j theta d (d . dp - dy + dh) + slack dp = a
     tenant rows:  sum_v theta (dy - d . dp - dh) - rise dtau   = b
@@ -15,27 +15,22 @@ leaves one of rows + limits + 1, for few tenants and many classes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray
-from policies.compiled import compiled
-from policies.leximin.interior_point import loops as kernels
-from policies.leximin.interior_point import servers_first, tenants_first
-from policies.leximin.interior_point.cholesky import factored, substitute
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.leximin.level_program import LevelProgram
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Rows:
     """What the equations of a program have in common at every point.
 
     Attributes:
         demand: (m, n); row: (n,) and first: (rows + 1,) as in the program; rise: (rows,).
-        limited: workloads with a limit row; several: workloads that share their row.
-        resource, other: (pairs,) resources of each pair; pair_products: (pairs, n) products of
-            their demands, 0 for workloads that share their row.
-        servers_first: which elimination.
+        limited: (limits,) workloads with a limit row; alone: (n,) does not share its row.
     """
 
     demand: FloatArray
@@ -43,127 +38,45 @@ class Rows(NamedTuple):
     first: IntArray
     rise: FloatArray
     limited: IntArray
-    several: IntArray
-    resource: IntArray
-    other: IntArray
-    pair_products: FloatArray
-    servers_first: bool
+    alone: BoolArray
+
+    @staticmethod
+    def of(program: LevelProgram) -> Rows:
+        """The rows of a program."""
+        return Rows(
+            demand=np.ascontiguousarray(program.demand.T),
+            row=program.row,
+            first=program.first,
+            rise=program.rise,
+            limited=np.flatnonzero(np.isfinite(program.limit)),
+            alone=(np.diff(program.first) == 1)[program.row],
+        )
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """(rows,) sums of values (n,)."""
+        if len(self.rise) == len(values):
+            return values
+        summed: FloatArray = np.add.reduceat(values, self.first[:-1])
+        return summed
 
 
-class Elimination(NamedTuple):
-    """What is kept per point: theta, its sums, and the factored system (N unknowns and dtau).
+class Elimination(Protocol):
+    """One way to solve the equations."""
 
-    Attributes:
-        theta, part: (K, n); total, inverse, kept, values: (n,); diagonal, by_row: (rows,).
-        links: (pairs, K, K); divided: (pairs, n); rest: (m K, m K) what rows of several and
-            slacks leave: all of tenants first.
-        columns: (K m, n) servers' blocks applied to theta d; blocks: (K, m, m), their factors:
-            all of servers first.
-        matrix, factor: (N, N); border, solved_border, right, solved, missed: (N,).
-        corner: (2,) of the level itself, and with everything else eliminated.
-    """
+    def factor(
+        self, theta: FloatArray, total: FloatArray, slack: FloatArray, room: FloatArray
+    ) -> bool:
+        """Take in theta (K, n), its sums over classes (n,), slack (m, K) and room (limits,).
 
-    theta: FloatArray
-    part: FloatArray
-    total: FloatArray
-    inverse: FloatArray
-    kept: FloatArray
-    values: FloatArray
-    diagonal: FloatArray
-    by_row: FloatArray
-    links: FloatArray
-    divided: FloatArray
-    rest: FloatArray
-    columns: FloatArray
-    blocks: FloatArray
-    matrix: FloatArray
-    factor: FloatArray
-    border: FloatArray
-    solved_border: FloatArray
-    right: FloatArray
-    solved: FloatArray
-    missed: FloatArray
-    corner: FloatArray
+        False when the equations are singular.
+        """
 
+    def solve(
+        self, of_slacks: FloatArray, b: FloatArray, f: float, *, refine: bool
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """The steps of prices (W,), which are dp and then dh, of y (rows,), and of the level.
 
-def rows_of(program: LevelProgram) -> Rows:
-    """The rows of a program, with the elimination that leaves less."""
-    limited = np.flatnonzero(np.isfinite(program.limit))
-    alone = np.bincount(program.row, minlength=program.rows)[program.row] == 1
-    resource, other = np.tril_indices(program.m)
-    demand = np.ascontiguousarray(program.demand.T)
-    return Rows(
-        demand=demand,
-        row=program.row,
-        first=program.first,
-        rise=program.rise,
-        limited=limited,
-        several=np.flatnonzero(~alone),
-        resource=resource,
-        other=other,
-        pair_products=demand[resource] * demand[other] * alone,
-        servers_first=program.rows + len(limited) < program.m * program.K,
-    )
-
-
-def elimination_for(rows: Rows, classes: int) -> Elimination:
-    """Room for the factored system of a program on ``classes`` server classes."""
-    m, n = rows.demand.shape
-    t = len(rows.rise)
-    unknowns = t + len(rows.limited) if rows.servers_first else m * classes
-    pairs, inner, outer = (
-        (0, 0, classes) if rows.servers_first else (len(rows.resource), classes, 0)
-    )
-    return Elimination(
-        theta=np.zeros((classes, n)),
-        part=np.empty((inner, n)),
-        total=np.zeros(n),
-        inverse=np.zeros(n),
-        kept=np.ones(n),
-        values=np.empty(n),
-        diagonal=np.empty(t),
-        by_row=np.empty(t),
-        links=np.empty((pairs, inner, inner)),
-        divided=np.empty((pairs, n)),
-        rest=np.empty((m * inner, m * inner)),
-        columns=np.empty((outer * m, n)),
-        blocks=np.empty((outer, m, m)),
-        matrix=np.empty((unknowns, unknowns)),
-        factor=np.empty((unknowns, unknowns)),
-        border=np.empty(unknowns),
-        solved_border=np.empty(unknowns),
-        right=np.empty(unknowns),
-        solved=np.empty(unknowns),
-        missed=np.empty(unknowns),
-        corner=np.empty(2),
-    )
-
-
-@compiled
-def factor(rows, system, x, z, slack, room):  # type: ignore[no-untyped-def]
-    """Take in the current point; slack (m, K), room (n,) where limited. False when singular."""
-    kernels.scaling(x, z, system.theta, system.total)
-    if rows.servers_first:
-        sound = servers_first.factor(rows, system, slack, room)
-    else:
-        sound = tenants_first.factor(rows, system, slack, room)
-    if not sound or not factored(system.matrix, system.factor):
-        return False
-    substitute(system.factor, system.border, system.solved_border)
-    own = system.corner[0]
-    system.corner[1] = own + np.dot(system.border, system.solved_border)
-    return True
-
-
-@compiled
-def solve(rows, system, a, b, e, f, refine, dp, dy, dh):  # type: ignore[no-untyped-def]
-    """Write the steps dp (m, K), dy (rows,), dh (n,) and return dtau.
-
-    Args:
-        rows, system: factored at the current point.
-        a, b, e, f: right-hand sides (m, K), (rows,), (n,) and of the level; b is overwritten.
-        refine: ask for steps that are accurate although the system is nearly singular.
-    """
-    if rows.servers_first:
-        return servers_first.solve(rows, system, a, b, e, f, dp, dy, dh)
-    return tenants_first.solve(rows, system, a, b, e, f, refine, dp, dy, dh)
+        Args:
+            of_slacks: (W,) a and then e; b, f: the right-hand sides.
+            refine: ask for steps that are accurate although the system is nearly singular.
+        """

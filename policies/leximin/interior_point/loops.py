@@ -1,89 +1,106 @@
-"""Compiled inner loops of the interior-point method: one pass over (class, workload) each.
+"""Compiled passes of the interior-point method, each flat: it takes arrays and calls next to nothing.
 
-Everything per variable is (K, n), demands are (m, n) and prices (m, K), C-contiguous, so
-that the innermost loops run over workloads and vectorise. ``allowed`` is a mask of 0 and 1;
-outside it ``x`` and ``theta`` are 0, ``z`` is 1, and no step is taken.
+Everything per variable is (K, n), demands are (m, n) and prices (m, K), C-contiguous, so that the
+innermost loops run over workloads and vectorise. ``allowed`` is a mask of 0 and 1; outside it ``x``
+and ``theta`` are 0, ``z`` is 1, and no step is taken. Slacks and their prices are one vector (W,):
+those of the class rows, resource by resource, then those of the limit rows of the workloads
+``limited``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from policies.compiled import compiled
+from policies.compiled import Floats1, Floats2, Ints1, OutFloats1, OutFloats2, compiled
 
 
 @compiled
-def scaling(x, z, theta, total):  # type: ignore[no-untyped-def]
-    """Write theta (K, n) = x / z and total (n,) = its sums over classes."""
-    classes, n = theta.shape
-    total[:] = 0.0
+def write_rests(
+    first: Ints1, rise: Floats1, keep: Floats1, bounds: Floats1, slacks: Floats1, prices: Floats1,
+    used: Floats1, placed: Floats1, y: Floats1, tau: float, slack_rest: OutFloats1,
+    row_rest: OutFloats1,
+) -> tuple[float, float]:  # fmt: skip
+    """Write what the slacks' rows (W,) and tenant rows miss.
+
+    Returns the gap between both levels, or what the rows miss if that is more, and what the level
+    row misses.
+    """
+    dual, missed = 0.0, 0.0
+    for k in range(len(bounds)):
+        slack_rest[k] = bounds[k] - used[k] - slacks[k]
+        missed = max(missed, abs(slack_rest[k]) / bounds[k])
+        dual += bounds[k] * prices[k]
+    paid = 0.0
+    for i in range(len(rise)):
+        wanted = keep[i] + tau * rise[i]
+        total = 0.0
+        for j in range(first[i], first[i + 1]):
+            total += placed[j]
+        row_rest[i] = wanted - total
+        missed = max(missed, abs(row_rest[i]) / wanted)
+        dual -= keep[i] * y[i]
+        paid += rise[i] * y[i]
+    gap = abs(dual - tau) / max(abs(tau), 1e-12)
+    worst = max(gap, max(missed, abs(1.0 - paid))) if np.isfinite(gap) else np.inf
+    return worst, 1.0 - paid
+
+
+@compiled
+def begin(
+    x: Floats2, z: Floats2, placed: Floats1, theta: OutFloats2, total: OutFloats1,
+    push: OutFloats2, aim_placed: OutFloats1,
+) -> None:  # fmt: skip
+    """Write theta (K, n) = x / z, its sums over classes (n,), and the predictor's push, -x."""
+    classes, n = x.shape
+    for j in range(n):
+        total[j] = 0.0
+        aim_placed[j] = -placed[j]
     for c in range(classes):
         for j in range(n):
             theta[c, j] = x[c, j] / z[c, j]
             total[j] += theta[c, j]
+            push[c, j] = -x[c, j]
 
 
 @compiled
-def to_classes(demand, theta, values, out):  # type: ignore[no-untyped-def]
-    """Add to out (m, K) the sums over workloads of theta d values; values (n,)."""
-    classes, n = theta.shape
-    for c in range(classes):
-        for r in range(demand.shape[0]):
-            total = 0.0
-            for j in range(n):
-                total += theta[c, j] * (demand[r, j] * values[j])
-            out[r, c] += total
+def write_sides(
+    first: Ints1, prices: Floats1, slack_rest: Floats1, row_rest: Floats1, aim_slacks: Floats1,
+    aim_used: Floats1, aim_placed: Floats1, of_slacks: OutFloats1, of_rows: OutFloats1,
+) -> None:  # fmt: skip
+    """Write the right-hand sides of the slacks' rows (W,) and tenant rows for the current aims."""
+    for k in range(len(prices)):
+        of_slacks[k] = aim_used[k] + aim_slacks[k] / prices[k] - slack_rest[k]
+    for i in range(len(of_rows)):
+        total = 0.0
+        for j in range(first[i], first[i + 1]):
+            total += aim_placed[j]
+        of_rows[i] = row_rest[i] - total
 
 
 @compiled
-def to_workloads(demand, theta, prices, out):  # type: ignore[no-untyped-def]
-    """Write out (n,) = sum over classes of theta d . prices; prices (m, K)."""
-    classes, n = theta.shape
-    out[:] = 0.0
-    for c in range(classes):
-        for r in range(demand.shape[0]):
-            price = prices[r, c]
-            for j in range(n):
-                out[j] += theta[c, j] * demand[r, j] * price
+def direction(
+    allowed: Floats2, demand: Floats2, x: Floats2, z: Floats2, theta: Floats2, push: Floats2,
+    slacks: Floats1, prices: Floats1, aim_slacks: Floats1, dprices: Floats1, offset: Floats1,
+    dx: OutFloats2, dz: OutFloats2, dslacks: OutFloats1,
+) -> tuple[float, float]:  # fmt: skip
+    """Steps dx, dz and dslacks of x, z and the slacks for given steps of their prices (W,).
 
-
-@compiled
-def links(theta, products, part, out):  # type: ignore[no-untyped-def]
-    """Write out (pairs, K, K), symmetric, zero diagonal: sums of theta_b theta_c products.
-
-    products (pairs, n) are d[r] d[q] / S, 0 for workloads that do not count; part (K, n) is
-    scratch.
+    offset (n,) is dh - dy. Returns the longest primal and dual steps. Non-negative floats are in
+    the order of their bits, and integers have a greatest in one pass of vectors.
     """
     classes, n = theta.shape
-    for c in range(classes):
-        for b in range(c):
-            for j in range(n):
-                part[b, j] = theta[c, j] * theta[b, j]
-        together = np.dot(products, part[:c].T)
-        for pair in range(products.shape[0]):
-            out[pair, c, c] = 0.0
-            for b in range(c):
-                out[pair, c, b] = together[pair, b]
-                out[pair, b, c] = together[pair, b]
-
-
-@compiled
-def direction(allowed, demand, x, z, theta, push, dp, offset, ratio, dx, dz):  # type: ignore[no-untyped-def]
-    """Steps dx and dz of x and z for given steps of the duals; offset (n,) is dh - dy.
-
-    Returns the largest of -dx / x and of -dz / z, or 0: 1 over the longest steps. ratio (n,)
-    is scratch. Non-negative floats are in the order of their bits, and integers have a
-    greatest in one pass of vectors.
-    """
-    classes, n = theta.shape
-    bits = ratio.view(np.int64)
-    peak = np.zeros(2)
-    most = peak.view(np.int64)
+    primal, dual = 1e-300, 1e-300
+    for k in range(len(slacks)):
+        dslacks[k] = (aim_slacks[k] - slacks[k] * dprices[k]) / prices[k]
+        primal = max(primal, -dslacks[k] / slacks[k])
+        dual = max(dual, -dprices[k] / prices[k])
+    ratio, peak = np.empty(n), np.zeros(2)
+    bits, most = ratio.view(np.int64), peak.view(np.int64)
     for c in range(classes):
         for j in range(n):
             dz[c, j] = offset[j]
         for r in range(demand.shape[0]):
-            price = dp[r, c]
+            price = dprices[r * classes + c]
             for j in range(n):
                 dz[c, j] += demand[r, j] * price
         for j in range(n):
@@ -94,11 +111,11 @@ def direction(allowed, demand, x, z, theta, push, dp, offset, ratio, dx, dz):  #
         for j in range(n):
             ratio[j] = -dx[c, j] / x[c, j] if dx[c, j] < 0.0 else 0.0
         most[0] = greatest(bits, most[0])
-    return peak[0], peak[1]
+    return 1.0 / max(primal, peak[0]), 1.0 / max(dual, peak[1])
 
 
 @compiled
-def greatest(bits, most):  # type: ignore[no-untyped-def]
+def greatest(bits: Ints1, most: int) -> int:
     """The greatest of most and of bits (n,), the bits of floats; negative ones count as less."""
     for j in range(len(bits)):
         most = max(most, bits[j])
@@ -106,9 +123,14 @@ def greatest(bits, most):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def products(x, z, dx, dz, primal, dual):  # type: ignore[no-untyped-def]
-    """Sum of (x + primal dx)(z + dual dz)."""
+def predicted(
+    x: Floats2, z: Floats2, dx: Floats2, dz: Floats2, slacks: Floats1, prices: Floats1,
+    dslacks: Floats1, dprices: Floats1, primal: float, dual: float,
+) -> float:  # fmt: skip
+    """Sum of (x + primal dx)(z + dual dz), and of the slacks' products."""
     total = 0.0
+    for k in range(len(slacks)):
+        total += (slacks[k] + primal * dslacks[k]) * (prices[k] + dual * dprices[k])
     classes, n = x.shape
     for c in range(classes):
         for j in range(n):
@@ -117,67 +139,80 @@ def products(x, z, dx, dz, primal, dual):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def second_order(allowed, demand, x, z, dx, dz, centre, push, by_class, by_workload):  # type: ignore[no-untyped-def]
+def second_order(
+    allowed: Floats2, demand: Floats2, limited: Ints1, x: Floats2, z: Floats2, dx: Floats2,
+    dz: Floats2, centre: float, push: OutFloats2, used: OutFloats1, placed: OutFloats1,
+) -> None:  # fmt: skip
     """Mehrotra's corrector: push (K, n) = (centre - x z - dx dz) / z.
 
-    Also writes push's sums by_class (m, K), weighted by demand, and by_workload (n,).
+    Also writes what push uses of the slacks' rows (W,) and its sums (n,).
     """
     classes, n = x.shape
-    by_workload[:] = 0.0
+    placed[:] = 0.0
     for c in range(classes):
         for j in range(n):
             wanted = (centre - dx[c, j] * dz[c, j]) * allowed[c, j]
             push[c, j] = wanted / z[c, j] - x[c, j]
-            by_workload[j] += push[c, j]
-        _used(demand, push, c, by_class)
+            placed[j] += push[c, j]
+        _use(demand, push, c, used)
+    for k in range(len(limited)):
+        used[demand.shape[0] * classes + k] = placed[limited[k]]
 
 
 @compiled
-def recentre(allowed, demand, x, z, dx, dz, primal, dual, low, high, push, by_class, by_workload):  # type: ignore[no-untyped-def]
-    """Gondzio's corrector: pull products that a longer step would leave outside [low, high].
+def recentre(
+    allowed: Floats2, demand: Floats2, limited: Ints1, x: Floats2, z: Floats2, dx: Floats2,
+    dz: Floats2, primal: float, dual: float, centre: float, push: OutFloats2, used: OutFloats1,
+    placed: OutFloats1,
+) -> None:  # fmt: skip
+    """Gondzio's corrector (Comput. Optim. Appl. 6, 1996), added to push (K, n).
 
-    Adds to push (K, n); writes its sums by_class (m, K) and by_workload (n,).
+    It pulls products that a longer step would leave outside [centre / 10, 10 centre] into it, but
+    no further down than by 10 centre. Writes what push uses (W,) and its sums (n,).
     """
     classes, n = x.shape
-    by_workload[:] = 0.0
+    low, high = 0.1 * centre, 10.0 * centre
+    placed[:] = 0.0
     for c in range(classes):
         for j in range(n):
             product = (x[c, j] + primal * dx[c, j]) * (z[c, j] + dual * dz[c, j])
-            change = recentred(product, low, high)
+            change = max(min(max(product, low), high) - product, -high)
             push[c, j] += change * allowed[c, j] / z[c, j]
-            by_workload[j] += push[c, j]
-        _used(demand, push, c, by_class)
+            placed[j] += push[c, j]
+        _use(demand, push, c, used)
+    for k in range(len(limited)):
+        used[demand.shape[0] * classes + k] = placed[limited[k]]
 
 
 @compiled
-def recentred(product, low, high):  # type: ignore[no-untyped-def]
-    """How far to move one product: into [low, high], but no further down than by high."""
-    return max(min(max(product, low), high) - product, -high)
-
-
-@compiled
-def advance(demand, x, z, dx, dz, primal, dual, used, by_workload):  # type: ignore[no-untyped-def]
-    """Move x and z; write used (m, K) = sum of x d, and by_workload (n,) = sums of x.
+def move(
+    demand: Floats2, limited: Ints1, x: OutFloats2, z: OutFloats2, dx: Floats2, dz: Floats2,
+    primal: float, dual: float, used: OutFloats1, placed: OutFloats1,
+) -> float:  # fmt: skip
+    """Move x and z; write what x uses of the slacks' rows (W,) and its sums (n,).
 
     Returns the sum of x z.
     """
     classes, n = x.shape
-    by_workload[:] = 0.0
+    placed[:] = 0.0
     complementarity = 0.0
     for c in range(classes):
         for j in range(n):
             x[c, j] += primal * dx[c, j]
             z[c, j] += dual * dz[c, j]
-            by_workload[j] += x[c, j]
+            placed[j] += x[c, j]
             complementarity += x[c, j] * z[c, j]
-        _used(demand, x, c, used)
+        _use(demand, x, c, used)
+    for k in range(len(limited)):
+        used[demand.shape[0] * classes + k] = placed[limited[k]]
     return complementarity
 
 
 @compiled
-def _used(demand, x, c, out):  # type: ignore[no-untyped-def]
+def _use(demand, values, c, used):  # type: ignore[no-untyped-def]
+    """Write what one class's values (K, n) use of its rows."""
     for r in range(demand.shape[0]):
         total = 0.0
-        for j in range(x.shape[1]):
-            total += x[c, j] * demand[r, j]
-        out[r, c] = total
+        for j in range(values.shape[1]):
+            total += values[c, j] * demand[r, j]
+        used[r * values.shape[0] + c] = total

@@ -21,25 +21,16 @@ import time
 
 import numpy as np
 
+from policies.arrays import FloatArray
 from policies.errors import SolveTimeoutError
-from policies.leximin.interior_point.equations import Rows, elimination_for, rows_of
-from policies.leximin.interior_point.state import (
-    STEPS,
-    TAU,
-    Bounds,
-    Point,
-    aims_for,
-    relative_gap,
-    step_for,
-)
-from policies.leximin.interior_point.steps import ARRIVED, GOING, GOOD_ENOUGH, advance
+from policies.leximin.interior_point.equations import Rows
+from policies.leximin.interior_point.state import Bounds, Point
+from policies.leximin.interior_point.steps import GOOD_ENOUGH, Method, Status
 from policies.leximin.level_program import LevelProgram, LevelSolution
 
 MOST_STEPS = 100
 FIRST_FILL = 0.9
 FIRST_TENANT_PRICE = 0.9
-# Steps on this many variables, together, go by between two looks at the clock.
-VARIABLES_BETWEEN_LOOKS = 1_000_000
 
 
 class NoConvergenceError(ArithmeticError):
@@ -61,42 +52,36 @@ def maximise_level(program: LevelProgram, deadline: float | None) -> LevelSoluti
         NoConvergenceError: typically because the feasible set has no interior.
         SolveTimeoutError: ``deadline`` passed.
     """
-    rows = rows_of(program)
-    # In here prices are (m, K), variables (K, n) and demands (m, n), as the kernels have them.
+    rows = Rows.of(program)
+    size = np.where(program.capacity > 0, program.capacity, 1.0).T
     bounds = Bounds(
         allowed=np.ascontiguousarray(program.allowed.T.astype(np.float64)),
-        size=np.ascontiguousarray(np.where(program.capacity > 0, program.capacity, 1.0).T),
+        of_slacks=np.r_[size.ravel(), program.limit[rows.limited]],
         keep=program.keep,
-        limit=program.limit,
     )
     with np.errstate(all="ignore"):  # what is not finite ends the iteration
-        point = _start(program, rows, bounds)
-    system, aims = elimination_for(rows, program.K), aims_for(point)
-    step, other = step_for(point), step_for(point)
-    most = min(max(VARIABLES_BETWEEN_LOOKS // point.x.size, 1), MOST_STEPS)
-    status = GOING
-    while status == GOING and point.numbers[STEPS] < MOST_STEPS:
-        if deadline is not None and time.monotonic() > deadline:
-            raise SolveTimeoutError("solve.timeout", "the time limit passed")
-        status = advance(rows, bounds, system, point, aims, step, other, most)
-    steps = int(point.numbers[STEPS])
-    if status != ARRIVED:
-        gap = relative_gap(rows, bounds, point, aims)
-        if not gap <= GOOD_ENOUGH:
-            raise NoConvergenceError(f"relative gap {gap} after {steps} steps")
+        method = Method(rows, bounds, _start(program, rows, bounds, size))
+        status = Status.GOING
+        while status is Status.GOING and method.steps < MOST_STEPS:
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed")
+            status = method.advance()
+    if status is not Status.ARRIVED and not method.gap <= GOOD_ENOUGH:
+        raise NoConvergenceError(f"relative gap {method.gap} after {method.steps} steps")
+    point = method.point
     if not np.isfinite(point.x).all():
-        raise NoConvergenceError(f"not finite after {steps} steps")
+        raise NoConvergenceError(f"not finite after {method.steps} steps")
     return LevelSolution(
         x=np.ascontiguousarray(point.x.T),
-        prices=point.p.T.copy(),
-        tau=float(point.numbers[TAU]),
-        steps=steps,
+        prices=point.prices[: size.size].reshape(size.shape).T.copy(),
+        tau=point.tau,
+        steps=method.steps,
     )
 
 
-def _start(program: LevelProgram, rows: Rows, bounds: Bounds) -> Point:
+def _start(program: LevelProgram, rows: Rows, bounds: Bounds, size: FloatArray) -> Point:
     """A centred start: everybody everywhere, every class filled to the same part."""
-    mine, demand, size, allowed = rows.limited, rows.demand, bounds.size, bounds.allowed
+    mine, demand, allowed = rows.limited, rows.demand, bounds.allowed
     siblings = np.diff(program.first)[program.row]
     wanted = (program.keep + program.rise)[program.row] / siblings
     attraction = size.min(axis=0)
@@ -111,22 +96,30 @@ def _start(program: LevelProgram, rows: Rows, bounds: Bounds) -> Point:
     x = spread * (attraction * tau)[:, None]
     placed = wanted * tau
     s = size - used * tau
-    u = np.ones(program.n)
     limit = program.limit[mine]
-    u[mine] = np.maximum(limit - placed[mine], 0.1 * limit)
+    u = np.maximum(limit - placed[mine], 0.1 * limit)
     # Prices that are centred for the slacks; tenant prices just below every offer.
     # The duals are feasible from the start and stay so: every step solves their rows.
     price = 1.0 / s
     outside = allowed == 0
     cost = price.T @ demand
     cost[outside] = np.inf
-    y = FIRST_TENANT_PRICE * np.minimum.reduceat(cost.min(axis=0), program.first[:-1])
+    y = FIRST_TENANT_PRICE * np.minimum.reduceat(cost.min(axis=0), rows.first[:-1])
     norm = float(program.rise @ y)
     p, y = price / norm, y / norm
-    h = np.zeros(program.n)
-    h[mine] = float((s * p).mean()) / u[mine]
-    z = cost / norm + (h - y[program.row])
+    h = float((s * p).mean()) / u
+    offset = -y[program.row]
+    offset[mine] += h
+    z = cost / norm + offset
     z[outside] = 1.0
-    pairs = int(program.allowed.sum()) + size.size + len(mine)
-    numbers = np.array([tau, float((x * z).sum()), np.inf, 0.0, 0.0, pairs])
-    return Point(x, s, u, z, p, y, h, used * tau, placed, numbers)
+    return Point(
+        x=x,
+        z=z,
+        slacks=np.r_[s.ravel(), u],
+        prices=np.r_[p.ravel(), h],
+        y=y,
+        tau=tau,
+        placed=placed,
+        used=np.r_[(used * tau).ravel(), placed[mine]],
+        complementarity=float(np.vdot(x, z)),
+    )

@@ -1,102 +1,89 @@
 """Eliminate servers: a dense system of rows + limits + 1 unknowns.
 
-For few tenants and many classes. The equations are those of ``normal_equations``.
+For few tenants and many classes. The equations are those of ``equations``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from policies.compiled import compiled
-from policies.leximin.interior_point.cholesky import bordered, cholesky
+from policies.arrays import FloatArray
+from policies.leximin.interior_point.cholesky import BorderedSystem, diagonal_of
+from policies.leximin.interior_point.equations import Rows
 
 
-@compiled
-def factor(rows, system, slack, room):  # type: ignore[no-untyped-def]
-    """Write the matrix and its border at the current point; False when singular."""
-    m, classes = slack.shape
-    n, tenants = len(rows.row), len(rows.rise)
-    demand, theta, matrix = rows.demand, system.theta, system.matrix
-    for c in range(classes):
-        block = system.blocks[c]
-        for r in range(m):
-            for q in range(r + 1):
-                total = 0.0
-                for j in range(n):
-                    total += theta[c, j] * (demand[r, j] * demand[q, j])
-                block[r, q] = total
-            block[r, r] += slack[r, c]
-        if not cholesky(block):
+class ServersFirst:
+    """The elimination at one point after another."""
+
+    def __init__(self, rows: Rows, classes: int) -> None:
+        self._rows = rows
+        self._system = BorderedSystem()
+        m, n = rows.demand.shape
+        self._columns = np.empty((m, classes, n))
+        self._border = np.r_[rows.rise, np.zeros(len(rows.limited))]
+
+    def factor(
+        self, theta: FloatArray, total: FloatArray, slack: FloatArray, room: FloatArray
+    ) -> bool:
+        """As ``Elimination.factor``."""
+        rows, columns = self._rows, self._columns
+        demand, mine, tenants = rows.demand, rows.limited, len(rows.rise)
+        m, n = demand.shape
+        products = (demand[:, None] * demand).reshape(m * m, n)
+        blocks = np.dot(theta, products.T).reshape(-1, m, m)
+        np.einsum("crr->cr", blocks)[:] += slack.T
+        try:
+            lower = np.linalg.cholesky(blocks)
+        except np.linalg.LinAlgError:
             return False
+        self._lower = lower.transpose(1, 2, 0).copy()  # (m, m, K)
         for r in range(m):
-            mine = system.columns[c * m + r]
-            for j in range(n):
-                mine[j] = theta[c, j] * demand[r, j]
+            np.multiply(theta, demand[r], out=columns[r])
             for q in range(r):
-                for j in range(n):
-                    mine[j] -= block[r, q] * system.columns[c * m + q, j]
-            for j in range(n):
-                mine[j] /= block[r, r]
-    inner = -np.dot(system.columns.T, system.columns)
-    for j in range(n):
-        inner[j, j] += system.total[j]
-    # Rows of the reduced system are combinations of workloads: tenants, then limits.
-    matrix[:] = 0.0
-    for i in range(n):
-        for j in range(n):
-            matrix[rows.row[i], rows.row[j]] += inner[i, j]
-    for k in range(len(rows.limited)):
-        i = rows.limited[k]
-        for j in range(n):
-            matrix[tenants + k, rows.row[j]] -= inner[i, j]
-            matrix[rows.row[j], tenants + k] -= inner[i, j]
-        for other in range(len(rows.limited)):
-            matrix[tenants + k, tenants + other] = inner[i, rows.limited[other]]
-        matrix[tenants + k, tenants + k] += room[i]
-    system.border[:] = 0.0
-    system.border[:tenants] = rows.rise
-    system.corner[0] = 0.0
-    return True
+                columns[r] -= self._lower[r, q, :, None] * columns[q]
+            columns[r] /= self._lower[r, r, :, None]
+        flat = columns.reshape(-1, n)
+        inner = -np.dot(flat.T, flat)
+        diagonal_of(inner)[:] += total
+        # Rows of the reduced system are combinations of workloads: tenants, then limits.
+        one_each = tenants == n
+        by_row = inner if one_each else np.add.reduceat(inner, rows.first[:-1], axis=0)
+        matrix = np.empty((len(self._border), len(self._border)))
+        matrix[:tenants, :tenants] = (
+            by_row if one_each else np.add.reduceat(by_row, rows.first[:-1], axis=1)
+        )
+        if len(mine):
+            matrix[:tenants, tenants:] = -by_row[:, mine]
+            matrix[tenants:, :tenants] = matrix[:tenants, tenants:].T
+            matrix[tenants:, tenants:] = inner[np.ix_(mine, mine)] + np.diag(room)
+        return self._system.factor(matrix, self._border, 0.0)
 
-
-@compiled
-def solve(rows, system, a, b, e, f, dp, dy, dh):  # type: ignore[no-untyped-def]
-    """As ``normal_equations.solve``."""
-    m, classes = a.shape
-    n, tenants = len(rows.row), len(rows.rise)
-    values, columns = system.values, system.columns
-    values[:] = 0.0
-    for c in range(classes):
+    def solve(
+        self,
+        of_slacks: FloatArray,
+        b: FloatArray,
+        f: float,
+        *,
+        refine: bool,  # noqa: ARG002 - it loses no digits
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """As ``Elimination.solve``."""
+        rows, lower = self._rows, self._lower
+        tenants, m, limited = len(rows.rise), len(rows.demand), rows.limited
+        flat = self._columns.reshape(-1, rows.demand.shape[1])
+        of_limits = of_slacks[len(flat) :]
+        dp = of_slacks[: len(flat)].reshape(m, -1).copy()
         for r in range(m):
-            total = a[r, c]
             for q in range(r):
-                total -= system.blocks[c, r, q] * dp[q, c]
-            dp[r, c] = total / system.blocks[c, r, r]
-            for j in range(n):
-                values[j] += columns[c * m + r, j] * dp[r, c]
-    right = system.right
-    right[:tenants] = b
-    for j in range(n):
-        right[rows.row[j]] += values[j]
-    for k in range(len(rows.limited)):
-        right[tenants + k] = e[rows.limited[k]] - values[rows.limited[k]]
-    dtau = bordered(system, right, f, system.solved)
-    for i in range(tenants):
-        dy[i] = system.solved[i]
-    for j in range(n):
-        values[j] = dy[rows.row[j]]
-    for k in range(len(rows.limited)):
-        j = rows.limited[k]
-        dh[j] = system.solved[tenants + k]
-        values[j] -= dh[j]
-    for c in range(classes):
-        for r in range(m):
-            total = 0.0
-            for j in range(n):
-                total += columns[c * m + r, j] * values[j]
-            dp[r, c] += total
+                dp[r] -= lower[r, q] * dp[q]
+            dp[r] /= lower[r, r]
+        values = np.dot(dp.ravel(), flat)
+        known = np.concatenate([b + rows.sums(values), of_limits - values[limited]])
+        solved, dtau = self._system.solve(known, f)
+        values = solved[rows.row]
+        values[limited] -= solved[tenants:]
+        dp += np.dot(flat, values).reshape(dp.shape)
         for r in range(m - 1, -1, -1):
             for q in range(r + 1, m):
-                dp[r, c] -= system.blocks[c, q, r] * dp[q, c]
-            dp[r, c] /= system.blocks[c, r, r]
-    return dtau
+                dp[r] -= lower[q, r] * dp[q]
+            dp[r] /= lower[r, r]
+        return np.concatenate([dp.ravel(), solved[tenants:]]), solved[:tenants], dtau

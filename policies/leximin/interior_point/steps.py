@@ -1,31 +1,20 @@
-"""Compiled steps of Mehrotra's predictor-corrector method for one round of the leximin.
+"""Steps of Mehrotra's predictor-corrector method for one round of the leximin.
 
-The program and its parts are those of ``interior_point``; prices are (m, K), variables (K, n)
-and demands (m, n), as in ``kernels``.
+The program and its parts are those of ``method``.
 """
 
 from __future__ import annotations
 
+import enum
+import math
+
 import numpy as np
 
-from policies.compiled import compiled
-from policies.leximin.interior_point import loops as kernels
-from policies.leximin.interior_point.equations import factor, solve
-from policies.leximin.interior_point.state import (
-    BEST,
-    COMPLEMENTARITY,
-    DTAU,
-    DUAL,
-    PAIRS,
-    PRIMAL,
-    SINCE_BEST,
-    STEPS,
-    move,
-    predicted,
-    relative_gap,
-)
-
-GOING, ARRIVED, LOST = 0, 1, 2
+from policies.leximin.interior_point import loops
+from policies.leximin.interior_point.equations import Elimination, Rows
+from policies.leximin.interior_point.servers_first import ServersFirst
+from policies.leximin.interior_point.state import Aims, Bounds, Point, Step
+from policies.leximin.interior_point.tenants_first import TenantsFirst
 
 MOST_STEPS_WITHOUT_GAIN = 25
 LONG_STEP = 0.9
@@ -39,168 +28,147 @@ GOOD_ENOUGH = 1e-10
 SHORTEST_STEP = 1e-8
 
 
-@compiled
-def advance(rows, bounds, system, point, aims, step, other, most):  # type: ignore[no-untyped-def]
-    """At most so many steps, from ``point`` in place; GOING, ARRIVED or LOST.
+class Status(enum.Enum):
+    """Whether another step is of use."""
 
-    ``step`` and ``other`` are room for two directions.
-    """
-    numbers = point.numbers
-    for _ in range(most):
-        gap = relative_gap(rows, bounds, point, aims)
-        numbers[SINCE_BEST] = 0.0 if gap < 0.5 * numbers[BEST] else numbers[SINCE_BEST] + 1.0
-        numbers[BEST] = min(gap, numbers[BEST])
-        if gap <= AIM or (gap <= GOOD_ENOUGH and numbers[SINCE_BEST] > 1):
-            return ARRIVED
-        if numbers[SINCE_BEST] > MOST_STEPS_WITHOUT_GAIN or not np.isfinite(gap):
-            return LOST
-        if not _advance_once(rows, bounds, system, point, aims, step, other, gap < REFINE_BELOW):
-            return LOST
-        numbers[STEPS] += 1
-    return GOING
+    GOING = enum.auto()
+    ARRIVED = enum.auto()
+    LOST = enum.auto()
 
 
-@compiled
-def _advance_once(rows, bounds, system, point, aims, step, other, refine):  # type: ignore[no-untyped-def]
-    """One predictor and its correctors; False when singular or when the point hardly moves."""
-    m, classes = point.s.shape
-    numbers = point.numbers
-    # The predictor aims at complementarity 0: it pushes every entry by itself.
-    total = numbers[COMPLEMENTARITY]
-    for r in range(m):
-        for c in range(classes):
-            aims.slack[r, c] = point.s[r, c] / point.p[r, c]
-            aims.slack_aim[r, c] = -point.s[r, c] * point.p[r, c]
-            aims.by_class[r, c] = -point.used[r, c]
-            total -= aims.slack_aim[r, c]
-    for j in rows.limited:
-        aims.room[j] = point.u[j] / point.h[j]
-        aims.limit_aim[j] = -point.u[j] * point.h[j]
-        total -= aims.limit_aim[j]
-    for c in range(classes):
-        for j in range(len(point.placed)):
-            aims.push[c, j] = -point.x[c, j]
-    for j in range(len(point.placed)):
-        aims.by_workload[j] = -point.placed[j]
-    if not factor(rows, system, point.x, point.z, aims.slack, aims.room):
-        return False
-    _direction(rows, bounds, system, point, aims, step, refine)
-    mu = total / numbers[PAIRS]
-    centre = mu * (predicted(rows, point, step) / total) ** 3
-    kernels.second_order(
-        bounds.allowed,
-        rows.demand,
-        point.x,
-        point.z,
-        step.dx,
-        step.dz,
-        centre,
-        aims.push,
-        aims.by_class,
-        aims.by_workload,
-    )
-    for r in range(m):
-        for c in range(classes):
-            aims.slack_aim[r, c] += centre - step.ds[r, c] * step.dp[r, c]
-    for j in rows.limited:
-        aims.limit_aim[j] += centre - step.du[j] * step.dh[j]
-    _direction(rows, bounds, system, point, aims, step, refine)
-    for _ in range(MOST_CENTRALITY_CORRECTORS):
-        if min(step.numbers[PRIMAL], step.numbers[DUAL]) >= LONG_STEP:
-            break
-        _recentre(rows, bounds, point, aims, step, centre)
-        _direction(rows, bounds, system, point, aims, other, refine)
-        before = min(1.0, step.numbers[PRIMAL]) + min(1.0, step.numbers[DUAL])
-        if min(1.0, other.numbers[PRIMAL]) + min(1.0, other.numbers[DUAL]) <= before + 0.03:
-            break
-        step, other = other, step
-    primal = _short_of_boundary(step.numbers[PRIMAL])
-    dual = _short_of_boundary(step.numbers[DUAL])
-    move(rows, point, step, primal, dual)
-    return max(primal, dual) > SHORTEST_STEP
+class Method:
+    """The method on its way from ``point``, which it moves in place."""
+
+    def __init__(self, rows: Rows, bounds: Bounds, point: Point) -> None:
+        self.point = point
+        self.steps = 0
+        self._rows, self._bounds = rows, bounds
+        m, classes = len(rows.demand), len(point.x)
+        self._shape = m, classes
+        few_rows = len(rows.rise) + len(rows.limited) < m * classes
+        self._elimination: Elimination = (
+            ServersFirst(rows, classes) if few_rows else TenantsFirst(rows, classes)
+        )
+        self._theta, self._total = np.empty_like(point.x), np.empty_like(point.placed)
+        self._aims, self._spare = Aims.at(point), Step.at(point)
+        self._step = Step.at(point)
+        self._sides = np.empty_like(point.slacks), np.empty_like(point.y)
+        self._pairs = int(bounds.allowed.sum()) + len(point.slacks)
+        self._best, self._since_best = math.inf, 0
+        self.gap = self._relative_gap()
+
+    def advance(self) -> Status:
+        """One predictor and its correctors, unless the point is good or cannot get better."""
+        self._since_best = 0 if self.gap < 0.5 * self._best else self._since_best + 1
+        self._best = min(self.gap, self._best)
+        if self.gap <= AIM or (self.gap <= GOOD_ENOUGH and self._since_best > 1):
+            return Status.ARRIVED
+        if self._since_best > MOST_STEPS_WITHOUT_GAIN or not math.isfinite(self.gap):
+            return Status.LOST
+        if not self._advance_once(refine=self.gap < REFINE_BELOW):
+            return Status.LOST
+        self.steps += 1
+        self.gap = self._relative_gap()
+        return Status.GOING
+
+    def _relative_gap(self) -> float:
+        """The gap between both levels, or what the rows miss if that is more; writes the rests."""
+        rows, bounds, point, aims = self._rows, self._bounds, self.point, self._aims
+        gap: float
+        gap, aims.level_rest = loops.write_rests(
+            rows.first, rows.rise, bounds.keep, bounds.of_slacks, point.slacks, point.prices,
+            point.used, point.placed, point.y, point.tau, aims.slack_rest, aims.row_rest,
+        )  # fmt: skip
+        return gap
+
+    def _advance_once(self, *, refine: bool) -> bool:
+        """False when singular or when the point hardly moves."""
+        rows, point, aims, step = self._rows, self.point, self._aims, self._step
+        allowed, demand, limited = self._bounds.allowed, rows.demand, rows.limited
+        m, classes = self._shape
+        # The predictor aims at complementarity 0: it pushes every entry by itself.
+        loops.begin(
+            point.x, point.z, point.placed, self._theta, self._total, aims.push, aims.placed
+        )
+        products = point.slacks * point.prices
+        aims.used, aims.slacks = -point.used, -products
+        slack = point.slacks / point.prices
+        of_classes, of_limits = slack[: m * classes].reshape(m, classes), slack[m * classes :]
+        if not self._elimination.factor(self._theta, self._total, of_classes, of_limits):
+            return False
+        self._direction(step, refine=refine)
+        total = point.complementarity + float(products.sum())
+        centre = total / self._pairs * (self._predicted(step) / total) ** 3
+        loops.second_order(
+            allowed, demand, limited, point.x, point.z, step.dx, step.dz, centre, aims.push,
+            aims.used, aims.placed,
+        )  # fmt: skip
+        aims.slacks += centre - step.slacks * step.prices
+        self._direction(step, refine=refine)
+        for _ in range(MOST_CENTRALITY_CORRECTORS):
+            if min(step.primal, step.dual) >= LONG_STEP:
+                break
+            self._recentre(step, centre)
+            self._direction(self._spare, refine=refine)
+            if self._spare.reach <= step.reach + 0.03:
+                break
+            step, self._step, self._spare = self._spare, self._spare, step
+        primal, dual = _short_of_boundary(step.primal), _short_of_boundary(step.dual)
+        point.complementarity = loops.move(
+            demand, limited, point.x, point.z, step.dx, step.dz, primal, dual, point.used,
+            point.placed,
+        )  # fmt: skip
+        point.tau += primal * step.tau
+        point.slacks += primal * step.slacks
+        point.prices += dual * step.prices
+        point.y += dual * step.y
+        return max(primal, dual) > SHORTEST_STEP
+
+    def _direction(self, step: Step, *, refine: bool) -> None:
+        """Solve for the current aims, into ``step``."""
+        rows, point, aims = self._rows, self.point, self._aims
+        of_slacks, of_rows = self._sides
+        loops.write_sides(
+            rows.first, point.prices, aims.slack_rest, aims.row_rest, aims.slacks, aims.used,
+            aims.placed, of_slacks, of_rows,
+        )  # fmt: skip
+        step.prices, step.y, step.tau = self._elimination.solve(
+            of_slacks, of_rows, aims.level_rest, refine=refine
+        )
+        offset = -step.y[rows.row]
+        if len(rows.limited):
+            offset[rows.limited] += step.prices[-len(rows.limited) :]
+        step.primal, step.dual = loops.direction(
+            self._bounds.allowed, rows.demand, point.x, point.z, self._theta, aims.push,
+            point.slacks, point.prices, aims.slacks, step.prices, offset, step.dx, step.dz,
+            step.slacks,
+        )  # fmt: skip
+
+    def _predicted(self, step: Step) -> float:
+        """Complementarity after the longest step."""
+        point = self.point
+        primal, dual = min(1.0, step.primal), min(1.0, step.dual)
+        of_all: float = loops.predicted(
+            point.x, point.z, step.dx, step.dz, point.slacks, point.prices, step.slacks,
+            step.prices, primal, dual,
+        )  # fmt: skip
+        return of_all
+
+    def _recentre(self, step: Step, centre: float) -> None:
+        """Gondzio's centrality corrector, added to the aims."""
+        rows, point, aims = self._rows, self.point, self._aims
+        primal, dual = min(1.0, step.primal + 0.3), min(1.0, step.dual + 0.3)
+        loops.recentre(
+            self._bounds.allowed, rows.demand, rows.limited, point.x, point.z, step.dx, step.dz,
+            primal, dual, centre, aims.push, aims.used, aims.placed,
+        )  # fmt: skip
+        slacks, prices = point.slacks + primal * step.slacks, point.prices + dual * step.prices
+        product = slacks * prices
+        inside = np.minimum(np.maximum(product, 0.1 * centre), 10.0 * centre)
+        aims.slacks += np.maximum(inside - product, -10.0 * centre)
 
 
-@compiled
-def _direction(rows, bounds, system, point, aims, step, refine):  # type: ignore[no-untyped-def]
-    """Solve for the current aims, into ``step``."""
-    m, classes = point.s.shape
-    for r in range(m):
-        for c in range(classes):
-            pull = aims.slack_aim[r, c] / point.p[r, c]
-            aims.a[r, c] = aims.by_class[r, c] + pull - aims.class_rest[r, c]
-    aims.b[:] = aims.row_rest
-    for j in range(len(rows.row)):
-        aims.b[rows.row[j]] -= aims.by_workload[j]
-        aims.e[j] = aims.by_workload[j] - aims.limit_rest[j]
-    for j in rows.limited:
-        aims.e[j] += aims.limit_aim[j] / point.h[j]
-    missing = 1.0 - np.dot(rows.rise, point.y)
-    step.numbers[DTAU] = solve(
-        rows, system, aims.a, aims.b, aims.e, missing, refine, step.dp, step.dy, step.dh
-    )
-    for j in range(len(rows.row)):
-        aims.offset[j] = step.dh[j] - step.dy[rows.row[j]]
-    primal, dual = kernels.direction(
-        bounds.allowed,
-        rows.demand,
-        point.x,
-        point.z,
-        system.theta,
-        aims.push,
-        step.dp,
-        aims.offset,
-        aims.ratio,
-        step.dx,
-        step.dz,
-    )
-    for r in range(m):
-        for c in range(classes):
-            pull = aims.slack_aim[r, c] / point.p[r, c]
-            step.ds[r, c] = pull - aims.slack[r, c] * step.dp[r, c]
-            primal = max(primal, -step.ds[r, c] / point.s[r, c])
-            dual = max(dual, -step.dp[r, c] / point.p[r, c])
-    for j in rows.limited:
-        step.du[j] = aims.limit_aim[j] / point.h[j] - aims.room[j] * step.dh[j]
-        primal = max(primal, -step.du[j] / point.u[j])
-        dual = max(dual, -step.dh[j] / point.h[j])
-    step.numbers[PRIMAL] = 1.0 / max(primal, 1e-300)
-    step.numbers[DUAL] = 1.0 / max(dual, 1e-300)
-
-
-@compiled
-def _recentre(rows, bounds, point, aims, step, centre):  # type: ignore[no-untyped-def]
-    """Gondzio's centrality corrector (Comput. Optim. Appl. 6, 1996), added to the aims."""
-    m, classes = point.s.shape
-    primal, dual = min(1.0, step.numbers[PRIMAL] + 0.3), min(1.0, step.numbers[DUAL] + 0.3)
-    low, high = 0.1 * centre, 10.0 * centre
-    kernels.recentre(
-        bounds.allowed,
-        rows.demand,
-        point.x,
-        point.z,
-        step.dx,
-        step.dz,
-        primal,
-        dual,
-        low,
-        high,
-        aims.push,
-        aims.by_class,
-        aims.by_workload,
-    )
-    for r in range(m):
-        for c in range(classes):
-            slack = point.s[r, c] + primal * step.ds[r, c]
-            product = slack * (point.p[r, c] + dual * step.dp[r, c])
-            aims.slack_aim[r, c] += kernels.recentred(product, low, high)
-    for j in rows.limited:
-        room = point.u[j] + primal * step.du[j]
-        product = room * (point.h[j] + dual * step.dh[j])
-        aims.limit_aim[j] += kernels.recentred(product, low, high)
-
-
-@compiled
-def _short_of_boundary(longest):  # type: ignore[no-untyped-def]
+def _short_of_boundary(longest: float) -> float:
     """Step length: long steps go nearly to the boundary, short ones keep well away from it."""
     reach = min(1.0, longest)
     return min(1.0, longest * (0.9 + 0.0995 * reach**2))

@@ -1,45 +1,161 @@
 """Eliminate tenants and limits: a dense system of classes × resources + 1 unknowns.
 
-For many tenants and few classes. The equations are those of ``normal_equations``.
+For many tenants and few classes. The equations are those of ``equations``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from policies.compiled import compiled
-from policies.leximin.interior_point import loops as kernels
-from policies.leximin.interior_point.cholesky import bordered
+from policies.arrays import FloatArray
+from policies.compiled import (
+    Floats1,
+    Floats2,
+    Floats3,
+    Ints1,
+    OutFloats1,
+    OutFloats2,
+    OutFloats3,
+    compiled,
+)
+from policies.leximin.interior_point.cholesky import BorderedSystem, diagonal_of
+from policies.leximin.interior_point.equations import Rows
+
+# Workloads that are taken together: what is read of them again and again stays in the cache.
+_TOGETHER = 2_048
+
+
+class TenantsFirst:
+    """The elimination at one point after another."""
+
+    def __init__(self, rows: Rows, classes: int) -> None:
+        self._rows, self._classes = rows, classes
+        self._system = BorderedSystem()
+        m, n = rows.demand.shape
+        size = m * classes
+        self._resource, self._other = np.tril_indices(m)
+        self._products = rows.demand[self._resource] * rows.demand[self._other] * rows.alone
+        self._several = np.flatnonzero(~rows.alone)
+        self._links = np.empty((len(self._products), classes, classes))
+        self._rest, self._matrix = np.empty((size, size)), np.empty((size, size))
+        self._border = np.empty(size)
+        self._kept, self._inverse, self._values = np.ones(n), np.zeros(n), np.empty(n)
+        self._own_e = np.zeros(n)
+
+    def factor(
+        self, theta: FloatArray, total: FloatArray, slack: FloatArray, room: FloatArray
+    ) -> bool:
+        """As ``Elimination.factor``."""
+        rows = self._rows
+        self._theta, self._total, self._diagonal = theta, total, total
+        self._rest[:] = 0.0
+        diagonal_of(self._rest)[:] = slack.ravel()
+        if len(self._several):
+            self._add_rows_of_several(room)
+        own = _write_system(
+            rows.demand, rows.row, rows.rise, self._resource, self._other, self._products, theta,
+            total, self._kept, self._diagonal, self._rest, self._links, self._matrix, self._border,
+        )  # fmt: skip
+        return self._system.factor(self._matrix, self._border, own)
+
+    def solve(
+        self, of_slacks: FloatArray, b: FloatArray, f: float, *, refine: bool
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """As ``Elimination.solve``."""
+        rows, system, limited = self._rows, self._system, self._rows.limited
+        size = len(self._border)
+        known, by_row = of_slacks[:size].copy(), np.empty(len(b))
+        if len(limited):
+            self._own_e[limited] = self._inverse[limited] * of_slacks[size:]
+            b = b + rows.sums(self._total * self._own_e)
+        level = _write_known(
+            rows.demand, rows.row, rows.rise, self._theta, self._kept, self._diagonal, self._own_e,
+            b, f, by_row, self._values, known,
+        )  # fmt: skip
+        prices, dtau = system.solve(known, level)
+        if refine:
+            missed = known + system.border * dtau
+            _take_applied(self._resource, self._other, self._links, self._rest, prices, missed)
+            missing = level - float(system.border @ prices) - system.own * dtau
+            more, further = system.solve(missed, missing)
+            prices += more
+            dtau += further
+        dy, values = np.empty(len(b)), self._values
+        _write_tenant_prices(
+            rows.demand, rows.first, rows.rise, self._theta, self._kept, self._diagonal, prices,
+            dtau, by_row, values, dy,
+        )  # fmt: skip
+        if not len(limited):
+            return prices, dy, dtau
+        reached = self._total[limited] * dy[rows.row[limited]]
+        dh = self._inverse[limited] * (of_slacks[size:] - values[limited] + reached)
+        return np.concatenate([prices, dh]), dy, dtau
+
+    def _add_rows_of_several(self, room: FloatArray) -> None:
+        """What rows of several workloads leave: their Gram matrices less the row's own direction.
+
+        Limit rows are diagonal within their tenant and go first.
+        """
+        rows, several, mine, rest = self._rows, self._several, self._rows.limited, self._rest
+        m, classes = len(rows.demand), self._classes
+        self._inverse[mine] = 1.0 / (self._total[mine] + room)
+        self._kept[mine] = room * self._inverse[mine]
+        self._diagonal = rows.sums(self._total * self._kept)
+        demand, theta = rows.demand[:, several], self._theta[:, several]
+        gram = np.dot((demand[:, None] * demand).reshape(m * m, -1), theta.T)
+        blocks = rest.reshape(m, classes, m, classes)
+        np.einsum("rcqc->rqc", blocks)[:] += gram.reshape(m, m, classes)
+        of_row = rows.row[several]
+        begins = np.flatnonzero(np.r_[True, of_row[1:] != of_row[:-1]])
+        part = self._kept[several] / np.sqrt(self._diagonal[of_row])
+        each = (demand[:, None] * theta).reshape(m * classes, -1)
+        outer = np.add.reduceat(each * part, begins, axis=1)
+        if len(mine):
+            of_limits = self._theta[:, mine] * np.sqrt(self._inverse[mine])
+            limits = rows.demand[:, None, mine] * of_limits
+            outer = np.concatenate([limits.reshape(m * classes, -1), outer], axis=1)
+        rest -= np.dot(outer, outer.T)
 
 
 @compiled
-def factor(rows, system, slack, room):  # type: ignore[no-untyped-def]
-    """Write the matrix and its border at the current point; False when singular."""
-    m, classes = slack.shape
-    size = m * classes
-    theta, total, matrix, rest = system.theta, system.total, system.matrix, system.rest
-    rest[:] = 0.0
-    for r in range(m):
+def _write_system(
+    demand: Floats2, row: Ints1, rise: Floats1, resource: Ints1, other: Ints1, products: Floats2,
+    theta: Floats2, total: Floats1, kept: Floats1, diagonal: Floats1, rest: Floats2,
+    links: OutFloats3, matrix: OutFloats2, border: OutFloats1,
+) -> float:  # fmt: skip
+    """Write links (pairs, K, K), the matrix (m K, m K) and its border; returns the level's own.
+
+    A row of one workload leaves (diag(theta) - theta theta' / S) x d d', a weighted graph
+    Laplacian per pair of resources: links are sums of theta_b theta_c d_r d_q / S. Its diagonal is
+    summed from the other classes, because subtracting would cancel all digits once one class has
+    nearly all of S. products (pairs, n) are d_r d_q, 0 for workloads that share their row.
+    """
+    classes, n = theta.shape
+    pairs = len(products)
+    part, divided = np.empty(_TOGETHER), np.empty((pairs, _TOGETHER))
+    links[:] = 0.0
+    for begin in range(0, n, _TOGETHER):
+        count = min(_TOGETHER, n - begin)
+        for pair in range(pairs):
+            for j in range(count):
+                divided[pair, j] = products[pair, begin + j] / total[begin + j]
         for c in range(classes):
-            rest[r * classes + c, r * classes + c] = slack[r, c]
-    if len(rows.several):
-        _add_rows_of_several(rows, system, room)
-    else:
-        system.diagonal[:] = total
-    # A row of one workload leaves (diag(theta) - theta theta' / S) x d d', a weighted graph
-    # Laplacian per pair of resources. Its diagonal is summed from the other classes, because
-    # subtracting would cancel all digits once one class has nearly all of S.
-    for pair in range(len(rows.resource)):
-        for j in range(len(total)):
-            system.divided[pair, j] = rows.pair_products[pair, j] / total[j]
-    kernels.links(theta, system.divided, system.part, system.links)
+            for b in range(c):
+                for j in range(count):
+                    part[j] = theta[c, begin + j] * theta[b, begin + j]
+                for pair in range(pairs):
+                    together = 0.0
+                    for j in range(count):
+                        together += part[j] * divided[pair, j]
+                    links[pair, c, b] += together
     matrix[:] = rest
-    for pair in range(len(rows.resource)):
-        r, q = rows.resource[pair] * classes, rows.other[pair] * classes
+    for pair in range(pairs):
+        r, q = resource[pair] * classes, other[pair] * classes
         for c in range(classes):
             own = 0.0
             for b in range(classes):
-                link = system.links[pair, c, b]
+                link = links[pair, c, b] if b < c else links[pair, b, c]
+                links[pair, c, b] = link
                 own += link
                 matrix[r + c, q + b] -= link
                 if r != q:
@@ -47,122 +163,90 @@ def factor(rows, system, slack, room):  # type: ignore[no-untyped-def]
             matrix[r + c, q + c] += own
             if r != q:
                 matrix[q + c, r + c] += own
-    own = 0.0
-    for i in range(len(rows.rise)):
-        system.by_row[i] = rows.rise[i] / system.diagonal[i]
-        own += rows.rise[i] * system.by_row[i]
-    system.border[:size] = 0.0
-    _add_to_classes(rows, system, system.border.reshape(m, classes))
-    system.corner[0] = own
-    return True
+    level = 0.0
+    for i in range(len(rise)):
+        level += rise[i] * rise[i] / diagonal[i]
+    values = np.empty(n)
+    for j in range(n):
+        values[j] = kept[j] * rise[row[j]] / diagonal[row[j]]
+    border[:] = 0.0
+    _add_to_classes(demand, theta, values, border)
+    return level
 
 
 @compiled
-def _add_to_classes(rows, system, out):  # type: ignore[no-untyped-def]
-    """Add to out (m, K) the tenant rows' coupling to class rows, applied to ``by_row``."""
-    for j in range(len(system.values)):
-        system.values[j] = system.kept[j] * system.by_row[rows.row[j]]
-    kernels.to_classes(rows.demand, system.theta, system.values, out)
+def _write_known(
+    demand: Floats2, row: Ints1, rise: Floats1, theta: Floats2, kept: Floats1, diagonal: Floats1,
+    own_e: Floats1, b: Floats1, level: float, by_row: OutFloats1, values: OutFloats1,
+    known: OutFloats1,
+) -> float:  # fmt: skip
+    """Add to known (m K,) what tenants and limits leave of it, and return what of the level.
 
-
-@compiled
-def _add_rows_of_several(rows, system, room):  # type: ignore[no-untyped-def]
-    """What rows of several workloads leave: their Gram matrices less the row's own direction.
-
-    Limit rows are diagonal within their tenant and go first.
+    own_e (n,) are the limits' right-hand sides over their diagonals; values (n,) are scratch.
     """
-    demand, theta, rest = rows.demand, system.theta, system.rest
-    m, classes = demand.shape[0], theta.shape[0]
-    for j in rows.limited:
-        system.inverse[j] = 1.0 / (system.total[j] + room[j])
-        system.kept[j] = room[j] * system.inverse[j]
-    system.diagonal[:] = 0.0
-    for j in range(len(rows.row)):
-        system.diagonal[rows.row[j]] += system.total[j] * system.kept[j]
-    for j in rows.several:
-        for r in range(m):
-            for q in range(m):
-                both = demand[r, j] * demand[q, j]
-                for c in range(classes):
-                    rest[r * classes + c, q * classes + c] += theta[c, j] * both
-    shared = 0
-    last = -1
-    for j in rows.several:
-        if rows.row[j] != last:
-            shared, last = shared + 1, rows.row[j]
-    limits = len(rows.limited)
-    outer = np.zeros((limits + shared, m * classes))
-    for k in range(limits):
-        j = rows.limited[k]
-        for r in range(m):
-            for c in range(classes):
-                outer[k, r * classes + c] = theta[c, j] * demand[r, j] * np.sqrt(system.inverse[j])
-    k, last = limits - 1, -1
-    for j in rows.several:
-        if rows.row[j] != last:
-            k, last = k + 1, rows.row[j]
-        part = system.kept[j] / np.sqrt(system.diagonal[last])
-        for r in range(m):
-            for c in range(classes):
-                outer[k, r * classes + c] += theta[c, j] * demand[r, j] * part
-    rest -= np.dot(outer.T, outer)
-
-
-@compiled
-def solve(rows, system, a, b, e, f, refine, dp, dy, dh):  # type: ignore[no-untyped-def]
-    """As ``normal_equations.solve``."""
-    m, classes = a.shape
-    size = m * classes
-    right, values, by_row = system.right, system.values, system.by_row
-    for r in range(m):
-        for c in range(classes):
-            right[r * classes + c] = a[r, c]
-    if len(rows.limited):
-        for j in range(len(values)):
-            values[j] = -system.inverse[j] * e[j]
-        kernels.to_classes(rows.demand, system.theta, values, right.reshape(m, classes))
-        for j in rows.limited:
-            b[rows.row[j]] += system.inverse[j] * system.total[j] * e[j]
-    level = f
     for i in range(len(b)):
-        by_row[i] = b[i] / system.diagonal[i]
-        level -= rows.rise[i] * by_row[i]
-    _add_to_classes(rows, system, right.reshape(m, classes))
-    dtau = bordered(system, right, level, system.solved)
-    flat = dp.reshape(size)
-    flat[:] = system.solved
-    if refine:
-        _write_missed(rows, system, dtau, dp)
-        missing = level - np.dot(system.border, flat) - system.corner[0] * dtau
-        dtau += bordered(system, system.missed, missing, system.solved)
-        flat += system.solved
-    kernels.to_workloads(rows.demand, system.theta, dp, values)
-    dy[:] = 0.0
+        by_row[i] = b[i] / diagonal[i]
+        level -= rise[i] * by_row[i]
     for j in range(len(values)):
-        dy[rows.row[j]] += system.kept[j] * values[j]
-    for i in range(len(dy)):
-        dy[i] = by_row[i] + (dy[i] + rows.rise[i] * dtau) / system.diagonal[i]
-    for j in rows.limited:
-        reached = system.total[j] * dy[rows.row[j]]
-        dh[j] = system.inverse[j] * (e[j] - values[j] + reached)
-    return dtau
+        values[j] = kept[j] * by_row[row[j]] - own_e[j]
+    _add_to_classes(demand, theta, values, known)
+    return level
 
 
 @compiled
-def _write_missed(rows, system, dtau, dp):  # type: ignore[no-untyped-def]
-    """What steps of prices leave of the right-hand side, without cancellation.
+def _write_tenant_prices(
+    demand: Floats2, first: Ints1, rise: Floats1, theta: Floats2, kept: Floats1,
+    diagonal: Floats1, prices: Floats1, dtau: float, by_row: Floats1, values: OutFloats1,
+    dy: OutFloats1,
+) -> None:  # fmt: skip
+    """Write dy (rows,) for steps of prices (m K,), and values (n,), sums of theta d . dp."""
+    classes, n = theta.shape
+    values[:] = 0.0
+    for c in range(classes):
+        for r in range(demand.shape[0]):
+            price = prices[r * classes + c]
+            for j in range(n):
+                values[j] += theta[c, j] * demand[r, j] * price
+    for i in range(len(dy)):
+        total = 0.0
+        for j in range(first[i], first[i + 1]):
+            total += kept[j] * values[j]
+        dy[i] = by_row[i] + (total + rise[i] * dtau) / diagonal[i]
+
+
+@compiled
+def _take_applied(
+    resource: Ints1, other: Ints1, links: Floats3, rest: Floats2, prices: Floats1,
+    missed: OutFloats1,
+) -> None:  # fmt: skip
+    """Take from missed (m K,) the matrix times steps of prices, without cancellation.
 
     Where all classes are priced alike the Laplacians are nearly singular along equal
     steps; applied to the differences between classes they lose no digits there.
     """
-    m, classes = dp.shape
-    missed, rest = system.missed, system.rest
-    missed[:] = system.right + system.border * dtau - np.dot(rest, dp.reshape(m * classes))
-    for pair in range(len(rows.resource)):
-        r, q = rows.resource[pair], rows.other[pair]
+    classes = links.shape[1]
+    for k in range(len(missed)):
+        total = 0.0
+        for other_k in range(len(missed)):
+            total += rest[k, other_k] * prices[other_k]
+        missed[k] -= total
+    for pair in range(len(resource)):
+        r, q = resource[pair] * classes, other[pair] * classes
         for c in range(classes):
             for b in range(classes):
-                link = system.links[pair, c, b]
-                missed[r * classes + c] -= link * (dp[q, c] - dp[q, b])
+                link = links[pair, c, b]
+                missed[r + c] -= link * (prices[q + c] - prices[q + b])
                 if r != q:
-                    missed[q * classes + c] -= link * (dp[r, c] - dp[r, b])
+                    missed[q + c] -= link * (prices[r + c] - prices[r + b])
+
+
+@compiled
+def _add_to_classes(demand, theta, values, out):  # type: ignore[no-untyped-def]
+    """Add to out (m K,) the sums over workloads of theta d values; values (n,)."""
+    classes, n = theta.shape
+    for c in range(classes):
+        for r in range(demand.shape[0]):
+            total = 0.0
+            for j in range(n):
+                total += theta[c, j] * (demand[r, j] * values[j])
+            out[r * classes + c] += total
