@@ -25,11 +25,11 @@ def _load_compiled_kernels(**_: object) -> None:
     """Load the compiled kernels before the first task, so that no decision waits for a compiler.
 
     Before the children are forked: they start with everything loaded, also in the place of one that
-    was killed.
+    was killed. While the first start still compiles, that is what the default policy needs.
     """
-    from policies import warm
+    from policies import warm_compiled
 
-    warm()
+    warm_compiled()
 
 
 @worker_ready.connect

@@ -1,4 +1,4 @@
-"""The web process. Compiled kernels load before the first request, because evaluations use them."""
+"""The web process. The children that evaluate load their kernels while it already answers."""
 
 import os
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from launcher import folders
 from launcher.commands import run_in_foreground
 from launcher.environment import VirtualEnvironment
+from launcher.kernels import Kernels
 from launcher.servers import Servers
 from launcher.supervisor import interrupt_on_signals
 
@@ -15,6 +16,7 @@ def bench(arguments: Sequence[str]) -> int:
     Raises `StepFailed`.
     """
     python = VirtualEnvironment().ensure("dev")
+    Kernels(python).compile_all()
     interrupt_on_signals()
     folder = folders.fresh("bench")
     try:

@@ -10,6 +10,7 @@ from launcher.console import StepFailed, say
 from launcher.demo import demo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
+from launcher.kernels import Kernels
 from launcher.licences import licences
 from launcher.locks import lock
 from launcher.manage import manage
@@ -62,6 +63,7 @@ def _demo(arguments: Sequence[str]) -> int:
 def _test(arguments: Sequence[str]) -> int:
     """Become pytest, on the pinned servers: a green run must not depend on what is installed."""
     python = VirtualEnvironment().ensure("dev")
+    Kernels(python).compile_all()
     env = {"ALLOCATOR_POSTGRES": "wheel", "ALLOCATOR_REDIS": "wheel"}
     env |= inherited_environment()
     os.chdir(PROJECT)

@@ -1,5 +1,6 @@
 """Commands that run beside the service: management commands, benchmarks."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from launcher.console import StepFailed
 from launcher.folders import PROJECT
 from launcher.servers import Servers
 
+_MIGRATED = "migrated"
+
 
 def migrate(python: Path, servers: Servers) -> None:
     """Apply the migrations that the database does not have yet. Raises `StepFailed`."""
@@ -19,6 +22,31 @@ def migrate(python: Path, servers: Servers) -> None:
         servers.environ(ALLOCATOR_PROCESS="manage"),
         "repair the migration that failed; those before it are applied and stay",
     )
+
+
+def migrate_what_changed(python: Path, servers: Servers, folder: Path) -> None:
+    """As `migrate`, but not where this data has all migrations of these sources already.
+
+    Whoever runs `migrate` by hand forgets that with `forget_migrations`.
+    """
+    stamp = folder / _MIGRATED
+    wanted = _migrations_digest()
+    if servers.postgres is None or not stamp.exists() or stamp.read_text() != wanted:
+        migrate(python, servers)
+        stamp.write_text(wanted)
+
+
+def forget_migrations(folder: Path) -> None:
+    """Have the next start look at the migrations again."""
+    (folder / _MIGRATED).unlink(missing_ok=True)
+
+
+def _migrations_digest() -> str:
+    """A digest of our migrations, and of the packages that bring some of their own."""
+    digest = hashlib.sha256((PROJECT / "requirements-local.lock").read_bytes())
+    for path in sorted((PROJECT / "allocator_service").glob("**/migrations/*.py")):
+        digest.update(path.relative_to(PROJECT).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def run_step(step: str, command: Sequence[str | Path], env: Mapping[str, str], advice: str) -> str:

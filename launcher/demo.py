@@ -11,6 +11,7 @@ from launcher.client import Answer, Client
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT, DataFolder
+from launcher.kernels import Kernels
 from launcher.main_job import run_main_job
 from launcher.output import LogFiles
 from launcher.servers import Servers
@@ -29,34 +30,40 @@ def demo(*, stay: bool) -> int:
     python = VirtualEnvironment().ensure("local")
     interrupt_on_signals()
     folder = folders.fresh("demo")
+    kernels = Kernels(python)
     valid = True
     try:
-        valid = _show(python, folder, began, stay=stay)
+        kernels.start_first()
+        valid = _show(python, folder, kernels, began, stay=stay)
     except KeyboardInterrupt:
         say("Stopped.")
     except StepFailed:
         folder.release()
         raise
+    finally:
+        kernels.stop()
     folder.remove()
     return 0 if valid else 1
 
 
-def _show(python: Path, folder: DataFolder, began: float, *, stay: bool) -> bool:
+def _show(python: Path, folder: DataFolder, kernels: Kernels, began: float, *, stay: bool) -> bool:
     with (
         Servers(folder) as servers,
         Supervisor(python, folder, servers, 0, LogFiles(folder.logs)) as service,
     ):
         say("PostgreSQL and Redis are up; making the tables ...")
         commands.migrate(python, servers)
+        kernels.wait_for_first()
         service.start()
         key = _new_key(python, servers)
         _wait_until_up(service, folder.logs)
-        say(f"The service is up at {service.url}")
+        say(f"The service is up at {service.url} after {time.monotonic() - began:.0f} s")
         decision = run_main_job(Client(service.url, key), check_service=service.check)
         print(report.table(decision))
         PICTURE.write_text(report.picture(decision))
         print(f"\nPicture: {PICTURE}\nTime: {time.monotonic() - began:.1f} s", flush=True)
         if stay:
+            kernels.start_rest()
             print(_invitation(service.url, key, folder.logs), flush=True)
             service.watch()
     return bool(decision.verification["valid"])

@@ -20,8 +20,9 @@ from launcher.folders import PROJECT, make_passable
 from launcher.locks import declared_digest
 
 _LOCKS = {"local": "requirements-local.lock", "dev": "requirements-dev.lock"}
+_NEVER_IMPORTED = r"/tests?/|/(pip|setuptools|pkg_resources|cuda|gis|locale|cupy|dask|torch)/"
+_ABOUT_SECONDS = 30
 _HOLDS = {"local": {"local"}, "dev": {"local", "dev"}}
-_WARM_UP = "import policies; policies.warm()"
 
 
 class VirtualEnvironment:
@@ -45,8 +46,6 @@ class VirtualEnvironment:
             held = self._held()
             if content not in held:
                 self._install(content, keep=bool(held))
-            if kernels:
-                self._compile_kernels()
         return self.python
 
     def stamp(self, content: str) -> None:
@@ -75,7 +74,8 @@ class VirtualEnvironment:
     def _install(self, content: str, *, keep: bool) -> None:
         lock = _LOCKS[content]
         count = (self._project / lock).read_text().count("==")
-        say(f"Installing {count} packages from {lock} into .venv (once) ...")
+        about = f"about {_ABOUT_SECONDS} s, once"
+        say(f"Installing {count} packages from {lock} into .venv ({about}) ...")
         began = time.monotonic()
         self._log.write_text("")
         if not keep:
@@ -109,31 +109,15 @@ class VirtualEnvironment:
         )
 
     def _compile_bytecode(self) -> None:
-        """Compile all but the packages' tests now, on all cores, or the first starts would."""
-        say("Compiling what was installed ...")
+        """Compile what a start may import now, on all cores, or the first starts would, one by one."""
         subprocess.run(
             [
-                *(self.python, "-m", "compileall", "-q", "-j", "0", "-x", "/tests/"),
+                *(self.python, "-m", "compileall", "-q", "-j", "0", "-x", _NEVER_IMPORTED),
                 self.folder / "lib",
             ],
             capture_output=True,
             check=False,  # a file that does not compile is no module, or its import will say so
         )
-
-    def _compile_kernels(self) -> None:
-        """Compile the policies' kernels once per change, or every process would at its start."""
-        sources = sorted((self._project / "policies").glob("**/*.py"))
-        digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-        compiled = self.folder / "allocator-kernels"
-        if not sources or (compiled.exists() and compiled.read_text() == digest):
-            return
-        say("Compiling the policies' kernels ...")
-        self._run(
-            "compile the numeric kernels",
-            [self.python, "-c", _WARM_UP],
-            "read the error: the policies of this copy cannot be imported",
-        )
-        compiled.write_text(digest)
 
     def _run(self, step: str, command: Sequence[str | Path], advice: str) -> None:
         with self._log.open("ab") as log:

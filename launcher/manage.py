@@ -36,9 +36,13 @@ def _environment(python: Path, command: Sequence[str]) -> Iterator[Mapping[str, 
         except InUse as in_use:
             busy = in_use.folder
         else:
+            if list(command) == ["migrate"]:
+                commands.forget_migrations(folder.path)
             yield from _host(folder, python, command)
             return
         if state := folders.published_state(busy):
+            if list(command) == ["migrate"]:
+                commands.forget_migrations(busy)
             yield from _guest(busy, state)
             return
         if time.monotonic() > deadline:

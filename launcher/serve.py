@@ -7,6 +7,7 @@ from launcher import commands, folders
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import DataFolder, InUse
+from launcher.kernels import Kernels
 from launcher.output import Terminal
 from launcher.servers import Servers
 from launcher.supervisor import Supervisor, interrupt_on_signals
@@ -21,19 +22,24 @@ def serve() -> int:
     python = VirtualEnvironment().ensure("local")
     interrupt_on_signals()
     folder = _take_folder()
+    kernels = Kernels(python)
     try:
+        kernels.start_first()
         with (
             Servers(folder) as servers,
             Supervisor(python, folder, servers, _port(), Terminal()) as service,
         ):
-            commands.migrate(python, servers)
+            commands.migrate_what_changed(python, servers, folder.path)
+            kernels.wait_for_first()
             service.start()
             folder.publish(servers.environment | {"url": service.url})
             _welcome(service.url, folder)
+            kernels.start_rest()
             service.watch()
     except KeyboardInterrupt:
         say("Stopped.")
     finally:
+        kernels.stop()
         folder.release()
     return 0
 

@@ -65,7 +65,7 @@ from policies.registry import (
 )
 from policies.verification.checks import Check
 from policies.verification.verify import Verification, verify
-from policies.warm import warm
+from policies.warm import warm, warm_compiled
 
 __all__ = [
     "DISCRETE_TOLERANCE",
@@ -143,5 +143,6 @@ __all__ = [
     "unserved_reasons",
     "verify",
     "warm",
+    "warm_compiled",
     "without_owed",
 ]

@@ -33,6 +33,7 @@ _Dispatcher: Any = registry.CPUDispatcher
 _Files: Any = caching.IndexDataCacheFile
 _Cache: Any = caching.FunctionCache
 _named_tuple: Any = types.NamedTuple
+_COMPLETE = "complete"
 _SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
 
 
@@ -140,12 +141,23 @@ class _KernelCache(_Cache):  # type: ignore[misc]
         )
 
 
+def is_complete() -> bool:
+    """Has every kernel of these sources been compiled and kept?"""
+    return (_folder() / _COMPLETE).exists()
+
+
+def note_complete() -> None:
+    """Say so, to whoever starts later."""
+    if _folder().exists():  # nothing is kept where compiling is switched off
+        (_folder() / _COMPLETE).touch()
+
+
 def _kept(function: Callable[..., Any], fast: set[str]) -> Callable[..., Any]:
     config: Any = numba.config
     if config.DISABLE_JIT:
         return function
     chosen = config.CACHE_DIR
-    config.CACHE_DIR = str(Path(chosen or _PACKAGE / "__pycache__") / f"kernels-{_sources()}")
+    config.CACHE_DIR = str(_folder())
     try:
         kernel = Kernel(
             py_func=function,
@@ -156,6 +168,11 @@ def _kept(function: Callable[..., Any], fast: set[str]) -> Callable[..., Any]:
         config.CACHE_DIR = chosen
     KERNELS.append(kernel)
     return kernel
+
+
+def _folder() -> Path:
+    config: Any = numba.config
+    return Path(config.CACHE_DIR or _PACKAGE / "__pycache__") / f"kernels-{_sources()}"
 
 
 @cache

@@ -5,6 +5,7 @@ What runs in the child lives in `policies`: a child knows neither Django nor the
 
 import multiprocessing
 import resource
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
@@ -15,7 +16,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from allocator_service.allocation.policies import domain_error
 from allocator_service.core.errors import TooLarge, Unavailable
-from policies import PolicyError, compare_documents, evaluate_document, warm
+from policies import PolicyError, compare_documents, evaluate_document
 
 MAX_ITEMS = {"tenants": 2_000, "workloads": 5_000}
 MAX_SERVER_CLASSES = 1_000
@@ -23,6 +24,7 @@ MAX_COUNT = 10**6
 SECONDS = 10.0
 MEMORY_BYTES = 6 * 2**30
 CHILDREN = 2
+_starting = threading.Lock()
 
 
 def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def _in_child(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[
             retry_after=30,
         ) from error
     except BrokenProcessPool as error:
-        _children.cache_clear()
+        _pool.cache_clear()
         raise Unavailable(
             "The processes that evaluate have died and are started again.",
             code="evaluation.restarting",
@@ -87,15 +89,23 @@ def _in_child(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[
 
 
 def evaluation_children_start() -> None:
-    """Start the child processes and load their kernels, so that no request waits for that."""
-    for future in [_children().schedule(warm) for _ in range(CHILDREN)]:
-        future.result()
+    """Start the child processes; they load their kernels while the web process already answers.
+
+    All of them are forked from one process that has loaded the kernels, also those that take the
+    place of one that was killed or has done its tasks. A request that comes before waits for it.
+    """
+    threading.Thread(target=lambda: _children().schedule(int), daemon=True).start()
+
+
+def _children() -> ProcessPool:
+    with _starting:
+        return _pool()
 
 
 @cache
-def _children() -> ProcessPool:
+def _pool() -> ProcessPool:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["policies.documents.comparison"])
+    context.set_forkserver_preload(["policies.warmed"])
     return ProcessPool(
         max_workers=CHILDREN,
         max_tasks=1_000,

@@ -1,0 +1,7 @@
+"""Importing this loads the compiled kernels: for processes from which others are forked."""
+
+import policies.documents.comparison
+import policies.documents.evaluation  # noqa: F401 - what the forked processes are asked
+from policies.warm import warm_compiled
+
+warm_compiled()
