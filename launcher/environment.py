@@ -2,7 +2,8 @@
 
 Two contents: `local` (what runs the service, PostgreSQL and Redis included) and `dev`, which
 holds all of that and the tools of the tests. A stamp in the environment says what it was made
-from; it is made again only when that changes.
+from; it is made again only when that changes. Nothing is compiled to bytecode
+beforehand: most modules are never imported, and whoever imports one keeps its bytecode.
 """
 
 import fcntl
@@ -20,9 +21,16 @@ from launcher.folders import PROJECT, make_passable
 from launcher.locks import declared_digest
 
 _LOCKS = {"local": "requirements-local.lock", "dev": "requirements-dev.lock"}
-_NEVER_IMPORTED = r"/tests?/|/(pip|setuptools|pkg_resources|cuda|gis|locale|cupy|dask|torch)/"
-_ABOUT_SECONDS = 30
+_BASE = getattr(sys, "_base_executable", sys.executable)
+_ABOUT_SECONDS = 20
 _HOLDS = {"local": {"local"}, "dev": {"local", "dev"}}
+
+
+def _can_install_elsewhere() -> bool:
+    """Does this Python have a pip that knows `--python`, as those since 22.3 do?"""
+    asked = [_BASE, "-c", "import pip; print(pip.__version__)"]
+    version = subprocess.run(asked, capture_output=True, text=True).stdout.split(".")
+    return version[0].isdigit() and tuple(map(int, version[:2])) >= (22, 3)
 
 
 class VirtualEnvironment:
@@ -83,13 +91,12 @@ class VirtualEnvironment:
         self._run(
             f"install {lock}",
             [
-                *(self.python, "-m", "pip", "install", "--requirement", self._project / lock),
+                *(*self._pip(), "install", "--requirement", self._project / lock),
                 *("--require-hashes", "--no-deps", "--no-compile"),
                 *("--no-input", "--disable-pip-version-check", "--progress-bar", "off"),
             ],
             "check the network and pip's configuration (pip config list), then try again",
         )
-        self._compile_bytecode()
         self.stamp(content)
         say(f"Installed in {time.monotonic() - began:.0f} s.")
 
@@ -100,24 +107,19 @@ class VirtualEnvironment:
                 "Python's venv module is not complete here: install it "
                 "(Debian and Ubuntu: apt-get install python3-venv), then try again",
             )
-        base = getattr(sys, "_base_executable", sys.executable)
+        without = ["--without-pip"] if _can_install_elsewhere() else []
         self._run(
             "make a virtual environment",
-            [base, "-m", "venv", "--clear", self.folder],
+            [_BASE, "-m", "venv", "--clear", *without, self.folder],
             "free space or repair the permissions of the project's folder "
             "(Debian and Ubuntu also need: apt-get install python3-venv)",
         )
 
-    def _compile_bytecode(self) -> None:
-        """Compile what a start may import now, on all cores, or the first starts would, one by one."""
-        subprocess.run(
-            [
-                *(self.python, "-m", "compileall", "-q", "-j", "0", "-x", _NEVER_IMPORTED),
-                self.folder / "lib",
-            ],
-            capture_output=True,
-            check=False,  # a file that does not compile is no module, or its import will say so
-        )
+    def _pip(self) -> list[str | Path]:
+        """The environment's pip, or this Python's own: to install one more takes seconds."""
+        if any(self.folder.glob("lib/*/site-packages/pip")):
+            return [self.python, "-m", "pip"]
+        return [_BASE, "-m", "pip", "--python", self.python]
 
     def _run(self, step: str, command: Sequence[str | Path], advice: str) -> None:
         with self._log.open("ab") as log:

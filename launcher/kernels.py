@@ -28,6 +28,7 @@ class Kernels:
         sources = sorted((project / "policies").glob("**/*.py"))
         digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
         self._wanted = digest.hexdigest() if sources else None
+        self.rest: processes.Process | None = None
         self._running: processes.Process | None = None
 
     def compile_all(self) -> None:
@@ -48,6 +49,7 @@ class Kernels:
     def start_rest(self) -> None:
         """Compile what is left at the lowest priority, for as long as this process lives."""
         if self._start(_ALL, priority=_LOWEST_PRIORITY):
+            self.rest = self._running
             about = _ABOUT_SECONDS[_ALL]
             say(
                 f"The kernels of all other policies compile meanwhile (about {about} s of idle time)."

@@ -26,9 +26,6 @@ class Recorded(VirtualEnvironment):
         self.folder.mkdir(exist_ok=True)
         self.steps.append(step)
 
-    def _compile_bytecode(self):
-        pass
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -91,16 +88,6 @@ def test_a_tools_setting_in_pyproject_does_not_make_it_again(project):
     assert ensured(project, "local") == []
 
 
-def test_the_kernels_are_compiled_once_for_each_change_of_the_policies(project):
-    ensured(project, "local")
-    (project / "policies").mkdir()
-    (project / "policies" / "kernels.py").write_text("one = 1\n")
-    assert ensured(project, "local") == ["compile the numeric kernels"]
-    assert ensured(project, "local") == []
-    (project / "policies" / "kernels.py").write_text("one = 2\n")
-    assert ensured(project, "local") == ["compile the numeric kernels"]
-
-
 def test_an_installation_that_was_interrupted_is_begun_again(project):
     (project / ".venv").mkdir()
     assert ensured(project, "local")[0] == "make a virtual environment"
@@ -132,7 +119,7 @@ def wheel(folder: Path, name: str) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_real_one_holds_the_locked_files_compiled_and_refuses_others(project, monkeypatch):
+def test_a_real_one_holds_the_locked_files_and_refuses_others(project, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(project))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -141,7 +128,6 @@ def test_a_real_one_holds_the_locked_files_compiled_and_refuses_others(project, 
     python = VirtualEnvironment(project).ensure("local")
     done = subprocess.run([python, "-c", "import tiny; print(tiny.ANSWER)"], capture_output=True)
     assert done.stdout == b"42\n"
-    assert list(project.glob(".venv/lib/*/site-packages/__pycache__/tiny.*.pyc"))
 
     wheel(project, "small")
     other_file = f"small==1.0 --hash=sha256:{'0' * 64}\n"
