@@ -5,8 +5,8 @@ therefore in a folder named after the sources of all kernels: new sources, new f
 
 A kernel whose parameters are annotated is compiled for those types and no others: arrays that it only
 reads are ``Floats1`` and the like, which take writable and read-only arrays; those that it writes are
-``OutFloats1``. What Python calls is annotated, so that no argument ever compiles a second version. A
-kernel without annotations is called by kernels only, and compiled for what they pass.
+``OutFloats1``. A kernel without annotations is compiled for what it is first called with; later
+arguments that differ only in being read-only take that version.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import fcntl
 import hashlib
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import numba
+import numpy as np
 from numba import types
 from numba.core import caching, registry
 
@@ -33,6 +34,8 @@ _Dispatcher: Any = registry.CPUDispatcher
 _Files: Any = caching.IndexDataCacheFile
 _Cache: Any = caching.FunctionCache
 _named_tuple: Any = types.NamedTuple
+_typeof: Any = numba.typeof
+_members: Any = tuple
 _COMPLETE = "complete"
 _SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
 
@@ -91,6 +94,10 @@ class Kernel(_Dispatcher):  # type: ignore[misc]
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
         if self._can_compile and self.prepare():
             return self  # to be called with the same arguments, once more
+        for signature in self.overloads:
+            fitting = [_fitting(*each) for each in zip(args, signature, strict=False)]
+            if len(args) == len(signature) and _types(fitting) == tuple(signature):
+                return lambda *_: self(*fitting)
         return super()._compile_for_args(*args, **kws)
 
     def prepare(self) -> bool:
@@ -99,6 +106,24 @@ class Kernel(_Dispatcher):  # type: ignore[misc]
             self.compile(_signature(self.py_func))
             self.disable_compile()
         return not self._can_compile
+
+
+def _types(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(_typeof(value) for value in values)
+
+
+def _fitting(value: Any, wanted: Any) -> Any:
+    """The same value as a version that is there takes it: arrays are writable in it, or read-only."""
+    if isinstance(value, tuple) and isinstance(wanted, types.BaseTuple):
+        parts = [_fitting(*each) for each in zip(value, _members(wanted), strict=False)]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, np.ndarray) and isinstance(wanted, types.Array):
+        if not value.flags.writeable:
+            value = value.copy()  # whatever a kernel writes to is writable, or is a mistake
+        if not wanted.mutable:
+            value = value.view()
+            value.setflags(write=False)
+    return value
 
 
 def _signature(function: Callable[..., Any]) -> tuple[Any, ...]:
