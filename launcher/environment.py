@@ -43,8 +43,8 @@ class VirtualEnvironment:
         self._stamp = self.folder / "allocator-stamp.json"
         self._log = project / ".data" / "install.log"
 
-    def ensure(self, content: str, *, kernels: bool = True) -> Path:
-        """Make `.venv` hold `local` or `dev`, its kernels compiled, and return its interpreter.
+    def ensure(self, content: str) -> Path:
+        """Make `.venv` hold `local` or `dev`, and return its interpreter.
 
         Raises `StepFailed`, naming the step and the last lines of its log.
         """

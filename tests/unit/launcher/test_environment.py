@@ -29,7 +29,9 @@ class Recorded(VirtualEnvironment):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "policies").mkdir()
+    for folder in (tmp_path, tmp_path / "policies"):
+        (folder / "pyproject.toml").write_text(PYPROJECT)
     for name in LOCKS:
         (tmp_path / name).write_text(f"tiny==1.0 --hash=sha256:{name}\n")
     return tmp_path
