@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from demo.run import demo
 from launcher.bench import bench
 from launcher.checks import check
 from launcher.console import StepFailed, say
-from launcher.demo import demo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.kernels import Kernels

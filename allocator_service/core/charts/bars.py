@@ -26,10 +26,14 @@ _ROW, _BAR = 18, 11
 
 @dataclass(frozen=True)
 class BarRow:
-    """One labelled group of bars: a value per series, None for none."""
+    """One labelled group of bars: a value per series, None for none.
+
+    `marks` are what the values are compared with, one per series, drawn as strokes.
+    """
 
     label: str
     values: Sequence[float | None]
+    marks: Sequence[float] = ()
 
 
 def bar_chart(
@@ -40,17 +44,25 @@ def bar_chart(
     rows: Sequence[BarRow],
     stacked: bool = False,
     reference: Reference | None = None,
+    marked: str = "",
 ) -> Chart:
-    """Horizontal bars, one group a row; `stacked` puts a row's values behind each other."""
+    """Horizontal bars, one group a row; `stacked` puts a row's values behind each other.
+
+    `marked` says in the legend what the rows' marks are.
+    """
     lines = 1 if stacked else len(series)
     height_of_row = lines * (_BAR + 1) + _ROW - _BAR
     highest = max((_extent(row.values, stacked=stacked) for row in rows), default=0.0)
+    highest = max([highest, *(mark for row in rows for mark in row.marks)])
     marks = ticks(max(highest, reference.value if reference else 0.0))
     plot = WIDTH - LABEL_WIDTH - 2 * MARGIN
     scale = plot / (marks[-1] or 1)
     told, top = legend(series, left=LABEL_WIDTH)
     height = top + height_of_row * len(rows) + 40
     parts = [heading(title), told]
+    if marked:
+        left = LABEL_WIDTH + sum(34 + 7 * len(short(name)) for name in series)
+        parts += [_mark(left + 5, top - 30), text(left + 18, top - 20, marked)]
     bottom = height - 32
     for mark in marks:
         x = LABEL_WIDTH + mark * scale
@@ -63,6 +75,10 @@ def bar_chart(
             text(LABEL_WIDTH - 8, y + height_of_row / 2 + 3, short(row.label), anchor="end")
         )
         parts += _bars(row, series, y, scale, stacked=stacked)
+        parts += [
+            _mark(LABEL_WIDTH + mark * scale, y + 2 + index * (_BAR + 1))
+            for index, mark in enumerate(row.marks)
+        ]
     if reference is not None:
         x = LABEL_WIDTH + reference.value * scale
         parts.append(line(x, top - 6, x, bottom, "#222"))
@@ -88,6 +104,12 @@ def _bars(
         )
         if stacked:
             left += width
+
+
+def _mark(x: float, y: float) -> str:
+    """A dark stroke with a white edge, so that it shows on a bar and beside it."""
+    stroke = f"<line x1='{x:.1f}' y1='{y - 2:.1f}' x2='{x:.1f}' y2='{y + _BAR + 2:.1f}'"
+    return f"{stroke} stroke='#fff' stroke-width='5'/>{stroke} stroke='#222' stroke-width='2.5'/>"
 
 
 def _extent(values: Sequence[float | None], *, stacked: bool) -> float:

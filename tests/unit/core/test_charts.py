@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from allocator_service.core.charts import BarRow, Curve, bar_chart, growth_chart, history_chart
+from allocator_service.core.charts.drawing import LABEL_WIDTH, WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -87,3 +88,14 @@ def test_growth_in_proportion_is_a_slope_of_one_decade_per_decade():
 def test_growth_without_values_says_so():
     chart = growth_chart(title="t", sizes="n", unit="s", curves=[])
     assert "No values yet." in texts(chart)
+
+
+def test_marks_are_to_scale_and_stay_on_the_paper():
+    rows = [BarRow("a", (10.0,), (5.0,)), BarRow("b", (0.0,), (20.0,))]
+    chart = bar_chart(title="<t>", unit="&", series=("CPU",), rows=rows, marked="brought")
+    root = ET.fromstring(chart.svg)
+    strokes = [each for each in root.iter() if each.get("stroke-width") == "2.5"]
+    legend, first, second = (float(each.get("x1", 0)) for each in strokes)
+    assert second - LABEL_WIDTH == pytest.approx(4 * (first - LABEL_WIDTH), rel=1e-2)
+    assert LABEL_WIDTH < legend < WIDTH
+    assert second <= WIDTH

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from launcher import sample
-from launcher.main_job import Decision
-from launcher.picture import Bars, draw
+from allocator_service.core.charts import BarRow, bar_chart
+from demo import sample
+from demo.main_job import Decision
 
 _RESOURCES = ("cpu", "memory")
 _COLUMNS = (
@@ -36,17 +36,17 @@ def picture(decision: Decision) -> str:
     """The decision as an SVG document."""
     got = {allocation["tenant"]: _got_percent(allocation) for allocation in decision.allocations}
     rows = [
-        Bars(group.name, got[group.slug], sample.brought_percent(group.slug))
+        BarRow(group.name, got[group.slug], sample.brought_percent(group.slug))
         for group in sample.GROUPS
     ]
     servers = decision.run["summary"]["servers"]
-    return draw(
-        "Who brought what, and who may run how much",
-        f"Exact DRFH on {servers:,} servers in the mix of Google's cluster, shared by "
-        f"{len(rows)} groups",
-        ("CPU", "memory"),
-        rows,
-    )
+    return bar_chart(
+        title=f"Who may run how much, and who brought what: exact DRFH on {servers:,} servers",
+        unit="per cent of the pool's total",
+        series=("CPU, allocated", "memory, allocated"),
+        rows=rows,
+        marked="contributed",
+    ).svg
 
 
 def _headline(decision: Decision) -> list[str]:

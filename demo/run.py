@@ -6,13 +6,14 @@ It runs in a data folder of its own, on a free port, and leaves only the picture
 import time
 from pathlib import Path
 
-from launcher import commands, folders, report
+from demo import report
+from demo.main_job import run_main_job
+from launcher import commands, folders
 from launcher.client import Answer, Client
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT, DataFolder
 from launcher.kernels import Kernels
-from launcher.main_job import run_main_job
 from launcher.output import LogFiles
 from launcher.servers import Servers
 from launcher.supervisor import Supervisor, interrupt_on_signals

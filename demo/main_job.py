@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from launcher import sample
+from demo import sample
 from launcher.client import Client
 from launcher.console import StepFailed, say
 
