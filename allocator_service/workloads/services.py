@@ -49,6 +49,16 @@ class Submitted:
     generation: int
 
 
+def workloads_refuse_too_many(count: int) -> None:
+    """Raise `TooLarge` for more workloads than one request takes, before they are read."""
+    if count > MAX_WORKLOADS_PER_REQUEST:
+        raise TooLarge(
+            f"{count} workloads in one request; at most {MAX_WORKLOADS_PER_REQUEST} are taken:"
+            " split it.",
+            code="workloads.too_many",
+        )
+
+
 @transaction.atomic
 def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: datetime) -> Submitted:
     """Add workloads to a pool, all or none, and admit their tenants.
@@ -56,12 +66,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     One that cannot be served now is accepted and marked. Raises `TooLarge` for more than 10,000,
     `Unacceptable` for a demand of nothing, `Conflict` for a name the tenant uses, with its pointer.
     """
-    if len(drafts) > MAX_WORKLOADS_PER_REQUEST:
-        raise TooLarge(
-            f"{len(drafts)} workloads in one request; at most {MAX_WORKLOADS_PER_REQUEST} are taken:"
-            " split it.",
-            code="workloads.too_many",
-        )
+    workloads_refuse_too_many(len(drafts))
     for draft in drafts:
         _refuse_empty_demand(draft.demand, draft.pointer)
     pool = pool_lock(pool)

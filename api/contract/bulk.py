@@ -1,6 +1,6 @@
 """Routes that take one object or many: a JSON object, a JSON array, or CSV rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -23,12 +23,23 @@ class Items:
         return "" if self.alone else f"/{index}"
 
 
-def read_items(document: type[Document], sent: Any, *, cells: bool) -> Items:
-    """Read what was sent. `cells`: from CSV, as texts. Raises like `Document`."""
+def read_items(
+    document: type[Document],
+    sent: Any,
+    *,
+    cells: bool,
+    refuse_too_many: Callable[[int], None] | None = None,
+) -> Items:
+    """Read what was sent. `cells`: from CSV, as texts. Raises like `Document`.
+
+    `refuse_too_many` is told how many items there are before any of them is read.
+    """
     if not isinstance(sent, list):
         return Items([read_document(document, sent)], alone=True)
     if not sent:
         raise Unacceptable("The array is empty: send at least one item.", code="bulk.empty")
+    if refuse_too_many is not None:
+        refuse_too_many(len(sent))
     return Items(read_documents(document, sent, cells=cells), alone=False)
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import IO, Any
 
@@ -115,10 +115,19 @@ def _too_deep() -> Unreadable:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        twice = _first_repeated(name for name, _ in pairs)
         raise Unreadable(f'The name "{twice[:80]}" appears twice.', code="json.duplicate")
     return members
+
+
+def _first_repeated(names: Iterable[str]) -> str:
+    """The first name that was there before, or an empty string; in one pass."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return ""
 
 
 def _integer(digits: str) -> int:
@@ -179,12 +188,13 @@ def csv_rows(body: bytes) -> list[dict[str, Any]]:
 def _refuse_columns(columns: Sequence[str]) -> None:
     if not any(columns):
         raise Unreadable("The first row names the columns.", code="csv.header")
-    for index, column in enumerate(columns):
-        if not column:
-            raise Unreadable(f"Column {index + 1} has no name.", code="csv.header")
-        if column in columns[:index]:
-            raise Unreadable(f'The column "{column[:80]}" appears twice.', code="csv.header")
-        if column.partition(".")[0] in columns and "." in column:
+    if "" in columns:
+        raise Unreadable(f"Column {columns.index('') + 1} has no name.", code="csv.header")
+    if twice := _first_repeated(columns):
+        raise Unreadable(f'The column "{twice[:80]}" appears twice.', code="csv.header")
+    names = set(columns)
+    for column in columns:
+        if "." in column and column.partition(".")[0] in names:
             raise Unreadable(
                 f'The column "{column[:80]}" is a part of another column.', code="csv.header"
             )

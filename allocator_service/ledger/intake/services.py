@@ -68,6 +68,15 @@ class Recorded:
     duplicates: int
 
 
+def events_refuse_too_many(count: int) -> None:
+    """Raise `Unacceptable` for more events than one request takes, before they are read."""
+    if count > MAX_EVENTS_PER_REQUEST:
+        raise Unacceptable(
+            f"{count} events; a request takes at most {MAX_EVENTS_PER_REQUEST}.",
+            code="bulk.too_many",
+        )
+
+
 @transaction.atomic
 def usage_record(*, pool: Pool, events: Sequence[UsageEvent], now: datetime) -> Recorded:
     """Post what tenants report to have used, all or none; late and out of order is fine.
@@ -76,11 +85,7 @@ def usage_record(*, pool: Pool, events: Sequence[UsageEvent], now: datetime) -> 
     identity that was posted with other content, `Unacceptable` for an interval that cannot be.
     """
     refuse_metered(pool)
-    if len(events) > MAX_EVENTS_PER_REQUEST:
-        raise Unacceptable(
-            f"{len(events)} events; a request takes at most {MAX_EVENTS_PER_REQUEST}.",
-            code="bulk.too_many",
-        )
+    events_refuse_too_many(len(events))
     _refuse_impossible(events, now)
     fresh = _claim(pool, events)
     entries_append(_rows(pool, fresh, now))

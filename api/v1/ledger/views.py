@@ -16,7 +16,12 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import MAX_ERRORS, FieldError, Missing, Unacceptable
 from allocator_service.core.quantities import Resource, parse_quantity, vector_from
 from allocator_service.ledger.exporting import entries_export
-from allocator_service.ledger.intake.services import UsageEvent, entry_correct, usage_record
+from allocator_service.ledger.intake.services import (
+    UsageEvent,
+    entry_correct,
+    events_refuse_too_many,
+    usage_record,
+)
 from allocator_service.ledger.selectors import entries_after, entry_get, position_of
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
@@ -53,7 +58,9 @@ class UsageView(PoolView):
     @writes
     def post(self, request: Request, pool: str) -> Response:
         pool_of_route = self.pool
-        items = read_items(UsageRequest, self.document(), cells=False)
+        items = read_items(
+            UsageRequest, self.document(), cells=False, refuse_too_many=events_refuse_too_many
+        )
         recorded = usage_record(pool=pool_of_route, events=self._events(items), now=utc_now())
         return Response({"accepted": recorded.accepted, "duplicates": recorded.duplicates})
 

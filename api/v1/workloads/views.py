@@ -20,6 +20,7 @@ from allocator_service.workloads.services import (
     WorkloadSettings,
     workload_update,
     workload_withdraw,
+    workloads_refuse_too_many,
     workloads_submit,
 )
 from api.auth import EVERY_SCOPE, OPERATOR_AND_TENANT
@@ -76,7 +77,12 @@ class WorkloadsView(PoolView):
     def post(self, request: Request, pool: str) -> Response:
         resources = resources_of(self.pool)
         with rows_named() if is_csv(request) else nullcontext():
-            items = read_items(WorkloadRequest, self.document(), cells=is_csv(request))
+            items = read_items(
+                WorkloadRequest,
+                self.document(),
+                cells=is_csv(request),
+                refuse_too_many=workloads_refuse_too_many,
+            )
             submitted = workloads_submit(
                 pool=self.pool, drafts=self._drafts(items, resources), now=utc_now()
             )

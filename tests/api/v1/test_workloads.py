@@ -210,3 +210,10 @@ def test_half_an_object_in_a_cell_is_refused_with_its_row(lab, operator):
     assert code(response) == (422, "json.syntax")
     assert response.json()["errors"][0]["pointer"] == "/0/server_selector"
     assert response.json()["detail"].startswith("Row 1: ")
+
+
+def test_too_many_workloads_are_refused_before_any_is_read(world, operator):
+    """The items are not even objects: a request that is too long is refused for its length."""
+    answer = operator.post("/api/v1/pools/lab/workloads/", [0] * 10_001)
+    assert (answer.status_code, answer.json()["code"]) == (413, "workloads.too_many")
+    assert world.lab.workloads.count() == 2
