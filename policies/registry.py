@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from policies import catalogue
 from policies.equilibrium import ceei
@@ -194,7 +196,8 @@ def solve(
     if choice.policy.long_term and history is None:
         before = History.zeros(problem)
     request = Request(problem, choice, before, deadline)
-    allocation = rounded_to_feasible(_registered(policy).solvers[choice.mode](request))
+    with _linear_algebra_in_one_thread():
+        allocation = rounded_to_feasible(_registered(policy).solvers[choice.mode](request))
     if running is not None and keeps_places(allocation):
         allocation = stay_in_place(problem, allocation, running, deadline)
     failed = [item for item in check_feasible(problem, allocation, history) if not item.holds]
@@ -203,6 +206,17 @@ def solve(
             "solve.failed", f"policy {policy!r}: {failed[0].name}: {failed[0].detail}"
         )
     return with_proofs(problem, allocation)
+
+
+def _linear_algebra_in_one_thread() -> AbstractContextManager[object]:
+    """Sums in one order, whatever the number of cores: the same input gives the same bits."""
+    limited: AbstractContextManager[object] = _linear_algebra().limit(limits=1, user_api="blas")
+    return limited
+
+
+@cache
+def _linear_algebra() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _check_history(problem: Problem, policy: Policy, history: History) -> None:

@@ -5,6 +5,10 @@ innermost loops run over workloads and vectorise. ``allowed`` is a mask of 0 and
 and ``theta`` are 0, ``z`` is 1, and no step is taken. Slacks and their prices are one vector (W,):
 those of the class rows, resource by resource, then those of the limit rows of the workloads
 ``limited``.
+
+A loop that adds up into a number writes to no array. Where it did, the compiler would add up in
+vectors only if a check of addresses says that the arrays do not overlap, and in another order if
+not: the same problem would have other last bits, depending on where its arrays happen to lie.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ def write_rests(
     for k in range(len(bounds)):
         slack_rest[k] = bounds[k] - used[k] - slacks[k]
         missed = max(missed, abs(slack_rest[k]) / bounds[k])
+    for k in range(len(bounds)):
         dual += bounds[k] * prices[k]
     paid = 0.0
     for i in range(len(rise)):
@@ -38,6 +43,7 @@ def write_rests(
             total += placed[j]
         row_rest[i] = wanted - total
         missed = max(missed, abs(row_rest[i]) / wanted)
+    for i in range(len(rise)):
         dual -= keep[i] * y[i]
         paid += rise[i] * y[i]
     gap = abs(dual - tau) / max(abs(tau), 1e-12)
@@ -201,6 +207,7 @@ def move(
             x[c, j] += primal * dx[c, j]
             z[c, j] += dual * dz[c, j]
             placed[j] += x[c, j]
+        for j in range(n):
             complementarity += x[c, j] * z[c, j]
         _use(demand, x, c, used)
     for k in range(len(limited)):

@@ -153,10 +153,12 @@ def _write_system(
         r, q = resource[pair] * classes, other[pair] * classes
         for c in range(classes):
             own = 0.0
+            for b in range(c, classes):
+                links[pair, c, b] = links[pair, b, c]
             for b in range(classes):
-                link = links[pair, c, b] if b < c else links[pair, b, c]
-                links[pair, c, b] = link
-                own += link
+                own += links[pair, c, b]
+            for b in range(classes):
+                link = links[pair, c, b]
                 matrix[r + c, q + b] -= link
                 if r != q:
                     matrix[q + c, r + b] -= link
@@ -186,6 +188,7 @@ def _write_known(
     """
     for i in range(len(b)):
         by_row[i] = b[i] / diagonal[i]
+    for i in range(len(b)):
         level -= rise[i] * by_row[i]
     for j in range(len(values)):
         values[j] = kept[j] * by_row[row[j]] - own_e[j]
