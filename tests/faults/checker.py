@@ -1,6 +1,6 @@
 """What must be true when a storm is over, asked of the API's answers and of the database."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import psycopg
@@ -8,29 +8,43 @@ import psycopg
 from launcher.client import Client
 
 
-def wrongs(client: Client, database: str, accepted: Mapping[str, Iterable[str]]) -> list[str]:
-    """Everything that is not as promised; `accepted` are the ids of workloads by pool."""
+def wrongs(
+    client: Client,
+    database: str,
+    accepted: Mapping[str, Iterable[str]],
+    unanswered: Collection[str] = (),
+) -> list[str]:
+    """Everything that is not as promised; `accepted` are the ids of workloads by pool.
+
+    Whether a workload named in `unanswered` is stored is open: its client has had no answer.
+    """
     found: list[str] = []
     with psycopg.connect(database) as connection:
         for pool, ids in accepted.items():
-            found += _pool_wrongs(client, connection, pool, set(ids))
+            found += _pool_wrongs(client, connection, pool, set(ids), unanswered)
         found += _run_wrongs(connection)
     return found
 
 
 def _pool_wrongs(
-    client: Client, connection: psycopg.Connection[Any], pool: str, accepted: set[str]
+    client: Client,
+    connection: psycopg.Connection[Any],
+    pool: str,
+    accepted: set[str],
+    unanswered: Collection[str],
 ) -> Iterable[str]:
-    stored = [str(id_) for (id_,) in connection.execute(
-        "SELECT w.id FROM workload w JOIN pool p ON p.id = w.pool_id WHERE p.slug = %s", [pool]
-    )]  # fmt: skip
-    if lost := accepted - set(stored):
+    stored: dict[str, str] = dict(connection.execute(
+        "SELECT w.id::text, w.name FROM workload w JOIN pool p ON p.id = w.pool_id"
+        " WHERE p.slug = %s", [pool]
+    ).fetchall())  # fmt: skip
+    if lost := accepted - stored.keys():
         yield f"{pool}: {len(lost)} accepted workloads are not stored"
-    if doubled := set(stored) - accepted:
+    told = {id_ for id_, name in stored.items() if name in unanswered} | accepted
+    if doubled := stored.keys() - told:
         yield f"{pool}: {len(doubled)} workloads are stored that no client was told of"
     decision = client.get(f"/api/v1/pools/{pool}/decision/").body
     decided = [row["workload"]["id"] for row in client.pages(f"/api/v1/pools/{pool}/allocations/")]
-    if missing := set(stored) - set(decided):
+    if missing := stored.keys() - set(decided):
         yield f"{pool}: {len(missing)} stored workloads are not in the decision in force"
     if len(decided) != len(set(decided)):
         yield f"{pool}: a workload is in the decision twice"

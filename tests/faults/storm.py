@@ -1,5 +1,6 @@
 """A storm: seeded faults in the service's processes and servers while clients change pools."""
 
+import math
 import os
 import random
 import signal
@@ -30,6 +31,7 @@ class Client(threading.Thread):
         self._url, self._pause = url, pause
         self._headers = {"Authorization": f"Bearer {key}"}
         self.refused: list[str] = []
+        self.unanswered: set[str] = set()
         self.attempts = 0
         self.enough = threading.Event()
 
@@ -45,10 +47,17 @@ class Client(threading.Thread):
         raise NotImplementedError
 
     def post(self, name: str, body: object, accepted: int) -> requests.Response | None:
-        """Repeat a request, under a key of that name if any, until the answer is `accepted`."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        """Repeat a request, under a key of that name if any, until the answer is `accepted`.
+
+        Patience ends some time after the storm, not during it: a busy machine may need as long to
+        start the web process as passes until its next kill. A request that is given up then is
+        unanswered: it may have been accepted or not.
+        """
         headers = {**self._headers, **({"Idempotency-Key": name} if name else {})}
+        deadline = math.inf
         while time.monotonic() < deadline:
+            if deadline == math.inf and self.enough.is_set():
+                deadline = time.monotonic() + PATIENCE_SECONDS
             self.attempts += 1
             try:
                 answer = requests.post(self._url, json=body, headers=headers, timeout=10)
@@ -61,7 +70,8 @@ class Client(threading.Thread):
                 self.refused.append(f"{answer.status_code} {answer.text[:300]}")
                 return None
             time.sleep(RETRY_SECONDS)
-        self.refused.append(f"{name}: not accepted within {PATIENCE_SECONDS:.0f} s")
+        self.refused.append(f"{name}: not accepted within {PATIENCE_SECONDS:.0f} s of calm")
+        self.unanswered.add(name)
         return None
 
 
