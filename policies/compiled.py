@@ -68,8 +68,10 @@ KERNELS: list[Kernel] = []
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function of arrays and numbers; sums may be reordered to vectorise.
 
-    The order is fixed when compiling, so the same input gives the same bits. Division by 0 gives
-    what NumPy gives; checking for it would keep loops from being vectorised.
+    The order is fixed when compiling, so the same input gives the same bits: as long as a sum is
+    collected in a local variable. In an element of an array it is reordered only where no other
+    array lies close by in memory. Division by 0 gives what NumPy gives; checking for it would keep
+    loops from being vectorised.
     """
     return _kept(function, {"reassoc", "contract", "nsz"})
 

@@ -106,10 +106,9 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
             right[j] = weight[j] / share[j] + reduced[j] - at_limit[j]
         missed = 0.0
         for r in range(m):
-            used[r] = 0.0
             for j in range(n):
-                used[r] += demand[r, j] * x[j]
                 right[j] -= demand[r, j] * prices[r]
+            used[r] = _product(demand[r], x)
             left += slack[r] * prices[r]
             if prices[r] > 0.0:
                 missed += abs(1.0 - used[r] - slack[r]) * prices[r]
@@ -136,13 +135,10 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
             _together(ratio, owner, sums, gathered[r])
             for j in range(n):
                 gathered[r, j] = demand[r, j] - own[j] * gathered[r, j]
-            column[r] = 0.0
-            for j in range(n):
-                column[r] += demand[r, j] * push[j]
+                ratio[j] = theta[j] * gathered[r, j]
+            column[r] = _product(demand[r], push)
             for q in range(m):
-                matrix[q, r] = 0.0
-                for j in range(n):
-                    matrix[q, r] += demand[q, j] * (theta[j] * gathered[r, j])
+                matrix[q, r] = _product(demand[q], ratio)
         for r in range(m):
             if prices[r] > 0.0:
                 matrix[r, r] += slack[r] / prices[r]
@@ -181,6 +177,15 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
                 slack[r] += step * ((centre - slack[r] * dp[r]) / prices[r] - slack[r])
                 prices[r] += step * dp[r]
     return np.inf
+
+
+@compiled
+def _product(one, other):  # type: ignore[no-untyped-def]
+    """The sum of the products of one (n,) and other (n,)."""
+    total = 0.0
+    for j in range(len(one)):
+        total += one[j] * other[j]
+    return total
 
 
 @compiled

@@ -236,11 +236,14 @@ def _take_applied(
     for pair in range(len(resource)):
         r, q = resource[pair] * classes, other[pair] * classes
         for c in range(classes):
+            of_r, of_q = 0.0, 0.0
             for b in range(classes):
                 link = links[pair, c, b]
-                missed[r + c] -= link * (prices[q + c] - prices[q + b])
-                if r != q:
-                    missed[q + c] -= link * (prices[r + c] - prices[r + b])
+                of_r += link * (prices[q + c] - prices[q + b])
+                of_q += link * (prices[r + c] - prices[r + b])
+            missed[r + c] -= of_r
+            if r != q:
+                missed[q + c] -= of_q
 
 
 @compiled

@@ -65,9 +65,10 @@ def relaxed(prices, demand, capacity, most, y, count):  # type: ignore[no-untype
             if entering >= n:
                 column[q] = inverse[q, entering - n]
                 continue
-            column[q] = 0.0
+            total = 0.0
             for r in range(m):
-                column[q] += inverse[q, r] * demand[entering, r]
+                total += inverse[q, r] * demand[entering, r]
+            column[q] = total
         sign = 1.0 if up else -1.0
         length = most[entering] if entering < n else np.inf
         leaving, at_most = -1, False
@@ -105,10 +106,11 @@ def relaxed(prices, demand, capacity, most, y, count):  # type: ignore[no-untype
                 for r in range(m):
                     inverse[q, r] -= column[q] * inverse[leaving, r]
         for r in range(m):
-            y[r] = 0.0
+            total = 0.0
             for q in range(m):
                 if basis[q] < n:
-                    y[r] += prices[basis[q]] * inverse[q, r]
+                    total += prices[basis[q]] * inverse[q, r]
+            y[r] = total
     count[:] = 0.0
     for j in range(n):
         if state[j] == 1:

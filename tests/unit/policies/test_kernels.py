@@ -1,7 +1,11 @@
 """Nothing compiles inside a request: after warming, no question adds a version of a kernel."""
 
+import ast
+import inspect
 import subprocess
 import sys
+import textwrap
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -19,7 +23,7 @@ from policies import (
 )
 from policies.compiled import KERNELS
 from policies.explaining.lending import tasks_by_owner
-from policies.leximin.interior_point import loops
+from policies.leximin.interior_point import loops, tenants_first
 from policies.properties.fairness import envy_free
 from policies.simulation import Trace, simulate
 
@@ -139,6 +143,46 @@ def test_an_argument_of_another_type_is_refused_and_not_compiled():
     line = np.ones(3)
     with pytest.raises(TypeError, match="No matching definition"):
         loops.predicted(line, line, line, line, line, line, line, line, 1.0, 0.5)
+
+
+def innermost_loops(function: ast.AST) -> Iterator[ast.For]:
+    for loop in ast.walk(function):
+        inside = [each for each in ast.walk(loop) if isinstance(each, ast.For | ast.While)]
+        if isinstance(loop, ast.For) and inside == [loop]:
+            yield loop
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.py_func.__qualname__)
+def test_a_kernel_collects_its_sums_in_local_variables(kernel):
+    """A sum in an element of an array is reordered or not, by where other arrays lie in memory."""
+    if not kernel.targetoptions["fastmath"]:
+        return
+    source = ast.parse(textwrap.dedent(inspect.getsource(kernel.py_func)))
+    counting = {ast.dump(ast.parse(number, mode="eval").body) for number in ("1", "1.0")}
+    for loop in innermost_loops(source):
+        names = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name)
+                 and isinstance(node.ctx, ast.Store)}  # fmt: skip
+        for each in ast.walk(loop):
+            if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Subscript):
+                index = {node.id for node in ast.walk(each.target.slice)
+                         if isinstance(node, ast.Name)}  # fmt: skip
+                assert index & names or ast.dump(each.value) in counting, ast.unparse(each)
+
+
+@pytest.mark.parametrize("apart", [0, 1, 7, 8, 30, 1000])
+def test_a_kernel_gives_the_same_bits_wherever_its_arrays_lie(apart):
+    draw = np.random.default_rng(1)
+    resources, classes = 3, 30
+    size = resources * classes
+    resource, other = np.tril_indices(resources)
+    links = draw.random((len(resource), classes, classes))
+    rest, prices, missed = draw.random((size, size)), draw.random(size), draw.random(size)
+    memory = np.empty(2 * size + apart)
+    near, beside = memory[:size], memory[size + apart :]
+    near[:], beside[:] = prices, missed
+    tenants_first._take_applied(resource, other, links, rest, prices, missed)
+    tenants_first._take_applied(resource, other, links, rest, near, beside)
+    assert beside.tobytes() == missed.tobytes()
 
 
 _PROGRAM = """
