@@ -6,7 +6,7 @@ therefore in a folder named after the sources of all kernels: new sources, new f
 A kernel whose parameters are annotated is compiled for those types and no others: arrays that it only
 reads are ``Floats1`` and the like, which take writable and read-only arrays; those that it writes are
 ``OutFloats1``. A kernel without annotations is compiled for what it is first called with; later
-arguments that differ only in being read-only take that version.
+arguments that differ only in being read-only, or whole numbers, take that version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from numba.core import caching, registry
 from policies.arrays import BoolArray, FloatArray, IntArray
 
 _PACKAGE = Path(__file__).parent
-_MARK = b"from policies.compiled import "
+_MARK = b"\n@compiled"
 # Numba has no types of its own.
 _Dispatcher: Any = registry.CPUDispatcher
 _Files: Any = caching.IndexDataCacheFile
@@ -115,7 +115,7 @@ def _types(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _fitting(value: Any, wanted: Any) -> Any:
-    """The same value as a version that is there takes it: arrays are writable in it, or read-only."""
+    """The same value as a version that is there takes it: whole numbers as floats, arrays writable."""
     if isinstance(value, tuple) and isinstance(wanted, types.BaseTuple):
         parts = [_fitting(*each) for each in zip(value, _members(wanted), strict=False)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
@@ -125,6 +125,8 @@ def _fitting(value: Any, wanted: Any) -> Any:
         if not wanted.mutable:
             value = value.view()
             value.setflags(write=False)
+    if wanted == types.float64 and isinstance(value, int | np.integer):
+        return float(value)
     return value
 
 
@@ -204,11 +206,11 @@ def _folder() -> Path:
 
 @cache
 def _sources() -> str:
-    """A digest of every module of this package that has kernels."""
+    """A digest of this module and every module of the package that has kernels."""
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         content = path.read_bytes()
-        if _MARK in content:
+        if _MARK in content or path == Path(__file__):
             name = path.relative_to(_PACKAGE).as_posix()
             digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()[:16]

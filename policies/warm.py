@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,19 @@ from policies.model.problem import Problem
 from policies.properties.fairness import envy_free
 from policies.registry import policies_available, solve
 from policies.simulation import Trace, simulate
+
+# Of resources and of tenants, so that an option's value may name either.
+_NAMES = ("a", "b", "c")
+# Whole numbers: slots by the dynamic programme, where those of ``_problems`` are searched. The first
+# tenant's workloads are dominated by different resources: weights per resource tell them apart.
+_WHOLE = Problem.create(
+    resources=_NAMES[:2],
+    capacity=[[9, 9], [9, 8], [4, 4]],
+    tenants=_NAMES,
+    contributed_by=[0, 1, 2],
+    workload_tenant=[0, 0, 1, 2],
+    demand=[[4, 1], [1, 2], [1, 2], [1, 1]],
+)
 
 
 def warm(*policies: str) -> None:
@@ -30,20 +45,10 @@ def warm(*policies: str) -> None:
     if policies:
         return
     envy_free(answers[-1])
-    shared = Problem.create(
-        resources=("a", "b"),
-        capacity=np.ones((3, 2)),
-        tenants=["0", "1", "2"],
-        contributed_by=[0, 1, 2],
-        demand=[[0.1, 0.2], [0.2, 0.1], [0.1, 0.1]],
-    )
-    tasks_by_owner(solve(shared, "drfh"))
-    # Whole numbers: slots by the dynamic programme, where those above are searched.
-    whole = Problem.create(
-        resources=("a", "b"), capacity=[[9, 9]], tenants=["0", "1", "2"], demand=np.eye(3, 2) + 1
-    )
-    solve(whole, "tda")
-    simulate(whole, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), "h-mrf")
+    for info in policies_available():
+        for mode, options in product(info.modes, _options_of(info.options_schema)):
+            tasks_by_owner(solve(_WHOLE, info.name, mode=mode, options=options))
+    simulate(_WHOLE, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), "h-mrf")
     note_complete()
 
 
@@ -56,6 +61,28 @@ def warm_compiled() -> None:
         warm()
     else:
         warm("drfh")
+
+
+def _options_of(schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """None, then every value of every option by itself."""
+    yield {}
+    for name, option in schema.get("properties", {}).items():
+        for value in _values_of(option):
+            yield {name: value}
+
+
+def _values_of(schema: Mapping[str, Any]) -> Sequence[Any]:
+    """Values of an option that choose different ways through the code; a name is anybody's."""
+    if "enum" in schema:
+        return list(schema["enum"])
+    if schema["type"] == "boolean":
+        return [False, True]
+    if schema["type"] == "object":
+        (value,) = _values_of(schema["additionalProperties"])
+        return [{_NAMES[0]: value}]
+    if schema["type"] == "string":
+        return [_NAMES[0]]
+    return [schema.get("default", 2)]
 
 
 def _problems() -> Iterator[Problem]:

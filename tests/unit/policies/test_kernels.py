@@ -5,56 +5,74 @@ import inspect
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from policies import (
-    History,
+    Policy,
     PolicyError,
     Problem,
+    Window,
+    allocation_to_document,
     policies_available,
+    properties_of,
     running_of,
     solve,
     verify,
     warm,
 )
-from policies.compiled import KERNELS
+from policies.compiled import KERNELS, Kernel
 from policies.explaining.lending import tasks_by_owner
 from policies.leximin.interior_point import loops, tenants_first
 from policies.properties.fairness import envy_free
-from policies.simulation import Trace, simulate
+from policies.simulation import POLICIES, Trace, simulate
 
-# Every option of a policy with values that choose another way through the code.
-OPTIONS = {
-    "drf": [{"resource_weights": {"0": {"r0": 2.0}}}],
-    "drfh": [
-        {"placement": "first-fit"},
-        {"placement": "affinity"},
-        {"placement": "two-choices", "seed": 7},
+LONG_TERM: list[dict[str, Any]] = [
+    {"borrow_cap": 0.5},
+    {"borrow_cap": 1, "placement": "pool"},
+    {"starvation_timeout": 2.0, "literal_alone": True},
+    {"starvation_timeout": 1},
+    {"placement": "pool", "literal_alone": True},
+]
+# Every option of a policy, beside what its schema names: other values, and numbers of another type.
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "drf": [{"resource_weights": {"0": {"r0": 2.0}}}, {"resource_weights": {"1": {"r0": 3}}}],
+    "drfh": [{"placement": "two-choices", "seed": 2**53}],
+    "single-resource": [{"resource": "r0"}],
+    "slots": [{"slots_per_largest_server": 4}, {"slot": {"r0": 1}}, {"slot": {"r0": 0.5}}],
+    "tda": [
+        {"pack": True, "effort": 0.1},
+        {"effort": 2},
+        {"period_seconds": 60},
+        {"replan": "at-once", "pack": True},
     ],
-    "slots": [{"slots_per_largest_server": 4}],
-    "tda": [{"pack": True}, {"effort": 0.1}],
-    "lt-drf": [{"borrow_cap": 0.5}],
-    "lt-af": [{"borrow_cap": 0.5}],
-    "h-mrf": [{"starvation_timeout": 2.0}, {"placement": "pool", "literal_alone": True}],
+    "lt-drf": LONG_TERM,
+    "lt-af": LONG_TERM,
+    "h-mrf": LONG_TERM,
 }
+KINDS = ("plain", "whole", "limits", "several", "selectors", "contributed", "owed", "read-only")
+SIZES = ((2, 1, 1), (4, 3, 2), (3, 40, 3), (60, 5, 4))
+EVERYTHING = ("placements", "certificate", "explanations", "schedule")
 
 
 def versions() -> dict[str, int]:
     """How many versions of each kernel this process has."""
-    return {
-        f"{each.py_func.__module__}.{each.py_func.__name__}": len(each.signatures)
-        for each in KERNELS
-    }
+    return {_name(kernel): len(kernel.signatures) for kernel in KERNELS}
+
+
+def _name(kernel: Any) -> str:
+    return f"{kernel.py_func.__module__}.{kernel.py_func.__name__}"
 
 
 def problem(tenants: int, rows: int, resources: int, kind: str) -> Problem:
-    rng = np.random.default_rng([tenants, rows, resources])
+    rng = np.random.default_rng([KINDS.index(kind), tenants, rows, resources])
     n = 2 * tenants if kind == "several" else tenants
-    fields: dict[str, object] = {}
+    fields: dict[str, Any] = {}
     if kind == "selectors":
         fields["server_labels"] = [{"zone": "ab"[row % 2]} for row in range(rows)]
         fields["selectors"] = [[{}, {"zone": "a"}][j % 2] for j in range(n)]
@@ -67,40 +85,61 @@ def problem(tenants: int, rows: int, resources: int, kind: str) -> Problem:
     if kind == "contributed":
         fields["weights_mode"] = "contribution"
         fields["contributed_by"] = np.arange(rows) % tenants
-    whole = kind == "whole"
+    if kind == "owed":
+        fields["owed"] = np.where(np.arange(tenants) == 0, 0.1, 0.0)
+    whole = kind in ("whole", "owed")
+    capacity = rng.integers(4, 9, (rows, resources)) + (0 if whole else rng.random())
+    demand = rng.integers(1, 3, (n, resources)) * (1.0 if whole else 0.7)
+    if kind == "read-only":
+        capacity, demand = np.asfortranarray(capacity), np.asfortranarray(demand)
+        capacity.setflags(write=False)
+        demand.setflags(write=False)
     return Problem.create(
         resources=tuple(f"r{r}" for r in range(resources)),
-        capacity=rng.integers(4, 9, (rows, resources)) + (0 if whole else rng.random()),
-        demand=rng.integers(1, 3, (n, resources)) * (1.0 if whole else 0.7),
+        capacity=capacity,
+        demand=demand,
         tenants=[str(i) for i in range(tenants)],
         server_count=np.full(rows, 2),
-        **fields,  # type: ignore[arg-type]
+        **fields,
     )
 
 
-def ask(policy: str, mode: str) -> int:
-    """Ask a policy everything in one mode; how many questions it answered."""
-    answered = 0
-    kinds = ("plain", "whole", "limits", "several", "selectors", "contributed")
-    sizes = ((2, 1, 1), (4, 3, 2), (3, 40, 3), (60, 5, 4))
-    for kind, (tenants, rows, resources) in product(kinds, sizes):
-        if policy == "tda" and tenants * rows > 12:
+def options_of(info: Policy) -> list[dict[str, Any]]:
+    """None, every value that the schema lists, and those above."""
+    listed = [
+        {name: value}
+        for name, option in info.options_schema.get("properties", {}).items()
+        for value in option.get("enum", [False, True] if option.get("type") == "boolean" else [])
+    ]
+    return [{}, *listed, *OPTIONS.get(info.name, [])]
+
+
+def ask(info: Policy, mode: str) -> Counter[str]:
+    """Ask a policy everything in one mode; how often it answered with each option."""
+    answered: Counter[str] = Counter()
+    for kind, (tenants, rows, resources) in product(KINDS, SIZES):
+        if info.name == "tda" and tenants * rows > 12:
             continue
         asked = problem(tenants, rows, resources, kind)
-        for options in ({}, *OPTIONS.get(policy, [])):
+        for options in options_of(info):
+            keys: dict[str, Any] = {"mode": mode, "options": options}
             try:
-                answer = solve(asked, policy, mode=mode, options=options)
+                answer = solve(asked, info.name, **keys, time_limit=20.0)
+                history = answer.history
                 for _ in range(2):
-                    if isinstance(answer.history, History):
-                        solve(asked, policy, mode=mode, options=options, history=answer.history)
-                if mode == "indivisible" and answer.history is None and answer.schedule is None:
-                    solve(asked, policy, mode=mode, options=options, running=running_of(answer))
+                    if history is not None:
+                        history = solve(asked, info.name, **keys, history=history).history
+                if mode == "indivisible" and history is None and answer.schedule is None:
+                    solve(asked, info.name, **keys, running=running_of(answer))
             except PolicyError:
                 continue
-            answered += 1
+            answered.update(list(options) or ["none"])
             verify(asked, answer)
             envy_free(answer)
             tasks_by_owner(answer)
+            allocation_to_document(answer, include=EVERYTHING)
+            if kind in ("plain", "several") and tenants == 4 and not options:
+                properties_of(answer, seconds=0.5)
     return answered
 
 
@@ -111,22 +150,46 @@ def warmed() -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "policy", [info.name for info in policies_available() if "divisible" in info.modes]
+    ("info", "mode"),
+    [
+        pytest.param(info, mode, id=f"{info.name}-{mode}")
+        for info in policies_available()
+        for mode in info.modes
+    ],
 )
-def test_no_divisible_question_compiles_anything(warmed, policy):
-    assert ask(policy, "divisible")
+def test_no_question_compiles_anything(warmed, info, mode):
+    answered = ask(info, mode)
+    assert set(answered) == {"none", *info.options_schema.get("properties", {})}
     assert versions() == warmed
 
 
-@pytest.mark.parametrize("policy", ["drf", "drfh", "h-mrf", "lt-drf", "lt-af", "mrfs"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_no_simulation_compiles_anything(warmed, policy):
-    asked = problem(3, 2, 2, "plain")
+    windows = (
+        *(Window.unbounded(), Window.sliding(2), Window.sliding(1.5)),
+        *(Window.tumbling([1, 3]), Window.decay(2)),
+    )
     trace = Trace.create(workload=[0, 1, 2, 0], submit=[0, 1, 2, 2], duration=[3, 1, 2, 1])
-    try:
-        simulate(asked, trace, policy)
-    except PolicyError:
-        pytest.skip("simulations do not know it")
+    for kind, window, resources in product(("plain", "several", "read-only"), windows, (1, 2, 4)):
+        asked = problem(3, 2, resources, kind)
+        simulate(asked, trace, policy, window=window)
+        simulate(asked, trace, policy, window=window, step=2, until=3)
     assert versions() == warmed
+
+
+def test_every_kernel_is_warmed_or_called_by_one_that_is(warmed):
+    """So a kernel that no question above happens to reach is found as well."""
+    reached: set[Any] = set()
+    found = [kernel for kernel in KERNELS if warmed[_name(kernel)]]
+    while found:
+        kernel = found.pop()
+        if kernel not in reached:
+            reached.add(kernel)
+            called = (
+                kernel.py_func.__globals__.get(name) for name in kernel.py_func.__code__.co_names
+            )
+            found += [each for each in called if isinstance(each, Kernel)]
+    assert not [_name(kernel) for kernel in KERNELS if kernel not in reached]
 
 
 def test_read_only_and_writable_arrays_take_the_same_version():
