@@ -13,7 +13,7 @@ from policies.documents.problem import (
     ParsedProblem,
     problem_from_document,
     problem_to_document,
-    without_owed,
+    without_deficits,
 )
 from policies.documents.reading import allocation_from_document
 from policies.documents.request import ComparisonRequest, EvaluationRequest
@@ -33,13 +33,13 @@ from policies.errors import (
 from policies.explaining.explanations import explain
 from policies.explaining.lending import tasks_by_owner
 from policies.filling.mrfs_loop import dominant_on
-from policies.finishing.placement_stickiness import running_of
+from policies.finishing.placement_stickiness import current_placements_of
 from policies.leximin.interior_point.method import maximise_level
 from policies.leximin.level_program import level_program
 from policies.long_term.windows import Intervals, Window
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
-from policies.model.current_placements import Running
+from policies.model.current_placements import CurrentPlacements
 from policies.model.entitlement import tasks_alone
 from policies.model.history import History
 from policies.model.policy import Choice, Policy, Proof, Servers, ShareDefinition, options_schema
@@ -75,6 +75,7 @@ __all__ = [
     "Check",
     "Choice",
     "ComparisonRequest",
+    "CurrentPlacements",
     "EvaluationRequest",
     "History",
     "Intervals",
@@ -91,7 +92,6 @@ __all__ = [
     "ProblemTooLargeError",
     "Proof",
     "Request",
-    "Running",
     "Schedule",
     "Servers",
     "ShareDefinition",
@@ -110,6 +110,7 @@ __all__ = [
     "classes_of_decision",
     "clear_market",
     "compare_documents",
+    "current_placements_of",
     "dominant_on",
     "evaluate_document",
     "explain",
@@ -129,7 +130,6 @@ __all__ = [
     "prove_round",
     "reasons_not_to_run",
     "register",
-    "running_of",
     "schedule_from_document",
     "schedule_to_document",
     "server_classes",
@@ -144,5 +144,5 @@ __all__ = [
     "verify",
     "warm",
     "warm_compiled",
-    "without_owed",
+    "without_deficits",
 ]

@@ -30,7 +30,7 @@ from policies.leximin import drf, drfh
 from policies.long_term import hand_out
 from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
 from policies.model.allocation import Allocation
-from policies.model.current_placements import Running
+from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History, check_history_fits
 from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem
@@ -146,7 +146,7 @@ def solve(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     time_limit: float | None = None,
-    running: Running | None = None,
+    running: CurrentPlacements | None = None,
     history: History | None = None,
 ) -> Allocation:
     """Allocate the pool by the named policy.
@@ -185,11 +185,11 @@ def solve(
         )
     if history is not None:
         _check_history(problem, choice.policy, history)
-    if problem.owed.any() and not choice.policy.time_sharing:
+    if problem.deficit.any() and not choice.policy.time_sharing:
         raise PolicyNotApplicableError(
             "policy.owed",
             f"policy {policy!r} is not time-sharing and cannot repay what is owed",
-            f"/tenants/{int(np.flatnonzero(problem.owed)[0])}/owed",
+            f"/tenants/{int(np.flatnonzero(problem.deficit)[0])}/owed",
         )
     deadline = None if time_limit is None else time.monotonic() + time_limit
     before = history

@@ -15,7 +15,7 @@ from structlog.contextvars import bound_contextvars, get_contextvars
 from allocator_service.core.models import AuditEntry
 from allocator_service.core.outbox import request_id
 
-_UNTOLD = {"id", "version", "created_at", "generation"}
+_BOOKKEEPING = {"id", "version", "created_at", "generation"}
 UNKNOWN_ACTOR = "the service itself"
 
 
@@ -26,12 +26,12 @@ def acting_as(actor: str, *, reason: str = "") -> Iterator[None]:
         yield
 
 
-def told(instance: models.Model) -> dict[str, Any]:
-    """What the audit tells of an object: its stored fields, no bytes and no bookkeeping."""
+def stated_fields(instance: models.Model) -> dict[str, Any]:
+    """The fields of an object that the audit states: all but bytes and bookkeeping."""
     return {
         field.attname: getattr(instance, field.attname)
         for field in instance._meta.concrete_fields
-        if field.name not in _UNTOLD and not isinstance(field, models.BinaryField)
+        if field.name not in _BOOKKEEPING and not isinstance(field, models.BinaryField)
     }
 
 
@@ -46,10 +46,10 @@ def audit_record(
 ) -> None:
     """Store that `action` was done to `instance`, which is as it is now.
 
-    `before` is what `told` said before the change, None for what has just been made; only what
-    differs is stored. `extra` is told as well, for changes of many objects.
+    `before` is what `stated_fields` gave before the change, None for what has just been made; only what
+    differs is stored. `extra` is stored as well, for changes of many objects.
     """
-    after = {**told(instance), **(extra or {})}
+    after = {**stated_fields(instance), **(extra or {})}
     if before is not None:
         changed = [key for key in after if before.get(key) != after[key]]
         before = {key: before.get(key) for key in changed}

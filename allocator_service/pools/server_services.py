@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from psycopg.types.json import Jsonb
 
-from allocator_service.core.audit import audit_record, told
+from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
@@ -103,7 +103,7 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
     audit_record(
         action="server.contribute",
         instance=pool,
-        before=told(pool),
+        before=stated_fields(pool),
         now=now,
         pool=pool.slug,
         extra={
@@ -147,7 +147,7 @@ def server_update(
     """Change a present server that is still at `version`."""
     server = _locked(server)
     check_version(server.version, version)
-    before = told(server)
+    before = stated_fields(server)
     _refuse_retired(server)
     if not any(settings.capacity):
         raise Unacceptable(
@@ -194,7 +194,7 @@ def _put(
     _refuse_retired(server)
     if server.state == state:
         return server
-    before = told(server)
+    before = stated_fields(server)
     server.state = state
     return _saved(action, server, before, ["state"], now)
 
@@ -204,7 +204,7 @@ def server_retire(*, server: Server, version: int | None = None, now: datetime) 
     """End a server's contribution now; its past intervals stay. Retiring twice changes nothing."""
     server = _locked(server)
     check_version(server.version, version)
-    before = told(server)
+    before = stated_fields(server)
     if server.state == ServerState.RETIRED:
         return server
     server.state = ServerState.RETIRED

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from django.db import transaction
 
-from allocator_service.core.audit import audit_record, told
+from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.quantities import Resource
@@ -102,7 +102,7 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
         _refuse_selectors(pool, settings.policy)
     if settings.metering != pool.metering:
         pool.metering_changed_at = now
-    before = told(pool)
+    before = stated_fields(pool)
     _apply(pool, settings)
     pool.version += 1
     pool.save()
@@ -125,7 +125,7 @@ def pool_retire(*, pool: Pool, version: int | None, now: datetime) -> None:
     check_version(pool.version, version)
     if Server.objects.filter(pool=pool).present().exists():
         raise Conflict("Servers are in the pool: retire them first.", code="in_use")
-    before = told(pool)
+    before = stated_fields(pool)
     pool.retired_at = now
     pool.version += 1
     pool.save(update_fields=["retired_at", "version"])
@@ -238,7 +238,11 @@ def member_put(
         )
     check_version(membership.version, version)
     present = membership.terms.get(end=None)
-    before = {**told(membership), "weight": present.weight, "best_effort": present.best_effort}
+    before = {
+        **stated_fields(membership),
+        "weight": present.weight,
+        "best_effort": present.best_effort,
+    }
     _change_terms(present, weight, best_effort, now)
     membership.version += 1
     membership.save(update_fields=["version"])

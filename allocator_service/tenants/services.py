@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Q
 
-from allocator_service.core.audit import audit_record, told
+from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.versions import check_version
@@ -31,7 +31,7 @@ def tenant_update(*, tenant: Tenant, name: str, version: int | None, now: dateti
     """Rename a tenant that is still at `version`."""
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     check_version(tenant.version, version)
-    before = told(tenant)
+    before = stated_fields(tenant)
     tenant.name = name
     tenant.version += 1
     tenant.save(update_fields=["name", "version"])
@@ -55,7 +55,7 @@ def tenant_retire(*, tenant: Tenant, version: int | None, now: datetime) -> None
         raise Conflict(
             "The tenant has servers or workloads: retire and withdraw them first.", code="in_use"
         )
-    before = told(tenant)
+    before = stated_fields(tenant)
     revoked = tenant.keys.filter(revoked_at=None).update(revoked_at=now)
     tenant.retired_at = now
     tenant.version += 1
@@ -131,7 +131,7 @@ def api_key_revoke(*, identifier: str, now: datetime) -> int:
         .order_by("pk")
     )
     for key in keys:
-        before = told(key)
+        before = stated_fields(key)
         key.revoked_at = now
         key.save(update_fields=["revoked_at"])
         audit_record(action="api_key.revoke", instance=key, before=before, now=now)

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import transaction
 from psycopg.types.json import Jsonb
 
-from allocator_service.core.audit import audit_record, told
+from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
@@ -95,7 +95,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     audit_record(
         action="workload.submit",
         instance=pool,
-        before=told(pool),
+        before=stated_fields(pool),
         now=now,
         pool=pool.slug,
         extra={
@@ -163,7 +163,7 @@ def workload_update(
         raise Conflict(f"The workload {workload.name} is withdrawn.", code="workload.withdrawn")
     _refuse_empty_demand(settings.demand, "")
     _refuse_selector(workload.pool, settings.server_selector, "")
-    before = told(workload)
+    before = stated_fields(workload)
     workload.name = settings.name
     workload.demand = list(settings.demand)
     workload.tasks = settings.tasks
@@ -189,7 +189,7 @@ def workload_withdraw(*, workload: Workload, version: int | None = None, now: da
     check_version(workload.version, version)
     if workload.state == WorkloadState.WITHDRAWN:
         return workload
-    before = told(workload)
+    before = stated_fields(workload)
     workload.state = WorkloadState.WITHDRAWN
     workload.withdrawn_at = now
     workload.version += 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from policies.documents.evaluation import evaluate_document
-from policies.documents.problem import problem_from_document, without_owed
+from policies.documents.problem import problem_from_document, without_deficits
 from policies.documents.request import AskedPolicyField
 from policies.errors import PolicyError, ProblemError
 from policies.fields import Mistakes, read_items
@@ -87,12 +87,12 @@ def _column(
 
 
 def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document without the history, and what is owed, that its policy would refuse."""
+    """The document without the history and deficits that its policy would refuse."""
     name = document["policy"].get("name")
     known = [info for info in policies_available() if info.name == name]
     if known and not known[0].long_term:
         document = {key: value for key, value in document.items() if key != "history"}
-    return without_owed(document) if known and not known[0].time_sharing else document
+    return without_deficits(document) if known and not known[0].time_sharing else document
 
 
 def _sharing_degree(history: Mapping[str, Any] | None) -> dict[str, Any] | None:

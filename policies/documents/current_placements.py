@@ -9,11 +9,13 @@ import numpy as np
 
 from policies.errors import Mistake
 from policies.fields import Mistakes
-from policies.model.current_placements import GONE, Running
+from policies.model.current_placements import GONE, CurrentPlacements
 from policies.model.problem import Problem
 
 
-def running_from_rows(rows: Sequence[Mapping[str, Any]], problem: Problem) -> Running:
+def current_placements_from_rows(
+    rows: Sequence[Mapping[str, Any]], problem: Problem
+) -> CurrentPlacements:
     """The ``running`` part of an evaluation, its fields read (``RunningDocument``).
 
     A server or a workload that the problem does not name has left the pool. Raises Mistakes
@@ -37,13 +39,15 @@ def running_from_rows(rows: Sequence[Mapping[str, Any]], problem: Problem) -> Ru
     if found:
         raise Mistakes(found)
     workload, row_, offset, servers, tasks = np.array(columns, dtype=np.int64).reshape(-1, 5).T
-    return Running(
+    return CurrentPlacements(
         workload=workload, row=row_, offset=offset, servers=servers, tasks=tasks.astype(np.float64)
     )
 
 
-def running_to_document(running: Running, problem: Problem) -> Sequence[dict[str, Any]]:
-    """Write the ``running`` part of an evaluation; servers that are gone are called ``""``."""
+def current_placements_to_document(
+    running: CurrentPlacements, problem: Problem
+) -> Sequence[dict[str, Any]]:
+    """Write the ``running`` part of an evaluation; gone servers are called ``""``."""
     columns = (
         column.tolist()
         for column in (

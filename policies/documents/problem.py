@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from policies.documents.current_placements import running_from_rows, running_to_document
+from policies.documents.current_placements import (
+    current_placements_from_rows,
+    current_placements_to_document,
+)
 from policies.documents.history import history_from_fields, history_to_document
 from policies.documents.quantities import quantities
 from policies.documents.request import request_for
 from policies.errors import ProblemError
 from policies.fields import Mistakes, is_object
-from policies.model.current_placements import Running
+from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -38,7 +41,7 @@ class ParsedProblem:
     options: Mapping[str, Any] = field(default_factory=dict)
     include: tuple[str, ...] = ()
     history: History | None = None
-    running: Running | None = None
+    running: CurrentPlacements | None = None
 
     @property
     def choice(self) -> Choice:
@@ -76,7 +79,7 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             mode=given["policy"]["mode"],
             options=given["policy"]["options"],
             include=tuple(dict.fromkeys(given["include"])),
-            running=None if running is None else running_from_rows(running, problem),
+            running=None if running is None else current_placements_from_rows(running, problem),
             history=None
             if given["history"] is None
             else history_from_fields(given["history"], problem.t, problem.m),
@@ -85,8 +88,8 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
         raise ProblemError.of(wrong.found) from None
 
 
-def without_owed(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An evaluation document as a policy that takes no turns reads it: nobody is owed anything."""
+def without_deficits(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An evaluation document without the deficits, which only time-sharing policies accept."""
     tenants = document.get("tenants")
     if not isinstance(tenants, list):
         return document
@@ -121,7 +124,7 @@ def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
             parsed.history, problem.tenants, problem.resources
         )
     if parsed.running is not None:
-        document["running"] = running_to_document(parsed.running, problem)
+        document["running"] = current_placements_to_document(parsed.running, problem)
     return document
 
 
@@ -154,7 +157,7 @@ def _tenant_document(problem: Problem, i: int) -> dict[str, Any]:
         "weight": float(problem.weight[i]),
         "best_effort": bool(problem.best_effort[i]),
     }
-    return document if problem.owed[i] == 0 else {**document, "owed": float(problem.owed[i])}
+    return document if problem.deficit[i] == 0 else {**document, "owed": float(problem.deficit[i])}
 
 
 def _tenants(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -162,7 +165,7 @@ def _tenants(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "tenants": [row["name"] for row in rows],
         "weight": [row["weight"] for row in rows],
         "best_effort": [row["best_effort"] for row in rows],
-        "owed": [row["owed"] for row in rows],
+        "deficit": [row["owed"] for row in rows],
     }
 
 

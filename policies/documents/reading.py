@@ -115,7 +115,7 @@ def _levels(
     if choice.policy.long_term and history is not None:
         runnable = reasons_not_to_run(problem, choice) == ""
         return levels_reached(problem, choice.policy, history, runnable)
-    counted = shares_counted(problem, choice, tasks) + problem.already
+    counted = shares_counted(problem, choice, tasks) + problem.prior_share
     level: FloatArray = counted / problem.effective_weight
     return level
 

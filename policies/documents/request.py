@@ -25,7 +25,7 @@ from policies.fields import (
     is_object,
     mistake,
 )
-from policies.model.validation import LARGEST_SERVER_COUNT, MOST_OWED
+from policies.model.validation import LARGEST_DEFICIT, LARGEST_SERVER_COUNT
 
 INCLUDES = ("placements", "certificate", "properties", "schedule", "explanations")
 RESOURCE_NAME = "^[a-z][a-z0-9_.-]{0,62}$"
@@ -133,9 +133,10 @@ class TenantDocument(_Part):
         default=False, description="Served with what the other tenants leave."
     )
     owed = RealField(
-        "owed", code="owed.out_of_range", expected=f"a number from -{MOST_OWED} to {MOST_OWED}",
-        minimum=-MOST_OWED, maximum=MOST_OWED, default=0,
-        description="tda: dominant share × periods to make up for; below 0: had too much.",
+        "owed", code="owed.out_of_range",
+        expected=f"a number from -{LARGEST_DEFICIT} to {LARGEST_DEFICIT}",
+        minimum=-LARGEST_DEFICIT, maximum=LARGEST_DEFICIT, default=0,
+        description="tda: the deficit to repay, in dominant share × periods; below 0 is a surplus.",
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ dual in the resources' prices alone bounds it: at any prices ``p >= 0``
 
     sum_i w_i log G_i <= sum_r b_r p_r + sum_i max over G of (w_i log G - cost_i(G)),
 
-where ``cost_i`` is the least price of a share ``G`` within the tenant's limits (``merit_order``).
+where ``cost_i`` is the least price of a share ``G`` within the tenant's limits (``cost_curve``).
 """
 
 from __future__ import annotations

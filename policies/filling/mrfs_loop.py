@@ -21,7 +21,7 @@ def fill_evenly(  # type: ignore[no-untyped-def]
     """Place requests until nobody's fits any more or the log is full; returns its length.
 
     Args:
-        tree: tenants' requests placed, over their weight (``tournament``); stop ... passed: their
+        tree: tenants' requests placed, over their weight (``winner_tree``); stop ... passed: their
             ``Queues``; level: (t,) is given what the tree says when a tenant leaves.
         demand ... left: as :func:`policies.filling.servers_loop.fill`.
         capacity: (rows, m) of one empty server of each row, whole.

@@ -36,7 +36,7 @@ class Waiting(NamedTuple):
     """Who launches what (``queues``), and how far everybody is.
 
     Attributes:
-        tree: tenants' shares (``tournament``).
+        tree: tenants' shares (``winner_tree``).
         stop, current: (t,); share, limit, done: (q,); weight, passed: (t,), as ``Queues`` (done: count).
         level: (t,) is given the weighted share at which a tenant leaves.
         least: (m,) no workload that still waits demands less.

@@ -18,7 +18,7 @@ from policies.errors import SolveTimeoutError
 from policies.filling.ranges import ranges_of
 from policies.filling.servers import solve_indivisible
 from policies.model.allocation import Allocation
-from policies.model.current_placements import GONE, Running
+from policies.model.current_placements import GONE, CurrentPlacements
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
@@ -75,7 +75,10 @@ def keeps_places(allocation: Allocation) -> bool:
 
 
 def stay_in_place(
-    problem: Problem, allocation: Allocation, running: Running, deadline: float | None = None
+    problem: Problem,
+    allocation: Allocation,
+    running: CurrentPlacements,
+    deadline: float | None = None,
 ) -> Allocation:
     """The same answer with tasks kept on the servers they run on, and how many moved.
 
@@ -98,20 +101,22 @@ def stay_in_place(
     ran = before.per_workload() + grouped_sum(
         running.tasks * running.servers * (running.row == GONE), running.workload, problem.n
     )
-    after = _pairs_of(problem, rows, running_of(allocation))
+    after = _pairs_of(problem, rows, current_placements_of(allocation))
     _, here, there = np.intersect1d(before.key, after.key, return_indices=True)
     stayed = np.minimum(before.tasks[here], after.tasks[there]).sum()
     moved = round(float(np.minimum(ran, allocation.tasks).sum() - stayed))
     return replace(allocation, moved=moved)
 
 
-def running_of(allocation: Allocation) -> Running:
+def current_placements_of(allocation: Allocation) -> CurrentPlacements:
     """The placements of an answer, as what runs when it is in force."""
     workload, row, offset, servers, tasks = allocation.placements_by_range()
-    return Running(workload=workload, row=row, offset=offset, servers=servers, tasks=tasks)
+    return CurrentPlacements(
+        workload=workload, row=row, offset=offset, servers=servers, tasks=tasks
+    )
 
 
-def _pairs_of(problem: Problem, rows: ServerClasses, running: Running) -> _Pairs:
+def _pairs_of(problem: Problem, rows: ServerClasses, running: CurrentPlacements) -> _Pairs:
     """What runs on servers that the problem offers."""
     rank = np.full(problem.k + 1, GONE, dtype=np.int64)
     rank[rows.first_row] = np.arange(rows.count)
@@ -194,7 +199,7 @@ def _completed(
         return None
     if not np.array_equal(added.tasks, missing[wanting]):
         return None
-    more = _pairs_of(residual, each_row_alone(residual), running_of(added))
+    more = _pairs_of(residual, each_row_alone(residual), current_placements_of(added))
     offering = np.flatnonzero((residual.row_capacity > 0).any(axis=1))
     starts = np.cumsum(sizes[offering]) - sizes[offering]
     of_row = np.searchsorted(starts, more.server, side="right") - 1

@@ -20,10 +20,10 @@ WORTH_MOVING = 1e-9
 def preferred_tasks(
     on_server: IntArray, demand: FloatArray, allowed: BoolArray, owner: IntArray, limit: FloatArray
 ) -> IntArray:
-    """(L, q) the same whole tasks, those of workloads that are alike by order of preference.
+    """(L, q) the same whole tasks, those of workloads that are alike by priority order.
 
     Args:
-        on_server: (L, q) tasks on each server; each tenant's workloads in order of preference.
+        on_server: (L, q) tasks on each server; each tenant's workloads in priority order.
         demand: (q, m), allowed: (q, K), owner: (q,) what makes workloads of a tenant alike.
         limit: (q,) tasks at most.
     """
@@ -47,7 +47,7 @@ def preferred_workloads(problem: LeximinProblem, x: FloatArray) -> FloatArray:
     """(n, K) the same tenant shares, more of them through preferred workloads.
 
     Args:
-        problem: each tenant's workloads are in order of preference.
+        problem: each tenant's workloads are in priority order.
         x: (n, K) feasible dominant shares.
     """
     if problem.n == problem.t:

@@ -18,16 +18,16 @@ NEARLY = 1e-8
 # Equations are solved when nothing is off by more, in shares of the pool.
 SOLVED = 1e-14
 
-Polished = tuple[FloatArray, FloatArray, tuple[Round, ...]]
+Refined = tuple[FloatArray, FloatArray, tuple[Round, ...]]
 
 
-def polished(
+def refined(
     problem: LeximinProblem,
     x: FloatArray,
     share: FloatArray,
     rounds: Sequence[Round],
     frozen_in: IntArray,
-) -> Polished:
+) -> Refined:
     """The nearest solution of the equations that an answer nearly fulfils; itself if there is none.
 
     Who is placed where stays. Tenants of a round have its level, or all their tasks; workloads at

@@ -20,10 +20,10 @@ from policies.leximin.highs import SimplexLevels
 from policies.leximin.interior_point.method import NoConvergenceError, maximise_level
 from policies.leximin.level_program import LevelSolution, level_program
 from policies.leximin.priority_order import preferred_workloads
-from policies.leximin.refinement import polished
+from policies.leximin.refinement import refined
 from policies.model.certificate import Certificate, Round
 from policies.model.tolerance import OPEN_GAP, OVERFILL, SOLVER_TOLERANCE
-from policies.proofs.cost_curve import MeritOrder, unit_costs
+from policies.proofs.cost_curve import CostCurve, unit_costs
 from policies.proofs.level_bounds import (
     TOO_FAR_APART,
     RoundProof,
@@ -141,7 +141,7 @@ class _Rounds:
         share, rounds = self.share, tuple(self.rounds)
         small = (x > 0).sum() <= 2 * SMALL
         if small:
-            x, share, rounds = polished(self.problem, x, share, rounds, self.frozen_in)
+            x, share, rounds = refined(self.problem, x, share, rounds, self.frozen_in)
         if small or not all(item.proven for item in rounds):
             proofs = prove_rounds(self.problem, rounds, self.frozen_in, share)
             rounds = tuple(
@@ -270,9 +270,9 @@ class _Rounds:
         """Upper bound on the round's level by any prices."""
         problem = self.problem
         costs = unit_costs(problem.demand, problem.allowed, prices)
-        order = MeritOrder.of(problem.owner, problem.limit, costs, problem.t)
-        budget = budget_left(problem, prices, order, np.where(rising, 0.0, self.share))
-        return order.highest_level(problem.weight, rising, budget)
+        curve = CostCurve.of(problem.owner, problem.limit, costs, problem.t)
+        budget = budget_left(problem, prices, curve, np.where(rising, 0.0, self.share))
+        return curve.highest_level(problem.weight, rising, budget)
 
     def _by_interior_point(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         program, workloads = level_program(self.problem, rise, keep)

@@ -54,7 +54,7 @@ def divisible_allocation(
 def placements_of(
     units: ShareUnits, form: Normalised, x: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """(workload, class, share) triplets; alike workloads filled in order of preference."""
+    """(workload, class, share) triplets; alike workloads filled in priority order."""
     merged, server_class = np.nonzero(x)
     share = x[merged, server_class]
     if len(form.workloads) == form.leximin.n:
@@ -66,7 +66,7 @@ def placements_of(
     for part in range(form.leximin.n):
         mine = np.flatnonzero(merged == part)
         pieces = [(int(server_class[q]), float(share[q])) for q in mine]
-        rows += _in_preference(members[part], units.limit, pieces)
+        rows += _in_priority_order(members[part], units.limit, pieces)
     table = sorted(rows)
     return (
         np.array([row[0] for row in table], dtype=np.int64),
@@ -75,7 +75,7 @@ def placements_of(
     )
 
 
-def _in_preference(
+def _in_priority_order(
     workloads: list[int], limit: FloatArray, pieces: list[tuple[int, float]]
 ) -> list[tuple[int, int, float]]:
     """Hand pieces of share to workloads in their order, each up to its limit."""

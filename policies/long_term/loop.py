@@ -36,7 +36,7 @@ def fill_by_history(  # type: ignore[no-untyped-def]
     Args:
         rule: one of the three constants.
         once: does a tenant leave as soon as it has received a task?
-        degree, main: trees (``tournament``) of sharing degrees and of the measure that orders
+        degree, main: trees (``winner_tree``) of sharing degrees and of the measure that orders
             otherwise; ``inf`` is a tenant that has left. second: (t,) breaks ties of ``main``.
         stop ... count: the tenants' ``Queues``.
         passed: (t, m) resource × time in this step from the workloads before ``current``.

@@ -231,7 +231,7 @@ def least_level_unsatisfied(
 def least_average(problem: Problem, tasks: FloatArray, limited_by: Sequence[str]) -> float:
     """Least weighted share of tenants served first that wanted more; NaN where nobody did.
 
-    What tenants count as having had already (``Problem.already``) is added to their shares.
+    What tenants count as having had already (``Problem.prior_share``) is added to their shares.
 
     Args:
         problem: the problem.
@@ -239,7 +239,7 @@ def least_average(problem: Problem, tasks: FloatArray, limited_by: Sequence[str]
         limited_by: (n) what stopped each workload.
     """
     share = grouped_sum(tasks * problem.dominant_share_per_task, problem.workload_tenant, problem.t)
-    level = (share + problem.already) / problem.effective_weight
+    level = (share + problem.prior_share) / problem.effective_weight
     return least_level_unsatisfied(problem, level, limited_by)
 
 

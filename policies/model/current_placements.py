@@ -10,7 +10,7 @@ GONE = -1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Running:
+class CurrentPlacements:
     """Where tasks run now: (p,) ranges of servers of one row, as ``placements_by_range`` gives.
 
     Attributes:

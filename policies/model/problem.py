@@ -49,7 +49,7 @@ class Problem(ProblemFields):
         contributed_only: npt.ArrayLike | None = None,
         weight: npt.ArrayLike | None = None,
         best_effort: npt.ArrayLike | None = None,
-        owed: npt.ArrayLike | None = None,
+        deficit: npt.ArrayLike | None = None,
         weights_mode: WeightsMode = "explicit",
         workload_tenant: npt.ArrayLike | None = None,
         workload_names: Sequence[str] | None = None,
@@ -95,7 +95,7 @@ class Problem(ProblemFields):
             tenants=tuple(tenants),
             weight=_column(weight, 1.0, np.float64, t, "weight", "/tenants"),
             best_effort=_column(best_effort, False, np.bool_, t, "best_effort", "/tenants"),
-            owed=_column(owed, 0.0, np.float64, t, "owed", "/tenants"),
+            deficit=_column(deficit, 0.0, np.float64, t, "owed", "/tenants"),
             weights_mode=weights_mode,
             workload_tenant=_column(owner, 0, np.int64, n, "workload_tenant", "/workloads"),
             workload_names=_names(workload_names, "workload", n),
@@ -118,7 +118,7 @@ class Problem(ProblemFields):
             self.contributed_only,
             self.weight,
             self.best_effort,
-            self.owed,
+            self.deficit,
             self.workload_tenant,
             self.demand,
             self.tasks,
@@ -205,13 +205,13 @@ class Problem(ProblemFields):
         return read_only(np.where(self.second_stage, self.weight, self.derived_weight))
 
     @cached_property
-    def already(self) -> FloatArray:
-        """(t,) share × periods that each tenant counts as having had: ``max(owed / w) w - owed``.
+    def prior_share(self) -> FloatArray:
+        """(t,) share × periods that each tenant counts as having had: ``max(deficit / w) w - deficit``.
 
         0 for whom most is owed for its weight; averages over a period are evened out on top of it.
         """
         weight = self.effective_weight
-        return read_only((self.owed / weight).max(initial=0.0) * weight - self.owed)
+        return read_only((self.deficit / weight).max(initial=0.0) * weight - self.deficit)
 
     @cached_property
     def _distinct_selectors(self) -> tuple[IntArray, BoolArray]:

@@ -28,7 +28,7 @@ class ProblemFields:
         tenants: names of the ``t`` tenants.
         weight: (t,) explicit weight, or the factor on the contributed share; > 0.
         best_effort: (t,) served after everybody else is frozen.
-        owed: (t,) dominant share × periods that a period of turns which was cut short left it
+        deficit: (t,) dominant share × periods that a period of turns which was cut short left it
             short of; below 0 what it had too much. Only ``tda`` takes other values than 0.
         weights_mode: how weights come about (see :attr:`effective_weight`).
         workload_tenant: (n,) index of the owner.
@@ -50,7 +50,7 @@ class ProblemFields:
     tenants: tuple[str, ...]
     weight: FloatArray
     best_effort: BoolArray
-    owed: FloatArray
+    deficit: FloatArray
     weights_mode: WeightsMode
     workload_tenant: IntArray
     workload_names: tuple[str, ...]

@@ -37,7 +37,7 @@ class Schedule:
             where nobody does.
         bound: the level of the same pool with divisible tasks; lp_bound: proven upper bound
             on the objective of every schedule; gap: (lp_bound - objective) / lp_bound.
-        made_up: (t,) what each tenant's average share has of what it is owed, between 0 and that:
+        repaid: (t,) what each tenant's average share has of what it is owed, between 0 and that:
             compared with the schedule that owes nobody anything. None where nothing is owed, or where
             there was no time for the comparison. Not part of documents.
     """
@@ -49,4 +49,4 @@ class Schedule:
     bound: float
     lp_bound: float
     gap: float
-    made_up: FloatArray | None = None
+    repaid: FloatArray | None = None

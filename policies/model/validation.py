@@ -16,7 +16,7 @@ from policies.errors import ProblemError
 from policies.model.problem_fields import ProblemFields
 
 LARGEST_QUANTITY = 1e12
-MOST_OWED = 1000
+LARGEST_DEFICIT = 1000
 LARGEST_SERVER_COUNT = 10**6
 
 
@@ -44,7 +44,7 @@ def _check_lengths(problem: ProblemFields) -> None:
         ("contributed_only", problem.contributed_only, (k,)),
         ("weight", problem.weight, (t,)),
         ("best_effort", problem.best_effort, (t,)),
-        ("owed", problem.owed, (t,)),
+        ("owed", problem.deficit, (t,)),
         ("workload_tenant", problem.workload_tenant, (n,)),
         ("demand", problem.demand, (n, m)),
         ("tasks", problem.tasks, (n,)),
@@ -108,12 +108,12 @@ def _check_tenants(problem: ProblemFields) -> None:
             "it must be a number above 0",
             f"/tenants/{i}/weight",
         )
-    i = _first(~(np.abs(problem.owed) <= MOST_OWED))
+    i = _first(~(np.abs(problem.deficit) <= LARGEST_DEFICIT))
     if i is not None:
         raise ProblemError(
             "owed.out_of_range",
-            f"tenant {i} ({problem.tenants[i]!r}): owed is {problem.owed[i]}; it must be a number "
-            f"of periods between -{MOST_OWED} and {MOST_OWED}",
+            f"tenant {i} ({problem.tenants[i]!r}): owed is {problem.deficit[i]}; it must be a number "
+            f"of periods between -{LARGEST_DEFICIT} and {LARGEST_DEFICIT}",
             f"/tenants/{i}/owed",
         )
 

@@ -37,7 +37,7 @@ def unit_costs(demand: FloatArray, allowed: BoolArray, prices: FloatArray) -> Fl
 
 
 @dataclass(frozen=True, eq=False)
-class MeritOrder:
+class CostCurve:
     """Each tenant's workloads, cheapest first, as segments of its share.
 
     Attributes:
@@ -53,7 +53,7 @@ class MeritOrder:
     tenants: int
 
     @classmethod
-    def of(cls, owner: IntArray, limit: FloatArray, cost: FloatArray, tenants: int) -> MeritOrder:
+    def of(cls, owner: IntArray, limit: FloatArray, cost: FloatArray, tenants: int) -> CostCurve:
         """Sort the segments.
 
         Args:

@@ -1,7 +1,7 @@
 """Whether a round's prices prove its level, decided as if in rational arithmetic.
 
 Any feasible allocation pays for itself: at non-negative prices the costs of all tenants' shares add
-up to no more than what the servers are worth (``merit_order``). So once the costs of some shares add
+up to no more than what the servers are worth (``cost_curve``). So once the costs of some shares add
 up to *more*, nobody can have all of them. Put to the question are, with everybody frozen earlier at
 the share that its tasks are, and for a level raised by the tolerance that is claimed
 (``LEVEL_TOLERANCE``):
@@ -37,7 +37,7 @@ from policies.model.quantities import NOTHING, as_read
 from policies.model.server_classes import ServerClasses
 from policies.model.share_definition import share_units, weight_factors
 from policies.model.tolerance import LEVEL_TOLERANCE
-from policies.proofs.cost_curve import MeritOrder, unit_costs
+from policies.proofs.cost_curve import CostCurve, unit_costs
 from policies.proofs.exact_signs import UNIT
 from policies.proofs.level_bounds import level_scale
 from policies.proofs.normal_form import LeximinProblem, Normalised
@@ -139,9 +139,9 @@ class _Question:
         ) * lexi.weight
         lifted = np.where(rising, np.minimum(lexi.cap, raised), reached)
         costs = unit_costs(lexi.demand, lexi.allowed, item.prices)
-        order = MeritOrder.of(lexi.owner, lexi.limit, costs, lexi.t)
-        cost, _ = _cost(order, reached)
-        more, size = _cost(order, lifted)
+        curve = CostCurve.of(lexi.owner, lexi.limit, costs, lexi.t)
+        cost, _ = _cost(curve, reached)
+        more, size = _cost(curve, lifted)
         most = int(np.diff(lexi.first).max(initial=0))
         unit = UNIT * (ROUNDINGS + lexi.m + most)
         wants = rising & (lexi.cap > raised * (1 + unit))
@@ -166,16 +166,16 @@ class _Question:
         return sums
 
 
-def _cost(order: MeritOrder, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _cost(curve: CostCurve, share: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(t',) least costs of shares (t',), and what rounding errors in them are relative to."""
-    reached = share[order.owner]
-    begun = reached > order.start
-    end = np.where(begun, np.minimum(reached, order.end), 0.0)
-    price = np.where(begun, order.cost, 0.0)
-    part = end - np.where(begun, order.start, 0.0)
+    reached = share[curve.owner]
+    begun = reached > curve.start
+    end = np.where(begun, np.minimum(reached, curve.end), 0.0)
+    price = np.where(begun, curve.cost, 0.0)
+    part = end - np.where(begun, curve.start, 0.0)
     return (
-        grouped_sum(part * price, order.owner, order.tenants),
-        grouped_sum(end * price, order.owner, order.tenants),
+        grouped_sum(part * price, curve.owner, curve.tenants),
+        grouped_sum(end * price, curve.owner, curve.tenants),
     )
 
 

@@ -2,7 +2,7 @@
 
 In the round in which a tenant was frozen, the round's prices ``p`` prove its level: with
 everybody frozen before at its share, and everybody still rising at ``level * weight``, no
-feasible allocation reaches more than ``bound`` (policies §3; ``merit_order`` for several
+feasible allocation reaches more than ``bound`` (policies §3; ``cost_curve`` for several
 workloads per tenant).
 
 Freezing needs more than a bound on the least level: a tenant is stuck only when the prices
@@ -27,7 +27,7 @@ from policies.model.tolerance import (
     SOLVER_NOISE,
     SOLVER_TOLERANCE,
 )
-from policies.proofs.cost_curve import MeritOrder, unit_costs
+from policies.proofs.cost_curve import CostCurve, unit_costs
 from policies.proofs.normal_form import LeximinProblem
 
 # Why an answer cannot be had, as far as one can tell.
@@ -42,13 +42,13 @@ class RoundProof:
         bound: upper bound on the round's level.
         stuck: (t,) rising tenants whose own lift is proven to be within the tolerance.
         dearest: (t,) rising tenants that want more and for whom the prices prove most.
-        order: the tenants' costs at these prices.
+        curve: the tenants' costs at these prices.
     """
 
     bound: float
     stuck: BoolArray
     dearest: BoolArray
-    order: MeritOrder
+    curve: CostCurve
 
 
 def prove_round(
@@ -68,26 +68,26 @@ def prove_round(
         share: (t,) shares of the tenants frozen earlier; 0 for the rest.
         rising: (t,) tenants of this round.
     """
-    order = MeritOrder.of(
+    curve = CostCurve.of(
         problem.owner,
         problem.limit,
         unit_costs(problem.demand, problem.allowed, prices),
         problem.t,
     )
-    budget = budget_left(problem, prices, order, np.where(rising, 0.0, share))
+    budget = budget_left(problem, prices, curve, np.where(rising, 0.0, share))
     nobody_wants_more = float((problem.cap / problem.weight)[rising].max(initial=0.0))
-    bound = min(order.highest_level(problem.weight, rising, budget), nobody_wants_more)
+    bound = min(curve.highest_level(problem.weight, rising, budget), nobody_wants_more)
     reached = np.where(rising, np.minimum(problem.cap, level * problem.weight), 0.0)
-    gap = budget - float(order.cost_of(reached).sum())
+    gap = budget - float(curve.cost_of(reached).sum())
     wanting = rising & (problem.cap > reached)
-    pays = np.where(wanting, order.marginal(reached), 0.0)
+    pays = np.where(wanting, curve.marginal(reached), 0.0)
     group = problem.interchangeable
     together = grouped_sum(pays * problem.weight, group, problem.t)[group]
     allowed_lift = SOLVER_TOLERANCE * level_scale(problem, rising, level)
     gap = max(gap, 0.0) + SOLVER_NOISE * float((problem.capacity_share * prices).sum())
     stuck = wanting & (together > 0) & (gap <= allowed_lift * together)
     dearest = wanting & (together >= together[wanting].max(initial=0.0))
-    return RoundProof(bound, stuck, dearest, order)
+    return RoundProof(bound, stuck, dearest, curve)
 
 
 def prove_rounds(
@@ -109,7 +109,7 @@ def prove_rounds(
 
 
 def budget_left(
-    problem: LeximinProblem, prices: FloatArray, order: MeritOrder, share: FloatArray
+    problem: LeximinProblem, prices: FloatArray, curve: CostCurve, share: FloatArray
 ) -> float:
     """What the servers are worth beyond the cost of ``share`` (t,), and what rounding may hide.
 
@@ -117,7 +117,7 @@ def budget_left(
     prices of very different sizes could cancel to nothing, and prove what is not so.
     """
     worth = float((problem.capacity_share * prices).sum())
-    return max(worth - float(order.cost_of(share).sum()), 0.0) + BUDGET_ROUNDING * worth
+    return max(worth - float(curve.cost_of(share).sum()), 0.0) + BUDGET_ROUNDING * worth
 
 
 def level_scale(problem: LeximinProblem, rising: BoolArray, level: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
-from policies.proofs.cost_curve import MeritOrder
+from policies.proofs.cost_curve import CostCurve
 from policies.proofs.normal_form import LeximinProblem, Normalised
 
 
@@ -39,15 +39,15 @@ class Market:
     def bound(self, prices: FloatArray) -> float:
         """No shares have a greater ``nash_welfare``, whatever the prices (m,); inf proves nothing."""
         cost = self.demand @ prices
-        order = MeritOrder.of(self.owner, self.limit, cost, len(self.weight))
+        curve = CostCurve.of(self.owner, self.limit, cost, len(self.weight))
         wanted = np.full(len(cost), np.inf)
-        np.divide(self.weight[order.owner], order.cost, out=wanted, where=order.cost > 0)
-        reached = np.where(wanted > order.start, np.minimum(wanted, order.end), 0.0)
+        np.divide(self.weight[curve.owner], curve.cost, out=wanted, where=curve.cost > 0)
+        reached = np.where(wanted > curve.start, np.minimum(wanted, curve.end), 0.0)
         share = np.zeros(len(self.weight))
-        np.maximum.at(share, order.owner, reached)
+        np.maximum.at(share, curve.owner, reached)
         if not np.isfinite(share).all():
             return float("inf")
-        spent = float((self.capacity * prices).sum() - order.cost_of(share).sum())
+        spent = float((self.capacity * prices).sum() - curve.cost_of(share).sum())
         return self.nash_welfare(share) + spent / float(self.weight.sum())
 
 

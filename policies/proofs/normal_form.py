@@ -27,7 +27,7 @@ class LeximinProblem:
         allowed: (n, K) on which classes each workload may run; every row has one.
         limit: (n,) greatest dominant share of each workload (tasks × ``s``), > 0; inf: none.
         owner: (n,) tenant of each workload, ascending; every tenant has one, and each
-            tenant's workloads are in order of preference.
+            tenant's workloads are in priority order.
         weight: (t,) > 0 within its stage.
         stage: (t,) 0 is served first, 1 from what is left.
         capacity_share: (K, m) of each class, share of the pool.
@@ -124,7 +124,7 @@ class Normalised:
         leximin: what the rounds work on.
         tenants: (t',) tenants with something to run, as indices of the problem.
         merged: (n'') index of the leximin workload that each runnable workload is part of.
-        workloads: (n'') runnable workloads, each tenant's in order of preference.
+        workloads: (n'') runnable workloads, each tenant's in priority order.
         reasons: (n,) why the others have no share at all.
     """
 
@@ -141,7 +141,7 @@ def normalise(
     """Leave out what cannot run and add up workloads of a tenant that are alike.
 
     Workloads of one tenant with the same normalised demand and the same eligible classes
-    are one workload as far as shares go; their order of preference decides afterwards.
+    are one workload as far as shares go; their priority order decides afterwards.
 
     Args:
         problem: the problem; classes: where it runs.
@@ -181,7 +181,7 @@ def alike_workloads(
 
     Args:
         demand: (n, m) and allowed: (n, K), of which ``workloads`` (q,) are rows: each tenant's
-            together, in order of preference.
+            together, in priority order.
         owner: (q,) whose each is.
     """
     if len(owner) == 0 or (owner[1:] > owner[:-1]).all():

@@ -115,7 +115,7 @@ def without_tenant(problem: Problem, tenant: int) -> Problem:
         tenants=tuple(name for i, name in enumerate(problem.tenants) if i != tenant),
         weight=problem.weight[kept],
         best_effort=problem.best_effort[kept],
-        owed=problem.owed[kept],
+        deficit=problem.deficit[kept],
         contributed_by=owner - (owner > tenant),
         workload_tenant=(problem.workload_tenant - (problem.workload_tenant > tenant))[stays],
         workload_names=tuple(np.array(problem.workload_names, dtype=object)[stays]),

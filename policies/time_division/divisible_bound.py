@@ -15,7 +15,7 @@ from policies.leximin.solve import divisible_allocation
 from policies.model.allocation import Allocation
 from policies.model.policy import Choice
 from policies.model.problem import Problem
-from policies.proofs.cost_curve import MeritOrder, unit_costs
+from policies.proofs.cost_curve import CostCurve, unit_costs
 from policies.proofs.slots.divisible_bound import _divisible_problem
 from policies.proofs.slots.slot_pool import SlotPool
 
@@ -53,6 +53,6 @@ def prices_of_shares(pool: SlotPool, divisible: Allocation) -> FloatArray:
     demand = problem.demand[pool.workloads] / totals / pool.share[:, None]
     allowed = divisible.classes.allowed[pool.workloads]
     costs = unit_costs(demand, allowed, prices_of_first)
-    order = MeritOrder.of(pool.owner, pool.limit * pool.share, costs, tenants)
-    prices = order.marginal(divisible.tenant_share[pool.tenants])
+    curve = CostCurve.of(pool.owner, pool.limit * pool.share, costs, tenants)
+    prices = curve.marginal(divisible.tenant_share[pool.tenants])
     return np.where(np.isfinite(prices), prices, 0.0)

@@ -2,8 +2,8 @@
 
 The program over the slots known gives prices of shares; the slot that is worth most at these prices
 is the next column. Prices between the program's and the best so far make better columns (smoothing).
-When the effort is spent, the mixture of the slots known is the answer, and what the best prices prove
-is its bound.
+When the work budget is spent, the mixture of the slots known is the answer, and the best prices
+give its bound.
 
 Sources: the TDA thesis (2015), problem (3.1); smoothing: Wentges, "Weighted Dantzig-Wolfe
 decomposition for linear mixed-integer programming", 1997.
@@ -22,7 +22,7 @@ from policies.proofs.equations import nearest_solution
 from policies.proofs.slots.knapsack import MOST_NODES
 from policies.proofs.slots.rounds import round_bound, satisfied_at, stuck_tenants
 from policies.proofs.slots.slot_pool import Slot, SlotPool
-from policies.proofs.slots.work_budget import Effort, EffortSpentError
+from policies.proofs.slots.work_budget import WorkBudget, WorkBudgetSpentError
 from policies.time_division.fewest_slots import fewest_slots
 from policies.time_division.program import Mixture, ScheduleProgram
 from policies.time_division.rounds import Division, restated
@@ -41,18 +41,20 @@ TRIES = ((0.5, 20_000), (0.0, 20_000), (0.0, MOST_NODES))
 WORK = 6e9
 
 
-def divide(problem: Problem, pool: SlotPool, effort: Effort, first_prices: FloatArray) -> Division:
+def divide(
+    problem: Problem, pool: SlotPool, budget: WorkBudget, first_prices: FloatArray
+) -> Division:
     """The weighted leximin of average shares over mixtures of saturated slots.
 
     Args:
         problem: for weights and stages.
         pool: what a slot may run.
-        effort: what may be spent; see ``WORK``.
+        budget: what may be spent; see ``WORK``.
         first_prices: (t',) of shares; any will do, good ones bound the first level well.
 
     Returns:
         At most as many slots as there are tenants (a basic optimum); one empty slot where
-        nobody can run anything. Where the effort ran out, the rounds left open say so.
+        nobody can run anything. Where the budget ran out, the rounds left open say so.
 
     Raises:
         SolveTimeoutError: before there was any mixture. SolveFailedError.
@@ -61,21 +63,21 @@ def divide(problem: Problem, pool: SlotPool, effort: Effort, first_prices: Float
         nothing = Slot(np.zeros((len(pool.kind), 0), dtype=np.int64))
         none = np.zeros(0)
         return Division((nothing,), np.ones(1), none, (), none.astype(np.int64), 1, True)
-    return _Rounds(problem, pool, effort, first_prices).run()
+    return _Rounds(problem, pool, budget, first_prices).run()
 
 
 class _Rounds:
     def __init__(
-        self, problem: Problem, pool: SlotPool, effort: Effort, first_prices: FloatArray
+        self, problem: Problem, pool: SlotPool, budget: WorkBudget, first_prices: FloatArray
     ) -> None:
         self.problem = problem
         self.pool = pool
-        self.effort = effort
+        self.budget = budget
         self.t = len(pool.tenants)
         self.weight = problem.effective_weight[pool.tenants]
         self.stage = problem.second_stage[pool.tenants]
         self.cap = satisfied_at(pool)
-        self.program = ScheduleProgram(self.t, effort)
+        self.program = ScheduleProgram(self.t, budget)
         self.slots: list[Slot] = []
         self.known: dict[bytes, int] = {}
         self.priced: list[tuple[FloatArray, float]] = []
@@ -93,7 +95,7 @@ class _Rounds:
             rising = self.stage == stage
             while rising.any():
                 rising &= ~self._round(stage, rising)
-        slots, fractions = self._polished(self.mixture.fractions)
+        slots, fractions = self._refined(self.mixture.fractions)
         share = self._average(slots, fractions)
         rounds = restated(self.problem, self.pool, self.rounds, self.frozen_in, share)
         fewest = False
@@ -107,22 +109,22 @@ class _Rounds:
             self.frozen_in,
             len(self.slots),
             fewest,
-            self.effort.stopped,
+            self.budget.stopped,
         )
 
     def _first_slots(self) -> Mixture:
         """As many slots as tenants, each for those who have had least; all equally long."""
-        weighted = self.pool.already * self.t / self.weight
+        weighted = self.pool.prior_share * self.t / self.weight
         times: list[int] = []
         try:
             for _ in range(self.t):
-                self.effort.seconds_left()
+                self.budget.seconds_left()
                 slot = self.pool.in_turn(weighted, self.weight, self.stage)
                 if self._add(slot):
                     times.append(1)
                 else:
                     times[self.known[slot.tasks.tobytes()]] += 1
-        except EffortSpentError:
+        except WorkBudgetSpentError:
             raise SolveTimeoutError(
                 "solve.timeout", "the time limit passed before a first answer"
             ) from None
@@ -147,9 +149,9 @@ class _Rounds:
         """One level, and who is frozen at it."""
         best = _BestPrices(self, rising)
         try:
-            self.effort.seconds_left()
+            self.budget.seconds_left()
             mixture = self._best_mixture(rising, best)
-        except EffortSpentError:
+        except WorkBudgetSpentError:
             return self._left_open(stage, rising, best)
         level = min(self._exact_level(mixture, rising), best.bound)
         reached = level * self.weight
@@ -243,7 +245,7 @@ class _Rounds:
         stuck = stuck_tenants(part, level, unproven)
         return stuck if stuck.any() else rising & (part >= min(SMALLEST_PART, float(part.max())))
 
-    def _polished(self, fractions: FloatArray) -> tuple[tuple[Slot, ...], FloatArray]:
+    def _refined(self, fractions: FloatArray) -> tuple[tuple[Slot, ...], FloatArray]:
         """The slots in use, and fractions to the last digit.
 
         The program's answer is right to its tolerance only, and may have slots of that size. The
@@ -255,7 +257,7 @@ class _Rounds:
         level_of[np.arange(self.t), self.frozen_in] = -self.weight
         level_of[self.full] = 0.0
         right = np.append(np.where(self.full, self.cap, 0.0), 1.0)
-        for lower, shortest in () if self.effort.stopped else TRIED:
+        for lower, shortest in () if self.budget.stopped else TRIED:
             used = np.flatnonzero(fractions > shortest)
             slots = tuple(self.slots[c] for c in used.tolist())
             shares = np.array([self.pool.shares(slot.tasks) for slot in slots]).T
@@ -288,7 +290,7 @@ class _BestPrices:
     def slot(self, prices: FloatArray, nodes: int) -> Slot:
         """The slot that is worth most at these prices, and the bound that they give, if better."""
         of = self._of
-        slot = of.pool.best(prices, nodes=nodes, effort=of.effort)
+        slot = of.pool.best(prices, nodes=nodes, budget=of.budget)
         of.priced.append((prices, slot.bound))
         self._try(prices, slot.bound)
         return slot

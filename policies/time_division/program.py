@@ -13,7 +13,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
 from policies.errors import SolveFailedError
-from policies.proofs.slots.work_budget import Effort
+from policies.proofs.slots.work_budget import WorkBudget
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
 LET_GO = 1e-11
@@ -42,9 +42,9 @@ class Mixture:
 class ScheduleProgram:
     """Maximise the level of rising tenants while frozen ones keep their shares."""
 
-    def __init__(self, tenants: int, effort: Effort) -> None:
+    def __init__(self, tenants: int, budget: WorkBudget) -> None:
         self._tenants = tenants
-        self._effort = effort
+        self._budget = budget
         self._slots = 0
         model = highspy.Highs()  # type: ignore[no-untyped-call]
         model.setOptionValue("output_flag", False)
@@ -81,7 +81,7 @@ class ScheduleProgram:
         The first time by the dual simplex method, which needs no basis to start from.
 
         Raises:
-            EffortSpentError: nothing is left to spend.
+            WorkBudgetSpentError: nothing is left to spend.
             SolveFailedError: HiGHS gave no optimum.
         """
         status = self._run()
@@ -100,13 +100,13 @@ class ScheduleProgram:
 
     def _run(self) -> highspy.HighsModelStatus:
         model = self._model
-        left = self._effort.seconds_left()
+        left = self._budget.seconds_left()
         if left is not None:
             model.setOptionValue("time_limit", model.getRunTime() + left)
         model.run()
         status = model.getModelStatus()
         if status == highspy.HighsModelStatus.kTimeLimit:
-            self._effort.seconds_left()
+            self._budget.seconds_left()
         pivots = max(int(model.getInfo().simplex_iteration_count), 0)
-        self._effort.spend(WORK_OF_A_PIVOT * pivots * (self._tenants + 1))
+        self._budget.spend(WORK_OF_A_PIVOT * pivots * (self._tenants + 1))
         return status

@@ -18,11 +18,11 @@ from policies.model.problem import Problem
 from policies.model.request import Request
 from policies.model.schedule import Schedule, SlotPlacement
 from policies.model.server_classes import classes_of_decision
-from policies.proofs.slots.divisible_bound import already_at_most
+from policies.proofs.slots.divisible_bound import largest_prior_share
 from policies.proofs.slots.rounds import proven_bound
 from policies.proofs.slots.slot_pool import Slot, SlotPool
 from policies.proofs.slots.stop_reasons import stops_over_time
-from policies.proofs.slots.work_budget import Effort
+from policies.proofs.slots.work_budget import WorkBudget
 from policies.time_division.divisible_bound import (
     first_prices,
     prices_of_shares,
@@ -52,18 +52,18 @@ def solve_indivisible(request: Request) -> Allocation:
     problem, deadline = request.problem, request.deadline
     pack = bool(request.option("pack"))
     pool = SlotPool.of(problem, pack=pack)
-    effort = Effort(deadline, WORK * float(request.option("effort")))
+    budget = WorkBudget(deadline, WORK * float(request.option("effort")))
     divisible = with_divisible_tasks(problem, pool, pack=pack, deadline=deadline)
     division = (
         divide_between_two(problem, pool)
         if two_alone(problem, pool)
-        else divide(problem, pool, effort, prices_of_shares(pool, divisible))
+        else divide(problem, pool, budget, prices_of_shares(pool, divisible))
     )
     preferred = [
         preferred_tasks(slot.on_server, pool.demand, pool.allowed_on_kind, pool.owner, pool.limit)
         for slot in division.slots
     ]
-    order = _owed_first(problem, pool, preferred, order_of_slots(preferred))
+    order = _largest_deficit_first(problem, pool, preferred, order_of_slots(preferred))
     slots = [Slot(preferred[position]) for position in order]
     fraction = division.fractions[order]
     tasks = np.zeros((len(slots), problem.n), dtype=np.int64)
@@ -75,7 +75,7 @@ def solve_indivisible(request: Request) -> Allocation:
     objective = least_average(problem, average, limited_by)
     # What is stated of rounds follows from the averages that are stated, to the last bit.
     share = (
-        pool.already
+        pool.prior_share
         + (
             grouped_sum(
                 average * problem.dominant_share_per_task, problem.workload_tenant, problem.t
@@ -90,7 +90,7 @@ def solve_indivisible(request: Request) -> Allocation:
     frozen_in[pool.tenants] = division.frozen_in
     classes = classes_of_decision(problem, request.choice)
     workload, server_class, placed = _average_placements(problem, pool, slots, fraction, pack=pack)
-    bound = objective if np.isnan(objective) else divisible.bound + already_at_most(problem)
+    bound = objective if np.isnan(objective) else divisible.bound + largest_prior_share(problem)
     gap = gap_of(objective, lp_bound)
     return Allocation(
         problem=problem,
@@ -116,7 +116,7 @@ def solve_indivisible(request: Request) -> Allocation:
             bound=bound,
             lp_bound=lp_bound,
             gap=gap,
-            made_up=_made_up(request, average),
+            repaid=_repaid(request, average),
         ),
         statistics={
             "slots_made": division.slots_made,
@@ -127,30 +127,30 @@ def solve_indivisible(request: Request) -> Allocation:
     )
 
 
-def _made_up(request: Request, average: FloatArray) -> FloatArray | None:
+def _repaid(request: Request, average: FloatArray) -> FloatArray | None:
     """(t,) how much more the tenants have of ``average`` (n,) tasks because it is owed to them."""
     problem = request.problem
-    if not problem.owed.any():
+    if not problem.deficit.any():
         return None
     try:
-        even = replace(problem, owed=np.zeros(problem.t))
+        even = replace(problem, deficit=np.zeros(problem.t))
         without = solve_indivisible(replace(request, problem=even)).tasks
     except SolveTimeoutError:
         return None
     more = grouped_sum(
         (average - without) * problem.dominant_share_per_task, problem.workload_tenant, problem.t
     )
-    return np.clip(more, np.minimum(problem.owed, 0.0), np.maximum(problem.owed, 0.0))
+    return np.clip(more, np.minimum(problem.deficit, 0.0), np.maximum(problem.deficit, 0.0))
 
 
-def _owed_first(
+def _largest_deficit_first(
     problem: Problem, pool: SlotPool, on_server: list[IntArray], order: list[int]
 ) -> list[int]:
     """The same cyclic order from the slot on that gives most to whom most is owed."""
-    if not problem.owed.any():
+    if not problem.deficit.any():
         return order
     shares = np.array([pool.shares(tasks.sum(axis=0)) for tasks in on_server])
-    worth = shares @ problem.owed[pool.tenants]
+    worth = shares @ problem.deficit[pool.tenants]
     first = int(worth[order].argmax())
     return order[first:] + order[:first]
 

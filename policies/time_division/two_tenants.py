@@ -24,7 +24,7 @@ def two_alone(problem: Problem, pool: SlotPool) -> bool:
     return (
         len(pool.tenants) == len(pool.workloads) == 2
         and len(pool.kind) == 1
-        and not problem.owed.any()
+        and not problem.deficit.any()
         and bool(problem.second_stage[pool.tenants[0]] == problem.second_stage[pool.tenants[1]])
     )
 

@@ -21,7 +21,7 @@ from policies.model.certificate import Certificate
 from policies.model.problem import Problem
 from policies.model.schedule import Schedule
 from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, SMALLEST_LEVEL, WHOLE_PERIOD
-from policies.proofs.slots.divisible_bound import already_at_most, bound_at
+from policies.proofs.slots.divisible_bound import bound_at, largest_prior_share
 from policies.proofs.slots.rounds import proof_of_round, proven_bound, satisfied_at
 from policies.proofs.slots.slot_pool import SlotPool
 from policies.proofs.slots.stop_reasons import has_room, stops_over_time
@@ -103,7 +103,7 @@ def check_division(
         return
     names = [problem.tenants[i] for i in pool.tenants.tolist()]
     weight = problem.effective_weight[pool.tenants]
-    share = allocation.tenant_share[pool.tenants] + pool.already
+    share = allocation.tenant_share[pool.tenants] + pool.prior_share
     frozen_in = certificate.frozen_in[pool.tenants]
     numbers = range(len(certificate.rounds))
     full = share >= satisfied_at(pool) * (1 - LEVEL_TOLERANCE)
@@ -177,7 +177,7 @@ def check_division(
         bound = bound_at(problem, pool, certificate.divisible, pack=pack)
         yield check(
             "divisible_bound",
-            np.array([abs(schedule.bound - already_at_most(problem) - bound)])
+            np.array([abs(schedule.bound - largest_prior_share(problem) - bound)])
             / max(schedule.bound, SMALLEST_LEVEL),
             LEVEL_TOLERANCE,
             "the bound of divisible tasks is the one that its prices give",

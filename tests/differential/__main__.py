@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from policies import PolicyError, allocation_to_document, running_of, solve, verify
+from policies import PolicyError, allocation_to_document, current_placements_of, solve, verify
 from tests.differential.cases import Case, cases
 
 INCLUDE = ("placements", "certificate", "explanations", "schedule")
@@ -37,7 +37,7 @@ def answer(case: Case) -> dict[str, Any]:
                 last = solve(case.problem, case.policy, history=last.history, **keys)
                 documents.append(allocation_to_document(last, include=INCLUDE))
         elif case.mode == "indivisible" and last.schedule is None:
-            again = solve(case.problem, case.policy, running=running_of(first), **keys)
+            again = solve(case.problem, case.policy, running=current_placements_of(first), **keys)
             documents.append(allocation_to_document(again, include=INCLUDE))
     except PolicyError as error:
         return {"error": f"{error.code} {error.pointer}"}

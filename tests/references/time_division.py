@@ -76,8 +76,10 @@ def leximin_shares(problem, pack=False):
     shares = np.zeros((problem.t, len(columns)))
     for c, tasks in enumerate(columns):
         np.add.at(shares[:, c], problem.workload_tenant, np.array(tasks) * per_task)
-    most = max(0.0, *(o / w for o, w in zip(problem.owed, problem.effective_weight, strict=True)))
-    had = most * problem.effective_weight - problem.owed
+    most = max(
+        0.0, *(o / w for o, w in zip(problem.deficit, problem.effective_weight, strict=True))
+    )
+    had = most * problem.effective_weight - problem.deficit
     shares += had[:, None]
     takes_part = np.isin(np.arange(problem.t), problem.workload_tenant[runs])
     share = np.zeros(problem.t)

@@ -1,4 +1,4 @@
-"""Driving a pool through simulated time: its decisions and metering, without waiting for the clock."""
+"""Replay a pool over simulated time: its decisions and metering, without waiting for the clock."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from allocator_service.tenants.models import Tenant
 
 
 @dataclass(frozen=True)
-class Driven:
+class ReplayedDecision:
     """A decision at a simulated instant, and what the pool's window remembers when it is made.
 
     Attributes:
@@ -36,12 +36,12 @@ class Driven:
     sharing_degrees: dict[str, float | None]
 
 
-def pool_drive(
+def pool_replay(
     *, pool: Pool, since: datetime, until: datetime, step: CalendarDuration
-) -> Iterator[Driven]:
+) -> Iterator[ReplayedDecision]:
     """Decide at `since` and after every `step` before `until`, and meter what is over.
 
-    Raises `Unacceptable` for a stretch of time that is none, `Conflict` for a pool that has a decision
+    Raises `Unacceptable` for an empty interval, `Conflict` for a pool that has a decision
     at `since` or later, or that somebody else decides at the same time.
     """
     if not since < until:
@@ -50,8 +50,8 @@ def pool_drive(
         pool=pool, status=RunStatus.SUCCEEDED, effective_from__gte=since
     ).exists():
         raise Conflict(
-            f"The pool {pool} has decisions at {since:%Y-%m-%d %H:%M:%S} or later: drive it from after"
-            " them, or drive a pool of its own.",
+            f"The pool {pool} has decisions at {since:%Y-%m-%d %H:%M:%S} or later: replay it from after"
+            " them, or replay another pool.",
             code="drive.decided",
         )
     zone = ZoneInfo(pool.timezone)
@@ -63,7 +63,7 @@ def pool_drive(
     _settle_ledger(pool, until)
 
 
-def _decide(pool: Pool, at: datetime) -> Driven:
+def _decide(pool: Pool, at: datetime) -> ReplayedDecision:
     _settle_ledger(pool, at)
     decision_wanted(pool, now=at)
     run = recompute_pool(pool_id=pool.pk, clock=lambda: at, early=True) or _in_force_while_waiting(
@@ -76,7 +76,7 @@ def _decide(pool: Pool, at: datetime) -> Driven:
     tasks = dict(rows)
     tenants = Tenant.objects.filter(memberships__pool=pool).order_by("slug")
     state = window_state(pool, at)
-    return Driven(
+    return ReplayedDecision(
         at,
         run,
         {tenant.slug: tasks.get(tenant.pk, 0.0) for tenant in tenants},

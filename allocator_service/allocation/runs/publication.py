@@ -132,8 +132,8 @@ def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan)
         gap_on_the_clock=_or_none(table.gap),
         owed=state.owed,
         made_up=None
-        if plan.made_up is None
-        else dict(zip(allocation.problem.tenants, plan.made_up.tolist(), strict=True)),
+        if plan.repaid is None
+        else dict(zip(allocation.problem.tenants, plan.repaid.tolist(), strict=True)),
     )
 
 

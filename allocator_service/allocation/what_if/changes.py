@@ -23,7 +23,7 @@ from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.snapshots import PoolState, document_quantities
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
-from policies import policy_named, without_owed
+from policies import policy_named, without_deficits
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
 
@@ -82,7 +82,7 @@ class _Editor:
             self._document["running"] = self._running
         document: Mapping[str, Any] = self._document
         if not policy_named(document["policy"]["name"]).time_sharing:
-            document = without_owed(document)
+            document = without_deficits(document)
         return WhatIf(document, [id_ for id_, _ in self._workloads])
 
     def _policy(self, policy: Mapping[str, Any]) -> None:

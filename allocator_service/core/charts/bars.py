@@ -57,9 +57,9 @@ def bar_chart(
     marks = ticks(max(highest, reference.value if reference else 0.0))
     plot = WIDTH - LABEL_WIDTH - 2 * MARGIN
     scale = plot / (marks[-1] or 1)
-    told, top = legend(series, left=LABEL_WIDTH)
+    keys, top = legend(series, left=LABEL_WIDTH)
     height = top + height_of_row * len(rows) + 40
-    parts = [heading(title), told]
+    parts = [heading(title), keys]
     if marked:
         left = LABEL_WIDTH + sum(34 + 7 * len(short(name)) for name in series)
         parts += [_mark(left + 5, top - 30), text(left + 18, top - 20, marked)]
@@ -97,10 +97,10 @@ def _bars(
                 yield text(left + 4, y + 10, "–")
             continue
         width = max(value, 0.0) * scale
-        told = tip(f"{row.label}, {name}: {number(value)}")
+        tooltip = tip(f"{row.label}, {name}: {number(value)}")
         yield (
             f"<rect x='{left:.1f}' y='{y:.1f}' width='{width:.1f}' height='{_BAR}'"
-            f" fill='{colour(index)}'>{told}</rect>"
+            f" fill='{colour(index)}'>{tooltip}</rect>"
         )
         if stacked:
             left += width

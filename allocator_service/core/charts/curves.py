@@ -32,7 +32,7 @@ class Curve:
 
 def growth_chart(*, title: str, sizes: str, unit: str, curves: Sequence[Curve]) -> Chart:
     """Values of `unit` over what `sizes` names; a slope of 1 is in proportion."""
-    told, top = legend([each.label for each in curves], left=_LEFT, dashed=True)
+    keys, top = legend([each.label for each in curves], left=_LEFT, dashed=True)
     top += 12
     bottom = top + _PLOT
     points = [point for each in curves for point in each.points]
@@ -40,7 +40,7 @@ def growth_chart(*, title: str, sizes: str, unit: str, curves: Sequence[Curve]) 
         return Chart(title, top + 40, heading(title) + text(_LEFT, top + 16, "No values yet."))
     across = _decades([size for size, _ in points])
     upwards = _decades([value for _, value in points])
-    parts = [heading(title), told, text(MARGIN / 2, top - 12, unit)]
+    parts = [heading(title), keys, text(MARGIN / 2, top - 12, unit)]
     for exponent in range(across[0], across[1] + 1):
         x = _x(10.0**exponent, across)
         parts.append(line(x, top, x, bottom, GRID))

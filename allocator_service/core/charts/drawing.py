@@ -156,8 +156,8 @@ class TimeAxis:
             parts.append(line(x, top, x, bottom, GRID))
             shown = f"{at:%Y-%m-%d}" if day else f"{at:{label}}"
             parts.append(text(min(x, WIDTH - 2 * MARGIN), bottom + 16, shown, anchor="middle"))
-        told = f"{self.start:%Y-%m-%d %H:%M:%S} to {self.end:%Y-%m-%d %H:%M:%S} UTC"
-        parts.append(text(WIDTH - MARGIN, bottom + 34, told, anchor="end"))
+        span = f"{self.start:%Y-%m-%d %H:%M:%S} to {self.end:%Y-%m-%d %H:%M:%S} UTC"
+        parts.append(text(WIDTH - MARGIN, bottom + 34, span, anchor="end"))
         return "".join(parts)
 
     def _step(self) -> timedelta:

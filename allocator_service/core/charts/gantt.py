@@ -53,10 +53,10 @@ def gantt_chart(
     now: datetime | None = None,
 ) -> Chart:
     """The rows over `[start, end)`; `now` is marked where it is within."""
-    told, top = legend(series, left=LABEL_WIDTH)
+    keys, top = legend(series, left=LABEL_WIDTH)
     bottom = top + _ROW * len(rows)
     axis = TimeAxis(start, end, LABEL_WIDTH)
-    parts = [heading(title), told, axis.drawn(top, bottom)]
+    parts = [heading(title), keys, axis.drawn(top, bottom)]
     for position, row in enumerate(rows):
         y = top + position * _ROW
         parts.append(line(LABEL_WIDTH, y + _ROW, WIDTH - MARGIN, y + _ROW, GRID))
@@ -70,10 +70,10 @@ def gantt_chart(
 
 def _bar(row: GanttRow, bar: GanttBar, axis: TimeAxis, y: float) -> str:
     left, right = axis.x(bar.start), axis.x(bar.end)
-    told = tip(f"{row.label}, {bar.start:%H:%M:%S} to {bar.end:%H:%M:%S} UTC: {bar.text}")
+    tooltip = tip(f"{row.label}, {bar.start:%H:%M:%S} to {bar.end:%H:%M:%S} UTC: {bar.text}")
     drawn = (
         f"<rect x='{left:.1f}' y='{y + 3:.1f}' width='{max(right - left, 0.5):.1f}' height='{_BAR}'"
-        f" fill='{colour(bar.series)}' stroke='#fff'>{told}</rect>"
+        f" fill='{colour(bar.series)}' stroke='#fff'>{tooltip}</rect>"
     )
     if right - left < _CHARACTER * len(bar.text) + 6:
         return drawn

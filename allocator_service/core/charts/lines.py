@@ -49,9 +49,9 @@ def history_chart(
     parts = [heading(title), grid, axis.drawn(top, bottom)]
     parts.append(f"<polyline points='{path}' {stroke(ink)}/>")
     for (x, y), (at, value) in zip(place, known, strict=True):
-        told = tip(f"{at:%Y-%m-%d %H:%M:%S} UTC: {number(value)} {unit}")
+        tooltip = tip(f"{at:%Y-%m-%d %H:%M:%S} UTC: {number(value)} {unit}")
         parts.append(
-            f"<circle cx='{x:.1f}' cy='{y:.1f}' r='2.5' fill='{colour(ink)}'>{told}</circle>"
+            f"<circle cx='{x:.1f}' cy='{y:.1f}' r='2.5' fill='{colour(ink)}'>{tooltip}</circle>"
         )
     return Chart(title, bottom + 46, "".join(parts))
 
@@ -60,7 +60,7 @@ def steps_chart(
     *, title: str, unit: str, lines: Sequence[StepLine], reference: Reference | None = None
 ) -> Chart:
     """Several quantities, each constant over its intervals, on one axis of time."""
-    told, below = legend([each.label for each in lines], left=_LEFT, dashed=True)
+    keys, below = legend([each.label for each in lines], left=_LEFT, dashed=True)
     top = below + 10  # the unit stands between
     spans = [piece for each in lines for piece in each.pieces]
     values = [value for _, _, value in spans if value is not None]
@@ -70,7 +70,7 @@ def steps_chart(
     highest = max([*values, *([reference.value] if reference else [])])
     scale, grid = _values(top, unit, highest)
     bottom = top + _PLOT
-    parts = [heading(title), told, grid, axis.drawn(top, bottom)]
+    parts = [heading(title), keys, grid, axis.drawn(top, bottom)]
     for index, each in enumerate(lines):
         parts += _steps(index, each, axis, bottom, scale, unit)
     if reference is not None:
@@ -93,10 +93,10 @@ def _steps(
             continue
         left, right, y = axis.x(start), axis.x(end), bottom - value * scale
         path += [f"{left:.1f},{y:.1f}", f"{right:.1f},{y:.1f}"]
-        told = tip(f"{each.label}, {start:%Y-%m-%d %H:%M:%S} UTC: {number(value)} {unit}")
+        tooltip = tip(f"{each.label}, {start:%Y-%m-%d %H:%M:%S} UTC: {number(value)} {unit}")
         parts.append(
             f"<rect x='{left:.1f}' y='{y - 4:.1f}' width='{max(right - left, 1):.1f}' height='8'"
-            f" fill='#fff' fill-opacity='0'>{told}</rect>"
+            f" fill='#fff' fill-opacity='0'>{tooltip}</rect>"
         )
     return parts + _drawn(path, index)
 

@@ -33,9 +33,9 @@ def bound_at(problem: Problem, pool: SlotPool, prices: FloatArray, *, pack: bool
     return prove_round(form, prices, level=0.0, share=nothing, rising=rising).bound
 
 
-def already_at_most(problem: Problem) -> float:
+def largest_prior_share(problem: Problem) -> float:
     """The greatest weighted share that a tenant counts as having had: it is added to the bound."""
-    return float((problem.already / problem.effective_weight).max(initial=0.0))
+    return float((problem.prior_share / problem.effective_weight).max(initial=0.0))
 
 
 def _divisible_problem(

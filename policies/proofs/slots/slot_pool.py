@@ -22,7 +22,7 @@ from policies.proofs.pool_of_tasks import DRF_OF_TASKS, pool_of_tasks
 from policies.proofs.saturation import filling_reasons
 from policies.proofs.slots.knapsack import MOST_NODES, Knapsack, Packing
 from policies.proofs.slots.knapsack_bounds import relaxed
-from policies.proofs.slots.work_budget import Effort
+from policies.proofs.slots.work_budget import WorkBudget
 
 LARGEST_PACKED = 20_000
 # (server, workload) pairs of servers tied together by limits that are searched as one.
@@ -57,7 +57,7 @@ class SlotPool:
             preference.
         tenants: (t',) tenants that own one of them; owner: (q,) positions in ``tenants``.
         share: (q,) dominant share ``s[j]`` of one task.
-        already: (t',) shares that the tenants count as having had all the time.
+        prior_share: (t',) shares that the tenants count as having had all the time.
         demand: (q, m) of one task; limit: (q,) tasks at most.
         capacity: (L, m) of each server; the whole pool as one unless tasks are packed.
         kind: (L,) which of ``knapsacks`` each server is.
@@ -69,7 +69,7 @@ class SlotPool:
     tenants: IntArray
     owner: IntArray
     share: FloatArray
-    already: FloatArray
+    prior_share: FloatArray
     demand: FloatArray
     limit: FloatArray
     capacity: FloatArray
@@ -132,7 +132,7 @@ class SlotPool:
             tenants=tenants,
             owner=owner.astype(np.int64),
             share=problem.dominant_share_per_task[workloads],
-            already=problem.already[tenants],
+            prior_share=problem.prior_share[tenants],
             demand=demand[workloads],
             limit=limit,
             capacity=capacity[row_of],
@@ -158,27 +158,27 @@ class SlotPool:
 
     def shares(self, tasks: IntArray) -> FloatArray:
         """(t',) dominant shares of the tenants with these tasks (q,), and what they had already."""
-        return grouped_sum(tasks * self.share, self.owner, len(self.tenants)) + self.already
+        return grouped_sum(tasks * self.share, self.owner, len(self.tenants)) + self.prior_share
 
     def best(
-        self, prices: FloatArray, *, nodes: int = MOST_NODES, effort: Effort | None = None
+        self, prices: FloatArray, *, nodes: int = MOST_NODES, budget: WorkBudget | None = None
     ) -> Slot:
         """The saturated slot whose shares are worth most.
 
         Args:
             prices: (t',) of the tenants' shares, at least 0.
             nodes: of each search, where a knapsack's grid is too large for the programme.
-            effort: what may be spent on it; no limit unless given.
+            budget: what may be spent on it; no limit unless given.
 
         Raises:
-            EffortSpentError: nothing is left to spend.
+            WorkBudgetSpentError: nothing is left to spend.
         """
         per_task = prices[self.owner] * self.share
         packings = []
         for knapsack in self.knapsacks:
             packings.append(knapsack.best(per_task, nodes=nodes))
-            if effort is not None:
-                effort.spend(packings[-1].work)
+            if budget is not None:
+                budget.spend(packings[-1].work)
         servers = np.bincount(self.kind, minlength=len(self.knapsacks))
         bound = float(
             sum(
@@ -191,15 +191,15 @@ class SlotPool:
             bound = min(bound, everything)
         if self.coupled:
             bound = min(bound, self._bound_together(per_task))
-        on_server = self._together(packings, per_task, nodes, effort)
+        on_server = self._together(packings, per_task, nodes, budget)
         if self._joint is not None:
             whole = self._joint.best(np.tile(per_task, len(self.kind)), nodes=nodes)
-            if effort is not None:
-                effort.spend(whole.work)
+            if budget is not None:
+                budget.spend(whole.work)
             bound = min(bound, whole.bound)
             if whole.value > float(per_task @ on_server.sum(axis=0)):
                 on_server = whole.tasks.reshape(on_server.shape)
-        return Slot(self.saturated(on_server), bound + float(prices @ self.already))
+        return Slot(self.saturated(on_server), bound + float(prices @ self.prior_share))
 
     def bound(self, prices: FloatArray) -> float:
         """No slot's shares are worth more at these prices (t',)."""
@@ -231,7 +231,7 @@ class SlotPool:
             order,
         )
         slot = Slot(on_server)
-        weighted += (self.shares(slot.tasks) - self.already) / weight
+        weighted += (self.shares(slot.tasks) - self.prior_share) / weight
         return slot
 
     @cached_property
@@ -281,7 +281,7 @@ class SlotPool:
         packings: Sequence[Packing],
         per_task: FloatArray,
         nodes: int,
-        effort: Effort | None,
+        budget: WorkBudget | None,
     ) -> IntArray:
         """(L, q) every server's best tasks, as far as the limits go."""
         if not len(self.kind):
@@ -298,8 +298,8 @@ class SlotPool:
                 )
                 packing = smaller.best(per_task, nodes=nodes)
                 on_server[server] = packing.tasks
-                if effort is not None:
-                    effort.spend(packing.work)
+                if budget is not None:
+                    budget.spend(packing.work)
             left -= on_server[server]
         return on_server
 

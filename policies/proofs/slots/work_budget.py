@@ -12,11 +12,11 @@ TIME, WORK = "time", "work"
 SEARCHING = 0.85
 
 
-class EffortSpentError(Exception):
+class WorkBudgetSpentError(Exception):
     """Nothing is left to spend."""
 
 
-class Effort:
+class WorkBudget:
     """What a search may still spend.
 
     Attributes:
@@ -39,24 +39,24 @@ class Effort:
         """Count work that was done, and stop if it was the last.
 
         Raises:
-            EffortSpentError: nothing is left.
+            WorkBudgetSpentError: nothing is left.
         """
         self._work -= work
         if self._work <= 0:
             self.stopped = self.stopped or WORK
-            raise EffortSpentError
+            raise WorkBudgetSpentError
         self.seconds_left()
 
     def seconds_left(self) -> float | None:
         """Seconds until the search has to stop, or None without a limit.
 
         Raises:
-            EffortSpentError: none are left.
+            WorkBudgetSpentError: none are left.
         """
         if self._stop is None:
             return None
         left = self._stop - time.monotonic()
         if left <= 0:
             self.stopped = self.stopped or TIME
-            raise EffortSpentError
+            raise WorkBudgetSpentError
         return left

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from allocator_service.allocation.audit.decisions import run_verify
-from allocator_service.allocation.long_term.replay import pool_drive
+from allocator_service.allocation.long_term.replay import pool_replay
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
@@ -242,18 +242,18 @@ def test_who_comes_later_is_owed_nothing(turns, tenant):
 
 
 def test_time_goes_on_while_a_decision_waits_for_the_end_of_a_slot(turns):
-    """Driven every 5 s, a pool whose slots end after 10 and 40 s decides anew at these."""
+    """ReplayedDecision every 5 s, a pool whose slots end after 10 and 40 s decides anew at these."""
     pool, _ = turns()
-    driven = list(
-        pool_drive(
+    replayed = list(
+        pool_replay(
             pool=pool,
             since=NOON + 5 * SECOND,
             until=NOON + 60 * SECOND,
             step=parse_duration("PT5S"),
         )
     )
-    decided = [each.run.effective_from - NOON for each in driven]
-    assert len(driven) == 11
+    decided = [each.run.effective_from - NOON for each in replayed]
+    assert len(replayed) == 11
     assert decided[:2] == [0 * SECOND, 10 * SECOND]
     assert sorted(set(decided)) == decided_times(pool)
 

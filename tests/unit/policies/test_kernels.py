@@ -21,7 +21,7 @@ from policies import (
     allocation_to_document,
     policies_available,
     properties_of,
-    running_of,
+    current_placements_of,
     solve,
     verify,
     warm,
@@ -130,7 +130,7 @@ def ask(info: Policy, mode: str) -> Counter[str]:
                     if history is not None:
                         history = solve(asked, info.name, **keys, history=history).history
                 if mode == "indivisible" and history is None and answer.schedule is None:
-                    solve(asked, info.name, **keys, running=running_of(answer))
+                    solve(asked, info.name, **keys, running=current_placements_of(answer))
             except PolicyError:
                 continue
             answered.update(list(options) or ["none"])

@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 
 from policies import Problem, SolveTimeoutError, solve, verify
 from policies.proofs.slots.slot_pool import SlotPool
-from policies.proofs.slots.work_budget import Effort
+from policies.proofs.slots.work_budget import WorkBudget
 from policies.time_division.generation import WORK, divide
 from policies.time_division.two_tenants import divide_between_two, saturated_pairs, two_alone
 from tests.examples import examples
@@ -52,7 +52,7 @@ def small_pools(draw, servers=1, selectors=False):
         else None,
         best_effort=draw(st.lists(st.sampled_from([False, False, True]), min_size=t, max_size=t)),
         priority=draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)),
-        owed=draw(st.none() | st.lists(owed, min_size=t, max_size=t)),
+        deficit=draw(st.none() | st.lists(owed, min_size=t, max_size=t)),
         **fields,
     )
 
@@ -110,7 +110,7 @@ def test_algorithm_3_1_and_the_rounds_for_any_number_agree(problem):
     pool = SlotPool.of(problem, pack=False)
     assume(two_alone(problem, pool))
     ours = divide_between_two(problem, pool)
-    general = divide(problem, pool, Effort(None, WORK), np.zeros(2))
+    general = divide(problem, pool, WorkBudget(None, WORK), np.zeros(2))
     assert ours.share == pytest.approx(general.share, abs=1e-9)
     assert len(ours.slots) <= 2
     assert len(ours.slots) == len(general.slots)

@@ -1,4 +1,4 @@
-"""A day of decisions in seconds: `manage.py drive`."""
+"""A day of decisions in seconds: `manage.py replay`."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -34,14 +34,14 @@ def backlogged(tenant):
     return pool
 
 
-def drive(*arguments):
+def replay(*arguments):
     out = StringIO()
-    call_command("drive", "days", *arguments, stdout=out)
+    call_command("replay", "days", *arguments, stdout=out)
     return out.getvalue().splitlines()
 
 
 def test_a_day_is_decided_and_metered_hour_by_hour(backlogged):
-    lines = drive("--from", "2026-11-20T12:00:00Z", "--to", "2026-11-21T12:00:00Z")
+    lines = replay("--from", "2026-11-20T12:00:00Z", "--to", "2026-11-21T12:00:00Z")
     assert len(lines) == 24
     assert lines[:3] == [
         "2026-11-20T12:00:00Z  a 2 (β -)  b 1 (β -)",
@@ -55,8 +55,8 @@ def test_a_day_is_decided_and_metered_hour_by_hour(backlogged):
 
 
 def test_it_goes_on_where_it_ended_and_in_other_steps(backlogged):
-    drive("--from", "2026-11-20T12:00:00Z", "--to", "2026-11-20T14:00:00Z")
-    lines = drive(
+    replay("--from", "2026-11-20T12:00:00Z", "--to", "2026-11-20T14:00:00Z")
+    lines = replay(
         "--from", "2026-11-20T15:00:00+01:00", "--to", "2026-11-20T18:00:00Z", "--step", "PT2H"
     )
     assert [line.split("  ")[0] for line in lines] == [
@@ -77,9 +77,9 @@ def test_it_goes_on_where_it_ended_and_in_other_steps(backlogged):
     ],
 )
 def test_what_cannot_be_driven_is_refused_and_changes_nothing(backlogged, arguments, refusal):
-    drive("--from", "2026-11-20T12:00:00Z", "--to", "2026-11-20T14:00:00Z")
+    replay("--from", "2026-11-20T12:00:00Z", "--to", "2026-11-20T14:00:00Z")
     before = Run.objects.count(), Entry.objects.count()
     with pytest.raises(CommandError, match=refusal) as refused:
-        drive(*arguments)
+        replay(*arguments)
     assert refused.value.returncode == 2
     assert (Run.objects.count(), Entry.objects.count()) == before

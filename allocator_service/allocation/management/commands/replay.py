@@ -1,4 +1,4 @@
-"""`manage.py drive`: a pool's decisions and metering over simulated time, in seconds."""
+"""`manage.py replay`: a pool's decisions and metering over simulated time, in seconds."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.dateparse import parse_datetime
 
-from allocator_service.allocation.long_term.replay import Driven, pool_drive
+from allocator_service.allocation.long_term.replay import ReplayedDecision, pool_replay
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import DomainError
 from allocator_service.pools.selectors import pool_get
@@ -26,8 +26,8 @@ class Command(BaseCommand):
         try:
             pool = pool_get(slug=options["pool"], tenant=None)
             step = parse_duration(options["step"] or pool.decision_interval)
-            for driven in pool_drive(pool=pool, since=since, until=until, step=step):
-                self.stdout.write(_line(driven))
+            for replayed in pool_replay(pool=pool, since=since, until=until, step=step):
+                self.stdout.write(_line(replayed))
         except DomainError as error:
             raise CommandError(error.detail, returncode=2) from error
 
@@ -40,13 +40,13 @@ def _instant(text: str, argument: str) -> datetime:
     return instant.astimezone(UTC)
 
 
-def _line(driven: Driven) -> str:
+def _line(replayed: ReplayedDecision) -> str:
     """The time, and of each tenant the tasks it got and its sharing degree so far."""
     parts = [
-        f"{tenant} {tasks:g} (β {_degree(driven.sharing_degrees[tenant])})"
-        for tenant, tasks in driven.tasks.items()
+        f"{tenant} {tasks:g} (β {_degree(replayed.sharing_degrees[tenant])})"
+        for tenant, tasks in replayed.tasks.items()
     ]
-    return "  ".join([f"{driven.at:%Y-%m-%dT%H:%M:%SZ}", *parts])
+    return "  ".join([f"{replayed.at:%Y-%m-%dT%H:%M:%SZ}", *parts])
 
 
 def _degree(value: float | None) -> str:

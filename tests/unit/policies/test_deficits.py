@@ -43,11 +43,11 @@ DOCUMENT = {
 
 def test_who_is_owed_gets_as_much_more_than_the_other():
     """(3, 0) for 13.15/41 of the time, else (1, 3): the shares are 0.1 apart."""
-    answer = solve(thesis(owed=[0.1, 0.0]), "tda")
+    answer = solve(thesis(deficit=[0.1, 0.0]), "tda")
     one, two = answer.tenant_share
     assert one - two == pytest.approx(0.1, abs=1e-14)
-    assert answer.schedule.made_up == pytest.approx([one - 21 / 41, 0])
-    assert solve(thesis(), "tda").schedule.made_up is None
+    assert answer.schedule.repaid == pytest.approx([one - 21 / 41, 0])
+    assert solve(thesis(), "tda").schedule.repaid is None
     assert answer.tasks == pytest.approx([69 / 41, 81 / 41])
     assert answer.level == pytest.approx([one, one])
     assert answer.objective == pytest.approx(one)
@@ -56,25 +56,25 @@ def test_who_is_owed_gets_as_much_more_than_the_other():
 
 @pytest.mark.parametrize(("owed", "first"), [([0.1, 0.0], [3, 0]), ([0.0, 0.1], [1, 3])])
 def test_the_period_begins_with_the_slot_for_whom_most_is_owed(owed, first):
-    assert solve(thesis(owed=owed), "tda").schedule.tasks[0].tolist() == first
+    assert solve(thesis(deficit=owed), "tda").schedule.tasks[0].tolist() == first
 
 
 def test_more_than_a_period_can_give_is_given_as_far_as_it_goes():
-    answer = solve(thesis(owed=[0.0, 5.0]), "tda")
+    answer = solve(thesis(deficit=[0.0, 5.0]), "tda")
     assert answer.tasks.tolist() == [0.0, 4.0]
     assert verify(answer.problem, answer).valid
 
 
 def test_what_all_are_owed_alike_changes_nothing():
-    plain, owed = solve(thesis(), "tda"), solve(thesis(owed=[0.25, 0.25]), "tda")
+    plain, owed = solve(thesis(), "tda"), solve(thesis(deficit=[0.25, 0.25]), "tda")
     assert owed.tasks == pytest.approx(plain.tasks, abs=1e-14)
-    twice = solve(thesis(owed=[0.25, 0.5], weight=[1, 2]), "tda")
+    twice = solve(thesis(deficit=[0.25, 0.5], weight=[1, 2]), "tda")
     assert twice.tasks == pytest.approx(solve(thesis(weight=[1, 2]), "tda").tasks, abs=1e-14)
 
 
 def test_an_answer_is_not_that_of_other_debts():
-    answer = solve(thesis(owed=[0.1, 0.0]), "tda")
-    other = thesis(owed=[0.11, 0.0])
+    answer = solve(thesis(deficit=[0.1, 0.0]), "tda")
+    other = thesis(deficit=[0.11, 0.0])
     assert not verify(other, replace(answer, problem=other)).valid
 
 
@@ -83,23 +83,23 @@ def test_policies_without_turns_refuse_to_owe(info):
     if info.time_sharing:
         return
     with pytest.raises(PolicyNotApplicableError) as refusal:
-        solve(thesis(owed=[0.0, -0.1]), info.name)
+        solve(thesis(deficit=[0.0, -0.1]), info.name)
     assert (refusal.value.code, refusal.value.pointer) == ("policy.owed", "/tenants/1/owed")
 
 
 @pytest.mark.parametrize("owed", [np.nan, np.inf, -np.inf, 1001.0, -1001.0])
 def test_what_nobody_can_owe_is_refused(owed):
     with pytest.raises(ProblemError) as refusal:
-        thesis(owed=[0.0, owed])
+        thesis(deficit=[0.0, owed])
     assert (refusal.value.code, refusal.value.pointer) == ("owed.out_of_range", "/tenants/1/owed")
 
 
 def test_documents_say_what_is_owed_and_only_that():
     parsed = problem_from_document(DOCUMENT)
-    assert parsed.problem.owed.tolist() == [0.125, 0.0]
+    assert parsed.problem.deficit.tolist() == [0.125, 0.0]
     written = problem_to_document(parsed)
     assert [tenant.get("owed") for tenant in written["tenants"]] == [0.125, None]
-    assert problem_from_document(written).problem.owed.tolist() == [0.125, 0.0]
+    assert problem_from_document(written).problem.deficit.tolist() == [0.125, 0.0]
 
 
 def test_a_comparison_owes_under_the_policies_that_take_turns():

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import ProblemError, Running, problem_from_document, running_of, solve, verify
+from policies import (
+    CurrentPlacements,
+    ProblemError,
+    current_placements_of,
+    problem_from_document,
+    solve,
+    verify,
+)
 from policies.documents.problem import ParsedProblem, problem_to_document
 from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
@@ -37,7 +44,7 @@ def moved_by_hand(before, after, workloads):
 @given(problem=problems())
 def test_with_nothing_changed_nothing_moves(placement, problem):
     first = whole(problem, placement=placement)
-    again = whole(problem, running_of(first), placement)
+    again = whole(problem, current_placements_of(first), placement)
     assert again.moved == 0
     assert tasks_on_servers(again) == tasks_on_servers(first)
     assert again.limited_by == first.limited_by
@@ -50,7 +57,7 @@ def test_counts_never_depend_on_what_runs_and_moves_are_counted(problem, data):
     limits = st.sampled_from([0.0, 1.0, 2.0, 4.0, np.inf])
     tasks = np.array(data.draw(st.lists(limits, min_size=problem.n, max_size=problem.n)))
     before = whole(replace(problem, tasks=tasks))
-    fresh, after = whole(problem), whole(problem, running_of(before))
+    fresh, after = whole(problem), whole(problem, current_placements_of(before))
     assert after.tasks.tolist() == fresh.tasks.tolist()
     assert after.level.tobytes() == fresh.level.tobytes()
     assert verify(problem, after).valid
@@ -65,7 +72,7 @@ def test_servers_that_leave_take_only_their_own_tasks_along(problem, data):
     before = whole(problem)
     gone = np.array(data.draw(st.lists(st.booleans(), min_size=problem.k, max_size=problem.k)))
     smaller = replace(problem, contributed_only=problem.contributed_only | gone)
-    after = whole(smaller, running_of(before))
+    after = whole(smaller, current_placements_of(before))
     assert verify(smaller, after).valid
     assert after.tasks.tolist() == whole(smaller).tasks.tolist()
 
@@ -75,7 +82,7 @@ def test_a_newcomer_moves_nobody_where_there_is_room():
     servers = [[4, 4], [4, 4], [8, 2]]
     old = problem_of(servers, [[1, 1], [2, 0.5]], tasks=[4, 2])
     new = problem_of(servers, [[1, 1], [2, 0.5], [1, 0.5]], tasks=[4, 2, 5])
-    running = running_of(whole(old))
+    running = current_placements_of(whole(old))
     kept = whole(new, running)
     assert kept.tasks.tolist() == [4, 2, 5]
     assert kept.moved == 0
@@ -85,7 +92,7 @@ def test_a_newcomer_moves_nobody_where_there_is_room():
 
 def test_tasks_of_servers_that_are_gone_count_as_moved():
     problem = problem_of([[4, 4], [4, 4]], [[1, 1]], tasks=[3])
-    gone = Running(
+    gone = CurrentPlacements(
         workload=np.array([0]), row=np.array([-1]), offset=np.array([0]),
         servers=np.array([1]), tasks=np.array([2.0]),
     )  # fmt: skip
@@ -95,7 +102,7 @@ def test_tasks_of_servers_that_are_gone_count_as_moved():
 def test_running_tasks_in_a_document_read_back_the_same():
     problem = problem_of([[4, 4], [2, 8]], [[1, 1], [0.5, 2]], server_count=[3, 2], tasks=[5, 4])
     answer = whole(problem)
-    parsed = ParsedProblem(problem, "drfh", "indivisible", running=running_of(answer))
+    parsed = ParsedProblem(problem, "drfh", "indivisible", running=current_placements_of(answer))
     read = problem_from_document(problem_to_document(parsed)).running
     assert whole(problem, read).moved == 0
 
