@@ -20,14 +20,27 @@ class Mistake:
 
 
 class PolicyError(ValueError):
-    """Base of every error this package raises on purpose.
+    """Base of every error that this package raises on purpose.
 
-    Attributes:
-        code: stable dotted name, e.g. ``weight.not_positive``.
-        detail: a sentence: what was wrong, where, and what would be right.
-        pointer: JSON pointer into the evaluation document (``""`` is the whole document).
-        mistakes: everything that was found wrong with a document, at most 20; of the others this
-            one error.
+    Attributes
+    ----------
+    code : str
+        Stable dotted name, such as ``weight.not_positive``.
+    detail : str
+        A sentence: what was wrong, where, and what would be right.
+    pointer : str
+        JSON pointer (RFC 6901) into the evaluation document; ``""`` is the whole document.
+    mistakes : tuple of Mistake
+        Everything wrong with a document, at most 20; for other errors, this one error.
+
+    Examples
+    --------
+    >>> from policies import PolicyError, choose
+    >>> try:
+    ...     choose("fifo")
+    ... except PolicyError as error:
+    ...     print(error.code, error.pointer)
+    policy.unknown /policy/name
     """
 
     def __init__(
@@ -50,32 +63,105 @@ class PolicyError(ValueError):
 
 
 class ProblemError(PolicyError):
-    """A problem, or the document that describes it, cannot be accepted."""
+    """A problem, or the document that describes it, cannot be accepted.
+
+    Examples
+    --------
+    >>> from policies import Problem, ProblemError
+    >>> try:
+    ...     Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A"], demand=[[1]], weight=[0])
+    ... except ProblemError as error:
+    ...     print(error.code, error.pointer)
+    weight.not_positive /tenants/0/weight
+    """
 
 
 class ProblemTooLargeError(PolicyError):
-    """The problem is larger than the algorithm is allowed to try."""
+    """The problem is larger than the algorithm is allowed to try (``problem.too_large``).
+
+    Examples
+    --------
+    >>> from policies import PolicyError, ProblemTooLargeError
+    >>> issubclass(ProblemTooLargeError, PolicyError)
+    True
+    """
 
 
 class PolicyUnknownError(PolicyError):
-    """No policy of that name (``policy.unknown``)."""
+    """No policy has that name (``policy.unknown``).
+
+    Examples
+    --------
+    >>> from policies import PolicyUnknownError, policy_named
+    >>> try:
+    ...     policy_named("fifo")
+    ... except PolicyUnknownError as error:
+    ...     print(error.code)
+    policy.unknown
+    """
 
 
 class PolicyModeError(PolicyError):
-    """The policy does not have that mode (``policy.mode``)."""
+    """The policy does not have that mode (``policy.mode``).
+
+    Examples
+    --------
+    >>> from policies import PolicyModeError, choose
+    >>> try:
+    ...     choose("tda", "divisible")
+    ... except PolicyModeError as error:
+    ...     print(error)
+    policy 'tda' has no mode 'divisible'; it has indivisible
+    """
 
 
 class PolicyOptionsError(PolicyError):
-    """The options do not fit the policy's JSON Schema (``policy.options``)."""
+    """The options do not fit the policy's JSON Schema (``policy.options``).
+
+    Examples
+    --------
+    >>> from policies import PolicyOptionsError, choose
+    >>> try:
+    ...     choose("tda", options={"effort": -1})
+    ... except PolicyOptionsError as error:
+    ...     print(error.code, error.pointer)
+    policy.options /policy/options/effort
+    """
 
 
 class PolicyNotApplicableError(PolicyError):
-    """The policy cannot honour part of the problem (``policy.no_placement``)."""
+    """The policy cannot honour part of the problem (``policy.no_placement``, for example).
+
+    Examples
+    --------
+    >>> from policies import PolicyNotApplicableError, Problem, solve
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A"], demand=[[1]],
+    ...     selectors=[{"zone": "north"}], server_labels=[{"zone": "north"}])
+    >>> try:
+    ...     solve(problem, "drf")
+    ... except PolicyNotApplicableError as error:
+    ...     print(error.code, error.pointer)
+    policy.no_placement /workloads/0/server_selector
+    """
 
 
 class SolveTimeoutError(PolicyError):
-    """The time limit passed before an answer was certain (``solve.timeout``)."""
+    """The time limit passed before there was an answer (``solve.timeout``).
+
+    Examples
+    --------
+    >>> from policies import PolicyError, SolveTimeoutError
+    >>> issubclass(SolveTimeoutError, PolicyError)
+    True
+    """
 
 
 class SolveFailedError(PolicyError):
-    """No answer passed its own checks; nothing is returned (``solve.failed``)."""
+    """No answer passed its own checks; nothing is returned (``solve.failed``).
+
+    Examples
+    --------
+    >>> from policies import PolicyError, SolveFailedError
+    >>> issubclass(SolveFailedError, PolicyError)
+    True
+    """

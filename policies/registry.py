@@ -51,13 +51,31 @@ _REGISTERED: dict[str, _Registered] = {}
 def register(policy: Policy, **solvers: Solver) -> None:
     """Make a policy available by its name, with one solver per mode.
 
-    Raises:
-        ValueError: the modes are not the policy's, or the name is taken.
+    Parameters
+    ----------
+    policy : Policy
+        Its name, modes, options and traits.
+    **solvers : Solver
+        By mode: a function that takes a :class:`Request` and returns an :class:`Allocation`.
+
+    Raises
+    ------
+    ValueError
+        The modes are not the policy's, or the name is taken.
+
+    Examples
+    --------
+    >>> from policies import policy_named, register
+    >>> try:
+    ...     register(policy_named("ceei"), divisible=lambda request: None)
+    ... except ValueError as error:
+    ...     print(error)
+    a policy 'ceei' is already registered
     """
     if set(solvers) != set(policy.modes):
         raise ValueError(f"policy {policy.name!r} has modes {policy.modes}, not {tuple(solvers)}")
     if policy.name in _REGISTERED:
-        raise ValueError(f"a policy {policy.name!r} is registered already")
+        raise ValueError(f"a policy {policy.name!r} is already registered")
     _REGISTERED[policy.name] = _Registered(policy, MappingProxyType(solvers))
 
 
@@ -76,24 +94,76 @@ register(catalogue.H_MRF, indivisible=hand_out.solver(H_MRF))
 
 
 def policies_available() -> tuple[Policy, ...]:
-    """Every policy, in the order of their names."""
+    """List every policy, in the order of their names.
+
+    Returns
+    -------
+    tuple of Policy
+        All registered policies.
+
+    Examples
+    --------
+    >>> from policies import policies_available
+    >>> [policy.name for policy in policies_available()][:3]
+    ['asset', 'ceei', 'drf']
+    """
     return tuple(_REGISTERED[name].policy for name in sorted(_REGISTERED))
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of that name.
+    """Look a policy up by its name.
 
-    Raises:
-        PolicyUnknownError: there is none.
+    Parameters
+    ----------
+    name : str
+        A name from :func:`policies_available`.
+
+    Returns
+    -------
+    Policy
+        The policy of that name.
+
+    Raises
+    ------
+    PolicyUnknownError
+        There is none.
+
+    Examples
+    --------
+    >>> from policies import policy_named
+    >>> policy_named("tda").time_sharing
+    True
     """
     return _registered(name).policy
 
 
 def choose(name: str, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Choice:
-    """The policy of that name, with the mode that applies and the options, checked.
+    """Look a policy up, with the mode that applies, and check the options.
 
-    Raises:
-        PolicyUnknownError, PolicyModeError, PolicyOptionsError: what does not fit.
+    Parameters
+    ----------
+    name : str
+        A name from :func:`policies_available`.
+    mode : str, optional
+        One of its modes; the first by default.
+    options : mapping, optional
+        Options that fit the policy's schema.
+
+    Returns
+    -------
+    Choice
+        The policy with its mode and options.
+
+    Raises
+    ------
+    PolicyUnknownError, PolicyModeError, PolicyOptionsError
+        The name, the mode or the options do not fit.
+
+    Examples
+    --------
+    >>> from policies import choose
+    >>> choose("drf").mode
+    'divisible'
     """
     return Choice(policy_named(name), _mode_of(name, mode), _options_of(name, options))
 
@@ -151,28 +221,58 @@ def solve(
 ) -> Allocation:
     """Allocate the pool by the named policy.
 
-    Args:
-        problem: servers, tenants, workloads.
-        policy: a name from :func:`policies_available`.
-        mode: one of the policy's modes; None is its default.
-        options: see the policy's ``options_schema``.
-        time_limit: seconds after which to give up; None is no limit.
-        running: where tasks run now; they stay there where that gives the same counts.
-        history: what long-term policies remember before this step; None is nothing, and a
-            step of length 1.
+    Parameters
+    ----------
+    problem : Problem
+        Servers, tenants and workloads.
+    policy : str
+        A name from :func:`policies_available`.
+    mode : str, optional
+        One of the policy's modes; its default if None.
+    options : mapping, optional
+        See the policy's ``options_schema``.
+    time_limit : float, optional
+        Seconds after which to give up; None is no limit.
+    running : CurrentPlacements, optional
+        Where tasks run now. They stay there where that gives the same counts.
+    history : History, optional
+        State of a long-term policy before this step; None is an empty history and a step of
+        length 1.
 
-    Returns:
-        An allocation that is feasible exactly; so is the proof of its levels for divisible tasks
-        of ``drf``, ``drfh`` and ``asset``, or the certificate's rounds say which are left open.
-        The same input gives the same answer, to the last bit.
+    Returns
+    -------
+    Allocation
+        An allocation that is feasible exactly. The levels of divisible tasks of ``drf``, ``drfh``
+        and ``asset`` are proven exactly, or the certificate's rounds say which are left open. The
+        same input gives the same answer, to the last bit.
 
-    Raises:
-        PolicyUnknownError, PolicyModeError, PolicyOptionsError: what was asked for.
-        PolicyNotApplicableError: a selector under a policy that does not place, a history under
-            one that remembers nothing, what is owed under one that takes no turns.
-        ProblemError: a history that is not about the problem's tenants and resources.
-        ProblemTooLargeError, SolveTimeoutError: it would take, or took, too much.
-        SolveFailedError: no answer passed its checks.
+    Raises
+    ------
+    PolicyUnknownError, PolicyModeError, PolicyOptionsError
+        The policy, the mode or the options do not exist or do not fit.
+    PolicyNotApplicableError
+        A selector under a policy that does not place, a history under a memoryless policy, or a
+        deficit under a policy that is not time-sharing.
+    ProblemError
+        The history is not about the problem's tenants and resources.
+    ProblemTooLargeError, SolveTimeoutError
+        The problem is too large, or the time limit passed.
+    SolveFailedError
+        No answer passed its checks.
+
+    References
+    ----------
+    Each policy names its paper in ``policy_named(name).source``.
+
+    Examples
+    --------
+    Dominant Resource Fairness, figure 3 of Ghodsi et al., NSDI 2011:
+
+    >>> from policies import Problem, solve
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> solve(problem, "drf").tasks.round(6).tolist()
+    [3.0, 2.0]
     """
     choice = choose(policy, mode, options)
     if problem.has_selectors and choice.sees_one_pool:

@@ -32,8 +32,15 @@ _WHOLE = Problem.create(
 def warm(*policies: str) -> None:
     """Compile, or load from the cache, every numeric kernel before the first request.
 
-    Args:
-        policies: only what these policies need in their default mode.
+    Parameters
+    ----------
+    *policies : str
+        Prepare only what these policies need in their default mode.
+
+    Examples
+    --------
+    >>> from policies import warm
+    >>> warm("static")
     """
     answers = [
         solve(problem, info.name, mode=mode)
@@ -53,9 +60,14 @@ def warm(*policies: str) -> None:
 
 
 def warm_compiled() -> None:
-    """Load every kernel where all are compiled, else only make sure of what drfh needs.
+    """Load every kernel where all are compiled; otherwise prepare only what drfh needs.
 
-    For processes that start while another one compiles the rest.
+    It is for processes that start while another one compiles the rest.
+
+    Examples
+    --------
+    >>> from policies import warm_compiled
+    >>> warm_compiled()
     """
     if is_complete():
         warm()

@@ -23,14 +23,28 @@ from policies.properties.jain import jain_index
 def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) -> dict[str, Any]:
     """Write an allocation as an evaluation answers it.
 
-    Args:
-        allocation: what ``solve`` returned.
-        include: ``placements``, ``certificate``, ``schedule``, ... add those parts.
+    Parameters
+    ----------
+    allocation : Allocation
+        What ``solve`` returned.
+    include : sequence of str, optional
+        Parts to add: ``placements``, ``certificate``, ``schedule`` and so on.
 
-    Returns:
+    Returns
+    -------
+    dict
         ``allocations`` (one per workload, in order), ``summary``, ``history`` after the step of a
-        long-term policy, and what was included;
-        numbers that do not exist (no bound, no weight) are None.
+        long-term policy, and what was included. Numbers that do not exist (no bound, no weight)
+        are None.
+
+    Examples
+    --------
+    >>> from policies import Problem, allocation_to_document, solve
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> row = allocation_to_document(solve(problem, "drf"))["allocations"][0]
+    >>> row["tenant"], row["dominant_resource"], row["limited_by"]
+    ('A', 'memory', 'resource:cpu')
     """
     document: dict[str, Any] = {
         "allocations": [_allocation_row(allocation, j) for j in range(allocation.problem.n)],
@@ -61,7 +75,26 @@ def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) 
 
 
 def summary_document(allocation: Allocation) -> dict[str, Any]:
-    """The numbers about the whole pool: sizes, fairness, utilisation, optimality."""
+    """Write the numbers about the whole pool: sizes, fairness, utilisation, optimality.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        What ``solve`` returned.
+
+    Returns
+    -------
+    dict
+        The ``summary`` of an answer; numbers that do not exist are None.
+
+    Examples
+    --------
+    >>> from policies import Problem, solve, summary_document
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> round(summary_document(solve(problem, "drf"))["utilization"]["memory"], 4)
+    0.7778
+    """
     problem = allocation.problem
     shares = allocation.weighted_share[~np.isnan(allocation.weighted_share)]
     positive = problem.totals > 0

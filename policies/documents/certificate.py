@@ -12,7 +12,26 @@ from policies.model.certificate import Certificate, Round
 
 
 def certificate_to_document(certificate: Certificate) -> dict[str, Any]:
-    """The certificate as plain JSON values."""
+    """Write a certificate as plain JSON values.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of an answer.
+
+    Returns
+    -------
+    dict
+        What :func:`certificate_from_document` reads.
+
+    Examples
+    --------
+    >>> from policies import Problem, certificate_to_document, solve
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> certificate_to_document(solve(problem, "drf").certificate)["frozen_in"]
+    [0, 0]
+    """
     return {
         "rounds": [
             {
@@ -36,8 +55,27 @@ def certificate_to_document(certificate: Certificate) -> dict[str, Any]:
 def certificate_from_document(document: Mapping[str, Any]) -> Certificate:
     """Read what :func:`certificate_to_document` wrote.
 
-    Raises:
-        ProblemError: ``certificate.malformed``.
+    Parameters
+    ----------
+    document : mapping
+        The certificate.
+
+    Returns
+    -------
+    Certificate
+        The same certificate.
+
+    Raises
+    ------
+    ProblemError
+        ``certificate.malformed``.
+
+    Examples
+    --------
+    >>> from policies import certificate_from_document
+    >>> rounds = [{"stage": 0, "level": 0.5, "bound": 0.5, "prices": [[1.0]]}]
+    >>> certificate_from_document({"rounds": rounds, "frozen_in": [0]}).rounds[0].level
+    0.5
     """
     try:
         rounds = tuple(

@@ -33,25 +33,43 @@ def compare_documents(
 ) -> dict[str, Any]:
     """Answer one evaluation document by several policies.
 
-    Args:
-        document: an evaluation, as ``evaluate_document`` takes it; its ``policy`` may be left
-            out and is not used, and its ``history`` is for the policies that have one. Its
-            ``include`` applies to every column.
-        policies: names, or objects ``{"name", "mode", "options"}`` as in an evaluation.
-        time_limit: seconds for all columns together; None is no limit.
+    Parameters
+    ----------
+    document : mapping
+        An evaluation, as ``evaluate_document`` takes it. Its ``policy`` may be left out and is not
+        used, its ``history`` is for the policies that have one, and its ``include`` applies to
+        every column.
+    policies : sequence of str or mapping
+        Names, or objects ``{"name", "mode", "options"}`` as in an evaluation.
+    time_limit : float, optional
+        Seconds for all columns together; None is no limit.
 
-    Returns:
-        ``{"columns": [...]}`` in the order of ``policies``. Every column has ``policy`` (name,
-        mode and options as asked for), ``seconds`` (how long the answer took), ``error`` and
-        the parts of an answer: ``allocations``, ``min_weighted_share``, ``mean_weighted_share``,
-        ``jain_index``, ``utilization``, ``objective``, ``bound``, ``gap``, ``sharing_degree``
-        (per tenant, of policies that keep a history; None for the others), and whatever
-        ``include`` added. A policy that cannot answer (a selector, a mode or options that it
-        does not have, too little time) has ``error`` ``{"code", "detail", "pointer"}`` and
-        None in their place; the others are not affected.
+    Returns
+    -------
+    dict
+        ``{"columns": [...]}`` in the order of ``policies``. Every column has ``policy`` (name, mode
+        and options as requested), ``seconds`` (how long the answer took), ``error`` and the parts of
+        an answer: ``allocations``, ``min_weighted_share``, ``mean_weighted_share``, ``jain_index``,
+        ``utilization``, ``objective``, ``bound``, ``gap``, ``sharing_degree`` (per tenant, of policies
+        that keep a history; None for the others), and whatever ``include`` added. A policy that
+        cannot answer (a selector, a mode or options that it does not have, too little time) has
+        ``error`` ``{"code", "detail", "pointer"}`` and None in their place; the others are not
+        affected.
 
-    Raises:
-        ProblemError: the problem itself cannot be read, or no policy is named.
+    Raises
+    ------
+    ProblemError
+        The problem itself cannot be read, or no policy is named.
+
+    Examples
+    --------
+    >>> from policies import ParsedProblem, Problem, compare_documents, problem_to_document
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> document = problem_to_document(ParsedProblem(problem, "drf"))
+    >>> columns = compare_documents(document, ["drf", "ceei"])["columns"]
+    >>> [round(column["min_weighted_share"], 4) for column in columns]
+    [0.6667, 0.5455]
     """
     if not policies:
         raise ProblemError("field.missing", "name at least one policy", "/policies")

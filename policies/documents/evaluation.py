@@ -17,16 +17,33 @@ def evaluate_document(
 ) -> dict[str, Any]:
     """Solve the problem that a document describes by the policy that it names.
 
-    Args:
-        document: the shape of ``problem_from_document``.
-        time_limit: seconds after which to give up; None is no limit.
+    Parameters
+    ----------
+    document : mapping
+        The shape of ``problem_from_document``.
+    time_limit : float, optional
+        Seconds after which to give up; None is no limit.
 
-    Returns:
-        The answer in the shape of ``allocation_to_document``, with what the document's
-        ``include`` asks for.
+    Returns
+    -------
+    dict
+        The answer in the shape of ``allocation_to_document``, with what the document's ``include``
+        requests.
 
-    Raises:
-        PolicyError: any of the family, with the place in the document as its ``pointer``.
+    Raises
+    ------
+    PolicyError
+        Any of the family, with the place in the document as its ``pointer``.
+
+    Examples
+    --------
+    >>> from policies import evaluate_document
+    >>> answer = evaluate_document({
+    ...     "resources": ["cpu"], "servers": [{"capacity": {"cpu": 9}}], "tenants": [{"name": "A"}],
+    ...     "workloads": [{"tenant": "A", "name": "web", "demand": {"cpu": 3}}],
+    ...     "policy": {"name": "drf", "mode": "indivisible"}})
+    >>> answer["allocations"][0]["tasks"]
+    3
     """
     parsed = problem_from_document(document)
     allocation = solve(

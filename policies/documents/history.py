@@ -17,16 +17,33 @@ from policies.model.history import History, least_degree, sharing_degrees
 def history_from_document(
     document: Mapping[str, Any], tenants: Sequence[str], resources: Sequence[str]
 ) -> History:
-    """Read the ``history`` of an evaluation: a tenant or amount that is missing is 0.
+    """Read the ``history`` of an evaluation; a missing tenant or amount is 0.
 
-    Args:
-        document: ``{"step", "elapsed", "tenants": {name: {"used", "alone", "waiting"}}}``, all
-            but ``step`` optional; ``sharing_degree``, which answers add, is ignored.
-        tenants, resources: names in the order of the problem.
+    Parameters
+    ----------
+    document : mapping
+        ``{"step", "elapsed", "tenants": {name: {"used", "alone", "waiting"}}}``, all but ``step``
+        optional; ``sharing_degree``, which answers add, is ignored.
+    tenants, resources : sequence of str
+        Names in the order of the problem.
 
-    Raises:
-        ProblemError: an unknown tenant, resource or field, a step that is not above 0, an
-            amount that is negative or not finite.
+    Returns
+    -------
+    History
+        The state of a long-term policy before a step.
+
+    Raises
+    ------
+    ProblemError
+        An unknown tenant, resource or field, a step that is not above 0, or an amount that is
+        negative or not finite.
+
+    Examples
+    --------
+    >>> from policies import history_from_document
+    >>> tenants = {"A": {"used": {"cpu": 5}}}
+    >>> history_from_document({"step": 60, "tenants": tenants}, ["A", "B"], ["cpu"]).used.tolist()
+    [[5.0], [0.0]]
     """
     index = {name: i for i, name in enumerate(tenants)}
     try:
@@ -62,7 +79,28 @@ def history_from_fields(given: Mapping[str, Any], tenants: int, resources: int) 
 def history_to_document(
     history: History, tenants: Sequence[str], resources: Sequence[str]
 ) -> dict[str, Any]:
-    """Write what :func:`history_from_document` reads, with every tenant's sharing degree."""
+    """Write what :func:`history_from_document` reads, with every tenant's sharing degree.
+
+    Parameters
+    ----------
+    history : History
+        The state of a long-term policy.
+    tenants, resources : sequence of str
+        Names in the order of the problem.
+
+    Returns
+    -------
+    dict
+        The ``history`` of an answer.
+
+    Examples
+    --------
+    >>> from policies import History, Problem, history_to_document
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A"], demand=[[1]])
+    >>> document = history_to_document(History.zeros(problem), problem.tenants, problem.resources)
+    >>> document["tenants"]["A"]["used"]
+    {'cpu': 0.0}
+    """
     rows = {}
     for i, name in enumerate(tenants):
         row: dict[str, Any] = {

@@ -27,12 +27,25 @@ from policies.registry import choose
 class ParsedProblem:
     """An evaluation document, read.
 
-    Attributes:
-        problem: the arrays; policy, mode, options: what shall answer it, unchecked
-            (``solve`` checks them).
-        include: optional parts of the answer that were asked for.
-        history: what long-term policies remember, or None.
-        running: where tasks run now, or None.
+    Attributes
+    ----------
+    problem : Problem
+        The servers, tenants and workloads as arrays.
+    policy, mode, options
+        What shall answer it, unchecked (``solve`` checks them).
+    include : tuple of str
+        Optional parts of the answer that were requested.
+    history : History or None
+        State of long-term policies before the step.
+    running : CurrentPlacements or None
+        Where tasks run now.
+
+    Examples
+    --------
+    >>> from policies import ParsedProblem, Problem
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A"], demand=[[1]])
+    >>> ParsedProblem(problem, "drf").mode is None
+    True
     """
 
     problem: Problem
@@ -52,12 +65,34 @@ class ParsedProblem:
 def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
     """Read an evaluation document.
 
-    What it may hold is declared in ``policies.documents.request``.
+    ``policies.documents.request`` declares what it may hold.
 
-    Raises:
-        ProblemError: ``field.*`` where the structure is wrong (unknown or missing field,
-            wrong type), another code where a value is; ``pointer`` says where, and ``mistakes``
-            has everything that is wrong with the fields.
+    Parameters
+    ----------
+    document : mapping
+        The evaluation, as parsed from JSON.
+
+    Returns
+    -------
+    ParsedProblem
+        The problem and what shall answer it.
+
+    Raises
+    ------
+    ProblemError
+        ``field.*`` where the structure is wrong (unknown or missing field, wrong type), another code
+        where a value is; ``pointer`` says where, and ``mistakes`` has everything that is wrong with
+        the fields.
+
+    Examples
+    --------
+    >>> from policies import problem_from_document
+    >>> parsed = problem_from_document({
+    ...     "resources": ["cpu"], "servers": [{"capacity": {"cpu": 9}}], "tenants": [{"name": "A"}],
+    ...     "workloads": [{"tenant": "A", "name": "web", "demand": {"cpu": 3}}],
+    ...     "policy": {"name": "drf"}})
+    >>> parsed.problem.demand.tolist(), parsed.policy
+    ([[3.0]], 'drf')
     """
     if not is_object(document):
         raise ProblemError("field.type", "Expected an object.")
@@ -89,7 +124,24 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
 
 
 def without_deficits(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An evaluation document without the deficits, which only time-sharing policies accept."""
+    """Return an evaluation document without deficits, which only time-sharing policies accept.
+
+    Parameters
+    ----------
+    document : mapping
+        An evaluation document; it is not changed.
+
+    Returns
+    -------
+    mapping
+        The document without the field ``owed`` of its tenants.
+
+    Examples
+    --------
+    >>> from policies import without_deficits
+    >>> without_deficits({"tenants": [{"name": "A", "owed": 0.5}]})
+    {'tenants': [{'name': 'A'}]}
+    """
     tenants = document.get("tenants")
     if not isinstance(tenants, list):
         return document
@@ -103,7 +155,25 @@ def without_deficits(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
-    """Write what :func:`problem_from_document` reads; reading it gives the same problem."""
+    """Write what :func:`problem_from_document` reads; reading it gives the same problem.
+
+    Parameters
+    ----------
+    parsed : ParsedProblem
+        The problem and what shall answer it.
+
+    Returns
+    -------
+    dict
+        An evaluation document of plain JSON values.
+
+    Examples
+    --------
+    >>> from policies import ParsedProblem, Problem, problem_to_document
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A"], demand=[[1]])
+    >>> problem_to_document(ParsedProblem(problem, "drf"))["servers"][0]["capacity"]
+    {'cpu': 9.0}
+    """
     problem = parsed.problem
     document: dict[str, Any] = {
         "resources": [

@@ -27,15 +27,35 @@ def allocation_from_document(
 ) -> Allocation:
     """Read what :func:`policies.allocation_to_document` wrote.
 
-    Args:
-        document: the answer, with everything it can include: ``placements`` where the policy
-            places, ``certificate`` and ``schedule`` where it has them.
-        problem: what was asked.
-        choice: the policy, mode and options that answered it.
+    Parameters
+    ----------
+    document : mapping
+        The answer, with everything it can include: ``placements`` where the policy places,
+        ``certificate`` and ``schedule`` where it has them.
+    problem : Problem
+        The problem that was solved.
+    choice : Choice
+        The policy, mode and options that answered it.
 
-    Raises:
-        ProblemError: ``answer.malformed`` (or ``history.*``, ``certificate.malformed``,
-            ``schedule.malformed``).
+    Returns
+    -------
+    Allocation
+        The answer, ready for ``verify``.
+
+    Raises
+    ------
+    ProblemError
+        ``answer.malformed`` (or ``history.*``, ``certificate.malformed``, ``schedule.malformed``).
+
+    Examples
+    --------
+    >>> from policies import (
+    ...     Problem, allocation_from_document, allocation_to_document, choose, solve, verify)
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> document = allocation_to_document(solve(problem, "drf"), include=["certificate"])
+    >>> verify(problem, allocation_from_document(document, problem, choose("drf"))).valid
+    True
     """
     try:
         return _allocation(document, problem, choice)

@@ -229,6 +229,15 @@ class HistoryDocument(_Part):
 
 
 class EvaluationRequest(_Part):
+    """Declaration of an evaluation document: each attribute is a field that it may hold.
+
+    Examples
+    --------
+    >>> from policies import EvaluationRequest
+    >>> sorted(EvaluationRequest.schema()["required"])
+    ['policy', 'resources']
+    """
+
     resources = ListField(
         ResourceField(), unique="resource", code="resource.none",
         description="What the pool counts: names, or names with units.",
@@ -280,6 +289,15 @@ class AskedPolicyField(Field):
 
 
 class ComparisonRequest(_Part):
+    """Declaration of a comparison document: each attribute is a field that it may hold.
+
+    Examples
+    --------
+    >>> from policies import ComparisonRequest
+    >>> sorted(ComparisonRequest.schema()["required"])
+    ['input', 'policies']
+    """
+
     policies = ListField(
         AskedPolicyField(), max_items=MAX_POLICIES, code="comparison.policies",
         missing_code="comparison.policies", type_code="comparison.policies",

@@ -15,10 +15,31 @@ from policies.model.server_names import server_names
 
 
 def schedule_to_document(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """The JSON shape of a schedule: ``objective``, ``bound``, ``lp_bound``, ``gap``, ``slots``.
+    """Write a schedule as plain JSON values.
 
     A workload without tasks in a slot is not named there. Where tasks are packed, each row has
     ``servers``: a list of ``{"server", "tasks"}``.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    schedule : Schedule
+        Its schedule.
+
+    Returns
+    -------
+    dict
+        ``objective``, ``bound``, ``lp_bound``, ``gap`` and ``slots``.
+
+    Examples
+    --------
+    >>> from policies import Problem, schedule_to_document, solve
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]], tasks=[3, 2])
+    >>> [slot["fraction"] for slot in
+    ...     schedule_to_document(problem, solve(problem, "tda").schedule)["slots"]]
+    [1.0]
     """
     names = server_names(problem) if schedule.placements is not None else []
     slots = []
@@ -51,13 +72,35 @@ def schedule_from_document(
 ) -> Schedule:
     """Read what :func:`schedule_to_document` wrote for the same problem.
 
-    Args:
-        problem: the problem.
-        document: the schedule.
-        packed: are tasks placed on servers? (Seen in the document unless nothing runs at all.)
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    document : mapping
+        The schedule.
+    packed : bool, default False
+        Whether tasks are placed on servers. The document shows it unless nothing runs at all.
 
-    Raises:
-        ProblemError: ``schedule.malformed``.
+    Returns
+    -------
+    Schedule
+        The same schedule.
+
+    Raises
+    ------
+    ProblemError
+        ``schedule.malformed``.
+
+    Examples
+    --------
+    >>> from policies import Problem, schedule_from_document
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A"], demand=[[3]],
+    ...     workload_names=["web"])
+    >>> row = {"tenant": "A", "workload": "web", "tasks": 3}
+    >>> document = {"objective": 1.0, "bound": 1.0, "lp_bound": 1.0, "gap": 0.0,
+    ...     "slots": [{"fraction": 1.0, "allocations": [row]}]}
+    >>> schedule_from_document(problem, document).tasks.tolist()
+    [[3]]
     """
     job_of = {
         (problem.tenants[int(problem.workload_tenant[j])], problem.workload_names[j]): j

@@ -77,11 +77,45 @@ def solve_divisible(request: Request) -> Allocation:
 
 
 def clear_market(form: LeximinProblem, number: int, x: FloatArray, deadline: float | None) -> Round:
-    """Fill in the shares ``x`` (n,) of one stage, in place, and prove them.
+    """Fill in the shares of one stage in place, and prove them.
 
-    Raises:
-        SolveTimeoutError: ``deadline`` passed.
-        SolveFailedError: no convergence, or no proof.
+    Parameters
+    ----------
+    form : LeximinProblem
+        The normalised problem on one pool.
+    number : int
+        The stage.
+    x : (n,) float array
+        Dominant shares of the workloads; those of the stage are written.
+    deadline : float or None
+        ``time.monotonic()`` seconds at which to give up.
+
+    Returns
+    -------
+    Round
+        Prices of the resources and the bound that they prove.
+
+    Raises
+    ------
+    SolveTimeoutError
+        The deadline passed.
+    SolveFailedError
+        The method did not converge, or the proof failed.
+
+    References
+    ----------
+    Eisenberg and Gale, "Consensus of subjective probabilities: the pari-mutuel method", 1959.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Problem, clear_market, normalise, one_class
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> shares = np.zeros(2)
+    >>> market = clear_market(normalise(problem, one_class(problem)).leximin, 0, shares, None)
+    >>> shares.round(6).tolist()
+    [0.909091, 0.545455]
     """
     stage = stage_of(form, number, x)
     weight = float(form.weight[form.stage == number].sum())

@@ -68,9 +68,25 @@ class Explanation:
 def explain(allocation: Allocation, tenant: int) -> Explanation:
     """Explain an answer to one tenant.
 
-    Args:
-        allocation: any answer.
-        tenant: index of the tenant.
+    Parameters
+    ----------
+    allocation : Allocation
+        Any answer.
+    tenant : int
+        Index of the tenant.
+
+    Returns
+    -------
+    Explanation
+        The tenant's share, what limits it, its neighbours, and a sentence.
+
+    Examples
+    --------
+    >>> from policies import Problem, explain, solve
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> round(explain(solve(problem, "drf"), 0).share, 4)
+    0.6667
     """
     problem = allocation.problem
     workloads = tuple(np.flatnonzero(problem.workload_tenant == tenant).tolist())

@@ -18,11 +18,33 @@ NEGLIGIBLE = 1e-13
 
 
 def tasks_by_owner(allocation: Allocation) -> tuple[IntArray, IntArray, FloatArray]:
-    """Tasks per workload and contributor of the servers they run on: (workload, owner, tasks).
+    """Count tasks per workload and contributor of the servers they run on.
 
-    ``owner`` is the index of a tenant, -1 for servers that are the pool's own; pairs are in
-    ascending order and occur once. A workload's tasks add up to those placed. With ``m`` resources, a
-    class of servers of ``o`` owners on which ``n`` workloads run gives at most ``n + m (o - 1)`` pairs.
+    Pairs are in ascending order and occur once. A workload's tasks add up to those placed. With ``m``
+    resources, a class of servers of ``o`` owners on which ``n`` workloads run gives at most
+    ``n + m (o - 1)`` pairs.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        An answer with placements.
+
+    Returns
+    -------
+    workload : (q,) int array
+        The workload of each pair.
+    owner : (q,) int array
+        Index of the tenant that contributed the servers; -1 for the pool's own.
+    tasks : (q,) float array
+        Tasks of the pair.
+
+    Examples
+    --------
+    >>> from policies import Problem, solve, tasks_by_owner
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[4]], tenants=["A"], demand=[[1]])
+    >>> workload, owner, tasks = tasks_by_owner(solve(problem, "drfh", mode="indivisible"))
+    >>> owner.tolist(), tasks.tolist()
+    ([-1], [4.0])
     """
     problem, classes = allocation.problem, allocation.classes
     placed = allocation.placement_workload, allocation.placement_tasks

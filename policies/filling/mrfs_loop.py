@@ -77,7 +77,31 @@ def fill_evenly(  # type: ignore[no-untyped-def]
 
 @compiled
 def dominant_on(demand, capacity):  # type: ignore[no-untyped-def]
-    """The first resource of which a request takes the largest share of a server."""
+    """The first resource of which a request takes the largest share of a server.
+
+    Parameters
+    ----------
+    demand : (m,) float array
+        Amounts of the request.
+    capacity : (m,) float array
+        Amounts of one server, in the same units.
+
+    Returns
+    -------
+    int
+        Index of the resource.
+
+    References
+    ----------
+    The MRFS paper; see ``policy_named("mrfs").source``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import dominant_on
+    >>> dominant_on(np.array([1.0, 4.0]), np.array([9.0, 18.0]))
+    1
+    """
     largest = 0.0
     for r in range(len(demand)):
         if capacity[r] > 0.0:

@@ -109,7 +109,25 @@ def stay_in_place(
 
 
 def current_placements_of(allocation: Allocation) -> CurrentPlacements:
-    """The placements of an answer, as what runs when it is in force."""
+    """Return the placements of an answer as what runs once it is in force.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        An answer with whole tasks.
+
+    Returns
+    -------
+    CurrentPlacements
+        What the next decision takes as ``running``.
+
+    Examples
+    --------
+    >>> from policies import Problem, current_placements_of, solve
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[4]], tenants=["A"], demand=[[1]])
+    >>> current_placements_of(solve(problem, "drfh", mode="indivisible")).tasks.tolist()
+    [4.0]
+    """
     workload, row, offset, servers, tasks = allocation.placements_by_range()
     return CurrentPlacements(
         workload=workload, row=row, offset=offset, servers=servers, tasks=tasks

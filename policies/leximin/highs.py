@@ -1,8 +1,8 @@
 """Rounds of the leximin as linear programs for HiGHS: the way that needs no interior.
 
 Later rounds with placement constraints or zero demands have capacity rows that are tight
-in every feasible point, where interior-point steps lose their footing; the simplex method
-does not mind, and one model is kept and warm-started from round to round.
+in every feasible point, where interior-point steps do not converge. The simplex method
+needs no interior, and one model is kept and warm-started from round to round.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
 from policies.errors import SolveTimeoutError
+from policies.leximin.highs_status import status_of
 from policies.leximin.interior_point.method import NoConvergenceError
 from policies.leximin.level_program import LevelSolution, is_complete
+from policies.model.solver_status import SolverStatus
 from policies.proofs.normal_form import LeximinProblem
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
@@ -46,14 +48,14 @@ class SimplexLevels:
         # around 1. Where rounding made the kept shares infeasible, a little is let go.
         scale = float(rise.max()) * t
         complete = is_complete(self._problem, rise + keep)
-        status = None
+        status = SolverStatus.ITERATING
         for let_go in (0.0, 1e-12, KEPT_WITHIN):
             self._set_rows(rise * t / scale, keep * t, complete, let_go)
             status = self._run()
-            if status != highspy.HighsModelStatus.kInfeasible:
+            if status is not SolverStatus.INFEASIBLE:
                 break
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise NoConvergenceError(f"HiGHS ended with {status}")
+        if status is not SolverStatus.OPTIMAL:
+            raise NoConvergenceError(f"HiGHS ended with {self._model.getModelStatus()}")
         return self._solution(scale)
 
     def _set_rows(
@@ -77,7 +79,7 @@ class SimplexLevels:
             else:
                 self._set_row(row, 0.0, -highspy.kHighsInf, problem.limit[j] * t)
 
-    def _run(self) -> highspy.HighsModelStatus:
+    def _run(self) -> SolverStatus:
         model = self._model
         if self._deadline is not None:
             left = self._deadline - time.monotonic()
@@ -85,8 +87,8 @@ class SimplexLevels:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed")
             model.setOptionValue("time_limit", model.getRunTime() + left)
         model.run()
-        status = model.getModelStatus()
-        if status == highspy.HighsModelStatus.kTimeLimit:
+        status = status_of(model)
+        if status is SolverStatus.TIME_LIMIT:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
         return status
 
@@ -147,6 +149,6 @@ class SimplexLevels:
         model.setOptionValue("random_seed", 0)
         model.setOptionValue("primal_feasibility_tolerance", 1e-10)
         model.setOptionValue("dual_feasibility_tolerance", 1e-10)
-        if model.passModel(lp) == highspy.HighsStatus.kError:  # numbers that it takes for infinite
-            raise NoConvergenceError("HiGHS does not take the program")
+        if model.passModel(lp) == highspy.HighsStatus.kError:  # numbers that it reads as infinite
+            raise NoConvergenceError("HiGHS rejected the model")
         return model

@@ -64,10 +64,37 @@ def is_complete(problem: LeximinProblem, share: FloatArray) -> BoolArray:
 def level_program(
     problem: LeximinProblem, rise: FloatArray, keep: FloatArray
 ) -> tuple[LevelProgram, IntArray]:
-    """The program in which tenants have ``keep + tau * rise`` (t,); and its workloads.
+    """Build the linear program in which tenants have ``keep + tau * rise``.
 
-    Tenants that get nothing are left out. A tenant that gets all its tasks has one row per
-    workload, because its workloads have no choice.
+    Tenants that get nothing are left out. A tenant that gets all its tasks has one row per workload,
+    because its workloads have no choice.
+
+    Parameters
+    ----------
+    problem : LeximinProblem
+        The normalised problem.
+    rise : (t,) float array
+        Share that each tenant gains per unit of the level ``tau``.
+    keep : (t,) float array
+        Share of each tenant at level 0.
+
+    Returns
+    -------
+    program : LevelProgram
+        The round as a linear program.
+    workloads : (n',) int array
+        The workloads that take part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Problem, level_program, normalise, one_class
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> leximin = normalise(problem, one_class(problem)).leximin
+    >>> program, workloads = level_program(leximin, rise=np.ones(2), keep=np.zeros(2))
+    >>> program.rows, workloads.tolist()
+    (2, [0, 1])
     """
     share = keep + rise
     j = np.flatnonzero(share[problem.owner] > 0)

@@ -24,12 +24,25 @@ DEFAULT_HALF_LIFE = 7 * 24 * 3600.0
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Intervals:
-    """Stretches of time in which tenants used (or would have used alone) a constant amount.
+    """Intervals in which tenants used (or would have used alone) a constant amount.
 
-    Attributes:
-        start, end: (N,) seconds, ``start < end``.
-        tenant: (N,) index of the tenant.
-        rate: (N, m) amount of each resource in use all the while.
+    Attributes
+    ----------
+    start, end : (N,) float array
+        Seconds, ``start < end``.
+    tenant : (N,) int array
+        Index of the tenant.
+    rate : (N, m) float array
+        Amount of each resource in use during the interval.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Intervals
+    >>> used = Intervals(start=np.array([0.0]), end=np.array([60.0]), tenant=np.array([0]),
+    ...     rate=np.array([[2.0, 4.0]]))
+    >>> len(used.joined(used).start)
+    2
     """
 
     start: FloatArray
@@ -106,11 +119,27 @@ def _by_tenant(intervals: Intervals, tenants: int, seconds: FloatArray) -> Float
 class Window:
     """How far back long-term policies look; build it with one of the four constructors.
 
-    Attributes:
-        kind: which of the four.
-        length: seconds of a sliding window.
-        half_life: seconds in which the past loses half its weight.
-        boundaries: seconds at which a tumbling window begins anew, ascending.
+    Attributes
+    ----------
+    kind : str
+        ``unbounded``, ``tumbling``, ``sliding`` or ``decay``.
+    length : float
+        Seconds of a sliding window.
+    half_life : float
+        Seconds in which the past loses half its weight.
+    boundaries : tuple of float
+        Seconds at which a tumbling window begins anew, ascending.
+
+    References
+    ----------
+    Tang et al., "Long-Term Multi-Resource Fairness for Pay-as-you Use Computing Systems", IEEE TPDS,
+    2018, section 6.
+
+    Examples
+    --------
+    >>> from policies import Window
+    >>> Window.sliding(3600).start(t=7200, dt=60)
+    3660
     """
 
     kind: WindowKind

@@ -22,27 +22,57 @@ from policies.model.server_classes import ServerClasses, classes_of_decision
 class Allocation:
     """Tasks per workload and where they run.
 
-    Attributes:
-        problem: what was asked.
-        choice: the policy, mode and options that answered it.
-        tasks: (n,) tasks allocated to each workload (fractions in divisible mode).
-        classes: the server classes that placements refer to.
-        placement_workload: (p,) workload of each placement.
-        placement_class: (p,) server class of each placement; the tasks are spread evenly
-            over the servers of the class.
-        placement_tasks: (p,) tasks on the whole class.
-        level: (t,) weighted share at which the tenant was frozen; NaN where it was never
-            part of a round (policies without levels, tenants without anything to run).
-        limited_by: (n) what stopped each workload: ``task_limit``, ``resource:<name>``,
-            ``no_eligible_server``, ``resource_absent``, ``out_of_range`` or ``level``.
-        objective: the least weighted share among tenants served first that wanted more,
-            or NaN; ``bound`` the proven upper bound on it; ``gap`` their relative distance.
-        certificate: proof of optimality, or None for policies that have none.
-        moved: tasks that run on another server than before, where that was asked for.
-        history: what a long-term policy remembers after this step; None for memoryless ones.
-        schedule: the slots of a policy that divides time, of which ``tasks`` are the averages
-            over the period; None for the others.
-        statistics: how it was solved (iterations, rounds, solver); not part of the answer.
+    Attributes
+    ----------
+    problem : Problem
+        The problem that was solved.
+    choice : Choice
+        The policy, mode and options that answered it.
+    tasks : (n,) float array
+        Tasks allocated to each workload; fractions in divisible mode.
+    classes : ServerClasses
+        The server classes that placements refer to.
+    placement_workload : (p,) int array
+        Workload of each placement.
+    placement_class : (p,) int array
+        Server class of each placement; its tasks are spread evenly over the class's servers.
+    placement_tasks : (p,) float array
+        Tasks on the whole class.
+    level : (t,) float array
+        Weighted share at which the tenant was frozen; NaN where it was never part of a round
+        (policies without levels, tenants without anything to run).
+    limited_by : tuple of n str
+        What stopped each workload: ``task_limit``, ``resource:<name>``, ``no_eligible_server``,
+        ``resource_absent``, ``out_of_range`` or ``level``.
+    objective : float
+        Least weighted share among the tenants served first that wanted more; NaN without any.
+    bound : float
+        Proven upper bound on the objective.
+    gap : float
+        Relative distance of objective and bound.
+    certificate : Certificate or None
+        Proof of optimality; None for policies that have none.
+    moved : float or None
+        Tasks that run on another server than before, where the caller passed ``running``.
+    history : History or None
+        State of a long-term policy after this step; None for memoryless policies.
+    schedule : Schedule or None
+        Slots of a time-sharing policy, of which ``tasks`` are the averages over the period.
+    statistics : dict
+        How it was solved (iterations, rounds, solver); not part of the answer.
+
+    Examples
+    --------
+    The two tenants of the DRF paper, figure 3:
+
+    >>> from policies import Problem, solve
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> allocation = solve(problem, "drf")
+    >>> allocation.tasks.round(6).tolist()
+    [3.0, 2.0]
+    >>> allocation.limited_by
+    ('resource:cpu', 'resource:cpu')
     """
 
     problem: Problem

@@ -30,12 +30,25 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """The rounds in order, and the round in which each tenant was frozen.
+    """The rounds of a leximin in order, and the round in which each tenant was frozen.
 
-    Attributes:
-        rounds: in the order in which they were solved.
-        frozen_in: (t,) index into ``rounds``; -1 for tenants with nothing to run.
-        divisible: (K, m) of a time division, prices that prove the bound of divisible tasks.
+    Attributes
+    ----------
+    rounds : tuple of Round
+        In the order in which they were solved, each with its level, bound and prices.
+    frozen_in : (t,) int array
+        Index into ``rounds``; -1 for tenants with nothing to run.
+    divisible : (K, m) float array or None
+        Of a time-sharing policy: prices that prove the bound of divisible tasks.
+
+    Examples
+    --------
+    >>> from policies import Problem, solve
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> certificate = solve(problem, "drf").certificate
+    >>> [round(item.level, 6) for item in certificate.rounds], certificate.frozen_in.tolist()
+    ([0.666667], [0, 0])
     """
 
     rounds: tuple[Round, ...]

@@ -11,14 +11,29 @@ GONE = -1
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CurrentPlacements:
-    """Where tasks run now: (p,) ranges of servers of one row, as ``placements_by_range`` gives.
+    """Where tasks run now: ranges of servers of one row, as ``placements_by_range`` gives them.
 
-    Attributes:
-        workload: (p,) index of the workload.
-        row: (p,) index of the server row; -1 where the servers have left the pool.
-        offset: (p,) position in the row of the first server.
-        servers: (p,) how many servers there are.
-        tasks: (p,) whole tasks on each of them.
+    Attributes
+    ----------
+    workload : (p,) int array
+        Index of the workload.
+    row : (p,) int array
+        Index of the server row; -1 where the servers have left the pool.
+    offset : (p,) int array
+        Position in the row of the first server.
+    servers : (p,) int array
+        Number of servers in the range.
+    tasks : (p,) float array
+        Whole tasks on each of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import CurrentPlacements
+    >>> one = np.ones(1, dtype=np.int64)
+    >>> CurrentPlacements(workload=0 * one, row=0 * one, offset=0 * one, servers=2 * one,
+    ...     tasks=np.array([3.0])).servers.tolist()
+    [2]
     """
 
     workload: IntArray

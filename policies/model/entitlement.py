@@ -26,15 +26,33 @@ def entitled_partition(problem: Problem) -> FloatArray:
 
 
 def tasks_alone(problem: Problem, runnable: BoolArray, *, whole: bool = True) -> FloatArray:
-    """(n,) tasks that each workload would run in its tenant's own partition.
+    """Count the tasks that each workload would run in its tenant's own partition.
 
     A tenant's workloads fill the partition in the order in which their tasks are taken: higher
     priority first, then the older workload.
 
-    Args:
-        problem: ``tasks`` are those that are pending now, running ones included.
-        runnable: (n,) workloads that can be served at all.
-        whole: tasks run whole; False where the pool divides them.
+    Parameters
+    ----------
+    problem : Problem
+        Its ``tasks`` are those that are pending now, running ones included.
+    runnable : (n,) bool array
+        Workloads that can be served at all.
+    whole : bool, default True
+        Whether tasks run whole; False where the pool divides them.
+
+    Returns
+    -------
+    (n,) float array
+        Tasks per workload.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Problem, tasks_alone
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> tasks_alone(problem, np.ones(2, dtype=np.bool_)).tolist()
+    [2.0, 1.0]
     """
     room = entitled_partition(problem)
     alone = np.zeros(problem.n)

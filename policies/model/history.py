@@ -20,15 +20,34 @@ from policies.model.problem import Problem
 class History:
     """Who used what over the window so far; rows are the problem's tenants in their order.
 
-    Attributes:
-        step: ``dt``, length of the step that is decided next (or was, in an answer), in any
-            unit of time; everything below is in the same one.
-        used: (t, m) resource × time that was allocated.
-        alone: (t, m) resource × time that it would have used in its own partition.
-        waiting: (t,) for how long it has had pending tasks and received nothing.
-        elapsed: length of the window so far.
-        literal_alone: (t, m) ``alone`` by the paper's formula (2) read literally, or None where
-            nobody asked for it.
+    Attributes
+    ----------
+    step : float
+        ``dt``, length of the next step (in an answer: of this one), in any unit of time. All other
+        amounts use the same unit.
+    used : (t, m) float array
+        Resource × time that was allocated.
+    alone : (t, m) float array
+        Resource × time that the tenant would have used in its own partition.
+    waiting : (t,) float array
+        How long the tenant has had pending tasks and received nothing.
+    elapsed : float
+        Length of the window so far.
+    literal_alone : (t, m) float array or None
+        ``alone`` by formula (2) of the paper read literally; None where nobody asked for it.
+
+    References
+    ----------
+    Tang et al., "Long-Term Multi-Resource Fairness for Pay-as-you Use Computing Systems", IEEE TPDS,
+    2018, section 4.
+
+    Examples
+    --------
+    >>> from policies import History, Problem
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[10]], tenants=["A", "B"],
+    ...     demand=[[1], [1]])
+    >>> History.zeros(problem).used.tolist()
+    [[0.0], [0.0]]
     """
 
     step: float

@@ -18,12 +18,36 @@ NO_OPTIONS: Mapping[str, Any] = MappingProxyType(
 
 
 def options_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON Schema of an object with these properties, all optional, and no others."""
+    """Build the JSON Schema of a policy's options.
+
+    Parameters
+    ----------
+    **properties : mapping
+        JSON Schema of each option; all are optional, and no others are accepted.
+
+    Returns
+    -------
+    dict
+        The schema of the object.
+
+    Examples
+    --------
+    >>> from policies import options_schema
+    >>> options_schema(seed={"type": "integer"})["additionalProperties"]
+    False
+    """
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 class ShareDefinition(Enum):
-    """What one task adds to its tenant's share."""
+    """What one task adds to its tenant's share.
+
+    Examples
+    --------
+    >>> from policies import ShareDefinition, policy_named
+    >>> policy_named("asset").share is ShareDefinition.SUM
+    True
+    """
 
     DOMINANT = "the largest share of any resource"
     SUM = "the sum of the shares of all resources"
@@ -32,7 +56,14 @@ class ShareDefinition(Enum):
 
 
 class Servers(Enum):
-    """How a mode of a policy sees the servers, and so what its placements refer to."""
+    """How a mode of a policy sees the servers, and so what its placements refer to.
+
+    Examples
+    --------
+    >>> from policies import Servers, policy_named
+    >>> policy_named("drfh").servers["divisible"] is Servers.CLASSES
+    True
+    """
 
     ONE_POOL = "all servers together are one"
     CLASSES = "identical servers are one class; their tasks spread evenly"
@@ -41,7 +72,14 @@ class Servers(Enum):
 
 
 class Proof(Enum):
-    """What the certificate of an answer proves."""
+    """What the certificate of an answer proves.
+
+    Examples
+    --------
+    >>> from policies import Proof, policy_named
+    >>> policy_named("ceei").proof is Proof.NASH_PRODUCT
+    True
+    """
 
     LEVELS = "no level of the leximin can be higher"
     NASH_PRODUCT = "no other shares have a greater weighted product"
@@ -49,21 +87,44 @@ class Proof(Enum):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Policy:
-    """A policy, as callers and other modules may know it; its solvers are in ``registry``.
+    """A policy: its name, modes and options, and the traits that other code acts on.
 
-    Attributes:
-        name, description: for lists; ``source`` is the paper it comes from.
-        servers: how each of its modes sees the servers; the first mode is the default.
-        options_schema: JSON Schema that ``options`` must fit; unknown options never fit, and
-            what is left out has the ``default`` of its property, if there is one.
-        complexity: running time in words.
-        share: what it counts as a tenant's share.
-        one_pool_when: (option, value) with which it sees the pool as one server all the same.
-        long_term: does it read and write a history?
-        time_sharing: does it divide time, so that it can repay a deficit?
-        fills: are whole tasks handed out by least share, so that levels are shares of what runs?
-        saturates: does it go on until no task that is wanted fits?
-        proof: what its certificates prove; None where it has none.
+    Attributes
+    ----------
+    name : str
+        Name by which ``solve`` finds it.
+    description : str
+        One sentence, for lists.
+    servers : mapping of str to Servers
+        How each mode sees the servers; the first mode is the default.
+    options_schema : mapping
+        JSON Schema of ``options``. Unknown options never fit; an option that is left out has the
+        ``default`` of its property, if there is one.
+    complexity : str
+        Running time in words.
+    source : str
+        The paper it comes from.
+    share : ShareDefinition
+        What it counts as a tenant's share.
+    one_pool_when : (option, value) or None
+        Option with which it sees the pool as one server.
+    long_term : bool
+        Whether it reads and writes a history.
+    time_sharing : bool
+        Whether it divides time, so that it can repay a deficit.
+    fills : bool
+        Whether it hands out whole tasks by least share, so that levels are shares of what runs.
+    saturates : bool
+        Whether it goes on until no requested task fits.
+    proof : Proof or None
+        What its certificates prove; None where it has none.
+
+    Examples
+    --------
+    >>> from policies import policy_named
+    >>> policy = policy_named("drf")
+    >>> policy.modes, policy.places
+    (('divisible', 'indivisible'), False)
     """
 
     name: str
@@ -95,9 +156,21 @@ class Policy:
 class Choice:
     """A policy with its mode and the options that were given.
 
-    Attributes:
-        policy: what decides; mode: one of its modes.
-        options: those given, checked against the policy's schema.
+    Attributes
+    ----------
+    policy : Policy
+        The policy that decides.
+    mode : str
+        One of its modes.
+    options : mapping
+        The options given, checked against the policy's schema.
+
+    Examples
+    --------
+    >>> from policies import choose
+    >>> choice = choose("tda", options={"pack": True})
+    >>> choice.mode, choice.option("pack"), choice.option("effort")
+    ('indivisible', True, 1)
     """
 
     policy: Policy

@@ -31,6 +31,16 @@ class Problem(ProblemFields):
     """One immutable allocation problem; build it with :meth:`create`, which fills defaults.
 
     Its attributes are those of :class:`ProblemFields`; the properties below follow from them.
+
+    Examples
+    --------
+    The problem of the DRF paper, section 4.1:
+
+    >>> from policies import Problem
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> problem.totals.tolist(), problem.tasks.tolist()
+    ([9.0, 18.0], [inf, inf])
     """
 
     @classmethod

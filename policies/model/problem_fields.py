@@ -17,7 +17,8 @@ class ProblemFields:
     """What an allocation problem is made of; rows and columns are checked by ``validation``.
 
     Attributes:
-        resources: names of the ``m`` resources; ``units`` (m) their units, for display.
+        resources: names of the ``m`` resources.
+        units: (m) their units, for display.
         server_names: names of the ``k`` rows.
         capacity: (k, m) of *one* server of the row, in the resource's own unit.
         server_count: (k,) identical servers in the row, at least 1.

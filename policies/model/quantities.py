@@ -36,12 +36,24 @@ _LARGEST_DENOMINATOR = 1000
 
 @dataclass(frozen=True, eq=False)
 class WholeServers:
-    """A problem's servers and tasks in whole numbers.
+    """A problem's servers and tasks in whole numbers, in one unit per resource.
 
-    Attributes:
-        demand: (n, m) of one task.
-        capacity: (k, m) of one server of each row, 0 for rows that offer nothing.
-        share_of_unit: (m,) one unit as a share of the pool; 0 where the pool has none.
+    Attributes
+    ----------
+    demand : (n, m) float array
+        Of one task.
+    capacity : (k, m) float array
+        Of one server of each row; 0 for rows that offer nothing.
+    share_of_unit : (m,) float array
+        One unit as a share of the pool; 0 where the pool has none.
+
+    Examples
+    --------
+    >>> from policies import Problem, WholeServers
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[1.5]], tenants=["A"], demand=[[0.5]])
+    >>> whole = WholeServers.of(problem)
+    >>> whole.demand.tolist(), whole.capacity.tolist()
+    ([[5.0]], [[15.0]])
     """
 
     demand: FloatArray

@@ -15,11 +15,28 @@ LEVEL = "level"
 
 
 def unserved_reasons(problem: Problem, allowed: BoolArray) -> TextArray:
-    """(n,) the reason why a workload can have no share at all, or the empty string.
+    """Say for each workload why it can have no share at all.
 
-    Args:
-        problem: the problem.
-        allowed: (n, K) classes on which each workload may run.
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    allowed : (n, K) bool array
+        Classes on which each workload may run.
+
+    Returns
+    -------
+    (n,) array of str
+        ``no_eligible_server``, ``resource_absent``, ``out_of_range`` or ``task_limit``; empty where
+        the workload can have a share.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Problem, unserved_reasons
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A"], demand=[[1]])
+    >>> unserved_reasons(problem, np.array([[False]])).tolist()
+    ['no_eligible_server']
     """
     reason = np.full(problem.n, "", dtype=object)
     reason[~allowed.any(axis=1)] = NO_ELIGIBLE_SERVER

@@ -14,13 +14,25 @@ from policies.model.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A problem, and how it is to be answered.
+    """A problem, and how it is to be solved.
 
-    Attributes:
-        problem: without selectors where the policy sees the pool as one server.
-        choice: the policy with its mode and options, checked against its schema.
-        history: what a long-term policy remembers before the step; None for memoryless ones.
-        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+    Attributes
+    ----------
+    problem : Problem
+        Without selectors where the policy sees the pool as one server.
+    choice : Choice
+        The policy with its mode and options, checked against its schema.
+    history : History or None
+        State of a long-term policy before the step; None for memoryless policies.
+    deadline : float or None
+        ``time.monotonic()`` seconds at which to give up.
+
+    Examples
+    --------
+    >>> from policies import Problem, Request, choose
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A"], demand=[[1]])
+    >>> Request(problem, choose("tda")).option("pack")
+    False
     """
 
     problem: Problem

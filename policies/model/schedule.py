@@ -29,17 +29,35 @@ class SlotPlacement:
 class Schedule:
     """Slots in the order in which they follow each other, cyclically.
 
-    Attributes:
-        fraction: (s,) of the period that each slot takes; they add up to 1.
-        tasks: (s, n) whole tasks of each workload.
-        placements: one per slot, or None where the pool counts as one server.
-        objective: least average weighted share of tenants served first that want more; NaN
-            where nobody does.
-        bound: the level of the same pool with divisible tasks; lp_bound: proven upper bound
-            on the objective of every schedule; gap: (lp_bound - objective) / lp_bound.
-        repaid: (t,) what each tenant's average share has of what it is owed, between 0 and that:
-            compared with the schedule that owes nobody anything. None where nothing is owed, or where
-            there was no time for the comparison. Not part of documents.
+    Attributes
+    ----------
+    fraction : (s,) float array
+        Part of the period that each slot takes; they add up to 1.
+    tasks : (s, n) int array
+        Whole tasks of each workload.
+    placements : tuple of SlotPlacement or None
+        One per slot; None where the pool counts as one server.
+    objective : float
+        Least average weighted share of the tenants served first that want more; NaN without any.
+    bound : float
+        Level of the same pool with divisible tasks.
+    lp_bound : float
+        Proven upper bound on the objective of every schedule.
+    gap : float
+        ``(lp_bound - objective) / lp_bound``.
+    repaid : (t,) float array or None
+        Part of each tenant's deficit that its average share repays, compared with the schedule
+        without deficits. None without deficits, or where there was no time for the comparison. Not
+        part of documents.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Schedule
+    >>> schedule = Schedule(fraction=np.array([0.25, 0.75]), tasks=np.array([[3, 2], [2, 3]]),
+    ...     placements=None, objective=0.6, bound=0.7, lp_bound=0.6, gap=0.0)
+    >>> (schedule.fraction @ schedule.tasks).tolist()
+    [2.25, 2.75]
     """
 
     fraction: FloatArray

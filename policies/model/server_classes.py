@@ -57,10 +57,30 @@ class ServerClasses:
 
 
 def server_classes(problem: Problem) -> ServerClasses:
-    """Group the server rows of ``problem`` into classes.
+    """Group the server rows of a problem into classes of identical servers.
 
-    Raises:
-        ProblemTooLargeError: more than 40 million (workload, class) pairs.
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+
+    Returns
+    -------
+    ServerClasses
+        The classes, in order of first appearance.
+
+    Raises
+    ------
+    ProblemTooLargeError
+        There are more than 40 million (workload, class) pairs.
+
+    Examples
+    --------
+    >>> from policies import Problem, server_classes
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[4], [4], [8]], tenants=["A"],
+    ...     demand=[[1]])
+    >>> server_classes(problem).class_of_row.tolist()
+    [0, 0, 1]
     """
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
     key = np.zeros(len(offering), dtype=np.int64)
@@ -131,9 +151,26 @@ def server_ranges(problem: Problem, servers: IntArray) -> ServerClasses:
 
 @lru_cache(maxsize=1)
 def one_class(problem: Problem) -> ServerClasses:
-    """The whole pool as one big server, for policies that do not place; read-only.
+    """Return the whole pool as one big server, for policies that do not place; read-only.
 
-    Solving and checking ask for it again and again.
+    Solving and checking ask for it again and again, so that the last one is kept.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+
+    Returns
+    -------
+    ServerClasses
+        One class with every server that offers something.
+
+    Examples
+    --------
+    >>> from policies import Problem, one_class
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[4], [8]], tenants=["A"], demand=[[1]])
+    >>> one_class(problem).servers.tolist()
+    [2]
     """
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
     class_of_row = np.full(problem.k, -1, dtype=np.int64)
@@ -150,15 +187,32 @@ def one_class(problem: Problem) -> ServerClasses:
 def classes_of_decision(
     problem: Problem, choice: Choice, servers: IntArray | None = None
 ) -> ServerClasses:
-    """The server classes that an answer refers to; needed to rebuild one.
+    """Return the server classes that an answer refers to; needed to rebuild one.
 
-    Exact divisible DRFH merges identical servers, policies on one pool see one big server,
-    whole tasks are placed on ranges of servers, and static partitioning on single rows.
+    Exact divisible DRFH merges identical servers, policies on one pool see one big server, whole
+    tasks are placed on ranges of servers, and static partitioning on single rows.
 
-    Args:
-        problem: the problem.
-        choice: what answered it.
-        servers: (K,) sizes of the answer's ranges of servers, where it has any.
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    choice : Choice
+        What answered it.
+    servers : (K,) int array, optional
+        Sizes of the answer's ranges of servers, where it has any.
+
+    Returns
+    -------
+    ServerClasses
+        The classes, in the order of the answer's placements.
+
+    Examples
+    --------
+    >>> from policies import Problem, choose, classes_of_decision
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[4], [4], [8]], tenants=["A"],
+    ...     demand=[[1]])
+    >>> classes_of_decision(problem, choose("drfh")).servers.tolist()
+    [2, 1]
     """
     if choice.sees_one_pool:
         return one_class(problem)

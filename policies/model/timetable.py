@@ -23,10 +23,24 @@ class Interval:
 class Timetable:
     """A schedule on the clock.
 
-    Attributes:
-        intervals: one after the other; slots shorter than a second are left out.
-        objective: of the intervals as they are; gap: its distance from the schedule's proven
-            bound; gap_before: the same before rounding to whole seconds.
+    Attributes
+    ----------
+    intervals : tuple of Interval
+        One after the other; slots shorter than a second are left out.
+    objective : float
+        Of the intervals as they are.
+    gap : float
+        Its relative distance from the schedule's proven bound.
+    gap_before : float
+        The same before rounding to whole seconds.
+
+    Examples
+    --------
+    >>> from policies import Problem, solve, timetable
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]], tasks=[3, 2])
+    >>> timetable(solve(problem, "tda"), 60).intervals
+    (Interval(start=0, end=60, slot=0),)
     """
 
     intervals: tuple[Interval, ...]
@@ -36,14 +50,32 @@ class Timetable:
 
 
 def timetable(allocation: Allocation, period: int = 3600) -> Timetable:
-    """Slots as intervals of a period of whole seconds; the remainder goes to the last slot.
+    """Turn slots into intervals of whole seconds; the last slot gets the remainder.
 
-    Args:
-        allocation: an answer with a schedule.
-        period: seconds, at least 1.
+    Parameters
+    ----------
+    allocation : Allocation
+        An answer with a schedule.
+    period : int, default 3600
+        Seconds, at least 1.
 
-    Raises:
-        ValueError: no schedule, or a period shorter than a second.
+    Returns
+    -------
+    Timetable
+        The intervals of one period.
+
+    Raises
+    ------
+    ValueError
+        There is no schedule, or the period is shorter than a second.
+
+    Examples
+    --------
+    >>> from policies import Problem, solve, timetable
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]], tasks=[3, 2])
+    >>> timetable(solve(problem, "tda"), 60).intervals[-1].end
+    60
     """
     schedule = allocation.schedule
     if schedule is None:
@@ -64,11 +96,27 @@ def timetable(allocation: Allocation, period: int = 3600) -> Timetable:
 
 
 def slot_at(table: Timetable, offset: float) -> int:
-    """The slot in force ``offset`` seconds after the start of some period; periods repeat.
+    """Find the slot in force at a moment; periods repeat.
 
-    Args:
-        table: from :func:`timetable`.
-        offset: seconds, also negative or beyond one period.
+    Parameters
+    ----------
+    table : Timetable
+        From :func:`timetable`.
+    offset : float
+        Seconds after the start of some period; negative and longer ones count too.
+
+    Returns
+    -------
+    int
+        Index of the slot.
+
+    Examples
+    --------
+    >>> from policies import Problem, slot_at, solve, timetable
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]], tasks=[3, 2])
+    >>> slot_at(timetable(solve(problem, "tda"), 60), 61.5)
+    0
     """
     within = offset % table.intervals[-1].end
     return next(interval.slot for interval in table.intervals if within < interval.end)

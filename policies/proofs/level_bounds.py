@@ -59,14 +59,37 @@ def prove_round(
     share: FloatArray,
     rising: BoolArray,
 ) -> RoundProof:
-    """What prices prove about a round, by the solver's own tolerance.
+    """Work out what prices prove about a round, by the solver's own tolerance.
 
-    Args:
-        problem: the normalised problem.
-        prices: (K, m) non-negative; any will do, good ones prove more.
-        level: weighted level reached by all rising tenants that are not satisfied.
-        share: (t,) shares of the tenants frozen earlier; 0 for the rest.
-        rising: (t,) tenants of this round.
+    Parameters
+    ----------
+    problem : LeximinProblem
+        The normalised problem.
+    prices : (K, m) float array
+        Prices of shares of the pool, at least 0; any will do, good ones prove more.
+    level : float
+        Weighted level reached by all rising tenants that are not satisfied.
+    share : (t,) float array
+        Shares of the tenants frozen earlier; 0 for the rest.
+    rising : (t,) bool array
+        Tenants of this round.
+
+    Returns
+    -------
+    RoundProof
+        The bound on the level, and which tenants are stuck at it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Problem, normalise, one_class, prove_round
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> leximin = normalise(problem, one_class(problem)).leximin
+    >>> proof = prove_round(leximin, np.array([[1.0, 0.0]]), level=2 / 3, share=np.zeros(2),
+    ...     rising=np.ones(2, dtype=np.bool_))
+    >>> round(proof.bound, 6), proof.stuck.tolist()
+    (0.666667, [True, True])
     """
     curve = CostCurve.of(
         problem.owner,

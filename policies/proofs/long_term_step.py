@@ -21,7 +21,28 @@ from policies.proofs.saturation import filling_reasons
 
 
 def reasons_not_to_run(problem: Problem, choice: Choice) -> TextArray:
-    """(n,) why a workload cannot run at all, or the empty string."""
+    """Say for each workload why it cannot run at all.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    choice : Choice
+        The policy, which decides what counts as a server.
+
+    Returns
+    -------
+    (n,) array of str
+        The reason, such as ``out_of_range``; empty where the workload can run.
+
+    Examples
+    --------
+    >>> from policies import Problem, choose, reasons_not_to_run
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A", "B"],
+    ...     demand=[[1], [1]], tasks=[4, 0])
+    >>> reasons_not_to_run(problem, choose("h-mrf")).tolist()
+    ['', 'task_limit']
+    """
     if choice.sees_one_pool:
         return whole_pool(problem).reasons
     return filling_reasons(problem, WholeServers.of(problem), each_row_alone(problem))
@@ -84,7 +105,34 @@ def history_after(problem: Problem, ahead: History, tasks: FloatArray) -> Histor
 
 
 def step_added(problem: Problem, choice: Choice, before: History, tasks: FloatArray) -> History:
-    """What is remembered once the step is over, from what was before it and (n,) tasks handed out."""
+    """Return the history once a step is over.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem of the step.
+    choice : Choice
+        The long-term policy and its options.
+    before : History
+        The history before the step.
+    tasks : (n,) float array
+        Tasks that ran during the step.
+
+    Returns
+    -------
+    History
+        The history after the step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import History, Problem, choose, step_added
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[10]], tenants=["A", "B"],
+    ...     demand=[[1], [1]], tasks=[8, 8])
+    >>> before = History.zeros(problem, step=60)
+    >>> step_added(problem, choose("h-mrf"), before, np.array([6.0, 4.0])).used.tolist()
+    [[360.0], [240.0]]
+    """
     runnable = reasons_not_to_run(problem, choice) == ""
     return history_after(problem, history_ahead(problem, choice, before, runnable), tasks)
 

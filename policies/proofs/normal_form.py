@@ -20,17 +20,33 @@ DRFH_DIVISIBLE = Choice(catalogue.DRFH, "divisible")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeximinProblem:
-    """Shares on server classes, with everything that cannot run already left out.
+    """Shares on server classes, without anything that cannot run.
 
-    Attributes:
-        demand: (n, m) normalised demands ``d``.
-        allowed: (n, K) on which classes each workload may run; every row has one.
-        limit: (n,) greatest dominant share of each workload (tasks × ``s``), > 0; inf: none.
-        owner: (n,) tenant of each workload, ascending; every tenant has one, and each
-            tenant's workloads are in priority order.
-        weight: (t,) > 0 within its stage.
-        stage: (t,) 0 is served first, 1 from what is left.
-        capacity_share: (K, m) of each class, share of the pool.
+    Attributes
+    ----------
+    demand : (n, m) float array
+        Normalised demands ``d``: amount per unit of dominant share.
+    allowed : (n, K) bool array
+        On which classes each workload may run; every row has one.
+    limit : (n,) float array
+        Greatest dominant share of each workload (tasks × ``s``), above 0; inf without a limit.
+    owner : (n,) int array
+        Tenant of each workload, ascending. Every tenant has one, and each tenant's workloads are
+        in priority order.
+    weight : (t,) float array
+        Above 0, within its stage.
+    stage : (t,) int array
+        0 is served first, 1 from what is left.
+    capacity_share : (K, m) float array
+        Capacity of each class as a share of the pool.
+
+    Examples
+    --------
+    >>> from policies import Problem, normalise, one_class
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> normalise(problem, one_class(problem)).leximin.demand.round(4).tolist()
+    [[0.5, 1.0], [1.0, 0.1667]]
     """
 
     demand: FloatArray
@@ -138,14 +154,32 @@ class Normalised:
 def normalise(
     problem: Problem, classes: ServerClasses, units: ShareUnits | None = None
 ) -> Normalised:
-    """Leave out what cannot run and add up workloads of a tenant that are alike.
+    """Leave out what cannot run and merge workloads of a tenant that are alike.
 
-    Workloads of one tenant with the same normalised demand and the same eligible classes
-    are one workload as far as shares go; their priority order decides afterwards.
+    Workloads of one tenant with the same normalised demand and the same eligible classes are one
+    workload as far as shares go; their priority order decides afterwards.
 
-    Args:
-        problem: the problem; classes: where it runs.
-        units: what shares count; dominant shares unless given.
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    classes : ServerClasses
+        Where it runs.
+    units : ShareUnits, optional
+        What counts as a share; dominant shares by default.
+
+    Returns
+    -------
+    Normalised
+        The leximin problem, and which tenants and workloads it is about.
+
+    Examples
+    --------
+    >>> from policies import Problem, normalise, one_class
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]], tasks=[0, 5])
+    >>> normalise(problem, one_class(problem)).tenants.tolist()
+    [1]
     """
     units = units or share_units(problem, DRFH_DIVISIBLE)
     allowed = classes.allowed

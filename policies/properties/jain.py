@@ -12,13 +12,29 @@ import numpy.typing as npt
 
 
 def jain_index(shares: npt.ArrayLike) -> float | None:
-    """``(sum x)² / (n · sum x²)``: 1 where all are equal, 1 / n where one has everything.
+    """Return Jain's index ``(sum x)² / (n · sum x²)``.
 
-    Args:
-        shares: (n,) weighted shares, at least 0; those that are NaN do not count.
+    It is 1 where all are equal and 1 / n where one has everything.
 
-    Returns:
-        The index, or None without any share above 0.
+    Parameters
+    ----------
+    shares : (n,) array_like
+        Weighted shares, at least 0; NaN entries do not count.
+
+    Returns
+    -------
+    float or None
+        The index; None without any share above 0.
+
+    References
+    ----------
+    Jain, Chiu, Hawe, "A quantitative measure of fairness and discrimination", 1984.
+
+    Examples
+    --------
+    >>> from policies import jain_index
+    >>> jain_index([1, 1]), jain_index([1, 0])
+    (1.0, 0.5)
     """
     given = np.asarray(shares, dtype=np.float64)
     counted = given[~np.isnan(given)]

@@ -65,15 +65,36 @@ def properties_of(
     seconds: float = LONGEST_SEARCH,
     progress: Progress | None = None,
 ) -> Properties:
-    """Put an allocation to every check.
+    """Check an allocation for every property of ``PROPERTY_NAMES``.
 
-    Args:
-        allocation: any policy's answer.
-        history: what a long-term policy remembered before the step.
-        seconds: for solving again (population monotonicity, then strategy-proofness) and for
-            integer programs; where they are used up, those verdicts are undecided. The first
-            has at most half of them.
-        progress: called with the solves done and those planned so far.
+    Parameters
+    ----------
+    allocation : Allocation
+        Any policy's answer.
+    history : History, optional
+        State of a long-term policy before the step.
+    seconds : float, default 5
+        For solving again (population monotonicity, then strategy-proofness) and for integer programs.
+        Verdicts that run out of time are undecided. The first has at most half of it.
+    progress : callable, optional
+        Called with the number of solves done and planned so far.
+
+    Returns
+    -------
+    Properties
+        A verdict per property, and indices of the whole allocation.
+
+    References
+    ----------
+    Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, section 3.
+
+    Examples
+    --------
+    >>> from policies import Problem, properties_of, solve
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> properties_of(solve(problem, "drf"), seconds=0).verdicts["envy_free"].holds
+    True
     """
     end = time.monotonic() + seconds
     verdicts = {

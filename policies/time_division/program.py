@@ -13,6 +13,8 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
 from policies.errors import SolveFailedError
+from policies.leximin.highs_status import status_of
+from policies.model.solver_status import SolverStatus
 from policies.proofs.slots.work_budget import WorkBudget
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
@@ -85,27 +87,29 @@ class ScheduleProgram:
             SolveFailedError: HiGHS gave no optimum.
         """
         status = self._run()
-        if status != highspy.HighsModelStatus.kOptimal:
+        if status is not SolverStatus.OPTIMAL:
             # Numerical trouble on the way from the last basis: once more, from the beginning.
             self._model.clearSolver()
             self._model.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
             status = self._run()
         self._model.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise SolveFailedError("solve.failed", f"HiGHS ended with {status}")
+        if status is not SolverStatus.OPTIMAL:
+            raise SolveFailedError(
+                "solve.failed", f"HiGHS ended with {self._model.getModelStatus()}"
+            )
         solution = self._model.getSolution()
         value = np.asarray(solution.col_value)
         prices = np.maximum(np.asarray(solution.row_dual)[: self._tenants], 0.0)
         return Mixture(float(value[0]), np.maximum(value[1:], 0.0), prices)
 
-    def _run(self) -> highspy.HighsModelStatus:
+    def _run(self) -> SolverStatus:
         model = self._model
         left = self._budget.seconds_left()
         if left is not None:
             model.setOptionValue("time_limit", model.getRunTime() + left)
         model.run()
-        status = model.getModelStatus()
-        if status == highspy.HighsModelStatus.kTimeLimit:
+        status = status_of(model)
+        if status is SolverStatus.TIME_LIMIT:
             self._budget.seconds_left()
         pivots = max(int(model.getInfo().simplex_iteration_count), 0)
         self._budget.spend(WORK_OF_A_PIVOT * pivots * (self._tenants + 1))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from policies.arrays import FloatArray, IntArray
 from policies.model.certificate import Round
 from policies.model.problem import Problem
+from policies.model.solver_status import SolverStatus
 from policies.proofs.slots.rounds import proof_of_round
 from policies.proofs.slots.slot_pool import Slot, SlotPool
 
@@ -30,7 +31,7 @@ class Division:
         rounds: in order; frozen_in: (t',) the round of each tenant.
         slots_made: how many were made on the way.
         fewest: is it proven that no mixture with these shares has fewer slots?
-        stopped: what ended the search for better slots early (``time``, ``work``), or None.
+        stopped: the limit that ended the search for better slots early, or None.
     """
 
     slots: tuple[Slot, ...]
@@ -40,7 +41,7 @@ class Division:
     frozen_in: IntArray
     slots_made: int
     fewest: bool
-    stopped: str | None = None
+    stopped: SolverStatus | None = None
 
 
 def restated(

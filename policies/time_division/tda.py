@@ -122,7 +122,7 @@ def solve_indivisible(request: Request) -> Allocation:
             "slots_made": division.slots_made,
             "rounds": len(rounds),
             "fewest_slots_proven": division.fewest,
-            "stopped": division.stopped,
+            "stopped": None if division.stopped is None else division.stopped.value,
         },
     )
 

@@ -15,12 +15,24 @@ from policies.proofs.exact_signs import UNIT
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must hold.
+    """One thing that must hold of an answer.
 
-    Attributes:
-        name: what is checked; holds: whether it does.
-        detail: a sentence; where it does not hold, it names the worst place.
-        worst: size of the worst deviation (relative).
+    Attributes
+    ----------
+    name : str
+        What is checked.
+    holds : bool
+        Whether it holds.
+    detail : str
+        A sentence; where the check does not hold, it names the worst place.
+    worst : float
+        Size of the worst relative deviation.
+
+    Examples
+    --------
+    >>> from policies import Check
+    >>> Check("task_limits", True, "no workload runs more tasks than it has", 0.0).holds
+    True
     """
 
     name: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.arrays import BoolArray, grouped_sum
 from policies.errors import SolveFailedError
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
@@ -17,17 +17,16 @@ from policies.model.problem import Problem
 from policies.model.reasons import TASK_LIMIT, unserved_reasons
 from policies.model.server_classes import ServerClasses, classes_of_decision
 from policies.model.share_definition import share_units
-from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
+from policies.model.tolerance import AGREEMENT, OPEN_GAP
 from policies.proofs.capacities import Capacities
-from policies.proofs.consequences import limits, quality
-from policies.proofs.exact_levels import Proven, proven
+from policies.proofs.exact_levels import proven
 from policies.proofs.level_bounds import level_scale, prove_rounds
-from policies.proofs.normal_form import Normalised, normalise
+from policies.proofs.normal_form import normalise
 from policies.proofs.saturation import stops_of
 from policies.proofs.stop_reasons import STILL_FITS
+from policies.verification.certificate import check_certificate
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
-from policies.verification.equilibrium import check_equilibrium
 from policies.verification.exact_equilibrium import products_proven
 from policies.verification.filling import check_filling
 from policies.verification.history import check_history
@@ -36,7 +35,23 @@ from policies.verification.schedule import check_division, check_schedule
 
 @dataclass(frozen=True)
 class Verification:
-    """All checks of one answer; ``valid`` when each holds."""
+    """All checks of one answer.
+
+    Attributes
+    ----------
+    valid : bool
+        Whether each check holds.
+    checks : tuple of Check
+        The checks that were made.
+
+    Examples
+    --------
+    >>> from policies import Problem, solve, verify
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> verify(problem, solve(problem, "drf")).checks[0].name
+    'shapes'
+    """
 
     valid: bool
     checks: tuple[Check, ...]
@@ -47,16 +62,37 @@ def verify(
 ) -> Verification:
     """Check a decision against the problem it claims to answer.
 
-    Args:
-        problem: the problem, for example from a stored input.
-        allocation: the answer; its own ``problem`` and ``classes`` are not trusted.
-        history: what a long-term policy was given to remember; None is nothing, as in ``solve``.
+    Parameters
+    ----------
+    problem : Problem
+        The problem, for example from a stored input.
+    allocation : Allocation
+        The answer. Its own ``problem`` and ``classes`` are not trusted.
+    history : History, optional
+        State of a long-term policy before the step; None is nothing, as in ``solve``.
+
+    Returns
+    -------
+    Verification
+        Every check, made with arithmetic only, in time linear in the size of the answer.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from policies import Problem, solve, verify
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> allocation = solve(problem, "drf")
+    >>> verify(problem, allocation).valid
+    True
+    >>> verify(problem, replace(allocation, tasks=allocation.tasks * 1.01)).valid
+    False
     """
     checks = list(check_feasible(problem, allocation, history))
     certificate, schedule = allocation.certificate, allocation.schedule
     if certificate is not None and all(item.holds for item in checks):
         if schedule is None:
-            checks += _check_certificate(problem, allocation, certificate)
+            checks += check_certificate(problem, allocation, certificate)
         else:
             checks += check_division(problem, allocation, schedule, certificate)
     return Verification(all(item.holds for item in checks), tuple(checks))
@@ -282,155 +318,4 @@ def _check_placements(
         "no server is overfilled",
         problem.server_names,
         classes.first_row,
-    )
-
-
-def _check_certificate(
-    problem: Problem, allocation: Allocation, certificate: Certificate
-) -> Iterator[Check]:
-    classes = classes_of_decision(problem, allocation.choice)
-    units = share_units(problem, allocation.choice)
-    form = normalise(problem, classes, units)
-    readable = _certificate_fits(problem, form, certificate)
-    yield readable
-    if not readable.holds:
-        return
-    of_workload = allocation.tasks * units.per_task
-    if allocation.policy.proof is Proof.NASH_PRODUCT:
-        products = products_proven(problem, classes, form, allocation, certificate)
-        yield from check_equilibrium(problem, allocation, form, of_workload, certificate, products)
-    else:
-        prices = proven(problem, classes, form, allocation, certificate)
-        yield from _check_leximin(problem, allocation, form, of_workload, certificate, prices)
-    frozen_in = certificate.frozen_in[form.tenants]
-    agree = limits(problem, form, certificate, allocation.tasks)
-    yield _check(
-        "limited_by",
-        np.array(
-            [mine != theirs for mine, theirs in zip(allocation.limited_by, agree, strict=True)]
-        )
-        * 1.0,
-        0.0,
-        "the reasons follow from the certificate's prices",
-        problem.workload_names,
-    )
-    stated = np.array([allocation.objective, allocation.bound, allocation.gap])
-    derived = np.array(quality(form.leximin, certificate, frozen_in))
-    same = np.isclose(stated, derived, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True)
-    same[:2] = np.isclose(stated[:2], derived[:2], rtol=AGREEMENT, atol=0, equal_nan=True)
-    yield _check(
-        "objective",
-        ~same * 1.0,
-        0.0,
-        "objective, bound and gap are those of the rounds",
-        ("objective", "bound", "gap"),
-    )
-
-
-def _check_leximin(
-    problem: Problem,
-    allocation: Allocation,
-    form: Normalised,
-    of_workload: FloatArray,
-    certificate: Certificate,
-    prices: Proven,
-) -> Iterator[Check]:
-    """Shares and levels are those of the rounds, and each round is proven."""
-    names = [problem.tenants[i] for i in form.tenants.tolist()]
-    shares = grouped_sum(of_workload, problem.workload_tenant, problem.t)
-    share = shares[form.tenants]
-    frozen_in = certificate.frozen_in[form.tenants]
-    level_of_round = np.array([item.level for item in certificate.rounds])
-    expected = np.minimum(form.leximin.cap, level_of_round[frozen_in] * form.leximin.weight)
-    scale = np.maximum(expected, 1e-3 * AGREEMENT)
-    yield _check(
-        "shares",
-        np.abs(share - expected) / scale,
-        AGREEMENT,
-        "every tenant's share is its round's level × weight, or all its tasks",
-        names,
-    )
-    level = allocation.level[form.tenants] * form.leximin.weight
-    yield _check(
-        "levels",
-        np.where(np.isfinite(level), np.abs(level - expected) / scale, np.inf),
-        AGREEMENT,
-        "every tenant's level is its share over its weight",
-        names,
-    )
-    yield from _check_rounds(form, certificate, expected, frozen_in, names, prices)
-
-
-def _certificate_fits(problem: Problem, form: Normalised, certificate: Certificate) -> Check:
-    lexi, frozen_in = form.leximin, certificate.frozen_in
-    holds = frozen_in.shape == (problem.t,) and all(
-        item.prices.shape == (lexi.K, lexi.m)
-        and bool((np.isfinite(item.prices) & (item.prices >= 0)).all())
-        and item.stage in (0, 1)
-        and 0 <= item.level < np.inf
-        for item in certificate.rounds
-    )
-    if holds:
-        mine = frozen_in[form.tenants]
-        others = np.delete(frozen_in, form.tenants)
-        stages = np.array([item.stage for item in certificate.rounds])
-        holds = (
-            bool(((mine >= 0) & (mine < len(stages))).all())
-            and bool((others == -1).all())
-            and bool((stages[mine] == lexi.stage).all())
-            and bool((np.diff(stages) >= 0).all())
-        )
-    detail = "one price per merged server class and resource, one round per tenant, in stages"
-    return Check("certificate", holds, detail, 0.0)
-
-
-def _check_rounds(
-    form: Normalised,
-    certificate: Certificate,
-    share: FloatArray,
-    frozen_in: np.ndarray[tuple[int], np.dtype[np.int64]],
-    names: list[str],
-    prices: Proven,
-) -> Iterator[Check]:
-    """Every round's bound, and of every tenant that it is stuck or has all its tasks.
-
-    The proofs are about the stated levels; that tenants have them is checked before.
-    """
-    lexi = form.leximin
-    closed = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
-    unproven = np.zeros(len(certificate.rounds))
-    misstated = np.zeros(len(certificate.rounds))
-    beyond = np.zeros(len(certificate.rounds), dtype=np.bool_)
-    proofs = prove_rounds(lexi, certificate.rounds, frozen_in, share)
-    for number, (item, (rising, proof)) in enumerate(zip(certificate.rounds, proofs, strict=True)):
-        scale = level_scale(lexi, rising, item.level)
-        unproven[number] = abs(proof.bound - item.level) / scale
-        misstated[number] = abs(proof.bound - item.bound) / scale
-        beyond[number] = item.level - proof.bound > LEVEL_TOLERANCE * scale
-    rounds = [f"round {number}" for number in range(len(certificate.rounds))]
-    yield _check(
-        "levels_proven",
-        np.where(
-            closed,
-            exactly(unproven - LEVEL_TOLERANCE, ~prices.levels | beyond),
-            np.maximum(unproven - OPEN_GAP, 0.0),
-        ),
-        0.0,
-        "each round's prices prove that its level cannot be higher; of one that is left open, not by "
-        "more than a thousandth",
-        rounds,
-    )
-    yield _check(
-        "bounds_stated",
-        misstated,
-        LEVEL_TOLERANCE,
-        "the stated bounds are those that the prices give",
-        rounds,
-    )
-    yield _check(
-        "tenants_stuck",
-        (~prices.tenants & closed[frozen_in]) * 1.0,
-        0.0,
-        "every tenant of these has all its tasks or is proven to be stuck in its round",
-        names,
     )

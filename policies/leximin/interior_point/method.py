@@ -25,8 +25,9 @@ from policies.arrays import FloatArray
 from policies.errors import SolveTimeoutError
 from policies.leximin.interior_point.equations import Rows
 from policies.leximin.interior_point.state import Bounds, Point
-from policies.leximin.interior_point.steps import GOOD_ENOUGH, Method, Status
+from policies.leximin.interior_point.steps import GOOD_ENOUGH, Method
 from policies.leximin.level_program import LevelProgram, LevelSolution
+from policies.model.solver_status import SolverStatus
 
 MOST_STEPS = 100
 FIRST_FILL = 0.9
@@ -34,23 +35,45 @@ FIRST_TENANT_PRICE = 0.9
 
 
 class NoConvergenceError(ArithmeticError):
-    """The method lost its footing: use another one for this round."""
+    """The method did not converge; another one has to solve this round."""
 
 
 def maximise_level(program: LevelProgram, deadline: float | None) -> LevelSolution:
-    """Solve one round.
+    """Solve one round of the leximin by the interior-point method.
 
-    Args:
-        program: the round, with at least one row that rises.
-        deadline: ``time.monotonic()`` seconds at which to give up, or None.
+    Parameters
+    ----------
+    program : LevelProgram
+        The round, with at least one row that rises.
+    deadline : float or None
+        ``time.monotonic()`` seconds at which to give up.
 
-    Returns:
-        A strictly interior primal solution (its rounding is for the caller to repair),
-        prices and the level.
+    Returns
+    -------
+    LevelSolution
+        A strictly interior primal solution (the caller repairs its rounding), prices and the level.
 
-    Raises:
-        NoConvergenceError: typically because the feasible set has no interior.
-        SolveTimeoutError: ``deadline`` passed.
+    Raises
+    ------
+    NoConvergenceError
+        The method did not converge, typically because the feasible set has no interior.
+    SolveTimeoutError
+        The deadline passed.
+
+    References
+    ----------
+    Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 2, 1992.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Problem, level_program, maximise_level, normalise, one_class
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> leximin = normalise(problem, one_class(problem)).leximin
+    >>> program, _ = level_program(leximin, rise=np.ones(2), keep=np.zeros(2))
+    >>> round(maximise_level(program, None).tau, 6)
+    0.666667
     """
     rows = Rows.of(program)
     size = np.where(program.capacity > 0, program.capacity, 1.0).T
@@ -61,12 +84,12 @@ def maximise_level(program: LevelProgram, deadline: float | None) -> LevelSoluti
     )
     with np.errstate(all="ignore"):  # what is not finite ends the iteration
         method = Method(rows, bounds, _start(program, rows, bounds, size))
-        status = Status.GOING
-        while status is Status.GOING and method.steps < MOST_STEPS:
+        status = SolverStatus.ITERATING
+        while status is SolverStatus.ITERATING and method.steps < MOST_STEPS:
             if deadline is not None and time.monotonic() > deadline:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed")
             status = method.advance()
-    if status is not Status.ARRIVED and not method.gap <= GOOD_ENOUGH:
+    if status is not SolverStatus.OPTIMAL and not method.gap <= GOOD_ENOUGH:
         raise NoConvergenceError(f"relative gap {method.gap} after {method.steps} steps")
     point = method.point
     if not np.isfinite(point.x).all():

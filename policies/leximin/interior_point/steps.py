@@ -5,7 +5,6 @@ The program and its parts are those of ``method``.
 
 from __future__ import annotations
 
-import enum
 import math
 
 import numpy as np
@@ -15,6 +14,7 @@ from policies.leximin.interior_point.equations import Elimination, Rows
 from policies.leximin.interior_point.servers_first import ServersFirst
 from policies.leximin.interior_point.state import Aims, Bounds, Point, Step
 from policies.leximin.interior_point.tenants_first import TenantsFirst
+from policies.model.solver_status import SolverStatus
 
 MOST_STEPS_WITHOUT_GAIN = 25
 LONG_STEP = 0.9
@@ -26,14 +26,6 @@ AIM = 1e-12
 # ... and what is accepted where rounding allows no more.
 GOOD_ENOUGH = 1e-10
 SHORTEST_STEP = 1e-8
-
-
-class Status(enum.Enum):
-    """Whether another step is of use."""
-
-    GOING = enum.auto()
-    ARRIVED = enum.auto()
-    LOST = enum.auto()
 
 
 class Method:
@@ -57,19 +49,19 @@ class Method:
         self._best, self._since_best = math.inf, 0
         self.gap = self._relative_gap()
 
-    def advance(self) -> Status:
+    def advance(self) -> SolverStatus:
         """One predictor and its correctors, unless the point is good or cannot get better."""
         self._since_best = 0 if self.gap < 0.5 * self._best else self._since_best + 1
         self._best = min(self.gap, self._best)
         if self.gap <= AIM or (self.gap <= GOOD_ENOUGH and self._since_best > 1):
-            return Status.ARRIVED
+            return SolverStatus.OPTIMAL
         if self._since_best > MOST_STEPS_WITHOUT_GAIN or not math.isfinite(self.gap):
-            return Status.LOST
+            return SolverStatus.NOT_CONVERGED
         if not self._advance_once(refine=self.gap < REFINE_BELOW):
-            return Status.LOST
+            return SolverStatus.NOT_CONVERGED
         self.steps += 1
         self.gap = self._relative_gap()
-        return Status.GOING
+        return SolverStatus.ITERATING
 
     def _relative_gap(self) -> float:
         """The gap between both levels, or what the rows miss if that is more; writes the rests."""

@@ -1,13 +1,15 @@
-"""How much is done before the best answer so far is taken: counted work, with the clock as a wall.
+"""How much work a search may do before its best answer so far is returned.
 
-Counted work ends at the same point on every machine, so that the answer is the same; time does not.
+Work is counted, so that a search ends at the same point, with the same answer, on every machine. A
+deadline can end it earlier.
 """
 
 from __future__ import annotations
 
 import time
 
-TIME, WORK = "time", "work"
+from policies.model.solver_status import SolverStatus
+
 # Part of the time until the deadline that a search may take; the rest is for writing its answer.
 SEARCHING = 0.85
 
@@ -20,7 +22,7 @@ class WorkBudget:
     """What a search may still spend.
 
     Attributes:
-        stopped: what ran out first, ``TIME`` or ``WORK``; None while there is some left.
+        stopped: ``TIME_LIMIT`` or ``WORK_LIMIT``, whichever came first; None while there is some left.
     """
 
     def __init__(self, deadline: float | None, work: float) -> None:
@@ -33,7 +35,7 @@ class WorkBudget:
         now = time.monotonic()
         self._stop = None if deadline is None else now + SEARCHING * (deadline - now)
         self._work = work
-        self.stopped: str | None = None
+        self.stopped: SolverStatus | None = None
 
     def spend(self, work: float) -> None:
         """Count work that was done, and stop if it was the last.
@@ -43,7 +45,7 @@ class WorkBudget:
         """
         self._work -= work
         if self._work <= 0:
-            self.stopped = self.stopped or WORK
+            self.stopped = self.stopped or SolverStatus.WORK_LIMIT
             raise WorkBudgetSpentError
         self.seconds_left()
 
@@ -57,6 +59,6 @@ class WorkBudget:
             return None
         left = self._stop - time.monotonic()
         if left <= 0:
-            self.stopped = self.stopped or TIME
+            self.stopped = self.stopped or SolverStatus.TIME_LIMIT
             raise WorkBudgetSpentError
         return left

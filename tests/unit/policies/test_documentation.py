@@ -1,13 +1,19 @@
-"""The examples in docs/policies are real: each is solved, and gives what its page says."""
+"""The examples in docs/policies and in docstrings are real: each gives what its page says."""
 
+import doctest
+import inspect
+import io
 import json
 import re
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
 
+import policies
 from benchmarks.examples import EXAMPLES, picture_of
 from policies.documents.evaluation import evaluate_document
+from policies.model.problem_fields import ProblemFields
 
 PAGES = Path(__file__).parents[3] / "docs" / "policies"
 
@@ -105,3 +111,55 @@ def test_the_picture_of_an_example_is_what_its_solution_draws(page):
     # Otherwise: python -m benchmarks.examples
     assert picture_of(page).read_text() == EXAMPLES[page]().svg + "\n"
     assert f"(../pictures/{picture_of(page).name})" in (PAGES / f"{page}.md").read_text()
+
+
+EXPORTED = [
+    name
+    for name in policies.__all__
+    if inspect.isroutine(getattr(policies, name))
+    or inspect.isclass(getattr(policies, name))
+    or hasattr(getattr(policies, name), "__wrapped__")
+]
+
+
+def documented(name):
+    return inspect.getdoc(getattr(policies, name)) or ""
+
+
+def underlined(text):
+    """The titles of sections, as numpydoc marks them, and what each holds."""
+    parts = re.split(r"^(\w+)\n-+$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_only_constants_and_a_type_are_exported_without_a_docstring():
+    without = set(policies.__all__) - set(EXPORTED)
+    assert without == {"DISCRETE_TOLERANCE", "PROPERTY_NAMES", "Solver"}
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_the_example_of_an_exported_name_gives_what_its_docstring_says(name):
+    tests = doctest.DocTestParser().get_doctest(documented(name), {}, name, None, 0)
+    assert tests.examples
+    report = io.StringIO()
+    result = doctest.DocTestRunner(verbose=False).run(tests, out=report.write)
+    assert not result.failed, report.getvalue()
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_an_exported_name_documents_its_parameters_and_results(name):
+    """Classes with fields name each of them; functions each parameter, and what they return."""
+    item, parts = getattr(policies, name), underlined(documented(name))
+    assert "Examples" in parts
+    if inspect.isclass(item):
+        names = [field.name for field in fields(item)] if is_dataclass(item) else []
+        listed = parts.get("Attributes", "")
+        if item is policies.Problem:
+            listed = ProblemFields.__doc__
+    else:
+        signature = inspect.signature(inspect.unwrap(item))
+        names, listed = list(signature.parameters), parts.get("Parameters", "")
+        assert ("Returns" in parts) == (signature.return_annotation not in ("None", None))
+        assert ("Parameters" in parts) == bool(names)
+    for each in names:
+        assert re.search(rf"^[ \w,*]*\b{each}\b", listed, re.MULTILINE), each

@@ -1,0 +1,18 @@
+"""What HiGHS says of a model that it has run, as a status of this package."""
+
+from __future__ import annotations
+
+import highspy
+
+from policies.model.solver_status import SolverStatus
+
+_STATUSES = {
+    highspy.HighsModelStatus.kOptimal: SolverStatus.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: SolverStatus.INFEASIBLE,
+    highspy.HighsModelStatus.kTimeLimit: SolverStatus.TIME_LIMIT,
+}
+
+
+def status_of(model: highspy.Highs) -> SolverStatus:
+    """The status of a model after a run; without an optimum or a reason, it did not converge."""
+    return _STATUSES.get(model.getModelStatus(), SolverStatus.NOT_CONVERGED)
