@@ -34,11 +34,11 @@ EVALUATIONS_AT_ONCE = 8
 EVALUATION_LEASE_SECONDS = 60
 CALM = 0.5
 CALM_SECONDS = 0.2
-UNTOLD_PART = 20
+UNREPORTED_PART = 20
 
 # Generic cell rate algorithm: `tat` is when the bucket will be empty again. Returns the seconds to
 # wait, 0 when the request may pass, and how full the bucket is, 0 to 1. The requests before this one
-# that are told only now have passed already. The server's clock is used: every process sees the same.
+# that are reported only now have already passed. The server's clock is the same for every process.
 _RATE = """
 local interval = tonumber(ARGV[1])
 local allowance = interval * tonumber(ARGV[2])
@@ -77,17 +77,17 @@ def redis_client(url: str, timeout_seconds: float) -> redis.Redis:
 
 @dataclass
 class _Count:
-    """Requests of a key that passed and are not told yet; none are kept back after `calm_until`."""
+    """Requests of a key that passed but are not yet reported; none are held back after `calm_until`."""
 
-    untold: int = 0
+    unreported: int = 0
     calm_until: float = 0.0
 
 
 class Limiter:
     """Runs the scripts, or lets everything pass while Redis does not answer.
 
-    Redis is told of a few requests at a time while a key's bucket is less than half full: near its
-    limit, every request is told before it passes. With one process the limit is exact; each further
+    A few requests at a time are reported to Redis while a key's bucket is less than half full: near its
+    limit, every request is reported before it passes. With one process the limit is exact; each further
     one may let a twentieth of the burst pass that the others do not know of yet.
     """
 
@@ -99,10 +99,10 @@ class Limiter:
 
     def wait_seconds(self, *, key: UUID, rate: float, burst: int) -> float:
         """How long the holder of a key has to wait before its next request: 0 for not at all."""
-        untold = self._untold(key, burst)
-        if untold is None:
+        unreported = self._unreported(key, burst)
+        if unreported is None:
             return 0.0
-        answer = self._run(_RATE, f"throttle:{key}", [1 / rate, burst, untold])
+        answer = self._run(_RATE, f"throttle:{key}", [1 / rate, burst, unreported])
         if answer is None:
             return 0.0
         wait, full = map(float, answer)
@@ -112,17 +112,17 @@ class Limiter:
                 count.calm_until = time.monotonic() + CALM_SECONDS
         return wait
 
-    def _untold(self, key: UUID, burst: int) -> int | None:
+    def _unreported(self, key: UUID, burst: int) -> int | None:
         """How many requests before this one to tell of; None when this one is kept back as well."""
         with self._lock:
             count = self._counts.get(key)
             if count is None:
                 return 0
-            if count.untold < burst // UNTOLD_PART and time.monotonic() < count.calm_until:
-                count.untold += 1
+            if count.unreported < burst // UNREPORTED_PART and time.monotonic() < count.calm_until:
+                count.unreported += 1
                 return None
             del self._counts[key]
-            return count.untold
+            return count.unreported
 
     @contextmanager
     def evaluation(self, *, key: UUID) -> Iterator[bool]:

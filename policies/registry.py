@@ -288,7 +288,7 @@ def solve(
     if problem.deficit.any() and not choice.policy.time_sharing:
         raise PolicyNotApplicableError(
             "policy.owed",
-            f"policy {policy!r} is not time-sharing and cannot repay what is owed",
+            f"policy {policy!r} is not time-sharing and cannot repay a deficit",
             f"/tenants/{int(np.flatnonzero(problem.deficit)[0])}/owed",
         )
     deadline = None if time_limit is None else time.monotonic() + time_limit

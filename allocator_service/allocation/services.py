@@ -47,7 +47,7 @@ def heartbeat_record(*, process: str, now: datetime) -> None:
 def retention_apply(*, now: datetime) -> int:
     """Drop placements, certificates and inputs of runs, events and claims that are old enough.
 
-    Summaries, allocations and decisions stay for ever, and all of a decision while it is in force.
+    Summaries, allocations and decisions are kept permanently; a decision in force is kept whole.
     Returns how many runs were pruned.
     """
     before = now - RUN_RETENTION

@@ -26,7 +26,7 @@ class ServiceForm(forms.ModelForm):
 
     performed: models.Model
     performs = True  # False: validate only, to show first what the change would do
-    reason = forms.CharField(required=False, help_text="Why; it is kept in the audit.")
+    reason = forms.CharField(required=False, help_text="The reason, kept in the audit log.")
 
     def perform(self, cleaned: dict[str, Any]) -> models.Model:
         """Make the service call and return the object it wrote."""
@@ -132,7 +132,9 @@ class QuantitiesField(forms.CharField):
     """Quantities written as `cpu=4 memory=16Gi`."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(help_text="As cpu=4 memory=16Gi, by the pool's resources.", **kwargs)
+        super().__init__(
+            help_text="Such as cpu=4 memory=16Gi, with the pool's resources.", **kwargs
+        )
 
     def to_python(self, value: Any) -> dict[str, str]:  # type: ignore[override]
         text = super().to_python(value) or ""

@@ -1,4 +1,4 @@
-"""The clock, read by interfaces only: services, selectors and policies are told the time."""
+"""The clock. Only interfaces read it; services, selectors and policies take the time as an argument."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -78,7 +78,9 @@ def parse_duration(text: object, *, pointer: str = "") -> CalendarDuration:
         seconds=3600 * hours + 60 * minutes + seconds,
     )
     if duration == CalendarDuration(0, 0, 0):
-        raise Unacceptable("A duration is longer than zero.", code="duration.zero", pointer=pointer)
+        raise Unacceptable(
+            "A duration must be longer than zero.", code="duration.zero", pointer=pointer
+        )
     years_about = duration.months / 12 + duration.days / 365 + duration.seconds / 31_536_000
     if years_about > MAX_YEARS:
         raise Unacceptable(

@@ -1,4 +1,4 @@
-"""What the database's planner is told where its statistics mislead it."""
+"""Hints for the database's planner where its statistics mislead it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -68,7 +68,7 @@ def vector_from(value: object, resources: Sequence[Resource], *, pointer: str) -
     """
     if not isinstance(value, Mapping):
         raise Unacceptable(
-            f"Quantities are an object keyed by resource names, not {json_type(value)}.",
+            f"Expected an object of quantities by resource name, not {json_type(value)}.",
             code="vector.type",
             pointer=pointer,
         )

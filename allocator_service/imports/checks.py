@@ -24,16 +24,18 @@ _WHOLE = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 def checked_text(value: object, pointer: str, *, blank: bool = False) -> str:
     """One line of at most 253 characters. Raises `Unacceptable`."""
     if not isinstance(value, str):
-        raise Unacceptable("This is a text.", code="field.type", pointer=pointer)
+        raise Unacceptable("Expected text.", code="field.type", pointer=pointer)
     if not value and not blank:
-        raise Unacceptable("This may not be empty.", code="field.blank", pointer=pointer)
+        raise Unacceptable("Expected text that is not empty.", code="field.blank", pointer=pointer)
     if len(value) > MAX_TEXT:
         raise Unacceptable(
             f"This has at most {MAX_TEXT} characters.", code="field.length", pointer=pointer
         )
     if value != value.strip() or _CONTROL.search(value):
         raise Unacceptable(
-            "This is one line without blanks at its ends.", code="field.text", pointer=pointer
+            "Expected one line without leading or trailing blanks.",
+            code="field.text",
+            pointer=pointer,
         )
     return value
 
@@ -42,7 +44,7 @@ def checked_slug(value: str, pointer: str) -> str:
     """The slug of a tenant. Raises `Unacceptable`."""
     if not _SLUG.fullmatch(value):
         raise Unacceptable(
-            f'"{value[:80]}" is no slug: 1 to 63 lower-case letters, digits and hyphens, no hyphen at'
+            f'"{value[:80]}" is not a slug: 1 to 63 lower-case letters, digits and hyphens, no hyphen at'
             " the ends.",
             code="slug.syntax",
             pointer=pointer,
@@ -61,7 +63,7 @@ def slug_of(name: str, pointer: str) -> str:
 def checked_instant(text: object, pointer: str) -> datetime:
     """An instant as RFC 3339 writes it; without an offset it is in UTC. Raises `Unacceptable`."""
     refusal = Unacceptable(
-        f'"{str(text)[:40]}" is no instant such as 2026-01-05T00:00:00Z.',
+        f'"{str(text)[:40]}" is not an instant such as 2026-01-05T00:00:00Z.',
         code="timestamp.syntax",
         pointer=pointer,
     )

@@ -75,7 +75,9 @@ def csv_workloads(content: str, resources: Sequence[Resource], owner: Owner) -> 
         }
         tenant = _owner(cells.get("tenant", ""), {}, owner, "/tenant")
         if tenant is None:
-            raise Unacceptable("The row names no tenant.", code="field.required", pointer="/tenant")
+            raise Unacceptable(
+                "The row does not name a tenant.", code="field.required", pointer="/tenant"
+            )
         return WorkloadRow(
             place,
             checked_text(cells["name"], "/name"),
@@ -100,7 +102,9 @@ def csv_usage(content: str, resources: Sequence[Resource], owner: Owner, source:
     def usage(place: Place, cells: Cells) -> UsageRow:
         tenant = _owner(cells.get("tenant", ""), {}, owner, "/tenant")
         if tenant is None:
-            raise Unacceptable("The row names no tenant.", code="field.required", pointer="/tenant")
+            raise Unacceptable(
+                "The row does not name a tenant.", code="field.required", pointer="/tenant"
+            )
         return UsageRow(
             place,
             checked_text(cells["id"], "/id"),
@@ -149,7 +153,7 @@ def _lines(content: str) -> Iterator[tuple[Place, list[str]]]:
             return
         except csv.Error as error:
             raise Unacceptable(
-                f"Line {reader.line_num} is no CSV: {error}.", code="import.csv"
+                f"Line {reader.line_num} is not CSV: {error}.", code="import.csv"
             ) from error
         if values:
             yield Place("line", begins), [value.strip() for value in values]

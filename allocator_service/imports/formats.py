@@ -66,5 +66,5 @@ def read_usage(
 
 def _text(content: str | dict[str, Any]) -> str:
     if not isinstance(content, str):
-        raise Unacceptable("The content of this format is a text.", code="import.csv")
+        raise Unacceptable("Expected the content as text.", code="import.csv")
     return content

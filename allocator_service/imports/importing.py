@@ -50,7 +50,7 @@ class Owners:
         if slug in self._retired:
             return FieldError("", "tenant.retired", f'The tenant "{slug}" is retired.')
         if not self._register:
-            return FieldError("", "tenant.unknown", f'There is no tenant "{slug}".')
+            return FieldError("", "tenant.unknown", f'No tenant has the slug "{slug}".')
         if slug not in self.registered:
             self.registered.append(slug)
         return None

@@ -128,7 +128,7 @@ def _kind(item: Any, measures: Measures, owner: Owner) -> _Kind:
     demand = pod_requests(part(item, "spec"), measures)
     if not any(demand):
         raise Unacceptable(
-            "The pod requests nothing that the pool counts.", code="demand.zero", pointer="/spec"
+            "The pod requests none of the pool's resources.", code="demand.zero", pointer="/spec"
         )
     selector = _selector(part(item, "spec"))
     return _Kind(
@@ -146,7 +146,7 @@ def pod_tenant(metadata: dict[str, Any], owner: Owner) -> str:
     )
     if not isinstance(named, str) or not named:
         raise Unacceptable(
-            "No label and no namespace of the pod names its tenant.",
+            "Neither a label nor the namespace of the pod names its tenant.",
             code="field.required",
             pointer="/metadata",
         )
@@ -186,7 +186,7 @@ def pod_requests(spec: dict[str, Any], measures: Measures) -> list[Decimal]:
 def _containers(spec: dict[str, Any], name: str) -> list[dict[str, Any]]:
     containers = spec.get(name) or []
     if not isinstance(containers, list):
-        raise Unacceptable("This is an array.", code="import.shape", pointer=f"/spec/{name}")
+        raise Unacceptable("Expected an array.", code="import.shape", pointer=f"/spec/{name}")
     return [part(container) for container in containers]
 
 
@@ -245,7 +245,7 @@ def _unsupported(reason: str) -> Unacceptable:
 def refuse_other_kind(item: Any, kind: str) -> None:
     """Raise `Unacceptable` for an item that says it is of another kind."""
     if part(item).get("kind", kind) != kind:
-        raise Unacceptable(f"The item is no {kind}.", code="import.shape", pointer="/kind")
+        raise Unacceptable(f"The item is not a {kind}.", code="import.shape", pointer="/kind")
 
 
 def shown_name(item: Any) -> str:

@@ -73,6 +73,6 @@ def _statuses(status: dict[str, Any]) -> list[dict[str, Any]]:
     statuses = status.get("containerStatuses") or []
     if not isinstance(statuses, list):
         raise Unacceptable(
-            "This is an array.", code="import.shape", pointer="/status/containerStatuses"
+            "Expected an array.", code="import.shape", pointer="/status/containerStatuses"
         )
     return [part(each) for each in statuses]

@@ -58,13 +58,11 @@ def json_content(content: str | dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise Unacceptable(f"{name} is no number of JSON.", code="quantity.not_finite")
+    raise Unacceptable(f"{name} is not a JSON number.", code="quantity.not_finite")
 
 
 def _no_json(reason: str) -> Unacceptable:
-    return Unacceptable(
-        f"The content is not the JSON that was expected: {reason}.", code="import.json"
-    )
+    return Unacceptable(f"The content is not the expected JSON: {reason}.", code="import.json")
 
 
 def listed(document: dict[str, Any], name: str, command: str) -> list[Any]:
@@ -72,7 +70,7 @@ def listed(document: dict[str, Any], name: str, command: str) -> list[Any]:
     items = document.get(name)
     if not isinstance(items, list):
         raise Unacceptable(
-            f'The content has no list "{name}": it is not what {command} prints.',
+            f'The content has no list "{name}": it is not the output of {command}.',
             code="import.shape",
         )
     refuse_too_many(len(items))
@@ -99,7 +97,7 @@ def part(document: Any, *names: str) -> dict[str, Any]:
             return {}
     if not isinstance(document, dict):
         where = "".join(f"/{name}" for name in names)
-        raise Unacceptable("An object is expected here.", code="import.shape", pointer=where)
+        raise Unacceptable("Expected a JSON object.", code="import.shape", pointer=where)
     return document
 
 

@@ -62,7 +62,7 @@ class WorkloadRow:
 
 @dataclass(frozen=True)
 class UsageRow:
-    """What was used over `[start, end)`: `name` is the id under which `source` knows it for ever."""
+    """What was used over `[start, end)`: `name` is its permanent id at `source`."""
 
     place: Place
     name: str

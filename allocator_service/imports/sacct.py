@@ -53,7 +53,7 @@ def sacct_usage(
     missing = [name for name in needed if name not in header]
     if missing:
         raise Unacceptable(
-            f"Line 1 lacks the columns {', '.join(missing)}: import what {COMMAND} prints.",
+            f"Line 1 lacks the columns {', '.join(missing)}: import the output of {COMMAND}.",
             code="import.shape",
         )
     refuse_too_many(len(lines) - 1)
@@ -103,7 +103,7 @@ def _tres(text: str) -> dict[str, object]:
         match = _AMOUNT.fullmatch(amount)
         if not equals or match is None:
             raise Unacceptable(
-                f'"{item[:40]}" is no trackable resource such as cpu=4 or mem=16G.',
+                f'"{item[:40]}" is not a trackable resource such as cpu=4 or mem=16G.',
                 code="import.shape",
                 pointer="/AllocTRES",
             )

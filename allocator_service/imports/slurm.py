@@ -112,7 +112,7 @@ def _texts(told: Any) -> list[str]:
     if isinstance(told, str):
         told = re.split(r"[,+]", told)
     if not isinstance(told, list | None) or not all(isinstance(word, str) for word in told or []):
-        raise Unacceptable("This is an array of texts or a text.", code="import.shape", pointer="")
+        raise Unacceptable("Expected text or an array of texts.", code="import.shape", pointer="")
     return [word for word in told or [] if word and word != "(null)"]
 
 
@@ -122,8 +122,8 @@ def _number(told: Any, pointer: str) -> int:
         told = told.get("number")
     if isinstance(told, bool) or not isinstance(told, int):
         raise Unacceptable(
-            f"This is one whole number, not {str(told)[:40]}: import what scontrol show node --json"
-            " prints, where nodes differ.",
+            f"Expected one whole number, not {str(told)[:40]}: import the output of scontrol show node"
+            " --json, where nodes differ.",
             code="field.type",
             pointer=pointer,
         )

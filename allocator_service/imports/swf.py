@@ -71,7 +71,7 @@ def _began(lines: Sequence[str]) -> datetime:
         match = _START.match(line)
         if match:
             return datetime.fromtimestamp(int(match[1]), UTC)
-    raise Unacceptable("The trace has no UnixStartTime: say when it begins.", code="import.shape")
+    raise Unacceptable("The trace has no UnixStartTime: state when it begins.", code="import.shape")
 
 
 def _row(
@@ -84,7 +84,7 @@ def _row(
     began: datetime,
 ) -> UsageRow | SkippedRow:
     if len(values) != FIELDS or not all(_NUMBER.fullmatch(value) for value in values):
-        raise Unacceptable(f"A job is {FIELDS} numbers.", code="row.cells")
+        raise Unacceptable(f"A job has {FIELDS} numbers.", code="row.cells")
     seconds = [float(value) for value in values[: _RUN + 1]]
     if seconds[_RUN] <= 0:
         return SkippedRow(place, values[_JOB], "It ran for no time that is known.")

@@ -40,11 +40,10 @@ def usage_import(
     now: datetime,
     progress: Progress = no_progress,
 ) -> ImportReport:
-    """Post what a file tells to have been used; what was posted before is left as it is.
+    """Post the usage in a file; what was posted before stays as it is.
 
-    A row that was posted with other content is refused. Nothing is written in a dry run, or when a
-    row is refused, unless the choice is to skip those. Raises `Conflict` for a pool that meters
-    itself.
+    A row that was already posted with different content is refused. Nothing is written in a dry run,
+    or when a row is refused, unless those are skipped. Raises `Conflict` for a pool that meters itself.
     """
     refuse_metered(pool)
     work = _Usage(pool, _posted(pool, rows_of(file, UsageRow)), now)
@@ -68,7 +67,7 @@ class _Usage(Work[UsageRow]):
         posted = self._posted.get((row.source, row.name))
         conflict = None
         if posted is not None and posted != event.digest:
-            detail = f'"{row.name}" of {row.source} was posted with other content.'
+            detail = f'"{row.name}" of {row.source} was already posted with different content.'
             conflict = FieldError("/id", "usage.conflict", detail)
         return [what_is_impossible(event, self._now), conflict]
 

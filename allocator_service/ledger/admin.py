@@ -20,8 +20,8 @@ from allocator_service.ledger.models import Block, Entry, Kind
 class CorrectionForm(forms.Form):
     """What an entry's quantity should have been, and why; the service corrects as it is cleaned."""
 
-    quantity = forms.CharField(help_text="What it should have been, as 1.5 or 500m.")
-    reason = forms.CharField(max_length=2_000, help_text="Why; it stands in the ledger.")
+    quantity = forms.CharField(help_text="The correct quantity, such as 1.5 or 500m.")
+    reason = forms.CharField(max_length=2_000, help_text="The reason, kept in the ledger.")
     correction: Entry
 
     def __init__(self, *args: Any, entry: Entry, **kwargs: Any) -> None:

@@ -68,7 +68,7 @@ class Entry(models.Model):
 
 
 class Identity(models.Model):
-    """An event that has been posted, for ever: `digest` is of what it said."""
+    """The identity of a posted event, kept permanently; `digest` is of its content."""
 
     # The unique constraint's index begins with it.
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
@@ -102,7 +102,7 @@ class PendingEntry(models.Model):
 
 
 class Seal(models.Model):
-    """The place of a committed entry in the one order that consumers read: gapless, for ever."""
+    """The place of a committed entry in the order that consumers read: gapless and permanent."""
 
     sequence = models.BigIntegerField(primary_key=True)
     entry_id = models.UUIDField()

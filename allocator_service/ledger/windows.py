@@ -49,7 +49,7 @@ class WindowState:
 
 @dataclass(frozen=True)
 class Known:
-    """The entries of a pool that were there at an instant, for ever to be found again.
+    """The entries of a pool that existed at an instant; they can be found again at any time.
 
     Attributes:
         sealed_through: those with a number up to this one,
@@ -82,7 +82,7 @@ def window_state(pool: Pool, at: datetime, step_end: datetime | None = None) -> 
 
 
 def amounts_in(pool: Pool, past: Past) -> WindowState:
-    """What tenants used, and would have used alone, in a stretch of time."""
+    """What tenants used, and would have used alone, in an interval."""
     if past.half_life is not None:
         amounts: Iterable[tuple[Use, Decimal]] = decayed_amounts(pool, past.until, past.half_life)
     elif past.since is None:

@@ -94,14 +94,14 @@ class ServerAdmin(ServiceAdmin):
         self.apply_to_each(request, queryset, lambda server: server_drain(server=server, now=now))
         return None
 
-    @admin.action(description="Put draining servers back to work")
+    @admin.action(description="Return draining servers to service")
     def activate(self, request: HttpRequest, queryset: QuerySet[Server]) -> None:
         now = utc_now()
         self.apply_to_each(
             request, queryset, lambda server: server_activate(server=server, now=now)
         )
 
-    @admin.action(description="Retire: end the contribution, for ever")
+    @admin.action(description="Retire permanently: end the contribution")
     def retire(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         now = utc_now()
         self.apply_to_each(request, queryset, lambda server: server_retire(server=server, now=now))
@@ -116,7 +116,7 @@ class MembershipForm(ServiceForm):
         help_text="A factor on what the member contributed, or in explicit pools its weight.",
     )
     best_effort = forms.BooleanField(
-        required=False, help_text="Gets only what all others leave over."
+        required=False, help_text="Gets only what the other members leave."
     )
 
     class Meta:

@@ -104,7 +104,7 @@ class Pool(models.Model):
 
 
 class ResourceType(models.Model):
-    """A resource that the pool counts. `position` is its place in every vector, for ever."""
+    """A resource that the pool counts. `position` is its permanent place in every vector."""
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="resource_types")
     name = models.CharField(max_length=63)

@@ -42,7 +42,8 @@ class Window:
         """
         if self.kind == WindowKind.NONE and policy.long_term:
             raise Unacceptable(
-                f"The policy {policy.name} remembers: choose tumbling, sliding, decay or unbounded.",
+                f"The policy {policy.name} keeps a history: choose tumbling, sliding, decay or"
+                " unbounded.",
                 code="window.none",
                 pointer="/window/kind",
             )

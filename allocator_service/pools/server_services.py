@@ -69,7 +69,7 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
     for draft in drafts:
         if not any(draft.capacity):
             raise Unacceptable(
-                "A server has some capacity: at least one resource above 0.",
+                "A server must have capacity in at least one resource.",
                 code="capacity.zero",
                 pointer=f"{draft.pointer}/capacity",
             )
@@ -151,7 +151,7 @@ def server_update(
     _refuse_retired(server)
     if not any(settings.capacity):
         raise Unacceptable(
-            "A server has some capacity: at least one resource above 0.",
+            "A server must have capacity in at least one resource.",
             code="capacity.zero",
             pointer="/capacity",
         )

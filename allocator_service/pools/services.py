@@ -64,7 +64,7 @@ class PoolSettings:
         epoch = self.window.anchor
         if (interval.after(epoch, ZoneInfo(self.timezone)) - epoch).total_seconds() < 1:
             raise Unacceptable(
-                "A decision interval is at least PT1S.",
+                "A decision interval must be at least PT1S.",
                 code="decision_interval.too_short",
                 pointer="/decision_interval",
             )
@@ -120,7 +120,7 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
 
 @transaction.atomic
 def pool_retire(*, pool: Pool, version: int | None, now: datetime) -> None:
-    """Close a pool for ever; its history stays. Refused while servers are in it."""
+    """Close a pool permanently; its history stays. A pool with servers is refused."""
     pool = pool_lock(pool)
     check_version(pool.version, version)
     if Server.objects.filter(pool=pool).present().exists():

@@ -96,7 +96,7 @@ def api_key_create(
     lock_in_transaction(Lock.API_KEY_NAME, name)
     if ApiKey.objects.live_at(now).filter(name=name).exists():
         raise Conflict(
-            f'A live key is named "{name}": rotate or revoke it, or choose another name.',
+            f'A live key already has the name "{name}": rotate or revoke it, or choose another name.',
             code="api_key.name",
         )
     return _issue(scope=scope, name=name, tenant=tenant, expires_at=expires_at, now=now)
@@ -111,10 +111,10 @@ def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedK
     lock_in_transaction(Lock.API_KEY_NAME, name)
     live = list(ApiKey.objects.live_at(now).filter(name=name).order_by("pk"))
     if not live:
-        raise Unacceptable(f'No live key is named "{name}".', code="api_key.unknown")
+        raise Unacceptable(f'No live key has the name "{name}".', code="api_key.unknown")
     if len(live) >= LIVE_KEYS_PER_NAME:
         raise Conflict(
-            f'Two keys named "{name}" are live: revoke {live[0].prefix}… first.',
+            f'Two live keys have the name "{name}": revoke {live[0].prefix}… first.',
             code="api_key.name",
         )
     old = live[0]

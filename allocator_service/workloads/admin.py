@@ -101,7 +101,7 @@ class WorkloadAdmin(ServiceAdmin):
     def quantities(self, workload: Workload) -> str:
         return quantities_text(workload.demand, resources_of(workload.pool))
 
-    @admin.action(description="Withdraw the selected workloads, for ever")
+    @admin.action(description="Withdraw the selected workloads permanently")
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Workload]) -> None:
         now = utc_now()
         self.apply_to_each(

@@ -112,7 +112,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
 def _refuse_empty_demand(demand: Sequence[Decimal], pointer: str) -> None:
     if not any(demand):
         raise Unacceptable(
-            "A task demands something: at least one resource above 0.",
+            "A task must demand at least one resource.",
             code="demand.zero",
             pointer=f"{pointer}/demand",
         )
@@ -184,7 +184,7 @@ def workload_update(
 
 @transaction.atomic
 def workload_withdraw(*, workload: Workload, version: int | None = None, now: datetime) -> Workload:
-    """Take a workload out for ever; its history stays. Withdrawing twice changes nothing."""
+    """Withdraw a workload permanently; its history stays. Withdrawing twice changes nothing."""
     workload = _locked(workload)
     check_version(workload.version, version)
     if workload.state == WorkloadState.WITHDRAWN:

@@ -65,7 +65,7 @@ def tenants_named(
         if slug is None and tenant is None and required:
             errors.append(FieldError(where, "field.required", f'"{field}" is required.'))
         elif slug is not None and tenant is None:
-            errors.append(FieldError(where, "tenant.unknown", f'There is no tenant "{slug}".'))
+            errors.append(FieldError(where, "tenant.unknown", f'No tenant has the slug "{slug}".'))
         if len(errors) == MAX_ERRORS:
             break
     if errors:

@@ -159,7 +159,7 @@ def _of_database(exc: DatabaseError | InterfaceError) -> DomainError | None:
     cause = exc.__cause__
     if isinstance(exc, IntegrityError):
         name = getattr(getattr(cause, "diag", None), "constraint_name", None)
-        return domain_error_for(name) or Conflict("The change conflicts with another one.")
+        return domain_error_for(name) or Conflict("The change conflicts with another change.")
     if isinstance(exc, DataError):
         return Unacceptable("A value does not fit what is stored.", code="value.range")
     if isinstance(exc, OperationalError | InterfaceError):

@@ -46,7 +46,7 @@ def served_once(
     identity = {"holder": caller.key_id, "method": "POST", "path": path, "key": key}
     if not try_lock_in_transaction(Lock.IDEMPOTENCY, "\n".join(map(str, identity.values()))):
         raise Conflict(
-            "A request with this Idempotency-Key is being served: repeat it for its answer.",
+            "A request with this Idempotency-Key is still in progress: repeat it later for its answer.",
             code="idempotency.in_flight",
             retry_after=TWIN_RETRY_SECONDS,
         )
@@ -55,7 +55,7 @@ def served_once(
     if claim is not None:
         if bytes(claim.body_digest) != digest:
             raise Unacceptable(
-                "This Idempotency-Key came with another body before: choose a new key.",
+                "This Idempotency-Key was already used with a different body: choose a new key.",
                 code="idempotency.reused",
             )
         return _replayed(claim)

@@ -13,7 +13,7 @@ def refuse_changed(
     for name in names:
         if wanted[name] != current[name]:
             raise Unacceptable(
-                f'"{name}" is decided when the object is made and cannot change.',
+                f'"{name}" is set when the object is created and cannot change.',
                 code="field.immutable",
                 pointer=f"/{name}",
             )

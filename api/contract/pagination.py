@@ -137,6 +137,6 @@ def _content(cursor: str) -> tuple[str, Any]:
 
 def bad_cursor() -> Unreadable:
     return Unreadable(
-        "The cursor is none that this list gave out.", code="cursor.invalid",
+        "The cursor is not from this list.", code="cursor.invalid",
         extra={"parameter": "cursor"},
     )  # fmt: skip

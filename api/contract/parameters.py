@@ -32,7 +32,11 @@ class Parameters(Document):
         for name, texts in query.lists():
             if name not in fields and name not in _EVERYWHERE:
                 known = ", ".join([*fields, *sorted(_EVERYWHERE)])
-                raise _refusal("unknown", name, f"is no parameter here; there are: {known}.")
+                raise _refusal(
+                    "unknown",
+                    name,
+                    f"is not a parameter here; the parameters are: {known}.",
+                )
             if len(texts) != 1:
                 raise _refusal("twice", name, "is given more than once.")
         return {
@@ -51,11 +55,11 @@ class Parameters(Document):
 
 def _read(field: Field, name: str, text: str) -> Any:
     if _LONE_SURROGATE_OR_NUL.search(text):
-        raise _refusal("value", name, "contains a character that no text has.")
+        raise _refusal("value", name, "contains a character that is not allowed in text.")
     try:
         return field.read_text(text)
     except Mistakes as wrong:
-        raise _refusal("value", name, f"has a bad value. {wrong}") from None
+        raise _refusal("value", name, f"has an invalid value. {wrong}") from None
 
 
 def _refusal(kind: str, name: str, detail: str) -> Unreadable:
@@ -70,7 +74,7 @@ class PageParameters(Parameters):
         minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Rows of a page."
     )
     cursor = TextField(
-        max_length=500, required=False, description="Where to go on: from the page before."
+        max_length=500, required=False, description="Where to continue: from the previous page."
     )
 
 

@@ -19,8 +19,9 @@ class Operation:
     `kind` is the last word of the operation's id. `headers` are those of its success, `problems` the
     statuses of refusals beyond those that every route has. `other_answers` are documents
     that are no problems under another status, `other_rows` those of a list asked for otherwise.
-    A `feed` is a list that is followed for ever: it gives `next_cursor` on every page. A `report` is
-    one document, its rows as CSV and NDJSON, and a picture. An `export` is a list as one stream.
+    A `feed` is a list that clients follow without end: it gives `next_cursor` on every page. A
+    `report` is one document, its rows as CSV and NDJSON, and a picture. An `export` is a list as one
+    stream.
     """
 
     kind: str
@@ -74,7 +75,7 @@ def lists(
 
 
 def feeds(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of a feed, followed for ever by its cursor."""
+    """GET of a feed, followed by its cursor."""
     headers = ("Link", "X-Next-Cursor")
     return _described(
         "list", summary, answer, paged=True, feed=True, headers=headers, problems=(410,)

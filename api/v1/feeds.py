@@ -1,4 +1,4 @@
-"""Feeds: lists that are followed for ever, each row once for whoever follows."""
+"""Feeds: lists that clients follow without end; each follower gets each row exactly once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from policies.fields import IntegerField, TextField
 
 
 class FeedParameters(Parameters):
-    """Of a feed: after which row it goes on, for ever."""
+    """Of a feed: the row after which it continues."""
 
     after = TextField(
         max_length=500, required=False, description="The `next_cursor` of the last page."

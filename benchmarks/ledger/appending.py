@@ -1,6 +1,6 @@
 """Usage posted in batches of 1,000 events: over HTTP, by the service alone, and the naive way.
 
-And how fast all of it is put to the proof afterwards.
+And how fast all of it is verified afterwards.
 """
 
 from __future__ import annotations

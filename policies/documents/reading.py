@@ -72,7 +72,9 @@ def _allocation(document: Mapping[str, Any], problem: Problem, choice: Choice) -
     rows = {_key(row): row for row in document["allocations"]}
     if rows.keys() != index.keys() or len(document["allocations"]) != problem.n:
         raise ProblemError(
-            "answer.malformed", "the answer has other workloads than the problem", "/allocations"
+            "answer.malformed",
+            "the workloads of the answer differ from those of the problem",
+            "/allocations",
         )
     ordered = [rows[key] for key in index]
     tasks = np.array([row["tasks"] for row in ordered], dtype=np.float64)

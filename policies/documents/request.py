@@ -110,7 +110,7 @@ class ServerDocument(_Part):
     name = NameField(
         "server.name",
         required=False,
-        description="`server-0001` and so on, by position, if it is left out.",
+        description="By default `server-0001` and so on, by position.",
     )
     capacity = AmountsField(unknown="capacity.unknown_resource", description="Of each server.")
     count = WholeField(
@@ -168,7 +168,7 @@ class ModeField(StringField):
 class PolicyDocument(_Part):
     name = StringField(description="One of those that `GET /policies/` lists.")
     mode = ModeField(
-        required=False, allow_null=True, description="The policy's first mode if it is left out."
+        required=False, allow_null=True, description="The policy's first mode by default."
     )
     options = ObjectField(default=dict, description="By the policy's own schema.")
 
@@ -267,7 +267,7 @@ class EvaluationRequest(_Part):
         ChoiceField(choices=INCLUDES, code="include.unknown", type_code="include.unknown"),
         min_items=0,
         default=list,
-        description="Parts of the answer that it has only if they are asked for.",
+        description="Optional parts to include in the answer.",
     )
 
 

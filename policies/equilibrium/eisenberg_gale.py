@@ -70,7 +70,7 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
         reached = market.nash_welfare(market.shares(shares))
         if market.bound(charged) <= reached + ENOUGH:
             return shares, charged
-    raise SolveFailedError("solve.failed", "the equilibrium prices did not settle")
+    raise SolveFailedError("solve.failed", "the equilibrium prices did not converge")
 
 
 @compiled

@@ -175,7 +175,7 @@ def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Bind
         return f"it stopped where {full} ran out on the servers it can use."
     if reason.startswith("resource:"):
         return f"it stopped where {reason.removeprefix('resource:')} ran out."
-    return "it stopped where everybody who waits is equally far."
+    return "it stopped where all waiting tenants have the same level."
 
 
 def _or_none(value: float) -> float | None:

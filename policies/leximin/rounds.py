@@ -242,7 +242,7 @@ class _Rounds:
             if not capped or bound >= trial * (1 - ARRIVED):
                 return trial * solution.tau, solution
             trial = bound
-        raise SolveFailedError("solve.failed", "the level of a round did not settle")
+        raise SolveFailedError("solve.failed", "the level of a round did not converge")
 
     def _held_back(self, solution: LevelSolution, rising: BoolArray) -> LevelSolution:
         """Take from rising tenants what the program gave them beyond the trial level."""

@@ -83,7 +83,7 @@ class Problem(ProblemFields):
         if workload_tenant is None and n != t:
             raise ProblemError(
                 "workload.tenant",
-                f"{n} workloads for {t} tenants: say whose each is (workload_tenant)",
+                f"{n} workloads for {t} tenants: name the tenant of each (workload_tenant)",
                 "/workloads",
             )
         owner = np.arange(n) if workload_tenant is None else workload_tenant

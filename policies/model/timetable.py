@@ -79,9 +79,9 @@ def timetable(allocation: Allocation, period: int = 3600) -> Timetable:
     """
     schedule = allocation.schedule
     if schedule is None:
-        raise ValueError(f"policy {allocation.policy.name!r} does not divide time")
+        raise ValueError(f"policy {allocation.policy.name!r} is not time-sharing")
     if period < 1:
-        raise ValueError(f"a period has at least one second, not {period}")
+        raise ValueError(f"the period is {period} seconds; it must be at least 1")
     seconds = np.floor(schedule.fraction * period * (1 + DISCRETE_TOLERANCE)).astype(np.int64)
     seconds[-1] += period - int(seconds.sum())
     edges = np.concatenate([[0], np.cumsum(seconds)]).tolist()

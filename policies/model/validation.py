@@ -146,7 +146,7 @@ def _check_workloads(problem: ProblemFields) -> None:
     if j is not None:
         raise ProblemError(
             "demand.zero",
-            f"workload {j} ({names[j]!r}): demands nothing; at least one resource must be above 0",
+            f"workload {j} ({names[j]!r}): demands nothing; it must demand at least one resource",
             f"/workloads/{j}/demand",
         )
     whole = np.isposinf(problem.tasks) | (problem.tasks == np.floor(problem.tasks))

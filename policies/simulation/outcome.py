@@ -140,7 +140,7 @@ class Simulation:
         return share
 
     def _intervals(self, rate: FloatArray) -> Intervals:
-        """From changes in the order of time to stretches in which something is in use."""
+        """From changes in the order of time to the intervals in which something is in use."""
         order = np.argsort(self.changed_tenant, kind="stable")
         start, owner = self.changed_at[order], self.changed_tenant[order]
         end = np.full(len(start), self.ended)

@@ -60,7 +60,7 @@ def simulate(
     if policy not in POLICIES:
         raise PolicyUnknownError(
             "policy.unknown",
-            f"there is no simulation of {policy!r}; there are {', '.join(POLICIES)}",
+            f"policy {policy!r} cannot be simulated; these can: {', '.join(POLICIES)}",
         )
     if problem.has_selectors:
         raise PolicyNotApplicableError(

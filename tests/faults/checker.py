@@ -117,13 +117,13 @@ _LEDGER_CHECKS = {
     "entries are not sealed exactly once in order": """
         SELECT (SELECT count(*) FROM ledger_entry) - (SELECT count(*) FROM ledger_seal)
              + (SELECT coalesce(max(sequence), 0) - count(*) FROM ledger_seal)""",
-    "stretches of time are metered twice, or not at all": """
+    "intervals are metered twice, or not at all": """
         SELECT count(*) FROM (
             SELECT "end", lead(start) OVER (PARTITION BY pool_id ORDER BY start) AS following
             FROM (SELECT DISTINCT pool_id, start, "end" FROM ledger_entry
                   WHERE source = 'decisions') AS pieces) AS metered
         WHERE "end" <> following""",
-    "entries of one stretch of time are metered twice": """
+    "entries of one interval are metered twice": """
         SELECT count(*) FROM (
             SELECT FROM ledger_entry WHERE source = 'decisions'
             GROUP BY pool_id, tenant_id, workload_id, server_owner_id, resource, kind, start

@@ -107,7 +107,7 @@ def test_the_checker_finds_intervals_that_are_missing_double_or_others(decided, 
     changeable.execute("DROP TABLE kept")
 
 
-def test_the_checker_finds_windows_that_remember_another_stretch_of_time(decided, changeable):
+def test_the_checker_finds_windows_that_remember_another_interval(decided, changeable):
     changeable.execute(
         "UPDATE run_step SET since = since - interval '1 second'"
         " WHERE begin = (SELECT max(begin) FROM run_step)"

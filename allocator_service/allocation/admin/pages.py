@@ -221,7 +221,7 @@ class PoolAdmin(ImpactFormAdmin):
             request, queryset, lambda pool: run_request(pool=pool, reason=reason, now=now)
         )
 
-    @admin.action(description="Retire the selected pools, for ever")
+    @admin.action(description="Retire the selected pools permanently")
     def retire(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
         now = utc_now()
         self.apply_to_each(
@@ -237,7 +237,7 @@ class ImpactServerAdmin(ServerAdmin):
     def drain(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         return self._shown_first(request, queryset, "drain", super().drain)
 
-    @admin.action(description="Retire: end the contribution, for ever")
+    @admin.action(description="Retire permanently: end the contribution")
     def retire(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         return self._shown_first(request, queryset, "retire", super().retire)
 

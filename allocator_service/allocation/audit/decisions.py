@@ -1,4 +1,4 @@
-"""Putting a stored decision to the proof again, from what is stored and nothing else."""
+"""Verify a stored decision again, from stored data alone."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +39,7 @@ def run_verify(run: Run) -> dict[str, Any]:
     """
     if run.status != RunStatus.SUCCEEDED:
         raise Conflict(
-            f"The run is {run.status}: there is no decision to verify.", code="run.not_succeeded"
+            f"The run is {run.status}: it has no decision to verify.", code="run.not_succeeded"
         )
     stored = stored_decision(run)
     ranges_agree = stored.ranges_agree

@@ -1,4 +1,4 @@
-"""Putting the books to the proof: the ledger, and what past decisions remembered of it."""
+"""Verify the ledger, and what past decisions remembered of it."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -78,7 +78,7 @@ def sharing_degrees_verify(*, since: datetime) -> LedgerCheck:
 
 
 class _PoolProof:
-    """The steps of one pool, put to the proof in the order of their decisions."""
+    """Verify the steps of one pool, in the order of their decisions."""
 
     def __init__(self, pool: Pool) -> None:
         self._sums = RunningSums(pool.pk)
@@ -142,11 +142,14 @@ def _wrong_after(step: Step, document: Mapping[str, Any]) -> str:
     derived = history_to_document(after, problem.tenants, problem.resources)
     stored = step_document(step)
     for slug, row in derived["tenants"].items():
-        told = stored["tenants"].get(slug, {})
+        stated = stored["tenants"].get(slug, {})
         for what, value in row.items():
-            if told.get(what) != value:
+            if stated.get(what) != value:
                 name = what.replace("_", " ")
-                return f"after it {slug} has {name} {told.get(what)}, it says; it has {value}"
+                return (
+                    f"it states {name} {stated.get(what)} for {slug} after the step;"
+                    f" the ledger gives {value}"
+                )
     if stored != derived or list(step.waiting) != after.waiting.tolist():
         return "what is remembered after it is not what follows from its step"
     return ""

@@ -128,7 +128,7 @@ def _claim(pool_id: int, now: datetime, early: bool) -> Claim | None:
 
 
 def _abandon(job: RecomputeJob, now: datetime) -> None:
-    """Nobody waits for the decision of a retired pool any more."""
+    """A retired pool needs no further decision."""
     waiting = Run.objects.filter(pool_id=job.pk, status__in=[RunStatus.PENDING, RunStatus.RUNNING])
     waiting.update(status=RunStatus.CANCELLED, finished_at=now, token=None)
     job.claimed = job.wanted
@@ -164,7 +164,7 @@ def document_solve(document: Mapping[str, Any]) -> Allocation:
     except (ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
         log.exception("solve_failed", policy=document["policy"])
         raise DomainError(
-            f"The policy failed ({type(error).__name__}); operators find the cause in the worker's log.",
+            f"The policy failed ({type(error).__name__}); the cause is in the worker's log.",
             code="run.internal",
         ) from error
 

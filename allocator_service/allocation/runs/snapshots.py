@@ -1,4 +1,4 @@
-"""What a run computes from: one consistent reading of a pool, kept for ever to be replayed."""
+"""What a run computes from: one consistent reading of a pool, kept permanently for replay."""
 
 import hashlib
 import zlib

@@ -1,4 +1,4 @@
-"""What a pool that takes turns owes its tenants when a period is cut short.
+"""The deficits of a time-sharing pool's tenants when a period is cut short.
 
 A schedule is fair over its period, not at every moment of it: whose turn had not come when a change
 began a new period is owed what it would have had by then. The new period evens that out as far as one

@@ -1,4 +1,4 @@
-"""When pools that take turns plan anew: a change waits for the end of the slot that runs."""
+"""When time-sharing pools plan again: a change waits for the end of the current slot."""
 
 from datetime import datetime
 

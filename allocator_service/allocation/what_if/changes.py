@@ -160,7 +160,7 @@ class _Editor:
             self._tenant(submitted["tenant"], f"{where}/tenant")
             if (submitted["tenant"], submitted["name"]) in taken:
                 raise Unacceptable(
-                    "The tenant has a workload of this name.",
+                    "The tenant already has a workload of this name.",
                     code="workload.exists",
                     pointer=f"{where}/name",
                 )
@@ -180,14 +180,16 @@ class _Editor:
             if workload[0] is not None and str(workload[0]) == str(id_):
                 return workload
         raise Unacceptable(
-            "The pool has no such active workload.", code="workload.unknown", pointer=pointer
+            "The pool has no active workload of that name.",
+            code="workload.unknown",
+            pointer=pointer,
         )
 
     def _demand(self, value: Any, pointer: str) -> dict[str, Any]:
         demand = self._quantities(value, pointer)
         if not demand:
             raise Unacceptable(
-                "A task demands something: at least one resource above 0.",
+                "A task must demand at least one resource.",
                 code="demand.zero",
                 pointer=pointer,
             )

@@ -2,7 +2,7 @@
 
 Everything is read from the stored decision: shares and levels from its rows, binding resources and
 their prices from its certificate. Each counterfactual has been tried: the decision's own input with
-the change made, solved again, gives the effect that is told.
+the problem with the change, solved again, gives the stated effect.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ def run_explain(*, run: Run, tenant: Tenant) -> Explanation:
     `Gone` once its input is pruned.
     """
     if run.status != RunStatus.SUCCEEDED:
-        raise Conflict(f"The run is {run.status}: it decided nothing.", code="run.not_succeeded")
+        raise Conflict(f"The run is {run.status}: it has no decision.", code="run.not_succeeded")
     rows = list(
         Allocation.objects.filter(run=run, tenant=tenant)
         .select_related("workload")

@@ -45,7 +45,7 @@ def simulation_request(
     ).count()
     if waiting >= MAX_PENDING_PER_CALLER:
         raise Conflict(
-            f"{waiting} simulations of yours are waiting: read those first.",
+            f"{waiting} of your simulations are waiting: read their results first.",
             code="simulation.too_many",
             retry_after=5,
         )
@@ -57,7 +57,7 @@ def simulation_request(
 def _refuse_foreign(changes: Mapping[str, Any], tenant: Tenant, pool: Pool) -> None:
     for part in changes.keys() - TENANT_PARTS:
         raise Unacceptable(
-            "A tenant simulates changes of its own workloads.",
+            "A tenant can only simulate changes to its own workloads.",
             code="simulation.scope",
             pointer=f"/{part}",
         )
@@ -85,7 +85,9 @@ def _refuse_foreign(changes: Mapping[str, Any], tenant: Tenant, pool: Pool) -> N
     for pointer, id_ in named.items():
         if str(id_) not in own:
             raise Unacceptable(
-                "The pool has no such active workload.", code="workload.unknown", pointer=pointer
+                "The pool has no active workload of that name.",
+                code="workload.unknown",
+                pointer=pointer,
             )
 
 

@@ -36,17 +36,22 @@ class ImportCommand(BaseCommand):
             _option(self.kind.slug),
             dest="slug",
             metavar="SLUG",
-            help="whose the rows are that do not say",
+            help="the tenant of rows that name none",
         )
         owner.add_argument(
-            _option(self.kind.label), dest="label", metavar="KEY", help="the label that names whose"
+            _option(self.kind.label),
+            dest="label",
+            metavar="KEY",
+            help="the label that names the tenant",
         )
-        parser.add_argument("--dry-run", action="store_true", help="tell every row, write none")
         parser.add_argument(
-            "--skip-refused", action="store_true", help="write the others when rows are refused"
+            "--dry-run", action="store_true", help="report every row, write nothing"
         )
         parser.add_argument(
-            "--register-tenants", action="store_true", help="register tenants not there yet"
+            "--skip-refused", action="store_true", help="write the other rows when some are refused"
+        )
+        parser.add_argument(
+            "--register-tenants", action="store_true", help="register unknown tenants"
         )
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -99,10 +104,10 @@ class ImportCommand(BaseCommand):
         if not report.refused:
             return
         if choice.dry_run:
-            raise CommandError("Rows would be refused.", returncode=REFUSED_EXIT)
+            raise CommandError("Some rows would be refused.", returncode=REFUSED_EXIT)
         if not choice.skip_refused:
             raise CommandError(
-                "Rows are refused and nothing was written; --skip-refused writes the others.",
+                "Some rows were refused and nothing was written; --skip-refused writes the others.",
                 returncode=REFUSED_EXIT,
             )
 

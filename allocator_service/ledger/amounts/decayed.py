@@ -20,7 +20,7 @@ from allocator_service.ledger.models import TotalsCursor
 from allocator_service.pools.models import Pool
 
 # Of a rate since its change, (1 - weight of the change) / (ln 2 / half-life) counts: the integral of
-# each moment's weight. `e` is an entry; how the planner is told of rows is said in `rate_changes`.
+# each moment's weight. `e` is an entry; `rate_changes` explains the hints about row counts.
 _DECAYED = """
 WITH place AS MATERIALIZED (
     SELECT COALESCE(max(through), 0) AS through FROM ledger_totals_cursor

@@ -1,4 +1,4 @@
-"""Amounts of stretches of time, from changes of rates: exact, and worked out as they are asked for."""
+"""Amounts in intervals, from changes of rates: exact, and computed on request."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ L = TypeVar("L")
 
 
 class Use(NamedTuple):
-    """What rates of use are told apart by; `owner` is None where there is none, or nobody asks."""
+    """The key of a rate of use; `owner` is None where there is none, or nobody asks."""
 
     owner: int | None
     tenant: int

@@ -1,4 +1,4 @@
-"""How rates of use changed between instants, from which amounts of any stretches of time follow.
+"""How rates of use changed between instants, from which the amounts in any interval follow.
 
 Whole buckets of the totals, the widest that fit between two edges, the entries that begin or end in
 the quarter of an hour that an edge cuts, and the few entries that are not in the totals yet: the work
@@ -23,7 +23,7 @@ from allocator_service.tenants.models import Tenant
 K = TypeVar("K")
 
 # `e` is an entry. An entry in a narrowest bucket that an edge cuts counts before that edge, and from the
-# first edge in a later bucket on as part of the whole one (`gone`). The planner is told by numbers where
+# first edge in a later bucket on as part of the whole one (`gone`). The planner learns by numbers where
 # the totals end, and to seek rows one by one by their indexes (LATERAL ... OFFSET 0): else it takes the
 # few entries beyond for a third of the ledger; and to look these up in a hash (NOT IN).
 _PLACES = """

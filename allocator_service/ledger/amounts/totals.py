@@ -1,4 +1,4 @@
-"""Totals of the ledger, kept up while it grows, so that any stretch of time is read from a few rows.
+"""Totals of the ledger, kept up while it grows, so that any interval is read from a few rows.
 
 Time is cut into buckets of four widths, each width a whole multiple of the one before; a bucket holds
 how the rate of use changed in it (`Total`, and by the owner of the servers `OwnerTotal`). What was used
@@ -195,7 +195,7 @@ def _add(
 
 
 def bucket_parameters(half_life: float | None) -> dict[str, int | list[int] | float | None]:
-    """What `CHANGES` is told: the widths of buckets, and the half-life in seconds."""
+    """Parameters of `CHANGES`: the widths of buckets, and the half-life in seconds."""
     return {"narrowest": QUARTER, "widths": list(WIDTHS), "half_life": half_life}
 
 

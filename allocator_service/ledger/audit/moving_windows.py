@@ -1,4 +1,4 @@
-"""What stretches of time that move on hold, from changes of rates that come in any order.
+"""Amounts in moving intervals, from changes of rates that come in any order.
 
 An entry raises a tenant's rate by its quantity at its start and lowers it at its end. Amounts are whole
 numbers of 10^-12 units × microseconds, so that nothing is rounded; those that decay are doubles.
@@ -46,7 +46,7 @@ class CountedEntry:
 
 
 class MovingWindow(Protocol):
-    """A stretch of time that moves on; told a change of a rate, it counts it wherever it lies."""
+    """A moving interval; it counts a change of a rate wherever it lies."""
 
     def change(self, key: Key, instant: int, rate: int) -> None:
         """Count the change of a rate at an instant, past or to come."""

@@ -72,7 +72,7 @@ class PastSums:
     """What a window held; a key that is not in `amounts` had nothing.
 
     `first` is when the first of the entries begins, `gone` how many of the unsealed ones are not in
-    the ledger any more.
+    the ledger.
     """
 
     amounts: Mapping[Key, Amount]
@@ -94,7 +94,7 @@ class RunningSums:
         self._window: MovingWindow = ExactWindow(None)
 
     def at(self, past: Past, known: Known) -> PastSums:
-        """What the entries that were known add up to in a stretch of time."""
+        """The sum of the known entries in an interval."""
         through, after = known.sealed_through, 0
         if self._asked is not None and _goes_on(self._asked, past, through):
             after = self._asked[1]

@@ -1,4 +1,4 @@
-"""Putting the whole ledger to the proof: its order, its chain of digests, its sums."""
+"""Verify the whole ledger: its order, its chain of digests, its sums."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

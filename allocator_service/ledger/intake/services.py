@@ -35,7 +35,7 @@ _EXACT = Context(prec=60)
 class UsageEvent:
     """Something that was used: `vector` in the pool's order of resources, over `[start, end)`.
 
-    `source` and `event_id` identify it in its pool for ever.
+    `source` and `event_id` identify it permanently in its pool.
     """
 
     source: str
@@ -49,7 +49,7 @@ class UsageEvent:
 
     @property
     def digest(self) -> bytes:
-        """Of what the event says, by which a repeat is told from a contradiction."""
+        """A digest of the content; it distinguishes a repeated event from a conflicting one."""
         content = [
             self.tenant.slug,
             None if self.workload is None else str(self.workload.pk),
@@ -82,7 +82,7 @@ def usage_record(*, pool: Pool, events: Sequence[UsageEvent], now: datetime) -> 
     """Post what tenants report to have used, all or none; late and out of order is fine.
 
     Raises `Conflict` with `usage.metering` for a pool that meters itself and `usage.conflict` for an
-    identity that was posted with other content, `Unacceptable` for an interval that cannot be.
+    identity that was already posted with different content, `Unacceptable` for an impossible interval.
     """
     refuse_metered(pool)
     events_refuse_too_many(len(events))
@@ -96,7 +96,7 @@ def refuse_metered(pool: Pool) -> None:
     """Raise `Conflict` for a pool that meters itself: it takes no reports."""
     if pool.metering != Metering.REPORTED:
         raise Conflict(
-            "This pool meters itself from its decisions: it takes no reports.",
+            "This pool meters itself from its decisions and does not accept reported usage.",
             code="usage.metering",
         )
 
@@ -140,10 +140,13 @@ def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime
     """
     if entry.kind == Kind.CORRECTION:
         raise Conflict(
-            "This is a correction: correct the entry that it corrects.", code="entry.correction"
+            "This entry is a correction: correct the original entry instead.",
+            code="entry.correction",
         )
     if not reason.strip():
-        raise Unacceptable("A correction says why.", code="correction.reason", pointer="/reason")
+        raise Unacceptable(
+            "A correction needs a reason.", code="correction.reason", pointer="/reason"
+        )
     with connection.cursor() as cursor:  # corrections of one entry come one after the other
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"correct:{entry.pk}"]
@@ -155,7 +158,7 @@ def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime
         difference = quantity - present
     if quantity == present:
         raise Unacceptable(
-            f"The quantity is {decimal_text(present)} already.",
+            f"The quantity is already {decimal_text(present)}.",
             code="correction.nothing",
             pointer="/quantity",
         )
@@ -306,7 +309,7 @@ def _refuse_contradictions(
 
 def _contradiction(event: UsageEvent) -> Conflict:
     return Conflict(
-        f'The event "{event.event_id}" of {event.source} was posted with other content.',
+        f'The event "{event.event_id}" of {event.source} was already posted with different content.',
         code="usage.conflict",
         pointer=event.pointer,
     )

@@ -1,1 +1,1 @@
-"""What the ledger tells about a stretch of time: every total is a sum over its entries."""
+"""Reports of the ledger about a period: every total is a sum over its entries."""

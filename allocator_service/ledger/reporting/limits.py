@@ -33,7 +33,7 @@ def refuse_too_long(cells: int) -> None:
     """Raise `Unacceptable` for a report of more values than one answer takes."""
     if cells > MAX_CELLS:
         raise Unacceptable(
-            f"The report would have {cells} values; at most {MAX_CELLS} are answered: choose a longer"
+            f"The report would have {cells} values; the limit is {MAX_CELLS}: choose a longer"
             " step, a shorter period or one tenant.",
             code="report.too_long",
         )

@@ -1,4 +1,4 @@
-"""The stretch of time that a report is about, and the pieces it is cut into."""
+"""The period of a report, and the intervals it is divided into."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def report_period(
     step: str | None,
     now: datetime,
 ) -> Period:
-    """The period of a report: the 7 days before its end unless told, in one piece without a step.
+    """The period of a report: the 7 days before its end by default, one interval without a step.
 
     What lies ahead is cut off: a period that ends after `now` ends now. Steps are counted from the
     start, in the pool's time zone; the last is shorter where they do not come out even. Raises
@@ -52,12 +52,12 @@ def report_period(
     zone = ZoneInfo(pool.timezone)
     until = min(end or now, now)
     if until < EARLIEST:
-        raise _refusal("to", f"A period ends in {EARLIEST:%Y} or later.")
+        raise _refusal("to", f"The period must end in {EARLIEST:%Y} or later.")
     since = start or parse_duration(DEFAULT_LENGTH).times(-1).after(until, zone)
     if since >= until:
-        raise _refusal("from", "The period is empty: from is before to, and before now.")
+        raise _refusal("from", "The period is empty: from must be before to, and before now.")
     if since < EARLIEST:
-        raise _refusal("from", f"A period begins in {EARLIEST:%Y} or later.")
+        raise _refusal("from", f"The period must begin in {EARLIEST:%Y} or later.")
     if step is None:
         return Period([since, until])
     duration = parse_duration(step)

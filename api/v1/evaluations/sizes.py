@@ -1,4 +1,4 @@
-"""How large a problem a long body describes, told before the body is read strictly."""
+"""How large a problem a long body describes, estimated before the body is read strictly."""
 
 from collections.abc import Callable
 from contextlib import suppress

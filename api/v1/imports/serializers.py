@@ -121,7 +121,7 @@ class ImportDocument(Document):
 
 
 def import_document(report: ImportReport, *, dry_run: bool) -> dict[str, Any]:
-    """The answer to an import that was told or done."""
+    """The answer to an import, or to its dry run."""
     return {
         "dry_run": dry_run,
         "written": report.written,

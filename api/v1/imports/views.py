@@ -1,4 +1,4 @@
-"""Imports: nodes, workloads and usage out of files, told first (`dry_run`) and then written."""
+"""Imports: nodes, workloads and usage from files, checked first (`dry_run`) and then written."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Usage in, the ledger out: each event once for ever, each entry once for whoever reads."""
+"""Usage in, the ledger out: each event counts exactly once, each reader gets each entry exactly once."""
 
 from collections.abc import Sequence
 from decimal import Decimal, localcontext

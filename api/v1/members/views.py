@@ -71,7 +71,7 @@ class MemberView(PoolView):
         if present is not None:
             version = expected_version(request, actual=present.membership.version)
         elif "If-Match" in request.headers:
-            raise Stale("The tenant is no member yet: admit it without If-Match.")
+            raise Stale("The tenant is not a member yet: admit it without If-Match.")
         fields = self.read(MemberRequest)
         _, created = member_put(
             pool=pool_of,

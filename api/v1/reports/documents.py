@@ -19,9 +19,9 @@ MAX_TENANTS = 10**6
 
 
 class ReportParameters(Parameters):
-    """The period, which is the 7 days until now unless told, and of which tenant."""
+    """The period, the last 7 days by default, and the tenant."""
 
-    from_ = TimestampField(required=False, description="Inclusive; 7 days before `to` unless told.")
+    from_ = TimestampField(required=False, description="Inclusive; by default 7 days before `to`.")
     to = TimestampField(required=False, description="Exclusive; now if it is left out or ahead.")
     tenant = TextField(max_length=63, required=False, description="Its slug; only this one.")
     step = DurationField(

@@ -1,4 +1,4 @@
-"""Reports: what the ledger tells of a stretch of time, as JSON, rows or a picture."""
+"""Reports: what the ledger holds for a period, as JSON, rows or a picture."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar

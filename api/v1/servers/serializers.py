@@ -51,7 +51,7 @@ class ServerDocument(Document):
 
 class ServerParameters(PageParameters):
     state = ChoiceField(
-        choices=ServerState.values, required=False, description="All but retired ones if left out."
+        choices=ServerState.values, required=False, description="All but retired ones by default."
     )
     name = TextField(max_length=253, required=False)
     contributed_by = SlugField(required=False)

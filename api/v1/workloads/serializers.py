@@ -62,7 +62,7 @@ class WorkloadParameters(PageParameters):
     state = ChoiceField(
         choices=WorkloadState.values,
         required=False,
-        description="All but withdrawn ones if left out.",
+        description="All but withdrawn ones by default.",
     )
     name = TextField(max_length=253, required=False)
     tenant = SlugField(required=False)

@@ -1,4 +1,4 @@
-"""Importing usage: once for ever, whoever imports the file and how often."""
+"""Importing usage: exactly once, whoever imports the file and however often."""
 
 import gzip
 
@@ -88,7 +88,7 @@ def test_a_pool_that_meters_itself_takes_none(pool, command):
     ran = command("import_usage", TWO, "--dry-run")
     assert (ran.code, ran.error) == (
         2,
-        "This pool meters itself from its decisions: it takes no reports.",
+        "This pool meters itself from its decisions and does not accept reported usage.",
     )
 
 

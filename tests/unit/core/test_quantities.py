@@ -94,7 +94,7 @@ def test_a_vector_has_the_pools_order_and_names_every_entry_that_is_wrong():
 
 @pytest.mark.parametrize("value", [None, 3, "cpu", [1, 2]])
 def test_quantities_that_are_no_object_are_refused(value):
-    with pytest.raises(Unacceptable, match="object keyed by resource names"):
+    with pytest.raises(Unacceptable, match="object of quantities by resource name"):
         vector_from(value, LAB, pointer="/demand")
 
 

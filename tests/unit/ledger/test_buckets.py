@@ -1,4 +1,4 @@
-"""Any stretch of time is made up of whole buckets, once, and of few."""
+"""Any interval consists of few whole buckets, each of them once."""
 
 from datetime import timedelta
 from itertools import pairwise

@@ -43,7 +43,7 @@ def test_the_document_of_a_schedule():
 def test_other_policies_have_no_schedule():
     answer = evaluate_document(EXAMPLE | {"policy": {"name": "drf"}})
     assert answer["schedule"] is None
-    with pytest.raises(ValueError, match="does not divide time"):
+    with pytest.raises(ValueError, match="is not time-sharing"):
         timetable(solve(problem_of([[1]], [[1]]), "drf"))
 
 

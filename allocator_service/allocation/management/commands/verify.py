@@ -1,4 +1,4 @@
-"""`manage.py verify`: the books put to the proof; exit code 1 when something is wrong."""
+"""`manage.py verify`: verify the ledger and the decisions; exit code 1 when something is wrong."""
 
 import time
 from datetime import UTC
@@ -37,4 +37,4 @@ class Command(BaseCommand):
         self.stdout.write(f"{count} entries in {seconds:.2f} s ({count / seconds:.0f} per second)")
         failed = [check.name for check in checks if not check.holds]
         if failed:
-            raise CommandError(f"The books are not whole: {', '.join(failed)}")
+            raise CommandError(f"These checks of the ledger failed: {', '.join(failed)}")

@@ -15,7 +15,9 @@ class Command(ImportCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--source", help="who tells; the format's name unless given")
+        parser.add_argument(
+            "--source", help="the source of the events; the name of the format by default"
+        )
         parser.add_argument(
             "--begin",
             metavar="INSTANT",
