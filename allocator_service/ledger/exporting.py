@@ -94,8 +94,8 @@ def entries_export(
     statement = _statement({name: values[name] for name in columns}, file_format)
 
     def read(opened: SnapshotConnection) -> Iterator[bytes]:
-        for piece in opened.copied(statement, parameters):
-            yield piece.replace(b"\n", b"\r\n") if file_format == "csv" else piece
+        for chunk in opened.copied(statement, parameters):
+            yield chunk.replace(b"\n", b"\r\n") if file_format == "csv" else chunk
 
     return Export(Stream(snapshot, read), last_id)
 

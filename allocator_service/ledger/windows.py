@@ -90,7 +90,7 @@ def amounts_in(pool: Pool, past: Past) -> WindowState:
     elif past.since < past.until:
         edges = [past.since, past.until]
         within = amounts_between(pool=pool, edges=edges, unsealed=True)
-        amounts = ((use, amount) for use, _, amount in within.all_pieces())
+        amounts = ((use, amount) for use, _, amount in within.all_intervals())
     else:
         amounts = ()
     by_kind: dict[str, dict[Key, Decimal]] = {Kind.USAGE: {}, Kind.ALONE: {}}

@@ -7,19 +7,19 @@ from decimal import Decimal
 
 from django.db import connection
 
-from allocator_service.core.pieces import pieces_of, seconds_inside
+from allocator_service.core.intervals import intervals_reached, seconds_inside
 from allocator_service.pools.models import Pool
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Resource × seconds of capacity that a tenant contributed in one piece of time.
+    """Resource × seconds of capacity that a tenant contributed in one interval of time.
 
-    `piece` counts from 0, `resource` is the position in the pool's vectors, `tenant` None is the
+    `interval` counts from 0, `resource` is the position in the pool's vectors, `tenant` None is the
     pool itself.
     """
 
-    piece: int
+    interval: int
     tenant: int | None
     resource: int
     amount: Decimal
@@ -34,10 +34,10 @@ WITH alike AS (
     WHERE server.pool_id = %(pool)s AND c.start < %(end)s
       AND (c."end" IS NULL OR c."end" > greatest(%(start)s, c.start))
     GROUP BY 1, 2, 3, 4)
-SELECT piece - 1, tenant_id, position - 1,
+SELECT interval_number - 1, tenant_id, position - 1,
        sum(servers * quantity * {seconds})
 FROM alike
-CROSS JOIN {pieces}
+CROSS JOIN {intervals}
 CROSS JOIN LATERAL unnest(capacity) WITH ORDINALITY AS amount (quantity, position)
 GROUP BY 1, 2, 3
 """
@@ -46,7 +46,7 @@ GROUP BY 1, 2, 3
 def capacity_within(*, pool: Pool, edges: Sequence[datetime]) -> list[Capacity]:
     """Capacity × seconds that was contributed, draining servers included, between the edges."""
     statement = _CAPACITY.format(
-        seconds=seconds_inside("start", '"end"'), pieces=pieces_of("start", '"end"')
+        seconds=seconds_inside("start", '"end"'), intervals=intervals_reached("start", '"end"')
     )
     with connection.cursor() as cursor:
         cursor.execute(
@@ -54,7 +54,7 @@ def capacity_within(*, pool: Pool, edges: Sequence[datetime]) -> list[Capacity]:
             {
                 "pool": pool.pk,
                 "edges": list(edges),
-                "pieces": len(edges) - 1,
+                "intervals": len(edges) - 1,
                 "start": edges[0],
                 "end": edges[-1],
             },

@@ -1,4 +1,4 @@
-"""Reports of a day and of a year, and in pieces, from totals and summed over the entries."""
+"""Reports of a day and of a year, and in intervals, from totals and summed over the entries."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from django.db import connection
 
-from allocator_service.core.pieces import pieces_of, seconds_inside
+from allocator_service.core.intervals import intervals_reached, seconds_inside
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.lending import lending_report
-from allocator_service.ledger.reporting.periods import MAX_PIECES, Period
+from allocator_service.ledger.reporting.periods import MAX_INTERVALS, Period
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
 from allocator_service.ledger.reporting.utilization import utilization_report
 from allocator_service.pools.models import Pool
@@ -28,12 +28,12 @@ HOUR = timedelta(hours=1)
 AT = END - timedelta(minutes=7, microseconds=1)
 
 _PLAIN = f"""
-SELECT piece - 1, e.server_owner_id, e.tenant_id, COALESCE(corrected.kind, e.kind), e.resource,
+SELECT interval_number - 1, e.server_owner_id, e.tenant_id, COALESCE(corrected.kind, e.kind), e.resource,
        sum(e.quantity * {seconds_inside("e.start", 'e."end"')})
 FROM ledger_entry e
 LEFT JOIN ledger_entry corrected
        ON e.corrects IS NOT NULL AND corrected.id = e.corrects AND corrected.start = e.start
-CROSS JOIN {pieces_of("e.start", 'e."end"')}
+CROSS JOIN {intervals_reached("e.start", 'e."end"')}
 WHERE e.pool_id = %(pool)s AND e.start < %(end)s AND e."end" > %(start)s AND e.start >= %(earliest)s
   AND NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id)
 GROUP BY 1, 2, 3, 4, 5
@@ -41,7 +41,7 @@ GROUP BY 1, 2, 3, 4, 5
 LONGEST = timedelta(days=366)
 
 Told = Mapping[tuple[Any, ...], Decimal]
-"""What a report tells that is not 0: by piece, names of tenants, kind and resource."""
+"""What a report tells that is not 0: by interval, names of tenants, kind and resource."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _periods(entries: int, most: int) -> dict[str, Period]:
     }
     periods = {name: Period([begin, AT]) for name, begin in begins.items()}
     hours = int((AT - first) / HOUR)
-    for count in {min(hours, 7 * 24), min(hours, MAX_PIECES)}:
+    for count in {min(hours, 7 * 24), min(hours, MAX_INTERVALS)}:
         whole, cut = (Period([end - n * HOUR for n in range(count, -1, -1)]) for end in (END, AT))
         periods |= {f"{count} whole hours": whole, f"{count} hours until now": cut}
     return periods
@@ -97,7 +97,7 @@ def _plain(pool: Pool, period: Period) -> list[tuple[Any, ...]]:
     parameters: dict[str, Any] = {
         "pool": pool.pk,
         "edges": list(period.edges),
-        "pieces": len(period.pieces),
+        "intervals": len(period.intervals),
         "start": period.start,
         "end": period.end,
         "earliest": period.start - LONGEST,
@@ -111,10 +111,10 @@ def _plain(pool: Pool, period: Period) -> list[tuple[Any, ...]]:
 def _named(report: Report, rows: Sequence[tuple[Any, ...]]) -> Told:
     slugs = dict(Tenant.objects.values_list("pk", "slug"))
     sums: dict[tuple[Any, ...], Decimal] = {}
-    for piece, owner, tenant, kind, resource, amount in rows:
+    for interval, owner, tenant, kind, resource, amount in rows:
         names = report.key(owner and slugs[owner], slugs[tenant], kind)
         if names is not None:
-            key = (piece, *names, resource)
+            key = (interval, *names, resource)
             sums[key] = sums.get(key, Decimal(0)) + amount
     return sums
 
@@ -128,9 +128,9 @@ def _difference(told: Told, plain: Told) -> float:
 
 def _lending(report: Any) -> Told:
     return {
-        (piece, flow.owner, flow.tenant, resource.name): amount
+        (interval, flow.owner, flow.tenant, resource.name): amount
         for flow in report.flows
-        for piece, amounts in enumerate(flow.series)
+        for interval, amounts in enumerate(flow.series)
         for resource, amount in zip(report.resources, amounts, strict=True)
         if amount
     }
@@ -138,9 +138,9 @@ def _lending(report: Any) -> Told:
 
 def _sharing(report: Any) -> Told:
     return {
-        (piece, each.tenant, kind.value, resource.name): amount
+        (interval, each.tenant, kind.value, resource.name): amount
         for each in report.tenants
-        for piece, degree in enumerate(each.series)
+        for interval, degree in enumerate(each.series)
         for kind, amounts in ((Kind.USAGE, degree.used), (Kind.ALONE, degree.alone))
         for resource, amount in zip(report.resources, amounts, strict=True)
         if amount
@@ -149,9 +149,9 @@ def _sharing(report: Any) -> Told:
 
 def _utilization(report: Any) -> Told:
     return {
-        (piece, resource.name): use.used
+        (interval, resource.name): use.used
         for resource, uses in zip(report.resources, report.uses, strict=True)
-        for piece, use in enumerate(uses)
+        for interval, use in enumerate(uses)
         if use.used
     }
 

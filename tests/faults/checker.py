@@ -121,7 +121,7 @@ _LEDGER_CHECKS = {
         SELECT count(*) FROM (
             SELECT "end", lead(start) OVER (PARTITION BY pool_id ORDER BY start) AS following
             FROM (SELECT DISTINCT pool_id, start, "end" FROM ledger_entry
-                  WHERE source = 'decisions') AS pieces) AS metered
+                  WHERE source = 'decisions') AS intervals) AS metered
         WHERE "end" <> following""",
     "entries of one interval are metered twice": """
         SELECT count(*) FROM (

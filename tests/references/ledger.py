@@ -1,4 +1,4 @@
-"""Sums over the ledger in the plain way: every sealed entry is read, and cut to the pieces."""
+"""Sums over the ledger in the plain way: every sealed entry is read, and cut to the intervals."""
 
 from collections import defaultdict
 from datetime import timedelta
@@ -16,7 +16,7 @@ FROM ledger_entry WHERE pool_id = %s
 
 
 def plain_amounts(pool, edges):
-    """{(owner, tenant, kind, resource, piece): amount} of what is not 0.
+    """{(owner, tenant, kind, resource, interval): amount} of what is not 0.
 
     A correction counts as what it corrects.
     """
@@ -30,9 +30,9 @@ def plain_amounts(pool, edges):
             if waits:
                 continue
             counts_as = kind_of[corrects] if corrects else kind
-            for piece, (since, until) in enumerate(pairwise(edges)):
+            for interval, (since, until) in enumerate(pairwise(edges)):
                 inside = (min(end, until) - max(start, since)) // MICROSECOND
                 if inside > 0:
                     amount = quantity * Decimal(inside).scaleb(-6)
-                    amounts[owner, tenant, counts_as, resource, piece] += amount
+                    amounts[owner, tenant, counts_as, resource, interval] += amount
     return {key: amount for key, amount in amounts.items() if amount}

@@ -17,7 +17,7 @@ from allocator_service.pools.windows import Past
 from allocator_service.tenants.models import Tenant
 
 HISTORY = timedelta(days=7)
-PIECES = 28
+INTERVALS = 28
 TENANTS_SHOWN = 25
 ROWS_SHOWN = 40
 
@@ -77,7 +77,7 @@ def history_charts(pool: Pool, now: datetime) -> list[Chart]:
     if first is None or first >= now:
         return []
     start = max(first, now - HISTORY)
-    edges = [start + (now - start) * piece / PIECES for piece in range(PIECES + 1)]
+    edges = [start + (now - start) * interval / INTERVALS for interval in range(INTERVALS + 1)]
     return [sharing_degree_chart(sharing_degree_history(pool=pool, period=Period(edges)))]
 
 

@@ -1,7 +1,7 @@
 """Metering: what decisions gave is written to the ledger, interval by interval.
 
 Time is cut where the decision in force changes, where a schedule's slot ends, and at the boundaries
-of the pool's decision interval. The pieces follow from what is stored and not from when this runs:
+of the pool's decision interval. The intervals follow from what is stored and not from when this runs:
 a worker that was away for an hour writes the same entries later, none twice and none left out.
 """
 
@@ -32,7 +32,7 @@ from policies import reasons_not_to_run, tasks_alone, tasks_by_owner, unserved_r
 
 SOURCE = "decisions"
 ENTRIES_AT_ONCE = 20_000
-PIECES_AT_ONCE = 500
+INTERVALS_AT_ONCE = 500
 _QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
 
 log = structlog.get_logger(__name__)
@@ -56,7 +56,7 @@ def pools_to_meter() -> list[int]:
 
 
 def pool_meter(*, pool_id: int, now: datetime) -> int:
-    """Write the pieces of time that are over to the ledger; returns how many entries that were.
+    """Write the intervals that are over to the ledger; returns how many entries that were.
 
     As many as one task should: the next one goes on from there. None while another is at it.
     """
@@ -64,7 +64,7 @@ def pool_meter(*, pool_id: int, now: datetime) -> int:
 
 
 def pool_meter_all(*, pool_id: int, now: datetime) -> None:
-    """Write all pieces of time that are over, and wait for whoever is at it."""
+    """Write all intervals that are over, and wait for whoever is at it."""
     while _meter(pool_id, now, wait=True).more:
         pass
 
@@ -83,8 +83,8 @@ def _meter(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
         return _Metered(0, more=False)
     written, more = 0, False
     decided: _Decided | None = None
-    for number, (run, start, end) in enumerate(_pieces(pool, meter.metered_until, now)):
-        more = written > ENTRIES_AT_ONCE or number > PIECES_AT_ONCE
+    for number, (run, start, end) in enumerate(_intervals(pool, meter.metered_until, now)):
+        more = written > ENTRIES_AT_ONCE or number > INTERVALS_AT_ONCE
         if more:
             break
         if decided is None or decided.run.pk != run.pk:
@@ -117,8 +117,10 @@ def _takes_reports(pool: Pool, at: datetime) -> bool:
     return (pool.metering == Metering.REPORTED) == (changed is None or at >= changed)
 
 
-def _pieces(pool: Pool, since: datetime, now: datetime) -> Iterator[tuple[Run, datetime, datetime]]:
-    """The pieces of time from `since` on that are over, in their order."""
+def _intervals(
+    pool: Pool, since: datetime, now: datetime
+) -> Iterator[tuple[Run, datetime, datetime]]:
+    """The intervals of time from `since` on that are over, in their order."""
     runs = (
         Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
         .filter(Q(effective_until=None) | Q(effective_until__gt=since))

@@ -57,7 +57,7 @@ TENANTS_SHOWN = 25
 
 @dataclass(frozen=True)
 class Share:
-    """What a tenant had of the pool; `pieces` are its weighted shares in the period's pieces.
+    """What a tenant had of the pool; `intervals` are its weighted shares in the period's intervals.
 
     `used` is resource × seconds in the pool's order of resources.
     """
@@ -69,7 +69,7 @@ class Share:
     weighted_share: float | None
     reason: str | None
     counts: bool
-    pieces: Sequence[float | None]
+    intervals: Sequence[float | None]
 
 
 @dataclass(frozen=True)
@@ -108,20 +108,20 @@ def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
     slugs = tenants_reported(
         pool=pool, period=period, found={use.tenant for use in amounts.present}, tenant=None
     )
-    refuse_too_long(len(slugs) * len(period.pieces))
-    within = list(amounts.all_pieces())
+    refuse_too_long(len(slugs) * len(period.intervals))
+    within = list(amounts.all_intervals())
     sums = exact_sums(((use.tenant, use.kind, use.resource), amount) for use, _, amount in within)
-    pieces = {
-        (use.tenant, piece, use.resource): amount
-        for use, piece, amount in within
+    intervals = {
+        (use.tenant, interval, use.resource): amount
+        for use, interval, amount in within
         if use.kind == Kind.USAGE
     }
     capacity = [
-        (each.tenant, each.piece, each.resource, each.amount)
+        (each.tenant, each.interval, each.resource, each.amount)
         for each in capacity_within(pool=pool, edges=period.edges)
     ]
     whole = exact_sums((r, amount) for _, _, r, amount in capacity)
-    of_piece = exact_sums(((piece, r), amount) for _, piece, r, amount in capacity)
+    of_interval = exact_sums(((interval, r), amount) for _, interval, r, amount in capacity)
     contributed = exact_sums(((tenant, r), amount) for tenant, _, r, amount in capacity)
     weights = _weights(pool, period, slugs, contributed, whole, len(resources))
 
@@ -137,12 +137,12 @@ def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
         series = [
             _weighted(
                 _dominant(
-                    [pieces.get((tenant, p, each.name), Decimal(0)) for each in resources],
-                    [of_piece.get((p, r)) for r in range(len(resources))],
+                    [intervals.get((tenant, p, each.name), Decimal(0)) for each in resources],
+                    [of_interval.get((p, r)) for r in range(len(resources))],
                 ),
                 weight,
             )
-            for p in range(len(period.pieces))
+            for p in range(len(period.intervals))
         ]
         shares.append(
             Share(
@@ -166,8 +166,8 @@ def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
         shares,
         _jain_index(share.weighted_share for share in counted),
         [
-            _jain_index(share.pieces[piece] for share in counted)
-            for piece in range(len(period.pieces))
+            _jain_index(share.intervals[interval] for share in counted)
+            for interval in range(len(period.intervals))
         ],
         len(pairs),
         pairs[:PAIRS_SHOWN],
@@ -221,7 +221,7 @@ def _weights(
 
 
 def fairness_chart(report: FairnessReport) -> Chart:
-    """A bar per tenant, and over several pieces Jain's index; the least share first."""
+    """A bar per tenant, and over several intervals Jain's index; the least share first."""
     known = sorted(
         (share for share in report.shares if share.counts),
         key=lambda share: share.weighted_share or 0.0,
@@ -235,13 +235,13 @@ def fairness_chart(report: FairnessReport) -> Chart:
         series=["weighted share"],
         rows=[BarRow(share.tenant, [share.weighted_share]) for share in shown],
     )
-    if len(report.period.pieces) == 1:
+    if len(report.period.intervals) == 1:
         return bars
     index = StepLine(
         "Jain's index",
         [
             (start, end, value)
-            for (start, end), value in zip(report.period.pieces, report.series, strict=True)
+            for (start, end), value in zip(report.period.intervals, report.series, strict=True)
         ],
     )
     lines = steps_chart(title="Jain's index over time", unit="index (1: all equal)", lines=[index])

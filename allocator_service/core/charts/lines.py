@@ -30,7 +30,7 @@ class StepLine:
     """A named quantity that is constant over each `(start, end, value)`; None where it has none."""
 
     label: str
-    pieces: Sequence[tuple[datetime, datetime, float | None]]
+    intervals: Sequence[tuple[datetime, datetime, float | None]]
 
 
 def history_chart(
@@ -62,7 +62,7 @@ def steps_chart(
     """Several quantities, each constant over its intervals, on one axis of time."""
     keys, below = legend([each.label for each in lines], left=_LEFT, dashed=True)
     top = below + 10  # the unit stands between
-    spans = [piece for each in lines for piece in each.pieces]
+    spans = [interval for each in lines for interval in each.intervals]
     values = [value for _, _, value in spans if value is not None]
     if not values:
         return _empty(title, top)
@@ -83,10 +83,10 @@ def steps_chart(
 def _steps(
     index: int, each: StepLine, axis: TimeAxis, bottom: float, scale: float, unit: str
 ) -> list[str]:
-    """Runs of pieces that follow each other are one line; each piece tells its value."""
+    """Runs of intervals that follow each other are one line; a tooltip shows the value of each."""
     parts: list[str] = []
     path: list[str] = []
-    for start, end, value in each.pieces:
+    for start, end, value in each.intervals:
         if value is None:
             parts += _drawn(path, index)
             path = []

@@ -40,33 +40,33 @@ class Amounts(Generic[K]):
     """Resource × seconds between edges, to the last digit, worked out as they are asked for.
 
     Attributes:
-        edges: ascending; piece 0 lies between the first and the second.
+        edges: ascending; interval 0 lies between the first and the second.
         changes: by what was used, and by edge: the changes since the edge before, or ever.
     """
 
     edges: Sequence[datetime]
     changes: Mapping[K, Mapping[int, Change]]
 
-    def pieces(self, key: K) -> Iterator[tuple[int, Decimal]]:
-        """The pieces of a key that hold something, and how much."""
+    def intervals(self, key: K) -> Iterator[tuple[int, Decimal]]:
+        """The intervals of a key that hold something, and how much."""
         changes = self.changes[key]
         rate = changes[0].rate if 0 in changes else _NOTHING
         if not rate and changes.keys() <= {0}:
             return
-        for piece, length in enumerate(self._lengths):
+        for interval, length in enumerate(self._lengths):
             amount = _EXACT.multiply(rate, length)
-            change = changes.get(piece + 1)
+            change = changes.get(interval + 1)
             if change is not None:
-                amount = _EXACT.add(amount, self._since(piece + 1, change))
+                amount = _EXACT.add(amount, self._since(interval + 1, change))
                 rate = _EXACT.add(rate, change.rate)
             if amount:
-                yield piece, amount
+                yield interval, amount
 
-    def all_pieces(self) -> Iterator[tuple[K, int, Decimal]]:
-        """The pieces of all keys that hold something."""
+    def all_intervals(self) -> Iterator[tuple[K, int, Decimal]]:
+        """The intervals of all keys that hold something."""
         for key in self.changes:
-            for piece, amount in self.pieces(key):
-                yield key, piece, amount
+            for interval, amount in self.intervals(key):
+                yield key, interval, amount
 
     def before(self) -> Iterator[tuple[K, Decimal]]:
         """What was used before the first edge."""
@@ -77,8 +77,8 @@ class Amounts(Generic[K]):
 
     @cached_property
     def present(self) -> Sequence[K]:
-        """The keys of which any piece holds something."""
-        return [key for key in self.changes if next(self.pieces(key), None) is not None]
+        """The keys of which any interval holds something."""
+        return [key for key in self.changes if next(self.intervals(key), None) is not None]
 
     def by(self, name: Callable[[K], L]) -> "Amounts[L]":
         """The sums of the keys of one name."""

@@ -24,7 +24,7 @@ K = TypeVar("K")
 def amounts_within(
     *, pool: Pool, period: Period, tenant: Tenant | None = None, values: int
 ) -> Amounts[Use]:
-    """The sums of the pool's sealed entries in every piece of a period; `tenant` limits them to its.
+    """The sums of the pool's sealed entries in every interval of a period; `tenant` limits them to its.
 
     Raises `Unacceptable` where a report with so many `values` of every tenant would be too long.
     """

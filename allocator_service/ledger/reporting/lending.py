@@ -25,7 +25,7 @@ DEFINITIONS = {
 
 @dataclass(frozen=True)
 class Flow:
-    """What a tenant used of an owner's servers: per resource in all, and in every piece."""
+    """What a tenant used of an owner's servers: per resource in all, and in every interval."""
 
     owner: str | None
     tenant: str
@@ -102,20 +102,20 @@ def lending_report(*, pool: Pool, period: Period, tenant: Tenant | None = None) 
         values=len(resources),
     )
     pairs = {(use.owner, use.tenant) for use in amounts.present}
-    refuse_too_long(len(pairs) * len(period.pieces) * len(resources))
+    refuse_too_long(len(pairs) * len(period.intervals) * len(resources))
     keys = {key for pair in pairs for key in pair if key is not None}
     slugs = dict(Tenant.objects.filter(pk__in=keys).values_list("pk", "slug"))
     sums = {
-        (use.owner, use.tenant, piece, use.resource): amount
-        for use, piece, amount in amounts.all_pieces()
+        (use.owner, use.tenant, interval, use.resource): amount
+        for use, interval, amount in amounts.all_intervals()
     }
     flows = []
     for owner, user in pairs:
         series = [
-            [sums.get((owner, user, piece, each.name), Decimal(0)) for each in resources]
-            for piece in range(len(period.pieces))
+            [sums.get((owner, user, interval, each.name), Decimal(0)) for each in resources]
+            for interval in range(len(period.intervals))
         ]
-        used = [exact_sum(piece[r] for piece in series) for r in range(len(resources))]
+        used = [exact_sum(interval[r] for interval in series) for r in range(len(resources))]
         flows.append(Flow(None if owner is None else slugs[owner], slugs[user], used, series))
     return LendingReport(pool, period, resources, sorted(flows, key=_order))
 

@@ -8,7 +8,7 @@ from allocator_service.ledger.amounts.intervals import Amounts, Use
 from allocator_service.ledger.reporting.periods import Period
 
 MAX_CELLS = 200_000
-MANY_PIECES = 100
+MANY_INTERVALS = 100
 
 
 def amounts_unless_too_long(
@@ -20,12 +20,12 @@ def amounts_unless_too_long(
 ) -> Amounts[Use]:
     """What `read` finds between the edges of a period.
 
-    Raises `Unacceptable` for a report with so many `values` of every `row` in every piece that no
-    answer takes them: of many pieces that is seen from the whole period, before they are read.
+    Raises `Unacceptable` for a report with so many `values` of every `row` in every interval that no
+    answer takes them: of many intervals that is seen from the whole period, before they are read.
     """
-    if len(period.pieces) >= MANY_PIECES:
+    if len(period.intervals) >= MANY_INTERVALS:
         rows = {row(use) for use in read([period.start, period.end]).present}
-        refuse_too_long(len(rows) * len(period.pieces) * values)
+        refuse_too_long(len(rows) * len(period.intervals) * values)
     return read(period.edges)
 
 

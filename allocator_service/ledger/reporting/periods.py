@@ -11,7 +11,7 @@ from allocator_service.ledger.intake.services import EARLIEST
 from allocator_service.pools.models import Pool
 
 DEFAULT_LENGTH = "P7D"
-MAX_PIECES = 1_000
+MAX_INTERVALS = 1_000
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Period:
         return self.edges[-1]
 
     @property
-    def pieces(self) -> list[tuple[datetime, datetime]]:
-        """The pieces, each `[start, end)`, in their order."""
+    def intervals(self) -> list[tuple[datetime, datetime]]:
+        """The intervals, each `[start, end)`, in their order."""
         return list(zip(self.edges[:-1], self.edges[1:], strict=True))
 
 
@@ -47,7 +47,7 @@ def report_period(
     What lies ahead is cut off: a period that ends after `now` ends now. Steps are counted from the
     start, in the pool's time zone; the last is shorter where they do not come out even. Raises
     `Unreadable` with `report.period` for an empty period, one that begins before 2000, and more than
-    1,000 pieces.
+    1,000 intervals.
     """
     zone = ZoneInfo(pool.timezone)
     until = min(end or now, now)
@@ -63,9 +63,9 @@ def report_period(
     duration = parse_duration(step)
     edges = [since]
     while edges[-1] < until:
-        if len(edges) > MAX_PIECES:
+        if len(edges) > MAX_INTERVALS:
             raise _refusal(
-                "step", f"There are more than {MAX_PIECES} pieces: choose a longer step."
+                "step", f"There are more than {MAX_INTERVALS} intervals: choose a longer step."
             )
         edges.append(min(duration.times(len(edges)).after(since, zone), until))
     return Period([edge.astimezone(UTC) for edge in edges])

@@ -20,7 +20,7 @@ ALONE = Reference(1.0, "black line: 1, as much as alone")
 
 
 def sharing_degree_chart(report: SharingDegreeReport) -> Chart:
-    """A bar per tenant and resource, and over several pieces a line per tenant; the least first."""
+    """A bar per tenant and resource, and over several intervals a line per tenant; the least first."""
     known = sorted(report.tenants, key=_least)
     shown = known[:TENANTS_SHOWN]
     title = f"Sharing degree in {report.pool.slug}: used ÷ what it would have used alone"
@@ -31,7 +31,7 @@ def sharing_degree_chart(report: SharingDegreeReport) -> Chart:
         rows=[BarRow(each.tenant, each.total.ratios) for each in shown],
         reference=ALONE,
     )
-    if len(report.period.pieces) == 1:
+    if len(report.period.intervals) == 1:
         return bars
     lines = steps_chart(
         title=_counted(
@@ -43,7 +43,9 @@ def sharing_degree_chart(report: SharingDegreeReport) -> Chart:
                 each.tenant,
                 [
                     (start, end, degree.least)
-                    for (start, end), degree in zip(report.period.pieces, each.series, strict=True)
+                    for (start, end), degree in zip(
+                        report.period.intervals, each.series, strict=True
+                    )
                 ],
             )
             for each in known[:LINES_SHOWN]
@@ -62,7 +64,7 @@ def _counted(title: str, shown: int, tenants: int, which: str = "lowest") -> str
 
 
 def utilization_chart(report: UtilizationReport) -> Chart:
-    """Per resource the part that was used, and over several pieces a line each."""
+    """Per resource the part that was used, and over several intervals a line each."""
     title = f"Utilisation of {report.pool.slug}: used ÷ contributed capacity"
     bars = bar_chart(
         title=title,
@@ -74,14 +76,14 @@ def utilization_chart(report: UtilizationReport) -> Chart:
         ],
         reference=Reference(100.0, "black line: all of the capacity"),
     )
-    if len(report.period.pieces) == 1:
+    if len(report.period.intervals) == 1:
         return bars
     lines = [
         StepLine(
             resource.name,
             [
                 (start, end, _per_cent(use.utilization))
-                for (start, end), use in zip(report.period.pieces, uses, strict=True)
+                for (start, end), use in zip(report.period.intervals, uses, strict=True)
             ],
         )
         for resource, uses in zip(report.resources, report.uses, strict=True)

@@ -70,7 +70,7 @@ class Degree:
 
 @dataclass(frozen=True)
 class TenantDegree:
-    """A tenant's sharing degree over the period, and in each of its pieces."""
+    """A tenant's sharing degree over the period, and in each of its intervals."""
 
     tenant: str
     total: Degree
@@ -119,23 +119,23 @@ def _report(
     slugs = tenants_reported(
         pool=pool, period=period, found={use.tenant for use in amounts.present}, tenant=tenant
     )
-    refuse_too_long(len(slugs) * len(period.pieces) * len(resources))
+    refuse_too_long(len(slugs) * len(period.intervals) * len(resources))
     sums = {
-        (use.tenant, piece, use.kind, use.resource): amount
-        for use, piece, amount in amounts.all_pieces()
+        (use.tenant, interval, use.kind, use.resource): amount
+        for use, interval, amount in amounts.all_intervals()
     }
     metered = pool.metering == Metering.ALLOCATION
 
-    def degree(key: int, piece: int) -> Degree:
+    def degree(key: int, interval: int) -> Degree:
         used, alone = (
-            [sums.get((key, piece, kind.value, each.name), Decimal(0)) for each in resources]
+            [sums.get((key, interval, kind.value, each.name), Decimal(0)) for each in resources]
             for kind in (Kind.USAGE, Kind.ALONE)
         )
         return degree_of(used, alone, metered=metered)
 
     tenants = []
     for key, slug in slugs.items():
-        series = [degree(key, piece) for piece in range(len(period.pieces))]
+        series = [degree(key, interval) for interval in range(len(period.intervals))]
         tenants.append(TenantDegree(slug, _total(series, metered=metered), series))
     return SharingDegreeReport(pool, period, resources, tenants)
 

@@ -48,7 +48,7 @@ class Use:
 
 @dataclass(frozen=True)
 class UtilizationReport:
-    """`uses[r][piece]` of every resource; `totals[r]` over the period."""
+    """`uses[r][interval]` of every resource; `totals[r]` over the period."""
 
     pool: Pool
     period: Period
@@ -65,24 +65,24 @@ def utilization_report(
     Raises `Unacceptable` if it would be too long.
     """
     resources = resources_of(pool)
-    refuse_too_long(len(period.pieces) * len(resources))
+    refuse_too_long(len(period.intervals) * len(resources))
     amounts = (
         used_in_all(pool=pool, edges=period.edges)
         if wanted is None
         else _used_by(pool, period, wanted)
     )
-    used = {(resource, piece): amount for resource, piece, amount in amounts.all_pieces()}
+    used = {(resource, interval): amount for resource, interval, amount in amounts.all_intervals()}
     capacity = exact_sums(
-        ((resources[each.resource].name, each.piece), each.amount)
+        ((resources[each.resource].name, each.interval), each.amount)
         for each in capacity_within(pool=pool, edges=period.edges)
     )
     uses = [
         [
             Use(
-                capacity.get((resource.name, piece), Decimal(0)),
-                used.get((resource.name, piece), Decimal(0)),
+                capacity.get((resource.name, interval), Decimal(0)),
+                used.get((resource.name, interval), Decimal(0)),
             )
-            for piece in range(len(period.pieces))
+            for interval in range(len(period.intervals))
         ]
         for resource in resources
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from allocator_service.core.charts import Chart
 from allocator_service.core.quantities import Resource, decimal_text
-from allocator_service.ledger.reporting.periods import MAX_PIECES, Period
+from allocator_service.ledger.reporting.periods import MAX_INTERVALS, Period
 from allocator_service.pools.services import MAX_RESOURCES
 from api.contract.fields import DurationField, SchemaField, SlugField, TimestampField
 from api.contract.parameters import Parameters
@@ -26,7 +26,7 @@ class ReportParameters(Parameters):
     tenant = TextField(max_length=63, required=False, description="Its slug; only this one.")
     step = DurationField(
         required=False,
-        description=f"Cuts the period into at most {MAX_PIECES} pieces, in the pool's time zone.",
+        description=f"Cuts the period into at most {MAX_INTERVALS} intervals, in the pool's time zone.",
     )
 
 

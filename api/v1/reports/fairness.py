@@ -10,7 +10,7 @@ from allocator_service.allocation.reports.fairness import (
     FairnessReport,
     fairness_chart,
 )
-from allocator_service.ledger.reporting.periods import MAX_PIECES
+from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from api.contract.fields import TimestampField
 from api.v1.reports.documents import (
     MAX_TENANTS,
@@ -48,7 +48,7 @@ class ShareDocument(Document):
         choices=list(REASONS), allow_null=True, description="Why there is no weighted share."
     )
     counts = BooleanField(description="Whether it counts in Jain's index.")
-    series = ListField(SharePieceDocument, max_items=MAX_PIECES)
+    series = ListField(SharePieceDocument, max_items=MAX_INTERVALS)
 
 
 class JainPieceDocument(Document):
@@ -69,13 +69,13 @@ class FairnessDocument(ReportDocument):
     envy = ListField(
         EnvyDocument, min_items=0, max_items=PAIRS_SHOWN, description="The worst of the pairs."
     )
-    series = ListField(JainPieceDocument, max_items=MAX_PIECES)
+    series = ListField(JainPieceDocument, max_items=MAX_INTERVALS)
     tenants = ListField(ShareDocument, min_items=0, max_items=MAX_TENANTS)
 
 
 def fairness_fields(report: FairnessReport) -> dict[str, Any]:
     """What the document holds beside what every report begins with."""
-    pieces = report.period.pieces
+    intervals = report.period.intervals
     return {
         "jain_index": report.jain_index,
         "envy_pairs": report.envy_pairs,
@@ -85,7 +85,7 @@ def fairness_fields(report: FairnessReport) -> dict[str, Any]:
         ],
         "series": [
             {"start": start, "end": end, "jain_index": value}
-            for (start, end), value in zip(pieces, report.series, strict=True)
+            for (start, end), value in zip(intervals, report.series, strict=True)
         ],
         "tenants": [
             {
@@ -98,7 +98,7 @@ def fairness_fields(report: FairnessReport) -> dict[str, Any]:
                 "counts": share.counts,
                 "series": [
                     {"start": start, "end": end, "weighted_share": value}
-                    for (start, end), value in zip(pieces, share.pieces, strict=True)
+                    for (start, end), value in zip(intervals, share.intervals, strict=True)
                 ],
             }
             for share in report.shares
@@ -107,15 +107,15 @@ def fairness_fields(report: FairnessReport) -> dict[str, Any]:
 
 
 def fairness_rows(report: FairnessReport) -> Iterator[dict[str, Any]]:
-    """A row per tenant and piece, with the piece's index beside it."""
+    """A row per tenant and interval, with the interval's index beside it."""
     for share in report.shares:
-        for piece, (start, end) in enumerate(report.period.pieces):
+        for interval, (start, end) in enumerate(report.period.intervals):
             yield {
                 "tenant": share.tenant,
                 "start": start,
                 "end": end,
-                "weighted_share": share.pieces[piece],
-                "jain_index": report.series[piece],
+                "weighted_share": share.intervals[interval],
+                "jain_index": report.series[interval],
             }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from allocator_service.core.quantities import decimal_text
 from allocator_service.ledger.reporting.lending import DEFINITIONS, LendingReport
-from allocator_service.ledger.reporting.periods import MAX_PIECES
+from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from allocator_service.ledger.reporting.pictures import lending_chart
 from api.contract.fields import TimestampField
 from api.v1.reports.documents import (
@@ -32,7 +32,7 @@ class FlowDocument(Document):
     )
     tenant = TextField(max_length=63)
     used = AmountsField()
-    series = ListField(FlowPieceDocument, max_items=MAX_PIECES)
+    series = ListField(FlowPieceDocument, max_items=MAX_INTERVALS)
 
 
 class BalanceDocument(Document):
@@ -61,7 +61,7 @@ def lending_fields(report: LendingReport) -> dict[str, Any]:
                 "used": amounts_document(flow.used, resources),
                 "series": [
                     {"start": start, "end": end, "used": amounts_document(used, resources)}
-                    for (start, end), used in zip(report.period.pieces, flow.series, strict=True)
+                    for (start, end), used in zip(report.period.intervals, flow.series, strict=True)
                 ],
             }
             for flow in report.flows
@@ -80,9 +80,9 @@ def lending_fields(report: LendingReport) -> dict[str, Any]:
 
 
 def lending_rows(report: LendingReport) -> Iterator[dict[str, Any]]:
-    """A row per owner, tenant, piece and resource: their sums are the totals."""
+    """A row per owner, tenant, interval and resource: their sums are the totals."""
     for flow in report.flows:
-        for (start, end), used in zip(report.period.pieces, flow.series, strict=True):
+        for (start, end), used in zip(report.period.intervals, flow.series, strict=True):
             for resource, amount in zip(report.resources, used, strict=True):
                 yield {
                     "owner": flow.owner,

@@ -5,7 +5,7 @@ from typing import Any
 
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.reporting.amounts import exact_sum
-from allocator_service.ledger.reporting.periods import MAX_PIECES
+from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from allocator_service.ledger.reporting.pictures import sharing_degree_chart
 from allocator_service.ledger.reporting.sharing_degree import (
     BASELINE,
@@ -69,7 +69,7 @@ class SharedPieceDocument(SharedFields):
 class SharedDocument(SharedFields):
     tenant = TextField(max_length=63)
     benefit = BooleanField(allow_null=True, description="Whether min is 1 or more.")
-    series = ListField(SharedPieceDocument, max_items=MAX_PIECES)
+    series = ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
 
 
 class SharingDegreeDocument(ReportDocument):
@@ -99,7 +99,7 @@ def _tenant(each: TenantDegree, report: SharingDegreeReport) -> dict[str, Any]:
         "benefit": None if least is None else least >= 1,
         "series": [
             {"start": start, "end": end, **_degree(degree, report.resources)}
-            for (start, end), degree in zip(report.period.pieces, each.series, strict=True)
+            for (start, end), degree in zip(report.period.intervals, each.series, strict=True)
         ],
     }
 
@@ -121,9 +121,9 @@ def _degree(degree: Degree, resources: Sequence[Resource]) -> dict[str, Any]:
 
 
 def sharing_degree_rows(report: SharingDegreeReport) -> Iterator[dict[str, Any]]:
-    """A row per tenant, piece and resource: their sums are the totals."""
+    """A row per tenant, interval and resource: their sums are the totals."""
     for each in report.tenants:
-        for (start, end), degree in zip(report.period.pieces, each.series, strict=True):
+        for (start, end), degree in zip(report.period.intervals, each.series, strict=True):
             for r, resource in enumerate(report.resources):
                 yield {
                     "tenant": each.tenant,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from allocator_service.core.quantities import decimal_text
-from allocator_service.ledger.reporting.periods import MAX_PIECES
+from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from allocator_service.ledger.reporting.pictures import utilization_chart
 from allocator_service.ledger.reporting.utilization import (
     DEFINITIONS,
@@ -42,7 +42,7 @@ class UsePieceDocument(UseDocument):
 
 class UtilizationDocument(ReportDocument):
     total = DocumentField(UseDocument)
-    series = ListField(UsePieceDocument, max_items=MAX_PIECES)
+    series = ListField(UsePieceDocument, max_items=MAX_INTERVALS)
 
 
 def utilization_fields(report: UtilizationReport) -> dict[str, Any]:
@@ -50,8 +50,8 @@ def utilization_fields(report: UtilizationReport) -> dict[str, Any]:
     return {
         "total": _uses(report.totals, report),
         "series": [
-            {"start": start, "end": end, **_uses([uses[piece] for uses in report.uses], report)}
-            for piece, (start, end) in enumerate(report.period.pieces)
+            {"start": start, "end": end, **_uses([uses[interval] for uses in report.uses], report)}
+            for interval, (start, end) in enumerate(report.period.intervals)
         ],
     }
 
@@ -69,10 +69,10 @@ def _uses(uses: Sequence[Use], report: UtilizationReport) -> Mapping[str, Any]:
 
 
 def utilization_rows(report: UtilizationReport) -> Iterator[dict[str, Any]]:
-    """A row per piece and resource: their sums are the totals."""
-    for piece, (start, end) in enumerate(report.period.pieces):
+    """A row per interval and resource: their sums are the totals."""
+    for interval, (start, end) in enumerate(report.period.intervals):
         for resource, uses in zip(report.resources, report.uses, strict=True):
-            use = uses[piece]
+            use = uses[interval]
             yield {
                 "start": start,
                 "end": end,

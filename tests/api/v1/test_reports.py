@@ -87,7 +87,7 @@ class TestSharingDegree:
             None,
             True,
         )
-        assert [piece["sharing_degree"]["min"] for piece in ada["series"]] == [1.5, 2.5]
+        assert [interval["sharing_degree"]["min"] for interval in ada["series"]] == [1.5, 2.5]
         assert (bob["sharing_degree"]["min"], bob["benefit"]) == (0.5, False)
 
     def test_rows_add_up_to_the_total_and_are_the_same_in_both_formats(self, shared, billing):
@@ -193,7 +193,7 @@ class TestUtilization:
         assert told["total"]["used"]["cpu"] == str(10 * 86_400)
         assert told["total"]["idle"]["cpu"] == str(18 * 86_400)
         assert told["total"]["utilization"] == {"cpu": pytest.approx(10 / 28), "memory": 0.0}
-        assert [piece["used"]["cpu"] for piece in told["series"]] == [str(5 * 86_400)] * 2
+        assert [interval["used"]["cpu"] for interval in told["series"]] == [str(5 * 86_400)] * 2
 
     def test_past_capacity_is_what_it_was_then(self, lent, operator):
         """Halved after the first day; the other server went at noon of the second."""
@@ -202,7 +202,7 @@ class TestUtilization:
         settings = ServerSettings("high-cpu", [Decimal(6), Decimal(2)], {})
         server_update(server=lent.bob_server, settings=settings, version=None, now=MONDAY + DAY)
         told = operator.get(f"{self.PATH}&step=P1D").json()
-        assert [piece["capacity"]["cpu"] for piece in told["series"]] == [
+        assert [interval["capacity"]["cpu"] for interval in told["series"]] == [
             str(14 * 86_400),
             str(7 * 86_400),
         ]
@@ -228,7 +228,7 @@ class TestFairness:
         assert (ada["dominant_share"], ada["weight"]) == (pytest.approx(6 / 28), 1.0)
         assert bob["weighted_share"] == pytest.approx(4 / 28)
         assert told["jain_index"] == pytest.approx(100 / (2 * (36 + 16)))
-        assert [piece["jain_index"] for piece in told["series"]] == [
+        assert [interval["jain_index"] for interval in told["series"]] == [
             pytest.approx(100 / (2 * (36 + 16)))
         ] * 2
 
@@ -326,7 +326,7 @@ def test_a_report_that_the_database_gives_up_is_to_be_asked_for_again(report, sh
 @pytest.mark.parametrize("report", ["sharing-degree", "lending", "fairness"])
 @pytest.mark.parametrize("many", [1, 100], ids=["before it is read", "as it is read"])
 def test_a_report_of_too_many_values_is_refused(report, many, shared, operator, monkeypatch):
-    monkeypatch.setattr(limits, "MANY_PIECES", many)
+    monkeypatch.setattr(limits, "MANY_INTERVALS", many)
     path = f"{LAB}/{report}/?{OCTOBER}&step=P1D"
     values = {"sharing-degree": 8, "lending": 8, "fairness": 4}[report]
     monkeypatch.setattr(limits, "MAX_CELLS", values)

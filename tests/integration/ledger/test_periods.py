@@ -74,7 +74,7 @@ def reset(pool, which):
 
 
 def read(amounts):
-    return {(*use, piece): amount for use, piece, amount in amounts.all_pieces()}
+    return {(*use, interval): amount for use, interval, amount in amounts.all_intervals()}
 
 
 def without_owners(amounts):
@@ -119,8 +119,10 @@ def test_amounts_are_the_plain_sums_over_the_sealed_entries(drawn, at_once, cuts
             }
         in_all = exact_sums(((key[3:], amount) for key, amount in used.items()))
         assert {
-            (resource, piece): amount
-            for resource, piece, amount in used_in_all(pool=pool, edges=period.edges).all_pieces()
+            (resource, interval): amount
+            for resource, interval, amount in used_in_all(
+                pool=pool, edges=period.edges
+            ).all_intervals()
         } == {key: amount for key, amount in in_all.items() if amount}
         found = amounts_between(pool=pool, edges=period.edges, kinds=[Kind.USAGE])
         assert read(found) == without_owners(used)
@@ -148,7 +150,7 @@ def lent(pool, tenant, hours):
     entries_seal(now=NOON)
 
 
-EDGES = [CHANGE + piece * HOUR * 7 / 9 for piece in range(12)]
+EDGES = [CHANGE + interval * HOUR * 7 / 9 for interval in range(12)]
 
 
 def holds():

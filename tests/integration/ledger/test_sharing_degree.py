@@ -1,4 +1,4 @@
-"""The sharing degree out of the ledger: exact, by pieces that add up, null with a reason."""
+"""The sharing degree out of the ledger: exact, by intervals that add up, null with a reason."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -134,7 +134,7 @@ class TestPeriods:
             step="P1D",
             now=NOON,
         )
-        assert [(b - a) / HOUR for a, b in period.pieces] == [24, 25, 24]
+        assert [(b - a) / HOUR for a, b in period.intervals] == [24, 25, 24]
 
     def test_it_is_the_last_week_unless_told_and_ends_now(self, pool):
         period = report_period(pool=pool, start=None, end=None, step=None, now=NOON)
@@ -217,7 +217,7 @@ def _correct(ids, corrected):
 def test_totals_are_those_of_the_ledger_to_the_last_digit(
     pool, tenant, entries, late, corrected, cuts
 ):
-    """Random entries, late ones after a seal, corrections; any period in any pieces."""
+    """Random entries, late ones after a seal, corrections; any period in any intervals."""
     with transaction.atomic():
         tenants = {slug: tenant(slug) for slug in ("ada", "bob")}
         ids = []
@@ -238,6 +238,8 @@ def test_totals_are_those_of_the_ledger_to_the_last_digit(
                     each = told.get(slug)
                     assert (getattr(each.total, name)[r] if each else 0) == expected
                     with localcontext(prec=200):
-                        pieces = [getattr(piece, name)[r] for piece in each.series] if each else []
-                        assert sum(pieces, Decimal(0)) == expected
+                        intervals = (
+                            [getattr(interval, name)[r] for interval in each.series] if each else []
+                        )
+                        assert sum(intervals, Decimal(0)) == expected
         transaction.set_rollback(True)
