@@ -234,12 +234,12 @@ class Certificate(models.Model):
 
 
 class Schedule(models.Model):
-    """Which whole tasks run in which part of a period: of decisions that divide time.
+    """Which whole tasks run in which part of a period: of time-sharing decisions.
 
     `document` is zlib-compressed JSON in the shape of an evaluation's schedule; `intervals` are
     `[start, end, slot]` in whole seconds of the period, which repeats from `Run.effective_from` on.
-    `owed` is what tenants are owed of the period, by slug, as in the run's input; `made_up` is how much
-    of it the period gives them, null where that is taken to be all.
+    `owed` holds the tenants' deficits by slug, as in the run's input; `made_up` is the part that the
+    period repays, null where that is assumed to be all.
     """
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="schedule")

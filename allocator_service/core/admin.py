@@ -97,8 +97,10 @@ class ServiceAdmin(admin.ModelAdmin):
         offered = self.form(instance=obj).fields
         return list(dict.fromkeys([*offered, *self.get_readonly_fields(request, obj)]))
 
-    def apply_to_each(self, request: HttpRequest, objects: QuerySet[Any], service: Any) -> None:
-        """Call a service on each selected object; tell which it refused."""
+    def apply_to_each(
+        self, request: HttpRequest, objects: QuerySet[Any], service: Any, done_to_them: str
+    ) -> None:
+        """Call a service on each selected object; say how many it changed and which it refused."""
         done = 0
         for item in objects:
             try:
@@ -108,7 +110,8 @@ class ServiceAdmin(admin.ModelAdmin):
             else:
                 done += 1
         if done:
-            self.message_user(request, f"{done} done.", messages.SUCCESS)
+            names = self.opts.verbose_name if done == 1 else self.opts.verbose_name_plural
+            self.message_user(request, f"{done} {names} {done_to_them}.", messages.SUCCESS)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):

@@ -103,7 +103,7 @@ def _present(pool: Pool, rows: list[WorkloadRow]) -> Present:
 def _empty(row: WorkloadRow) -> FieldError | None:
     if any(row.demand):
         return None
-    detail = "A task must demand at least one resource."
+    detail = "A task demands something: at least one resource above 0."
     return FieldError("/demand", "demand.zero", detail)
 
 

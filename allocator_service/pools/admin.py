@@ -91,20 +91,27 @@ class ServerAdmin(ServiceAdmin):
     @admin.action(description="Drain: take out of the capacity, keep as contributed")
     def drain(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         now = utc_now()
-        self.apply_to_each(request, queryset, lambda server: server_drain(server=server, now=now))
+        self.apply_to_each(
+            request, queryset, lambda server: server_drain(server=server, now=now), "drained"
+        )
         return None
 
     @admin.action(description="Return draining servers to service")
     def activate(self, request: HttpRequest, queryset: QuerySet[Server]) -> None:
         now = utc_now()
         self.apply_to_each(
-            request, queryset, lambda server: server_activate(server=server, now=now)
+            request,
+            queryset,
+            lambda server: server_activate(server=server, now=now),
+            "returned to service",
         )
 
     @admin.action(description="Retire permanently: end the contribution")
     def retire(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         now = utc_now()
-        self.apply_to_each(request, queryset, lambda server: server_retire(server=server, now=now))
+        self.apply_to_each(
+            request, queryset, lambda server: server_retire(server=server, now=now), "retired"
+        )
         return None
 
 

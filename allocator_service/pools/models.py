@@ -137,9 +137,10 @@ class ResourceType(models.Model):
 class RecomputeJob(models.Model):
     """The pool's computation to be done: the row is the job, a message only points to it.
 
-    `wanted` grows with every change and request, `settled` is the value of `wanted` that the last
-    finished run had seen. The relay publishes the row when `run_after` has come; the worker that
-    claims it writes `token`, by which a run that lost its claim is refused (docs/adr/0003).
+    `wanted` (requested) grows with every change and request, `settled` (completed) is the value of
+    `wanted` that the last finished run had seen. The relay publishes the row when `run_after` has
+    come; the worker that claims it writes `token`, by which a run that lost its claim is refused
+    (docs/adr/0003).
     """
 
     pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="job")

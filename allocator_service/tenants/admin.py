@@ -52,7 +52,10 @@ class TenantAdmin(ServiceAdmin):
     def retire(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
         now = utc_now()
         self.apply_to_each(
-            request, queryset, lambda tenant: tenant_retire(tenant=tenant, version=None, now=now)
+            request,
+            queryset,
+            lambda tenant: tenant_retire(tenant=tenant, version=None, now=now),
+            "retired",
         )
 
 
@@ -95,13 +98,13 @@ class ApiKeyAdmin(ServiceAdmin):
             issued = api_key_rotate(name=key.name, expires_at=now + DEFAULT_LIFETIME, now=now)
             self._show_once(request, issued)
 
-        self.apply_to_each(request, queryset, rotate_one)
+        self.apply_to_each(request, queryset, rotate_one, "rotated")
 
     @admin.action(description="Revoke the selected keys")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         now = utc_now()
         self.apply_to_each(
-            request, queryset, lambda key: api_key_revoke(identifier=key.prefix, now=now)
+            request, queryset, lambda key: api_key_revoke(identifier=key.prefix, now=now), "revoked"
         )
 
     def _show_once(self, request: HttpRequest, issued: IssuedKey) -> None:

@@ -105,5 +105,8 @@ class WorkloadAdmin(ServiceAdmin):
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Workload]) -> None:
         now = utc_now()
         self.apply_to_each(
-            request, queryset, lambda workload: workload_withdraw(workload=workload, now=now)
+            request,
+            queryset,
+            lambda workload: workload_withdraw(workload=workload, now=now),
+            "withdrawn",
         )

@@ -75,7 +75,7 @@ class Workload(models.Model):
                 condition=PositiveSomewhere(F("demand")),
                 name="workload_demand_positive",
                 violation_error_code="demand.zero",
-                violation_error_message="A task must demand at least one resource.",
+                violation_error_message="A task demands something: at least one resource above 0.",
             ),
             models.CheckConstraint(
                 condition=Q(tasks=None) | Q(tasks__gte=0, tasks__lte=MAX_TASKS),

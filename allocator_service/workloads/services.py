@@ -112,7 +112,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
 def _refuse_empty_demand(demand: Sequence[Decimal], pointer: str) -> None:
     if not any(demand):
         raise Unacceptable(
-            "A task must demand at least one resource.",
+            "A task demands something: at least one resource above 0.",
             code="demand.zero",
             pointer=f"{pointer}/demand",
         )

@@ -3,7 +3,7 @@
 Each tenant runs alone on the servers it contributed; the pool's own servers are dealt out
 by weight. Of a row of ``N`` identical servers of the pool a tenant with the part
 ``f = w_i / sum(w)`` gets ``floor(N f)`` whole servers; the servers that remain are each cut
-in proportion to what is still owed, and a task must fit into a tenant's cut of one server.
+in proportion to the remaining entitlements, and a task must fit into a tenant's cut of one server.
 """
 
 from __future__ import annotations
@@ -100,21 +100,21 @@ def _partition(problem: Problem, capacity: FloatArray, tenant: int) -> list[_Par
             parts.append(_Part(row, count, capacity[row].copy()))
             continue
         whole = whole_part(count * fraction)
-        owed = np.maximum(count * fraction - whole, 0.0)
+        remaining = np.maximum(count * fraction - whole, 0.0)
         left = int(count - whole.sum())
         if whole[tenant] > 0:
             parts.append(_Part(row, int(whole[tenant]), capacity[row].copy()))
-        if left > 0 and owed[tenant] > 0:
-            parts.append(_Part(row, left, _cuts(capacity[row], owed)[tenant]))
+        if left > 0 and remaining[tenant] > 0:
+            parts.append(_Part(row, left, _cuts(capacity[row], remaining)[tenant]))
     return parts
 
 
-def _cuts(capacity: FloatArray, owed: FloatArray) -> FloatArray:
-    """(t, m) one server (m,) cut in proportion to what is owed (t,): together no more than it."""
-    cuts = np.outer(owed / owed.sum(), capacity)
+def _cuts(capacity: FloatArray, remaining: FloatArray) -> FloatArray:
+    """(t, m) one server (m,) cut in proportion to ``remaining`` (t,): together no more than it."""
+    cuts = np.outer(remaining / remaining.sum(), capacity)
     whole = whole_part(cuts)
     beyond = whole.sum(axis=0) > capacity
-    whole[:, beyond] = np.floor(cuts[:, beyond] * (1 - (len(owed) + 8) * UNIT))
+    whole[:, beyond] = np.floor(cuts[:, beyond] * (1 - (len(remaining) + 8) * UNIT))
     return whole
 
 

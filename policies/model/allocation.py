@@ -261,7 +261,7 @@ def least_level_unsatisfied(
 def least_average(problem: Problem, tasks: FloatArray, limited_by: Sequence[str]) -> float:
     """Least weighted share of tenants served first that wanted more; NaN where nobody did.
 
-    What tenants count as having had already (``Problem.prior_share``) is added to their shares.
+    The prior shares of tenants (``Problem.prior_share``) are added to their shares.
 
     Args:
         problem: the problem.

@@ -218,7 +218,7 @@ class Problem(ProblemFields):
     def prior_share(self) -> FloatArray:
         """(t,) share × periods that each tenant counts as having had: ``max(deficit / w) w - deficit``.
 
-        0 for whom most is owed for its weight; averages over a period are evened out on top of it.
+        0 for the tenant with the largest deficit for its weight; averages over a period add to it.
         """
         weight = self.effective_weight
         return read_only((self.deficit / weight).max(initial=0.0) * weight - self.deficit)

@@ -29,8 +29,8 @@ class ProblemFields:
         tenants: names of the ``t`` tenants.
         weight: (t,) explicit weight, or the factor on the contributed share; > 0.
         best_effort: (t,) served after everybody else is frozen.
-        deficit: (t,) dominant share × periods that a period of turns which was cut short left it
-            short of; below 0 what it had too much. Only ``tda`` takes other values than 0.
+        deficit: (t,) dominant share × periods that the tenant lacks after a period that was cut
+            short; a surplus is below 0. Only ``tda`` takes other values than 0.
         weights_mode: how weights come about (see :attr:`effective_weight`).
         workload_tenant: (n,) index of the owner.
         workload_names: names of the ``n`` workloads, unique per tenant.

@@ -128,7 +128,7 @@ def solve_indivisible(request: Request) -> Allocation:
 
 
 def _repaid(request: Request, average: FloatArray) -> FloatArray | None:
-    """(t,) how much more the tenants have of ``average`` (n,) tasks because it is owed to them."""
+    """(t,) the part of ``average`` (n,) tasks that repays the tenants' deficits."""
     problem = request.problem
     if not problem.deficit.any():
         return None
@@ -146,7 +146,7 @@ def _repaid(request: Request, average: FloatArray) -> FloatArray | None:
 def _largest_deficit_first(
     problem: Problem, pool: SlotPool, on_server: list[IntArray], order: list[int]
 ) -> list[int]:
-    """The same cyclic order from the slot on that gives most to whom most is owed."""
+    """The same cyclic order, from the slot that gives most to the largest deficits."""
     if not problem.deficit.any():
         return order
     shares = np.array([pool.shares(tasks.sum(axis=0)) for tasks in on_server])

@@ -86,7 +86,7 @@ def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_i
     assert "It broke. (run.internal)" in page
 
 
-def test_the_overview_of_a_pool_that_takes_turns_has_its_timetable(pages, fig2):
+def test_the_overview_of_a_time_sharing_pool_has_its_timetable(pages, fig2):
     changed = settings(policy=policy_choose("tda", None, {"period_seconds": 600}))
     pool_update(pool=fig2, settings=changed, version=None, now=NOON)
     recompute_pool(pool_id=fig2.pk, clock=lambda: NOON + timedelta(minutes=2))

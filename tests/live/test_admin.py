@@ -110,7 +110,7 @@ def test_actions_drain_servers_and_the_next_decision_follows(page, operator, dec
     expect(page.locator("#content table")).to_contain_text("12.00")
     page.fill("#id_reason", "a broken fan")
     page.click("input[type=submit]")
-    expect(page.locator(".messagelist .success")).to_contain_text("1 done.")
+    expect(page.locator(".messagelist .success")).to_contain_text("1 server drained.")
     decision = decided("bench", 4)
     assert decision["run"]["summary"]["utilization"]["cpu"] == pytest.approx(1)
     rows = operator.get("/api/v1/pools/bench/allocations/").body["results"]

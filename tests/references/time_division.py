@@ -69,7 +69,7 @@ def saturated_allocations(problem, pack=False):
 def leximin_shares(problem, pack=False):
     """(t,) average dominant shares of the weighted leximin over all saturated allocations.
 
-    What is owed is evened out: a tenant begins with as much less than the one to whom most is owed.
+    Deficits are repaid: a tenant begins with as much more as its deficit is below the largest one.
     """
     columns, runs = saturated_allocations(problem, pack)
     per_task = problem.dominant_share_per_task

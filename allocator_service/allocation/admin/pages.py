@@ -216,16 +216,16 @@ class PoolAdmin(ImpactFormAdmin):
     @admin.action(description="Recompute the decision now")
     def recompute(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
         now = utc_now()
-        reason = f"asked for in the admin by {request.user}"
+        reason = f"requested in the admin by {request.user}"
         self.apply_to_each(
-            request, queryset, lambda pool: run_request(pool=pool, reason=reason, now=now)
+            request, queryset, lambda pool: run_request(pool=pool, reason=reason, now=now), "queued"
         )
 
     @admin.action(description="Retire the selected pools permanently")
     def retire(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
         now = utc_now()
         self.apply_to_each(
-            request, queryset, lambda pool: pool_retire(pool=pool, version=None, now=now)
+            request, queryset, lambda pool: pool_retire(pool=pool, version=None, now=now), "retired"
         )
 
 

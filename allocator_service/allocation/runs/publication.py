@@ -130,7 +130,7 @@ def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan)
         period_seconds=table.intervals[-1].end,
         intervals=[[item.start, item.end, item.slot] for item in table.intervals],
         gap_on_the_clock=_or_none(table.gap),
-        owed=state.owed,
+        owed=state.deficits,
         made_up=None
         if plan.repaid is None
         else dict(zip(allocation.problem.tenants, plan.repaid.tolist(), strict=True)),

@@ -180,7 +180,7 @@ def _publish(
             run_id=claim.run_id, state=state, allocation=allocation, seconds=seconds, now=now
         )
         _settle(job, now, now if state.basis is None else state.basis.past.until)
-        if state.owed and run.effective_from is not None:
+        if state.deficits and run.effective_from is not None:
             period = timedelta(seconds=run.schedule.period_seconds)
             decision_due(run.pool, at=run.effective_from + period)
     log.info(

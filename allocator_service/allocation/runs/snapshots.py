@@ -15,7 +15,7 @@ from django.db import connection, transaction
 
 from allocator_service.allocation.long_term.steps import Basis, history_at, starvation_timeout
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
-from allocator_service.allocation.time_sharing.deficits import owed_at, owed_in_force
+from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.models import MembershipTerms, Pool
@@ -40,7 +40,7 @@ class PoolState:
     basis: Basis | None = None
 
     @property
-    def owed(self) -> dict[str, float]:
+    def deficits(self) -> dict[str, float]:
         """What the period is to make up for, by tenant; nobody is named without."""
         tenants = self.document["tenants"]
         return {tenant["name"]: tenant["owed"] for tenant in tenants if "owed" in tenant}
@@ -56,7 +56,7 @@ def pool_state(pool_id: int, *, now: datetime, begins: bool = False) -> PoolStat
     """Read a pool as it was at one instant: every query sees the same committed state.
 
     `now` is within the step that a long-term policy decides. `begins`: where turns are taken, a new
-    period begins now and makes up for what the one in force leaves owed; else the state is that of
+    period begins now and repays the deficits that the one in force leaves; else the state is that of
     the period in force. Other policies know no time.
     """
     with transaction.atomic(durable=True):
@@ -113,10 +113,10 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         if running:
             document["running"] = running
     if policy_named(pool.policy_name).time_sharing:
-        owed = owed_at(pool, now) if begins else owed_in_force(pool, now)
+        deficits = deficits_at(pool, now) if begins else deficits_in_force(pool, now)
         for tenant in document["tenants"]:
-            if owed.get(tenant["name"]):
-                tenant["owed"] = owed[tenant["name"]]
+            if deficits.get(tenant["name"]):
+                tenant["owed"] = deficits[tenant["name"]]
     basis = None
     if pool.policy_long_term:
         timeout = starvation_timeout(pool)

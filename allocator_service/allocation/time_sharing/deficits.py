@@ -1,9 +1,9 @@
 """The deficits of a time-sharing pool's tenants when a period is cut short.
 
-A schedule is fair over its period, not at every moment of it: whose turn had not come when a change
-began a new period is owed what it would have had by then. The new period evens that out as far as one
-period can, and as it would be too much in the next one, a decision that owes only the rest follows
-at its end. What a whole period can do next to nothing about is let go: no other one could either.
+A schedule is fair over its period, not at every moment of it. When a change begins a new period early,
+a tenant's deficit is its average for as long as the old period ran, less what it had. The new period
+repays as much of it as one period can. Repeating that period would repay too much, so a decision that
+repays the rest follows at its end. A deficit that a whole period can hardly reduce is dropped.
 """
 
 from datetime import datetime, timedelta
@@ -12,19 +12,19 @@ from allocator_service.allocation.models import Allocation, Run, Schedule
 from allocator_service.pools.models import Pool
 from policies import choose
 
-# A decision that follows a whole period comes a little late: so much of a turn is let go. Of a period
-# that is cut short nothing is, or changes that come close together would.
+# A decision that follows a whole period comes a little late: this much of a slot is dropped. Of a
+# period that is cut short nothing is dropped, or changes in quick succession would add up.
 SECONDS_LET_GO = 1.0
-# A period that makes up for less than this part of what a tenant is owed does next to nothing.
+# A period that repays less than this part of a tenant's deficit hardly reduces it.
 PROGRESS = 0.1
 
 
-def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
-    """By slug, what tenants are owed of a new period that begins at an instant, in its lengths.
+def deficits_at(pool: Pool, at: datetime) -> dict[str, float]:
+    """By slug, the tenants' deficits for a new period that begins at an instant, in its lengths.
 
     Dominant share × time: what the schedule in force gives on average over its period, for as long
-    as the period has run, less what its slots gave. What it was to make up for itself counts as far as
-    it has not, and against a tenant that has had more than that. Below 0 is what one had too much.
+    as the period has run, less what its slots gave. Its own deficits count as far as it has not
+    repaid them, and against a tenant that was repaid more. A surplus is below 0.
     """
     run = Run.objects.in_force_at(at).filter(pool=pool).first()
     schedule = Schedule.objects.filter(run=run).first()
@@ -34,30 +34,32 @@ def owed_at(pool: Pool, at: datetime) -> dict[str, float]:
     turns, within = divmod(at - run.effective_from, timedelta(seconds=period))
     passed = within.total_seconds()
     elapsed = turns * period + passed
-    makes_up = schedule.owed if schedule.made_up is None else schedule.made_up
-    owed = {
-        name: part * period - makes_up[name] * elapsed
+    repays = schedule.owed if schedule.made_up is None else schedule.made_up
+    deficits = {
+        name: part * period - repays[name] * elapsed
         for name, part in schedule.owed.items()
-        if turns == 0 or abs(makes_up[name]) > PROGRESS * abs(part)
+        if turns == 0 or abs(repays[name]) > PROGRESS * abs(part)
     }
     most: dict[str, float] = {}
     for start, end, shares in _turns(run, schedule):
         had = max(min(end, passed) - start, 0.0)
         for name, share in shares.items():
             due = share * (end - start) * passed / period
-            owed[name] = owed.get(name, 0.0) + due - share * had
+            deficits[name] = deficits.get(name, 0.0) + due - share * had
             most[name] = max(most.get(name, 0.0), share)
-    late = (abs(amount) <= most.get(name, 1.0) * SECONDS_LET_GO for name, amount in owed.items())
+    late = (
+        abs(amount) <= most.get(name, 1.0) * SECONDS_LET_GO for name, amount in deficits.items()
+    )
     if turns > 0 and all(late):
         return {}
     length = float(
         choose(pool.policy_name, pool.policy_mode, pool.policy_options).option("period_seconds")
     )
-    return {name: amount / length for name, amount in owed.items()}
+    return {name: amount / length for name, amount in deficits.items()}
 
 
-def owed_in_force(pool: Pool, at: datetime) -> dict[str, float]:
-    """By slug, what the period in force is to make up for, in its lengths."""
+def deficits_in_force(pool: Pool, at: datetime) -> dict[str, float]:
+    """By slug, the deficits that the period in force is to repay, in its lengths."""
     run = Run.objects.in_force_at(at).filter(pool=pool).first()
     schedule = Schedule.objects.filter(run=run).first()
     return {} if schedule is None else schedule.owed

@@ -189,7 +189,7 @@ class _Editor:
         demand = self._quantities(value, pointer)
         if not demand:
             raise Unacceptable(
-                "A task must demand at least one resource.",
+                "A task demands something: at least one resource above 0.",
                 code="demand.zero",
                 pointer=pointer,
             )

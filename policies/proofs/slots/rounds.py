@@ -20,7 +20,7 @@ from policies.proofs.slots.slot_pool import SlotPool
 
 
 def satisfied_at(pool: SlotPool) -> FloatArray:
-    """(t',) share, with what it had already, of a tenant that runs all its tasks all the time."""
+    """(t',) share, prior share included, of a tenant that runs all its tasks all the time."""
     everything = grouped_sum(pool.limit * pool.share, pool.owner, len(pool.tenants))
     return everything + pool.prior_share
 

@@ -57,7 +57,7 @@ class SlotPool:
             preference.
         tenants: (t',) tenants that own one of them; owner: (q,) positions in ``tenants``.
         share: (q,) dominant share ``s[j]`` of one task.
-        prior_share: (t',) shares that the tenants count as having had all the time.
+        prior_share: (t',) prior shares of the tenants.
         demand: (q, m) of one task; limit: (q,) tasks at most.
         capacity: (L, m) of each server; the whole pool as one unless tasks are packed.
         kind: (L,) which of ``knapsacks`` each server is.
@@ -157,7 +157,7 @@ class SlotPool:
         return not self.coupled and all(knapsack.has_grid for knapsack in self.knapsacks)
 
     def shares(self, tasks: IntArray) -> FloatArray:
-        """(t',) dominant shares of the tenants with these tasks (q,), and what they had already."""
+        """(t',) dominant shares of the tenants with these tasks (q,), plus their prior shares."""
         return grouped_sum(tasks * self.share, self.owner, len(self.tenants)) + self.prior_share
 
     def best(

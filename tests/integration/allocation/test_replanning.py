@@ -1,4 +1,4 @@
-"""A change to a pool that takes turns waits for the end of the slot that runs, or does not."""
+"""A change to a time-sharing pool waits for the end of the slot that runs, or does not."""
 
 from datetime import timedelta
 
@@ -104,7 +104,7 @@ def shares_had(pool, since, until):
     return had
 
 
-def test_a_period_that_is_cut_short_is_made_up_for_in_the_next_one(turns):
+def test_a_period_that_is_cut_short_is_repaid_in_the_next_one(turns):
     """The slots are u1's for 10 s and then both's for 30 s; on average 1/2 and 0.525."""
     pool, first = turns(replan="at-once")
     assert first.schedule.intervals == [[0, 10, 0], [10, 40, 1]]
@@ -121,7 +121,7 @@ def test_a_period_that_is_cut_short_is_made_up_for_in_the_next_one(turns):
     assert all(check["holds"] for check in run_verify(second)["checks"])
 
 
-def test_what_was_made_up_for_is_not_made_up_for_again(turns):
+def test_what_was_repaid_is_not_repaid_again(turns):
     pool, _ = turns(replan="at-once")
     cut = NOON + 10 * SECOND
     cut_short(pool, cut)
@@ -149,7 +149,7 @@ def test_what_is_owed_lasts_when_its_period_is_cut_short_as_well(turns):
     assert third.schedule.owed == pytest.approx(expected)
 
 
-def test_what_one_period_cannot_make_up_for_is_made_up_for_in_the_next_ones(turns):
+def test_what_one_period_cannot_repay_is_repaid_in_the_next_ones(turns):
     """A quarter of a turn of 40 s is more than a period of 10 s can give beside what is due in it."""
     pool, _ = turns(replan="at-once")
     policy = policy_choose("tda", None, {"period_seconds": 10, "replan": "at-once"})
@@ -185,8 +185,8 @@ def test_what_no_period_can_make_up_for_is_let_go(turns):
     assert abs(made_up["u1"]) < 1e-12
 
 
-def test_what_was_made_up_for_twice_is_owed_the_other_way(turns):
-    """The decision that owes nothing was two periods late: the make-up had been given again."""
+def test_what_was_repaid_twice_is_a_surplus(turns):
+    """The decision that owes nothing was two periods late: the repayment had been given again."""
     pool, _ = turns(replan="at-once")
     cut = NOON + 10 * SECOND
     second = cut_short(pool, cut)
@@ -213,7 +213,7 @@ def test_changes_that_come_close_together_starve_nobody(turns):
     assert abs(had["u1"] - had["u2"]) < 1  # in 40 s; as if nothing were owed, u2 has nothing
 
 
-def test_a_simulation_of_nothing_is_the_decision_in_force_with_what_it_owes(turns):
+def test_a_simulation_of_nothing_is_the_decision_in_force_with_its_deficits(turns):
     pool, _ = turns(replan="at-once")
     second = cut_short(pool, NOON + 10 * SECOND)
     later = NOON + 25 * SECOND
@@ -223,7 +223,7 @@ def test_a_simulation_of_nothing_is_the_decision_in_force_with_what_it_owes(turn
     assert not any("owed" in tenant for tenant in changed.document["tenants"])
 
 
-def test_another_policy_owes_nothing(turns):
+def test_another_policy_has_no_deficits(turns):
     pool, _ = turns(replan="at-once")
     changed = settings(policy=policy_choose("drf", None, {}))
     pool_update(pool=pool, settings=changed, version=None, now=NOON + 10 * SECOND)

@@ -1,4 +1,4 @@
-"""What a period that was cut short leaves owed: evened out by turns, refused where there are none."""
+"""Deficits of a period that was cut short: repaid by time sharing, refused elsewhere."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ DOCUMENT = {
 }
 
 
-def test_who_is_owed_gets_as_much_more_than_the_other():
+def test_a_deficit_is_repaid_in_full():
     """(3, 0) for 13.15/41 of the time, else (1, 3): the shares are 0.1 apart."""
     answer = solve(thesis(deficit=[0.1, 0.0]), "tda")
     one, two = answer.tenant_share
@@ -55,7 +55,7 @@ def test_who_is_owed_gets_as_much_more_than_the_other():
 
 
 @pytest.mark.parametrize(("owed", "first"), [([0.1, 0.0], [3, 0]), ([0.0, 0.1], [1, 3])])
-def test_the_period_begins_with_the_slot_for_whom_most_is_owed(owed, first):
+def test_the_period_begins_with_the_slot_of_the_largest_deficit(owed, first):
     assert solve(thesis(deficit=owed), "tda").schedule.tasks[0].tolist() == first
 
 
@@ -65,7 +65,7 @@ def test_more_than_a_period_can_give_is_given_as_far_as_it_goes():
     assert verify(answer.problem, answer).valid
 
 
-def test_what_all_are_owed_alike_changes_nothing():
+def test_equal_deficits_change_nothing():
     plain, owed = solve(thesis(), "tda"), solve(thesis(deficit=[0.25, 0.25]), "tda")
     assert owed.tasks == pytest.approx(plain.tasks, abs=1e-14)
     twice = solve(thesis(deficit=[0.25, 0.5], weight=[1, 2]), "tda")
@@ -88,13 +88,13 @@ def test_policies_without_turns_refuse_to_owe(info):
 
 
 @pytest.mark.parametrize("owed", [np.nan, np.inf, -np.inf, 1001.0, -1001.0])
-def test_what_nobody_can_owe_is_refused(owed):
+def test_a_deficit_out_of_range_is_refused(owed):
     with pytest.raises(ProblemError) as refusal:
         thesis(deficit=[0.0, owed])
     assert (refusal.value.code, refusal.value.pointer) == ("owed.out_of_range", "/tenants/1/owed")
 
 
-def test_documents_say_what_is_owed_and_only_that():
+def test_documents_state_deficits_and_only_those():
     parsed = problem_from_document(DOCUMENT)
     assert parsed.problem.deficit.tolist() == [0.125, 0.0]
     written = problem_to_document(parsed)
