@@ -110,7 +110,7 @@ class _PoolProof:
         elapsed = elapsed_seconds(past, first)
         if elapsed == history["elapsed"]:
             return ""
-        return f"{history['elapsed']} s of its window were over, it says; {elapsed} s were"
+        return f"it states that {history['elapsed']} s of its window had passed; {elapsed} s had"
 
 
 def _wrong_before(step: Step, tenants: Mapping[str, Any], sums: PastSums) -> str:
@@ -122,8 +122,8 @@ def _wrong_before(step: Step, tenants: Mapping[str, Any], sums: PastSums) -> str
                 amount = sums.amounts.get((tenant, resource, kind.value), nothing)
                 if abs(stored - max(amount.value, 0.0)) > amount.noise:
                     return (
-                        f"{slug} had {what} {stored!r} {resource} × s, it says; the entries that it"
-                        f" knew make {amount.value!r}"
+                        f"it states that {slug} had {what} {stored!r} {resource} × s; the entries known"
+                        f" then add up to {amount.value!r}"
                     )
     return ""
 
@@ -151,5 +151,5 @@ def _wrong_after(step: Step, document: Mapping[str, Any]) -> str:
                     f" the ledger gives {value}"
                 )
     if stored != derived or list(step.waiting) != after.waiting.tolist():
-        return "what is remembered after it is not what follows from its step"
+        return "the stored history differs from the one that follows from its step"
     return ""

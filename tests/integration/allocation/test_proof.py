@@ -99,8 +99,8 @@ def test_what_a_decision_knew_before_it_was_sealed_is_told_one_by_one(tenant):
     told = proof()
     assert not told.holds
     assert told.detail == (
-        f"pool days, run {pool.run.pk}: a had used 3000.0 cpu × s, it says; the entries that it"
-        " knew make 0.0"
+        f"pool days, run {pool.run.pk}: it states that a had used 3000.0 cpu × s; the entries"
+        " known then add up to 0.0"
     )
 
 
@@ -172,14 +172,14 @@ def lose_what_was_known(run):
 @pytest.mark.parametrize(
     ("tampering", "found"),
     [
-        (change_degree, "after it b has sharing degree .* 1.0000000000000002.* it has .* 1.0"),
-        (change_used_after, "after it a has used .* it has .* 3300.0"),
-        (change_alone_before, "b had alone 3001.0 memory × s, it says; .* 3000.0"),
-        (change_elapsed, "120.0 s of its window were over, it says; 60.0 s were"),
-        (change_tasks, "after it a has used"),
+        (change_degree, "states sharing degree .* 1.0000000000000002.* for b .* gives .* 1.0"),
+        (change_used_after, "states used .* for a after the step; .* 3300.0"),
+        (change_alone_before, "b had alone 3001.0 memory × s; .* 3000.0"),
+        (change_elapsed, "120.0 s of its window had passed; 60.0 s had"),
+        (change_tasks, "states used .* for a after the step"),
         (drop_allocation, "it has 1 allocations of 2 workloads"),
-        (change_waiting, "is not what follows"),
-        (change_what_was_known, "a had used 900.0 cpu × s, it says; .* 0.0"),
+        (change_waiting, "differs from the one that follows"),
+        (change_what_was_known, "a had used 900.0 cpu × s; .* 0.0"),
         (lose_what_was_known, "1 entries that it knew are not in the ledger"),
     ],
 )
@@ -189,7 +189,7 @@ def test_what_was_changed_in_a_past_decision_is_found_and_named(decided, tamperi
     told = proof()
     assert not told.holds
     assert told.detail.startswith(f"pool days, run {decided.pk}: ")
-    with pytest.raises(CommandError, match=r"not whole: .*sharing_degrees"):
+    with pytest.raises(CommandError, match=r"checks of the ledger failed: .*sharing_degrees"):
         call_command("verify", "--since", "2026-11-23T00:00:00Z", stdout=StringIO())
     assert re.search(found, told.detail), told.detail
 
