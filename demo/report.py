@@ -55,7 +55,7 @@ def _headline(decision: Decision) -> list[str]:
     took = f"{decision.seconds:.2f} s after it ({run['solve_seconds']:.3f} s in the solver)"
     of = f"{summary['servers']:,} servers of {summary['server_classes']} classes"
     return [
-        f"Decision of change {run['generation']}, {took}, policy {run['policy']['name']}:",
+        f"Decision of generation {run['generation']}, {took}, policy {run['policy']['name']}:",
         f"{summary['tenants']} tenants on {of} use {used}",
     ]
 

@@ -62,14 +62,14 @@ class SnapshotConnection:
         self._connection.execute(statement)
 
     def copied(self, statement: str, parameters: dict[str, Any]) -> Iterator[bytes]:
-        """What a COPY TO STDOUT sends, in pieces of some hundred rows."""
+        """What a COPY TO STDOUT sends, in chunks of some hundred rows."""
         with (
             self._connection.cursor() as cursor,
             cursor.copy(statement, parameters) as copy,
         ):
             rows = iter(copy)
-            while piece := b"".join(islice(rows, ROWS_AT_ONCE)):
-                yield piece
+            while chunk := b"".join(islice(rows, ROWS_AT_ONCE)):
+                yield chunk
 
     def close(self) -> None:
         """End the snapshot and let the next one in."""
@@ -83,13 +83,13 @@ class Stream:
         self, snapshot: SnapshotConnection, read: Callable[[SnapshotConnection], Iterator[bytes]]
     ) -> None:
         self._snapshot = snapshot
-        self._pieces = read(snapshot)
+        self._chunks = read(snapshot)
         if not connection.in_atomic_block:
             connection.close()  # the pool's connection is for others while the stream is read
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            yield from self._pieces
+            yield from self._chunks
         finally:
             self.close()
 

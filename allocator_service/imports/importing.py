@@ -168,10 +168,10 @@ def _may_write(choice: ImportChoice, reports: Sequence[RowReport]) -> bool:
     return choice.skip_refused or all(row.outcome is not Outcome.REFUSED for row in reports)
 
 
-def same_vector(stored: Sequence[Decimal], told: Sequence[Decimal]) -> bool:
+def same_vector(stored: Sequence[Decimal], given: Sequence[Decimal]) -> bool:
     """Whether two vectors are equal; what a shorter one leaves out is 0."""
-    padded = [*stored, *[Decimal(0)] * (len(told) - len(stored))]
-    return padded == list(told)
+    padded = [*stored, *[Decimal(0)] * (len(given) - len(stored))]
+    return padded == list(given)
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

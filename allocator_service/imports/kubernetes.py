@@ -51,13 +51,17 @@ def kubernetes_nodes(content: Content, resources: Sequence[Resource], owner: Own
 def _node(place: Place, item: Any, measures: Measures, owner: Owner) -> NodeRow:
     refuse_other_kind(item, "Node")
     labels = checked_labels(part(item, "metadata", "labels"), "/metadata/labels")
-    told = "allocatable" if part(item, "status", "allocatable") else "capacity"
+    field = "allocatable" if part(item, "status", "allocatable") else "capacity"
     slug = owner.of(labels)
     return NodeRow(
         place,
         checked_text(part(item, "metadata").get("name"), "/metadata/name"),
         checked_slug(slug, "/metadata/labels") if slug else None,
-        measures.vector(part(item, "status", told), rounding=OFFERED, pointer=f"/status/{told}"),
+        measures.vector(
+            part(item, "status", field),
+            rounding=OFFERED,
+            pointer=f"/status/{field}",
+        ),
         labels,
         draining=part(item, "spec").get("unschedulable") is True,
     )

@@ -35,7 +35,7 @@ class Measures:
         Raises `Unacceptable` naming every quantity that is none, and two that mean one resource.
         """
         vector = [Decimal(0)] * len(self._resources)
-        told: dict[int, str] = {}
+        named: dict[int, str] = {}
         errors: list[FieldError] = []
         for name, quantity in quantities.items():
             index = self._position.get(name, self._position.get(name.rpartition("/")[2]))
@@ -52,13 +52,13 @@ class Measures:
                 continue
             if not amount:
                 continue
-            if index in told:
+            if index in named:
                 detail = (
-                    f'"{told[index]}" and "{name}" both mean the pool\'s resource'
+                    f'"{named[index]}" and "{name}" both mean the pool\'s resource'
                     f' "{self._resources[index].name}".'
                 )
                 errors.append(FieldError(where, "resource.ambiguous", detail))
-            told[index] = name
+            named[index] = name
             vector[index] = amount
         if errors:
             raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors)

@@ -97,7 +97,7 @@ def _row(
 
 def _tres(text: str) -> dict[str, object]:
     """`cpu=4,mem=16G,gres/gpu=1` as quantities; of a kind that is there by model too, all of it."""
-    told: dict[str, object] = {}
+    amounts: dict[str, object] = {}
     for item in filter(None, text.split(",")):
         name, equals, amount = item.partition("=")
         match = _AMOUNT.fullmatch(amount)
@@ -108,10 +108,10 @@ def _tres(text: str) -> dict[str, object]:
                 pointer="/AllocTRES",
             )
         number, suffix = match.groups()
-        told["memory" if name == "mem" else name] = f"{number}{suffix}{'i' if suffix else ''}"
-    kinds = {name for name in told if ":" not in name}
+        amounts["memory" if name == "mem" else name] = f"{number}{suffix}{'i' if suffix else ''}"
+    kinds = {name for name in amounts if ":" not in name}
     return {
         name.partition(":")[0]: amount
-        for name, amount in told.items()
+        for name, amount in amounts.items()
         if name in kinds or name.partition(":")[0] not in kinds
     }

@@ -46,14 +46,14 @@ def _nodes(document: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
         for number, node in enumerate(listed(document, "nodes", "scontrol show node --json")):
             yield Place("item", number), node
         return
-    told: dict[str, dict[str, Any]] = {}
+    seen: dict[str, dict[str, Any]] = {}
     for number, group in enumerate(listed(document, "sinfo", "sinfo --json")):
         for name in part(group, "nodes").get("nodes") or []:
             node = _node_of_group(name, group)
-            # A node is told once for each of its partitions.
-            if told.get(name) != node:
+            # A node appears once for each of its partitions.
+            if seen.get(name) != node:
                 yield Place("item", number), node
-            told[name] = node
+            seen[name] = node
 
 
 def _node_of_group(name: Any, group: dict[str, Any]) -> dict[str, Any]:
@@ -107,30 +107,30 @@ def _states(node: dict[str, Any]) -> list[str]:
     return _texts(node.get("state")) + _texts(node.get("state_flags"))
 
 
-def _texts(told: Any) -> list[str]:
+def _texts(value: Any) -> list[str]:
     """The words of an array, or of a text with commas or plus signs between them."""
-    if isinstance(told, str):
-        told = re.split(r"[,+]", told)
-    if not isinstance(told, list | None) or not all(isinstance(word, str) for word in told or []):
+    if isinstance(value, str):
+        value = re.split(r"[,+]", value)
+    if not isinstance(value, list | None) or not all(isinstance(word, str) for word in value or []):
         raise Unacceptable("Expected text or an array of texts.", code="import.shape", pointer="")
-    return [word for word in told or [] if word and word != "(null)"]
+    return [word for word in value or [] if word and word != "(null)"]
 
 
-def _number(told: Any, pointer: str) -> int:
+def _number(value: Any, pointer: str) -> int:
     """A whole number, or the object in which newer versions put one."""
-    if isinstance(told, dict) and told.get("set", True) and not told.get("infinite", False):
-        told = told.get("number")
-    if isinstance(told, bool) or not isinstance(told, int):
+    if isinstance(value, dict) and value.get("set", True) and not value.get("infinite", False):
+        value = value.get("number")
+    if isinstance(value, bool) or not isinstance(value, int):
         raise Unacceptable(
-            f"Expected one whole number, not {str(told)[:40]}: import the output of scontrol show node"
+            f"Expected one whole number, not {str(value)[:40]}: import the output of scontrol show node"
             " --json, where nodes differ.",
             code="field.type",
             pointer=pointer,
         )
-    return told
+    return value
 
 
-def _generic_resources(told: Any) -> list[str]:
+def _generic_resources(value: Any) -> list[str]:
     """The items of `gpu:a100:4(S:0-1),gpu:2`, without where they sit."""
-    text = re.sub(r"\([^)]*\)", "", told) if isinstance(told, str) else ""
+    text = re.sub(r"\([^)]*\)", "", value) if isinstance(value, str) else ""
     return [item for item in text.split(",") if item]

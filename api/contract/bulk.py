@@ -32,7 +32,7 @@ def read_items(
 ) -> Items:
     """Read what was sent. `cells`: from CSV, as texts. Raises like `Document`.
 
-    `refuse_too_many` is told how many items there are before any of them is read.
+    `refuse_too_many` gets the number of items before any of them is read.
     """
     if not isinstance(sent, list):
         return Items([read_document(document, sent)], alone=True)

@@ -40,17 +40,17 @@ GROUP BY 1, 2, 3, 4, 5
 """
 LONGEST = timedelta(days=366)
 
-Told = Mapping[tuple[Any, ...], Decimal]
-"""What a report tells that is not 0: by interval, names of tenants, kind and resource."""
+Amounts = Mapping[tuple[Any, ...], Decimal]
+"""What a report states that is not 0: by interval, names of tenants, kind and resource."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A report, what it tells, and how sums by owner, tenant and kind come to the same."""
+    """A report, what it states, and how sums by owner, tenant and kind come to the same."""
 
     name: str
     run: Callable[[Pool, Period], Any]
-    told: Callable[[Any], Told]
+    stated: Callable[[Any], Amounts]
     key: Callable[[str | None, str, str], tuple[str | None, ...] | None]
 
 
@@ -79,7 +79,7 @@ def _periods(entries: int, most: int) -> dict[str, Period]:
 
 
 def _row(report: Report, name: str, entries: int, pool: Pool, period: Period) -> Row:
-    ours, told = best_of(partial(report.run, pool, period), repeat=5)
+    ours, stated = best_of(partial(report.run, pool, period), repeat=5)
     plain, sums = best_of(partial(_plain, pool, period), repeat=2)
     return Row(
         name=f"{report.name}, {name}",
@@ -87,7 +87,7 @@ def _row(report: Report, name: str, entries: int, pool: Pool, period: Period) ->
         ours_seconds=ours,
         peer="plain SUM",
         peer_seconds=plain,
-        agreement=_difference(report.told(told), _named(report, sums)),
+        agreement=_difference(report.stated(stated), _named(report, sums)),
         goal=None,
         notes="the peer is the statement alone",
     )
@@ -108,7 +108,7 @@ def _plain(pool: Pool, period: Period) -> list[tuple[Any, ...]]:
         return rows
 
 
-def _named(report: Report, rows: Sequence[tuple[Any, ...]]) -> Told:
+def _named(report: Report, rows: Sequence[tuple[Any, ...]]) -> Amounts:
     slugs = dict(Tenant.objects.values_list("pk", "slug"))
     sums: dict[tuple[Any, ...], Decimal] = {}
     for interval, owner, tenant, kind, resource, amount in rows:
@@ -119,14 +119,14 @@ def _named(report: Report, rows: Sequence[tuple[Any, ...]]) -> Told:
     return sums
 
 
-def _difference(told: Told, plain: Told) -> float:
+def _difference(stated: Amounts, plain: Amounts) -> float:
     """0 where both say the same to the last digit."""
-    if told.keys() != plain.keys():
+    if stated.keys() != plain.keys():
         return float("inf")
-    return max(float(abs(told[key] - plain[key]) / plain[key]) for key in plain)
+    return max(float(abs(stated[key] - plain[key]) / plain[key]) for key in plain)
 
 
-def _lending(report: Any) -> Told:
+def _lending(report: Any) -> Amounts:
     return {
         (interval, flow.owner, flow.tenant, resource.name): amount
         for flow in report.flows
@@ -136,7 +136,7 @@ def _lending(report: Any) -> Told:
     }
 
 
-def _sharing(report: Any) -> Told:
+def _sharing(report: Any) -> Amounts:
     return {
         (interval, each.tenant, kind.value, resource.name): amount
         for each in report.tenants
@@ -147,7 +147,7 @@ def _sharing(report: Any) -> Told:
     }
 
 
-def _utilization(report: Any) -> Told:
+def _utilization(report: Any) -> Amounts:
     return {
         (interval, resource.name): use.used
         for resource, uses in zip(report.resources, report.uses, strict=True)

@@ -33,7 +33,7 @@ CLAIMS = (1.25, 1.4, 2.0)
 
 @dataclass
 class Budget:
-    """Seconds for solving again, and who is told how far it is."""
+    """Seconds for solving again, and the progress callback."""
 
     deadline: float
     progress: Progress | None = None
@@ -155,9 +155,9 @@ def strategy_proof(
     ]
     budget.total += len(lies)
     for i, label, lie in lies:
-        told = replace(problem, tasks=lie) if task_count else replace(problem, demand=lie)
+        reported = replace(problem, tasks=lie) if task_count else replace(problem, demand=lie)
         try:
-            answer = budget.solve(allocation, told, history)
+            answer = budget.solve(allocation, reported, history)
         except PolicyError:
             continue  # a lie that the policy refuses gains nothing
         if answer is None:

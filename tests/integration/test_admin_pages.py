@@ -68,7 +68,7 @@ def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_i
     assert page.count('class="chart"') == 7
     for words in (
         "Sharing degree in lab",
-        "What the window holds",
+        "What the window remembers",
         "contributed, entitled and allocated",
         "used and free",
         "high-memory",

@@ -126,8 +126,8 @@ def row_line(row: RowReport) -> str:
     reasons = "; ".join(
         f"{error.code} {error.pointer}: {error.detail}".replace(" :", ":") for error in row.errors
     )
-    told = [str(row.place), row.outcome.value, f"{whose}{row.name}", reasons or row.detail]
-    return "\t".join(part for part in told if part)
+    cells = [str(row.place), row.outcome.value, f"{whose}{row.name}", reasons or row.detail]
+    return "\t".join(part for part in cells if part)
 
 
 def drawn(write: Callable[[str], object]) -> Progress:

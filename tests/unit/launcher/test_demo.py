@@ -58,7 +58,7 @@ def test_what_the_groups_brought_is_the_whole_pool():
 def test_the_table_shows_each_group_and_each_check():
     lines = report.table(decision()).splitlines()
     assert lines[1] == (
-        "Decision of change 40, 0.46 s after it (0.012 s in the solver), policy drfh:"
+        "Decision of generation 40, 0.46 s after it (0.012 s in the solver), policy drfh:"
     )
     assert lines[2] == (
         "12 tenants on 12,583 servers of 10 classes use 93.4% of cpu, 87.1% of memory"
