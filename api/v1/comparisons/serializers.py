@@ -18,7 +18,7 @@ class ColumnDocument(Document):
     error = DocumentField(
         ColumnError,
         allow_null=True,
-        description="Why this policy has no answer; others have theirs.",
+        description="Why this policy has no answer; the others still answer.",
     )
     seconds = NumberField()
     allocations = ListField(AllocationDocument, min_items=0, max_items=5_000, allow_null=True)

@@ -16,9 +16,9 @@ class DecisionDocument(Document):
     slot = DocumentField(
         SlotInForceDocument,
         allow_null=True,
-        description="The planned slot in force, of policies that plan.",
+        description="The slot in force, for time-sharing policies.",
     )
 
 
 class DecisionParameters(Parameters):
-    at = TimestampField(required=False, description="The instant asked about; now if left out.")
+    at = TimestampField(required=False, description="The requested instant; now by default.")

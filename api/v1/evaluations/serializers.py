@@ -47,7 +47,7 @@ class RoundDocument(Document):
     prices = SchemaField(schema=_PRICES)
     proven = BooleanField(
         required=False,
-        description="False where the round is left open: its bound is all that is known.",
+        description="False where the round is left open: only its bound is proven.",
     )
 
 
@@ -64,7 +64,7 @@ class EvaluationDocument(Document):
     certificate = DocumentField(CertificateDocument, required=False, allow_null=True)
     history = ObjectField(
         required=False,
-        description="After the step, of long-term policies: feed it back to continue.",
+        description="History after the step, for long-term policies: send it back to continue.",
     )
     explanations = SchemaField(
         schema={

@@ -41,45 +41,52 @@ class ImportRequest(Document):
     """What the imports of every kind are asked with; subclasses say whose the rows are."""
 
     content = ContentField()
-    dry_run = BooleanField(default=False, description="Report every row and write none.")
+    dry_run = BooleanField(default=False, description="Report every row and write nothing.")
     skip_refused = BooleanField(
         default=False, description="Write the other rows when some are refused, instead of none."
     )
-    register_tenants = BooleanField(
-        default=False, description="Register the tenants that are not there yet."
-    )
+    register_tenants = BooleanField(default=False, description="Register unknown tenants.")
 
 
 class NodeImportRequest(ImportRequest):
     format = ChoiceField(choices=NODES.formats, default="csv")
     contributed_by = SlugField(
-        required=False, allow_null=True, description="Whose the nodes are that do not say."
+        required=False, allow_null=True, description="The tenant of nodes that name none."
     )
     owner_label = TextField(
-        max_length=253, required=False, allow_null=True, description="The label that names whose."
+        max_length=253,
+        required=False,
+        allow_null=True,
+        description="The label that names the tenant.",
     )
 
 
 class WorkloadImportRequest(ImportRequest):
     format = ChoiceField(choices=WORKLOADS.formats, default="csv")
     tenant = SlugField(
-        required=False, allow_null=True, description="Whose the rows are that do not say."
+        required=False, allow_null=True, description="The tenant of rows that name none."
     )
     tenant_label = TextField(
-        max_length=253, required=False, allow_null=True, description="The label that names whose."
+        max_length=253,
+        required=False,
+        allow_null=True,
+        description="The label that names the tenant.",
     )
 
 
 class UsageImportRequest(WorkloadImportRequest):
     format = ChoiceField(choices=USAGE.formats, default="csv")
     source = TextField(
-        max_length=100, required=False, allow_null=True, description="The format's unless given."
+        max_length=100,
+        required=False,
+        allow_null=True,
+        description="By default the name of the format.",
     )
     tenant_label = TextField(
         max_length=253,
         required=False,
         allow_null=True,
-        description="The label, column (sacct) or field (swf) that names whose.",
+        description="The label, column (sacct) or field (swf) that names the tenant.",
     )
     begin = TimestampField(
         required=False, allow_null=True, description="swf: when the trace begins."

@@ -32,15 +32,17 @@ OF_THE_WHOLE = ("sequence", "digest")
 class UsageRequest(Document):
     source = TextField(max_length=100)
     id = TextField(max_length=200)
-    tenant = SlugField(required=False, description="May be left out by a tenant's key: itself.")
+    tenant = SlugField(
+        required=False, description="Optional for a tenant's key, which means itself."
+    )
     workload = TextField(max_length=253, required=False, description="Its name.")
     tasks = IntegerField(
         minimum=0,
         maximum=MAX_TASKS,
         required=False,
-        description="Of the workload, each its demand.",
+        description="Tasks of the workload; each counts as its demand.",
     )
-    resources = PoolQuantitiesField(required=False, description="In the place of tasks.")
+    resources = PoolQuantitiesField(required=False, description="Instead of tasks.")
     start = TimestampField()
     end = TimestampField()
 
@@ -48,7 +50,7 @@ class UsageRequest(Document):
 class RecordedDocument(Document):
     accepted = IntegerField(minimum=0, maximum=MAX_EVENTS)
     duplicates = IntegerField(
-        minimum=0, maximum=MAX_EVENTS, description="Posted before, with the same content."
+        minimum=0, maximum=MAX_EVENTS, description="Already posted, with the same content."
     )
 
 
@@ -73,7 +75,7 @@ class EntryDocument(Document):
     pool = SlugField()
     tenant = SlugField()
     server_owner = SlugField(
-        allow_null=True, description="To a tenant, another one under a pseudonym."
+        allow_null=True, description="A tenant sees other tenants under pseudonyms."
     )
     workload = IdField(allow_null=True)
     resource = TextField(max_length=63)
@@ -98,7 +100,7 @@ class EntryDocument(Document):
 
 
 class CorrectionRequest(Document):
-    quantity = PoolQuantityField(description="What the entry's quantity should have been.")
+    quantity = PoolQuantityField(description="The correct quantity of the entry.")
     reason = TextField(max_length=2_000)
 
 

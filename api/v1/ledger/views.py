@@ -136,13 +136,13 @@ def _vector(
 ) -> list[Decimal]:
     if (fields["tasks"] is None) == (fields["resources"] is None):
         raise Unacceptable(
-            "Say either tasks (of a workload) or resources.", code="usage.amount", pointer=pointer
+            "Send either tasks (of a workload) or resources.", code="usage.amount", pointer=pointer
         )
     if fields["resources"] is not None:
         return vector_from(fields["resources"], resources, pointer=f"{pointer}/resources")
     if workload is None:
         raise Unacceptable(
-            "Tasks are those of a workload: name it.",
+            "Tasks need a workload: name it.",
             code="field.required",
             pointer=f"{pointer}/workload",
         )

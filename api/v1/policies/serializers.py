@@ -11,5 +11,5 @@ class PolicyInfoDocument(Document):
     options = ObjectField(description="The JSON Schema of the policy's options.")
     complexity = TextField(max_length=1000)
     source = TextField(max_length=1000)
-    long_term = BooleanField(description="It remembers, through the pool's window.")
-    places = BooleanField(description="It decides on servers, and so honours selectors.")
+    long_term = BooleanField(description="It keeps a history, limited by the pool's window.")
+    places = BooleanField(description="It places tasks on servers and honours selectors.")

@@ -22,7 +22,9 @@ class ReportParameters(Parameters):
     """The period, the last 7 days by default, and the tenant."""
 
     from_ = TimestampField(required=False, description="Inclusive; by default 7 days before `to`.")
-    to = TimestampField(required=False, description="Exclusive; now if it is left out or ahead.")
+    to = TimestampField(
+        required=False, description="Exclusive; now by default, and at most now."
+    )
     tenant = TextField(max_length=63, required=False, description="Its slug; only this one.")
     step = DurationField(
         required=False,
@@ -54,7 +56,7 @@ class ReportDocument(Document):
     from_ = TimestampField()
     to = TimestampField()
     step = DurationField(allow_null=True)
-    definitions = ObjectField(description="What each figure is, in a sentence.")
+    definitions = ObjectField(description="The definition of each figure, in a sentence.")
     resources = ListField(
         ResourceFields, max_items=MAX_RESOURCES, description="Amounts: unit × seconds."
     )

@@ -44,7 +44,7 @@ class BalanceDocument(Document):
 
 
 class LendingDocument(ReportDocument):
-    total = AmountsField(description="What the flows below come to.")
+    total = AmountsField(description="The sum of the flows below.")
     flows = ListField(FlowDocument, min_items=0, max_items=MAX_TENANTS)
     balances = ListField(BalanceDocument, min_items=0, max_items=MAX_TENANTS)
 

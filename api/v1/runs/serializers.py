@@ -145,7 +145,7 @@ def run_document(run: Run, *, whole: bool) -> dict[str, Any]:
     """The run; what tells of the whole pool is null unless the caller may see it."""
     error = run.error
     if error is not None and not whole:
-        error = {"code": error["code"], "detail": "The decision before stays in force."}
+        error = {"code": error["code"], "detail": "The previous decision stays in force."}
     return {
         "id": run.pk,
         "pool": run.pool.slug,

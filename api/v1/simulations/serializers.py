@@ -46,7 +46,9 @@ class ServerChanges(Document):
 
 
 class SubmittedWorkload(Document):
-    tenant = SlugField(required=False, description="May be left out by a tenant's key: itself.")
+    tenant = SlugField(
+        required=False, description="Optional for a tenant's key, which means itself."
+    )
     name = TextField(max_length=253)
     demand = PoolQuantitiesField()
     tasks = IntegerField(**TASKS, required=False)

@@ -23,7 +23,9 @@ PRIORITY: Mapping[str, Any] = {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY
 
 
 class WorkloadRequest(Document):
-    tenant = SlugField(required=False, description="May be left out by a tenant's key: itself.")
+    tenant = SlugField(
+        required=False, description="Optional for a tenant's key, which means itself."
+    )
     name = TextField(max_length=253)
     demand = PoolQuantitiesField()
     tasks = IntegerField(

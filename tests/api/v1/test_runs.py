@@ -241,4 +241,4 @@ def test_a_failed_run_says_why_to_operators_and_that_it_failed_to_tenants(decide
     )
     assert operator.get(f"{LAB}runs/").json()["results"][0]["error"] == error
     seen = decided.as_ada.get(f"{LAB}runs/").json()["results"][0]["error"]
-    assert seen == {"code": "solve.failed", "detail": "The decision before stays in force."}
+    assert seen == {"code": "solve.failed", "detail": "The previous decision stays in force."}
