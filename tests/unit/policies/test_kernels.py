@@ -55,7 +55,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "lt-af": LONG_TERM,
     "h-mrf": LONG_TERM,
 }
-KINDS = ("plain", "whole", "limits", "several", "selectors", "contributed", "owed", "read-only")
+KINDS = ("plain", "whole", "limits", "several", "selectors", "contributed", "deficit", "read-only")
 SIZES = ((2, 1, 1), (4, 3, 2), (3, 40, 3), (60, 5, 4))
 EVERYTHING = ("placements", "certificate", "explanations", "schedule")
 
@@ -85,9 +85,9 @@ def problem(tenants: int, rows: int, resources: int, kind: str) -> Problem:
     if kind == "contributed":
         fields["weights_mode"] = "contribution"
         fields["contributed_by"] = np.arange(rows) % tenants
-    if kind == "owed":
-        fields["owed"] = np.where(np.arange(tenants) == 0, 0.1, 0.0)
-    whole = kind in ("whole", "owed")
+    if kind == "deficit":
+        fields["deficit"] = np.where(np.arange(tenants) == 0, 0.1, 0.0)
+    whole = kind in ("whole", "deficit")
     capacity = rng.integers(4, 9, (rows, resources)) + (0 if whole else rng.random())
     demand = rng.integers(1, 3, (n, resources)) * (1.0 if whole else 0.7)
     if kind == "read-only":
