@@ -6,6 +6,8 @@ al., TPDS 2018, §2 and §4 (sharing degree over time).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, grouped_sum
@@ -201,7 +203,8 @@ def _max_min(allocation: Allocation) -> Verdict:
     if allocation.history is not None:
         return undecided("a long-term policy is fair over time, not in one step")
     one = allocation.choice.sees_one_pool
-    reference = solve(problem, "drf" if one else "drfh", mode="divisible").tenant_share
+    even = replace(problem, deficit=np.zeros(problem.t))  # what divisible policies do not repay
+    reference = solve(even, "drf" if one else "drfh", mode="divisible").tenant_share
     first = takes_part(allocation)
     task = np.zeros(problem.t)
     whole = counts_whole(allocation)

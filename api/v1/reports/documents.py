@@ -22,9 +22,7 @@ class ReportParameters(Parameters):
     """The period, the last 7 days by default, and the tenant."""
 
     from_ = TimestampField(required=False, description="Inclusive; by default 7 days before `to`.")
-    to = TimestampField(
-        required=False, description="Exclusive; now by default, and at most now."
-    )
+    to = TimestampField(required=False, description="Exclusive; now by default, and at most now.")
     tenant = TextField(max_length=63, required=False, description="Its slug; only this one.")
     step = DurationField(
         required=False,

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from policies import (
+    PROPERTY_NAMES,
     PolicyNotApplicableError,
     Problem,
     ProblemError,
     policies_available,
     problem_from_document,
     problem_to_document,
+    properties_of,
     solve,
     verify,
 )
@@ -107,3 +109,10 @@ def test_a_comparison_owes_under_the_policies_that_take_turns():
     assert [column["error"] for column in columns["columns"]] == [None, None]
     shares = [row["dominant_share"] for row in columns["columns"][0]["allocations"]]
     assert shares[0] - shares[1] == pytest.approx(0.125)
+
+
+def test_properties_of_a_schedule_that_repays_a_deficit_are_answered():
+    problem = thesis(deficit=[0.2, -0.2])
+    answer = solve(problem, "tda")
+    verdicts = properties_of(answer).verdicts
+    assert set(verdicts) == set(PROPERTY_NAMES)
