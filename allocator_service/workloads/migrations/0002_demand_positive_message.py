@@ -16,6 +16,6 @@ class Migration(migrations.Migration):
         migrations.AlterConstraint(
             model_name='workload',
             name='workload_demand_positive',
-            constraint=models.CheckConstraint(condition=allocator_service.core.constraints.PositiveSomewhere(models.F('demand')), name='workload_demand_positive', violation_error_code='demand.zero', violation_error_message='A task must demand at least one resource.'),
+            constraint=models.CheckConstraint(condition=allocator_service.core.constraints.PositiveSomewhere(models.F('demand')), name='workload_demand_positive', violation_error_code='demand.zero', violation_error_message='A task demands something: at least one resource above 0.'),
         ),
     ]
