@@ -18,7 +18,8 @@ from launcher.mutants import mutants
 from launcher.processes import inherited_environment
 from launcher.serve import serve
 
-_WHOLE_SUITE = ("-n", "2", "--dist", "loadfile")
+# The packages are built and installed by a command of their own: `./dev test tests/packages`.
+_WHOLE_SUITE = ("-n", "2", "--dist", "loadfile", "--ignore", "tests/packages")
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,13 @@ def _test(arguments: Sequence[str]) -> int:
     env = {"ALLOCATOR_POSTGRES": "wheel", "ALLOCATOR_REDIS": "wheel"}
     env |= inherited_environment()
     os.chdir(PROJECT)
-    if set(arguments) <= {"--thorough"}:
-        arguments = [*_WHOLE_SUITE, *arguments]
-    os.execve(python, [str(python), "-m", "pytest", *arguments], env)
+    os.execve(python, [str(python), "-m", "pytest", *pytest_arguments(arguments)], env)
+
+
+def pytest_arguments(arguments: Sequence[str]) -> list[str]:
+    """What pytest is given: the whole suite on both cores, unless a test or a number is named."""
+    whole = all(argument.startswith("--") for argument in arguments)
+    return [*_WHOLE_SUITE, *arguments] if whole else list(arguments)
 
 
 def _alone(run: Callable[[], int]) -> Callable[[Sequence[str]], int]:

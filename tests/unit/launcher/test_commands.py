@@ -45,6 +45,18 @@ def test_arguments_that_mean_nothing_are_refused(arguments):
     assert f"mean nothing here: {arguments[1]}" in done.stderr
 
 
+@pytest.mark.parametrize("arguments", [[], ["--thorough"], ["--durations=20", "--maxfail=1"]])
+def test_options_alone_run_the_whole_suite_on_both_cores(arguments):
+    whole = cli.pytest_arguments(arguments)
+    assert whole[:4] == ["-n", "2", "--dist", "loadfile"]
+    assert whole[-len(arguments) :] == arguments or not arguments
+
+
+@pytest.mark.parametrize("arguments", [["tests/packages"], ["-n", "0"], ["--thorough", "tests/api"]])
+def test_a_test_or_a_number_of_workers_that_is_named_is_all_that_pytest_is_given(arguments):
+    assert cli.pytest_arguments(arguments) == arguments
+
+
 def test_a_failed_step_is_told_with_its_log_and_what_to_do(tmp_path, monkeypatch, capsys):
     log = tmp_path / "install.log"
     log.write_text("\n".join(f"line {number}" for number in range(40)))
