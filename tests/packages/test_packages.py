@@ -70,8 +70,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The library's and the service's wheel, built from the tree."""
     out = tmp_path_factory.mktemp("wheels")
     for source in (PROJECT / "policies", PROJECT):
-        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
-        run(*build, "--no-build-isolation", "--wheel-dir", out, source)
+        build = [sys.executable, "-P", "-m", "hatchling", "build", "--target", "wheel"]
+        run(*build, "--directory", out, cwd=source)
     return {path.name.partition("-")[0]: path for path in out.glob("*.whl")}
 
 
