@@ -52,7 +52,9 @@ def test_options_alone_run_the_whole_suite_on_both_cores(arguments):
     assert whole[-len(arguments) :] == arguments or not arguments
 
 
-@pytest.mark.parametrize("arguments", [["tests/packages"], ["-n", "0"], ["--thorough", "tests/api"]])
+@pytest.mark.parametrize(
+    "arguments", [["tests/packages"], ["-n", "0"], ["--thorough", "tests/api"]]
+)
 def test_a_test_or_a_number_of_workers_that_is_named_is_all_that_pytest_is_given(arguments):
     assert cli.pytest_arguments(arguments) == arguments
 
