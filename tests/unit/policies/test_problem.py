@@ -25,7 +25,12 @@ def build(**changes):
         ({"capacity": [[np.nan, 1]]}, "capacity.not_finite", "/servers/0/capacity/cpu", "nan"),
         ({"capacity": [[1, np.inf]]}, "capacity.too_large", "/servers/0/capacity/memory", "inf"),
         ({"demand": [[1, 1], [-2, 1]]}, "demand.negative", "/workloads/1/demand/cpu", "-2"),
-        ({"demand": [[0, 0], [1, 1]]}, "demand.zero", "/workloads/0/demand", "at least one resource"),
+        (
+            {"demand": [[0, 0], [1, 1]]},
+            "demand.zero",
+            "/workloads/0/demand",
+            "at least one resource",
+        ),
         ({"weight": [1, 0]}, "weight.not_positive", "/tenants/1/weight", "0.0"),
         ({"weight": [np.nan, 1]}, "weight.not_positive", "/tenants/0/weight", "nan"),
         ({"weight": [1, np.inf]}, "weight.not_positive", "/tenants/1/weight", "inf"),
