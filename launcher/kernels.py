@@ -65,8 +65,9 @@ class Kernels:
         done = self._stamp.read_text() if self._stamp.exists() else ""
         if self._wanted is None or done in (f"{what} {self._wanted}", f"{_ALL} {self._wanted}"):
             return False
+        lowered = f"os.setpriority(os.PRIO_PROCESS, 0, {priority}); " if priority else ""
         program = (
-            f"import os, pathlib; os.nice({priority}); import policies; {what}; "
+            f"import os, pathlib; {lowered}import policies; {what}; "
             f"path = pathlib.Path({str(self._stamp)!r}); new = path.with_suffix('.new'); "
             f"new.write_text({f'{what} {self._wanted}'!r}); new.replace(path)"
         )
