@@ -1,6 +1,6 @@
 """Fields of documents: what reads one value as it is, never as what it might have meant.
 
-``true`` is no number, ``1.0`` no whole number unless the field says so, ``"1_000"`` nothing at all.
+``true`` is not a number, ``1.0`` is an integer only where the field says so, ``"1_000"`` is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Taking from an answer what rounding gave it too much, before it leaves ``solve``.
 
 Solvers of divisible tasks, and averages over slots, fill servers up to a few units in the last
-place, on either side. What is exactly too full (``feasibility``) gives back its excess and one unit
+place, on either side. What is exactly too full (``capacities``) gives back its excess and one unit
 of rounding, again and with twice as much until it fits; whole tasks fit as they are. The same answer
 is always made from the same numbers.
 """

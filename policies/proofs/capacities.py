@@ -1,6 +1,6 @@
 """Whether an answer's numbers fit, as exact questions about what its problem's quantities stand for.
 
-Tasks are the float64 numbers that the answer has, and quantities what ``whole_numbers`` reads them
+Tasks are the float64 numbers that the answer has, and quantities what ``quantities`` reads them
 as; then nothing is rounded, and nothing is tolerated. What is asked:
 
 * of one pool: do all tasks together take more of a resource than its servers have?

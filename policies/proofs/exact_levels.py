@@ -14,7 +14,7 @@ the share that its tasks are, and for a level raised by the tolerance that is cl
 What tenants have is feasible, exactly: else shares that are too large by their rounding would prove
 anything where prices are far apart.
 
-Costs are what the problem's quantities stand for (``whole_numbers``), at the prices, levels and
+Costs are what the problem's quantities stand for (``quantities``), at the prices, levels and
 weights that are stated. In floating point each term is off by a few units in the last place of what
 it is a part of, and sums are rounded once (``math.fsum``); what is found beyond that is certain. Only
 what is not is asked again in fractions.

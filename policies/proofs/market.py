@@ -63,7 +63,7 @@ class Stage:
     Attributes:
         market: of the workloads that can have anything at all; None if there are none.
         workloads: (n',) those workloads, as indices of the normalised problem.
-        blocked: (m,) resources of which nothing is left.
+        blocked: (m,) resources that are used up.
     """
 
     market: Market | None

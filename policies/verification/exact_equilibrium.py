@@ -7,7 +7,7 @@ At any prices ``p >= 0`` of what is left, with shares ``u`` reached, no shares `
 and ``log(1 + d) <= d - d**2 / 2 + d**3 / 3`` makes the right-hand side a fraction. What floating point
 finds is certain but for a bound on its rounding; only what is not is asked again in fractions.
 
-Source: ``eisenberg_gale``; the questions to quantities are those of ``exact_rounds``.
+Source: ``eisenberg_gale``; the questions to quantities are those of ``exact_levels``.
 """
 
 from __future__ import annotations
