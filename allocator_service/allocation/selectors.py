@@ -118,6 +118,21 @@ def input_of(run: Run) -> dict[str, Any]:
     return snapshot_document(run.snapshot)
 
 
+def demands_of(run: Run) -> dict[UUID, list[float]]:
+    """What one task of each workload demanded when the run read its input, by the workload's id.
+
+    A workload may have changed since. Raises `Gone` once the input is pruned.
+    """
+    if run.snapshot is None:
+        return {}
+    document = snapshot_document(run.snapshot)
+    names = [resource["name"] for resource in document["resources"]]
+    return {
+        id_: [float(workload["demand"].get(name, 0)) for name in names]
+        for id_, workload in zip(run.snapshot.workload_ids, document["workloads"], strict=True)
+    }
+
+
 def failed_since(*, pool: Pool, run: Run | None) -> Run | None:
     """The latest failed run after the decision in force: why no newer decision is."""
     failures = Run.objects.filter(pool=pool, status=RunStatus.FAILED)

@@ -159,8 +159,8 @@ class Allocation:
 
     @property
     def whole(self) -> bool:
-        """Are ``tasks`` whole numbers? (Averages over the slots of a schedule are not.)"""
-        return self.mode == "indivisible" and self.schedule is None
+        """Are ``tasks`` whole numbers?"""
+        return self.choice.whole_tasks
 
     @cached_property
     def dominant_share(self) -> FloatArray:

@@ -191,3 +191,8 @@ class Choice:
             if self.option(name) == value:
                 return True
         return self.policy.servers[self.mode] is Servers.ONE_POOL
+
+    @property
+    def whole_tasks(self) -> bool:
+        """Are allocated tasks whole numbers? Averages over the slots of a schedule are not."""
+        return self.mode == "indivisible" and not self.policy.time_sharing

@@ -1,11 +1,9 @@
 """Pages of a run's rows. A run never changes once it is published: a cursor names it and counts."""
 
-from typing import Any
-
 from rest_framework.response import Response
 
-from allocator_service.allocation.models import Allocation, Run
-from allocator_service.allocation.selectors import allocations_of, placements_of
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.selectors import allocations_of, demands_of, placements_of
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from api.contract.pagination import page_of_fixed
@@ -41,7 +39,7 @@ def placements_page(view: ContractView, run: Run) -> Response:
     writer = RowWriter(run, resources, view.tenant)
     rows = placements_of(run=run, tenant=_limit(run, view.tenant)).order_by("position")
     page = page_of_fixed(f"placements:{run.pk}", rows, **view.query)
-    demands = _demands(run, [row.workload_id for row in page.rows])
+    demands = demands_of(run)
     return view.listing(
         page,
         lambda row: writer.placement(row, demands[row.workload_id]),
@@ -52,12 +50,3 @@ def placements_page(view: ContractView, run: Run) -> Response:
 def _limit(run: Run, tenant: Tenant | None) -> Tenant | None:
     """The tenant whose rows alone are shown; in a transparent pool none."""
     return None if run.pool.transparent else tenant
-
-
-def _demands(run: Run, workload_ids: list[Any]) -> dict[Any, list[float]]:
-    """What one task demanded when the run read its input; the workload may have changed since."""
-    rows = Allocation.objects.filter(run=run, workload_id__in=set(workload_ids), tasks__gt=0)
-    return {
-        workload_id: [quantity / tasks for quantity in resources]
-        for workload_id, tasks, resources in rows.values_list("workload_id", "tasks", "resources")
-    }

@@ -11,6 +11,7 @@ from api.contract.fields import IdField, LabelsField, PoolQuantitiesField, SlugF
 from api.contract.parameters import PageParameters
 from api.pseudonyms import pseudonym, tenant_name
 from api.v1.pools.serializers import MAX_GENERATION, PolicyDocument
+from policies import Servers, choose
 from policies.fields import (
     BooleanField,
     ChoiceField,
@@ -170,7 +171,11 @@ class RowWriter:
 
     def __init__(self, run: Run, resources: Sequence[Resource], caller: Tenant | None) -> None:
         self._run, self._resources, self._caller = run, resources, caller
-        self._whole_tasks = run.policy.get("mode") == "indivisible"
+        choice = choose(**run.policy) if run.policy else None
+        self._whole_tasks = choice is not None and choice.whole_tasks
+        self._whole_on_servers = (
+            choice is not None and choice.policy.servers[choice.mode] is Servers.RANGES
+        )
 
     def allocation(self, row: Allocation) -> dict[str, Any]:
         return {
@@ -209,7 +214,7 @@ class RowWriter:
         document = {
             "tenant": self._tenant(tenant.slug),
             "workload": self._workload(tenant, row.workload_id, row.workload.name),
-            "tasks": self._tasks(row.tasks),
+            "tasks": int(row.tasks) if self._whole_on_servers else row.tasks,
             "resources": self._quantities([row.tasks * demand for demand in of_one_task]),
         }
         servers = row.server_class
