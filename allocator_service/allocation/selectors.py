@@ -45,6 +45,17 @@ def decision_at(*, pool: Pool, at: datetime) -> Run:
     return run
 
 
+def decision_now(*, pool: Pool, now: datetime) -> Run:
+    """The run whose decision is in force in the pool. Raises `Missing`.
+
+    The pool's time does not run back: after a clock was set back it stands still at the instant of the
+    last decision until the clock has caught up.
+    """
+    latest = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None)
+    decided_at = latest.values_list("finished_at", flat=True).first()
+    return decision_at(pool=pool, at=max(now, decided_at or now))
+
+
 def allocations_of(*, run: Run, tenant: Tenant | None) -> QuerySet[Allocation]:
     """The run's allocations, one per workload, in the order of its input."""
     allocations = Allocation.objects.filter(run=run).select_related("tenant", "workload")

@@ -128,6 +128,26 @@ def test_two_sealers_number_each_event_once():
     assert list(EventSeal.objects.values_list("sequence", flat=True)) == list(range(1, 51))
 
 
+def test_a_sealer_does_nothing_while_another_one_is_at_it():
+    """What it would number next follows a number that it cannot see yet."""
+    event_record(kind="test", payload={}, now=NOON)
+
+    def record_and_seal() -> int:
+        try:
+            event_record(kind="test", payload={}, now=NOON)
+            with connection.cursor() as cursor:
+                cursor.execute("SET statement_timeout = '5s'")
+            return events_seal()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as thread, transaction.atomic():
+        assert events_seal() == 1
+        assert thread.submit(record_and_seal).result() == 0
+    assert events_seal() == 1
+    assert list(EventSeal.objects.values_list("sequence", flat=True)) == [1, 2]
+
+
 def test_a_tenant_sees_its_own_events_and_those_of_its_pools():
     event_record(kind="a", payload={}, now=NOON, pool="lab", tenant="ada")
     event_record(kind="b", payload={}, now=NOON, pool="lab", tenant="bob")

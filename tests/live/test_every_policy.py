@@ -7,7 +7,10 @@ import pytest
 from policies import policies_available
 
 CHOICES = [(info.name, mode) for info in policies_available() for mode in info.modes]
-OPTIONS = [("drfh", "indivisible", {"placement": "first-fit"}), ("tda", "indivisible", {"pack": True})]
+OPTIONS = [
+    ("drfh", "indivisible", {"placement": "first-fit"}),
+    ("tda", "indivisible", {"pack": True}),
+]
 RESOURCES = [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}]
 SERVERS = [
     {"name": "high-memory", "contributed_by": "u1", "capacity": {"cpu": 2, "memory": 12}},
@@ -20,7 +23,14 @@ WORKLOADS = [
     {"tenant": "u2", "name": "simulation", "demand": {"cpu": 1, "memory": 0.2}},
     {"tenant": "u3", "name": "batch", "demand": {"cpu": "1100m", "memory": 1.7}},
 ]  # fmt: skip
-IN_BOTH = ("tasks", "resources", "dominant_resource", "dominant_share", "weighted_share", "limited_by")
+IN_BOTH = (
+    "tasks",
+    "resources",
+    "dominant_resource",
+    "dominant_share",
+    "weighted_share",
+    "limited_by",
+)
 ADDED = {"include": ["placements", "certificate", "schedule"]}
 
 

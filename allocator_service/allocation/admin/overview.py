@@ -14,9 +14,9 @@ from allocator_service.allocation.admin.past_and_plan import (
     window_table,
 )
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
-from allocator_service.allocation.selectors import failed_since, input_of
+from allocator_service.allocation.selectors import decision_now, failed_since, input_of
 from allocator_service.core.charts import BarRow, Chart, bar_chart, history_chart
-from allocator_service.core.errors import Gone
+from allocator_service.core.errors import Gone, Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -47,11 +47,10 @@ class Overview:
 def pool_overview(pool: Pool, *, now: datetime) -> Overview:
     """Per tenant: contributed, entitled, allocated; per server class: used, free; runs over time."""
     resources = resources_of(pool)
-    run = (
-        Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None)
-        .select_related("snapshot", "schedule")
-        .first()
-    )
+    try:
+        run = decision_now(pool=pool, now=now)
+    except Missing:
+        run = None
     charts: list[Chart] = []
     if run is not None:
         charts += timetable_charts(run, now)

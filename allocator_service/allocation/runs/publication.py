@@ -32,6 +32,7 @@ from policies import certificate_to_document, schedule_to_document, summary_docu
 
 # Tasks of a divisible decision that differ by less are the same, computed again.
 SAME_TASKS = 1e-9
+TICK = timedelta(microseconds=1)
 
 UNSATISFIABLE = {
     "resource_absent",
@@ -42,9 +43,15 @@ UNSATISFIABLE = {
 
 
 def decision_publish(
-    *, run_id: UUID, state: PoolState, allocation: Decision, seconds: float, now: datetime
+    *,
+    run_id: UUID,
+    state: PoolState,
+    allocation: Decision,
+    seconds: float,
+    begins: datetime | None,
+    now: datetime,
 ) -> Run:
-    """Put a decision in force in place of the one before it.
+    """Put a decision in force in place of the one before it: now, or when the instant `begins` comes.
 
     Call it in a transaction that holds the pool's job: readers see the old decision whole until the
     commit, and the new one whole from then on.
@@ -55,16 +62,17 @@ def decision_publish(
         .filter(pool=run.pool, status=RunStatus.SUCCEEDED, effective_until=None)
         .first()
     )
-    effective_from = now
-    if previous is not None and previous.effective_from is not None:
-        # Two decisions never share an instant, whatever the clocks of two workers say.
-        effective_from = max(now, previous.effective_from + timedelta(microseconds=1))
-        previous.effective_until = effective_from
+    run.finished_at = now
+    run.effective_from = begins or now
+    if previous is not None and previous.effective_from and previous.finished_at:
+        # Two decisions never share an instant, whatever the clocks of two workers say, and a clock
+        # that was set back does not put a decision in force before the one that it follows.
+        run.finished_at = max(now, previous.finished_at + TICK)
+        run.effective_from = max(begins or run.finished_at, previous.effective_from + TICK)
+        previous.effective_until = run.effective_from
         previous.save(update_fields=["effective_until"])
     run.status = RunStatus.SUCCEEDED
     run.token = None
-    run.finished_at = now
-    run.effective_from = effective_from
     run.solve_seconds = seconds
     run.summary = _finite(summary_document(allocation))
     run.save()

@@ -19,7 +19,13 @@ from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.runs.publication import decision_publish
 from allocator_service.allocation.runs.snapshots import PoolState, pool_state, snapshot_store
-from allocator_service.allocation.time_sharing.replanning import slot_end_to_wait_for
+from allocator_service.allocation.time_sharing.replanning import (
+    COMMIT,
+    border_to_plan_for,
+    end_of_slot,
+    latest_decision,
+    lead,
+)
 from allocator_service.core.errors import DomainError
 from allocator_service.core.ids import new_id
 from allocator_service.core.locks import Lock, try_lock_across_transactions
@@ -43,12 +49,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to compute a pool's next decision, until another worker takes it over."""
+    """The right to compute a pool's next decision, until another worker takes it over.
+
+    `border` is the instant from which it is to be in force; None: as soon as it is computed.
+    """
 
     pool_id: int
     run_id: UUID
     token: UUID
     attempt: int
+    border: datetime | None
 
 
 def recompute_pool(*, pool_id: int, clock: Clock, early: bool = False) -> Run | None:
@@ -73,14 +83,34 @@ def recompute_pool(*, pool_id: int, clock: Clock, early: bool = False) -> Run | 
             if Pool.objects.filter(pk=pool_id, policy_long_term=True).exists():
                 pool_meter_all(pool_id=pool_id, now=begun)  # what is over is what it remembers
                 entries_seal_all(now=begun)
-            state = pool_state(pool_id, now=begun, begins=True)
-            _keep_input(claim, state, begun)
-            started = clock()
-            allocation = document_solve(state.document)
-            seconds = (clock() - started).total_seconds()
+            border = claim.border
+            while True:
+                state = pool_state(pool_id, now=border or begun, begins=True)
+                _keep_input(claim, state, begun)
+                started = clock()
+                allocation = document_solve(state.document)
+                now = clock()
+                if border is None or now + (timedelta() if early else COMMIT) <= border:
+                    break
+                border = _border_after(pool_id, now + 2 * (now - begun))
         except DomainError as error:
             return _fail(claim, error, clock())
-        return _publish(claim, state, allocation, seconds, clock())
+        solved = _Solved(state, allocation, (now - started).total_seconds(), border)
+        return _publish(claim, solved, now)
+
+
+@dataclass(frozen=True)
+class _Solved:
+    state: PoolState
+    allocation: Allocation
+    seconds: float
+    border: datetime | None
+
+
+def _border_after(pool_id: int, at: datetime) -> datetime | None:
+    """The next end of a slot, for a decision that is too late for the one it was computed for."""
+    run = latest_decision(Pool.objects.get(pk=pool_id))
+    return None if run is None else end_of_slot(run, at)
 
 
 @transaction.atomic
@@ -101,9 +131,10 @@ def _claim(pool_id: int, now: datetime, early: bool) -> Claim | None:
         job.published_at, job.publications = None, 0
         job.save(update_fields=["published_at", "publications"])
         return None
-    later = slot_end_to_wait_for(job, now=now)
-    if later is not None:
-        job.run_after, job.published_at, job.publications = later, None, 0
+    border = border_to_plan_for(job, now=now)
+    latest = latest_decision(job.pool)
+    if border is not None and latest is not None and now < border - lead(latest):
+        job.run_after, job.published_at, job.publications = border - lead(latest), None, 0
         job.save(update_fields=["run_after", "published_at", "publications"])
         return None
     job.attempts = job.attempts + 1 if job.claimed == job.wanted else 1
@@ -124,7 +155,7 @@ def _claim(pool_id: int, now: datetime, early: bool) -> Claim | None:
     run.attempts = job.attempts
     run.token = job.token
     run.save()
-    return Claim(pool_id, run.pk, job.token, job.attempts)
+    return Claim(pool_id, run.pk, job.token, job.attempts, border)
 
 
 def _abandon(job: RecomputeJob, now: datetime) -> None:
@@ -169,20 +200,24 @@ def document_solve(document: Mapping[str, Any]) -> Allocation:
         ) from error
 
 
-def _publish(
-    claim: Claim, state: PoolState, allocation: Allocation, seconds: float, now: datetime
-) -> Run | None:
+def _publish(claim: Claim, solved: _Solved, now: datetime) -> Run | None:
+    state = solved.state
     with transaction.atomic():
         job = _own_job(claim)
         if job is None:
             return None
         run = decision_publish(
-            run_id=claim.run_id, state=state, allocation=allocation, seconds=seconds, now=now
+            run_id=claim.run_id,
+            state=state,
+            allocation=solved.allocation,
+            seconds=solved.seconds,
+            begins=solved.border,
+            now=now,
         )
         _settle(job, now, now if state.basis is None else state.basis.past.until)
         if state.deficits and run.effective_from is not None:
             period = timedelta(seconds=run.schedule.period_seconds)
-            decision_due(run.pool, at=run.effective_from + period)
+            decision_due(run.pool, at=run.effective_from + period - lead(run))
     log.info(
         "decision_published", pool_id=claim.pool_id, run=str(run.pk), generation=run.generation
     )

@@ -1,28 +1,60 @@
-"""When time-sharing pools plan again: a change waits for the end of the current slot."""
+"""When time-sharing pools plan again: at the end of a slot, computed ahead of it.
 
-from datetime import datetime
+Computing takes time. A decision that began to compute when the slot ends would come late, and the old
+timetable's next slot would be announced and metered until then. So it is computed `lead` before the
+border and published with the border as the instant from which it is in force.
+"""
 
-from allocator_service.allocation.models import Run, Schedule
+from datetime import datetime, timedelta
+
+from allocator_service.allocation.models import Run, RunStatus, Schedule
 from allocator_service.allocation.selectors import slot_in_force
-from allocator_service.pools.models import RecomputeJob
+from allocator_service.pools.models import Pool, RecomputeJob
 from policies import choose
 
+# What claiming, reading, publishing and a busy machine take beside solving.
+OVERHEAD = timedelta(seconds=2)
+# A decision must be published so long before the border, or the commit may come after it.
+COMMIT = timedelta(seconds=0.25)
 
-def slot_end_to_wait_for(job: RecomputeJob, *, now: datetime) -> datetime | None:
-    """The end of the slot that ran when the first change came, if it is still to come.
 
-    None where nothing is cut short: no turns are taken, the pool's `replan` is `at-once`, or the job
-    is one that somebody has begun already.
+def lead(run: Run) -> timedelta:
+    """How long before a border the decision that follows this one begins to be computed."""
+    return OVERHEAD + 2 * timedelta(seconds=run.solve_seconds or 0.0)
+
+
+def border_to_plan_for(job: RecomputeJob, *, now: datetime) -> datetime | None:
+    """The instant from which the job's decision is to be in force; None: as soon as it is computed.
+
+    A change waits for the end of the slot that runs when it comes, and a decision that repays
+    deficits for the end of the period. Where that border has passed, it is the next one. Nothing is
+    waited for where turns are not taken or the pool's `replan` is `at-once`.
     """
     pool = job.pool
     choice = choose(pool.policy_name, pool.policy_mode, pool.policy_options)
-    if not choice.policy.time_sharing or choice.option("replan") != "slot":
+    run = latest_decision(pool)
+    schedule = Schedule.objects.filter(run=run).only("intervals", "period_seconds", "owed").first()
+    if not choice.policy.time_sharing or run is None or schedule is None:
         return None
-    run = Run.objects.in_force_at(now).filter(pool=pool).first()
-    if job.first_change_at is None or run is None or run.effective_from is None:
+    changed = job.first_change_at or job.claimed_at  # of a claim whose worker died
+    if changed is None and run.effective_from is not None:
+        end = run.effective_from + timedelta(seconds=schedule.period_seconds)
+        if end > now:
+            return end
+    if choice.option("replan") != "slot" or len(schedule.intervals) == 1:
         return None
-    schedule = Schedule.objects.filter(run=run).only("intervals").first()
-    if schedule is None or len(schedule.intervals) == 1:
+    border = end_of_slot(run, changed or now)
+    return border if border is None or border >= now else end_of_slot(run, now)
+
+
+def end_of_slot(run: Run, at: datetime) -> datetime | None:
+    """The end of the run's slot at an instant, or of its first slot before that begins."""
+    if run.effective_from is None:
         return None
-    slot = slot_in_force(run=run, at=max(job.first_change_at, run.effective_from))
-    return slot.end if slot is not None and slot.end > now else None
+    slot = slot_in_force(run=run, at=max(at, run.effective_from))
+    return None if slot is None else slot.end
+
+
+def latest_decision(pool: Pool) -> Run | None:
+    """The decision that no other one follows: in force, or planned for the next border."""
+    return Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None).first()

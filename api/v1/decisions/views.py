@@ -7,7 +7,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.selectors import decision_at, run_get, slot_in_force
+from allocator_service.allocation.selectors import (
+    decision_at,
+    decision_now,
+    run_get,
+    slot_in_force,
+)
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from api.auth import EVERY_SCOPE
@@ -38,7 +43,10 @@ class DecisionView(PoolView):
         now = utc_now()
         at: datetime = self.query["at"] or now
         generation = self.pool.generation
-        run = decision_at(pool=self.pool, at=min(at, now))
+        if self.query["at"] is None:
+            run = decision_now(pool=self.pool, now=now)
+        else:
+            run = decision_at(pool=self.pool, at=at)
         slot = slot_in_force(run=run, at=at)
         if at > now and slot is None:
             raise Missing("Nothing is planned for then.", code="decision.none")
@@ -60,7 +68,7 @@ class DecisionRowsView(PoolView):
 
     def run(self) -> Run:
         if self.query["cursor"] is None:
-            return decision_at(pool=self.pool, at=utc_now())
+            return decision_now(pool=self.pool, now=utc_now())
         run_id = uuid_or_none(cursor_list(self.query["cursor"]).partition(":")[2])
         if run_id is None:
             raise bad_cursor()

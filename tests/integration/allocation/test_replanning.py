@@ -3,16 +3,25 @@
 from datetime import timedelta
 
 import pytest
+from django.db.models import Max, Min
 
 from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.long_term.replay import pool_replay
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.runs.snapshots import pool_state
-from allocator_service.allocation.selectors import input_of, slot_in_force
+from allocator_service.allocation.selectors import (
+    decision_at,
+    decision_now,
+    input_of,
+    slot_in_force,
+)
+from allocator_service.allocation.time_sharing.replanning import lead
 from allocator_service.allocation.what_if.changes import with_changes
 from allocator_service.core.durations import parse_duration
+from allocator_service.ledger.models import Entry
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted, jobs_due
 from allocator_service.pools.selectors import resources_of
@@ -50,20 +59,56 @@ def decide(pool, at):
     return recompute_pool(pool_id=pool.pk, clock=lambda: at)
 
 
-def test_a_change_waits_for_the_end_of_the_slot_that_runs(turns):
+def waited_for(turns):
+    """A pool with a change that waits for the end of the first slot; its decision, and that end."""
     pool, run = turns()
-    end = slot_in_force(run=run, at=CHANGE).end
-    assert CHANGE + 2 * SECOND < end < NOON + 40 * SECOND
     decision_wanted(pool, now=CHANGE)
     assert decide(pool, CHANGE + SECOND / 4) is None
-    assert RecomputeJob.objects.get(pool=pool).run_after == end
+    return pool, run, NOON + 10 * SECOND
+
+
+def test_a_change_is_computed_ahead_and_in_force_when_the_slot_that_runs_ends(turns):
+    pool, run, end = waited_for(turns)
+    begin = end - lead(run)
+    assert end - 4 * SECOND < begin < end - SECOND
+    assert RecomputeJob.objects.get(pool=pool).run_after == begin
     decision_wanted(pool, now=CHANGE + SECOND)  # another change waits for the same slot
     assert decide(pool, CHANGE + 2 * SECOND) is None
-    assert jobs_due(now=end - SECOND / 100, again=False) == []
-    assert jobs_due(now=end, again=False) == [pool.pk]
-    assert decide(pool, end + SECOND / 10).effective_from == end + SECOND / 10
+    assert jobs_due(now=begin - SECOND / 100, again=False) == []
+    assert jobs_due(now=begin, again=False) == [pool.pk]
+    planned = decide(pool, begin)
+    assert (planned.finished_at, planned.effective_from) == (begin, end)
     run.refresh_from_db()
-    assert run.effective_until == end + SECOND / 10
+    assert run.effective_until == end
+    assert decision_now(pool=pool, now=end - SECOND / 100) == run
+    assert decision_now(pool=pool, now=end) == planned
+    assert decision_at(pool=pool, at=end + SECOND) == planned
+
+
+def test_nothing_of_the_old_timetable_is_metered_after_the_border(turns):
+    pool, run, end = waited_for(turns)
+    planned = decide(pool, end - SECOND)
+    pool_meter_all(pool_id=pool.pk, now=end + 60 * SECOND)
+    of_old = Entry.objects.filter(run_id=run.pk).aggregate(Max("end"))
+    of_new = Entry.objects.filter(run_id=planned.pk).aggregate(Min("start"))
+    assert (of_old["end__max"], of_new["start__min"]) == (end, end)
+
+
+def test_what_comes_too_late_for_a_border_begins_at_the_next_one(turns):
+    pool, _, end = waited_for(turns)
+    ticks = iter([end - SECOND / 2, end - SECOND / 2, end - SECOND / 2, end + SECOND / 5])
+    late = recompute_pool(pool_id=pool.pk, clock=lambda: next(ticks, end + SECOND / 2))
+    assert late.effective_from == NOON + 40 * SECOND
+    assert late.schedule.owed == {}  # computed for the border that it begins at: a whole period
+
+
+def test_a_change_while_the_next_decision_is_planned_waits_for_its_first_slot(turns):
+    pool, _, end = waited_for(turns)
+    planned = decide(pool, end - SECOND)
+    decision_wanted(pool, now=end - SECOND / 2)
+    assert decide(pool, end - SECOND / 4) is None
+    first = end + timedelta(seconds=planned.schedule.intervals[0][1])
+    assert RecomputeJob.objects.get(pool=pool).run_after == first - lead(planned)
 
 
 def test_at_once_cuts_the_slot_short(turns):
@@ -72,11 +117,23 @@ def test_at_once_cuts_the_slot_short(turns):
     assert decide(pool, CHANGE + SECOND / 4).effective_from == CHANGE + SECOND / 4
 
 
-def test_a_job_whose_worker_died_does_not_wait_again(turns):
-    pool, _ = turns()
-    decision_wanted(pool, now=CHANGE)
+def test_a_job_whose_worker_died_keeps_its_border(turns):
+    pool, _, end = waited_for(turns)
     RecomputeJob.objects.update(first_change_at=None, claimed_at=CHANGE)  # as a claim leaves it
-    assert decide(pool, CHANGE + SECOND).effective_from == CHANGE + SECOND
+    assert decide(pool, end - SECOND).effective_from == end
+
+
+def test_a_pool_whose_clock_was_set_back_shows_its_decision_and_goes_on_deciding(turns):
+    pool, run = turns(replan="at-once")
+    back = NOON - timedelta(hours=1)
+    assert decision_now(pool=pool, now=back) == run
+    for number in range(3):
+        decision_wanted(pool, now=back + number * SECOND)
+        latest = decide(pool, back + number * SECOND + SECOND / 2)
+        assert decision_now(pool=pool, now=back + number * SECOND + SECOND / 2) == latest
+    assert latest.effective_from == NOON + 3 * timedelta(microseconds=1)
+    decision_wanted(pool, now=NOON + SECOND)  # the clock has caught up
+    assert decide(pool, NOON + SECOND).effective_from == NOON + SECOND
 
 
 def test_another_policy_does_not_wait_for_turns_that_end(turns):
@@ -126,10 +183,11 @@ def test_what_was_repaid_is_not_repaid_again(turns):
     cut = NOON + 10 * SECOND
     cut_short(pool, cut)
     end = cut + 40 * SECOND
-    assert jobs_due(now=end - SECOND / 100, again=False) == []
-    assert jobs_due(now=end, again=False) == [pool.pk]
-    third = decide(pool, end + SECOND / 5)
-    assert third.effective_from == end + SECOND / 5
+    begin = end - lead(Run.objects.get(pool=pool, effective_until=None))
+    assert jobs_due(now=begin - SECOND / 100, again=False) == []
+    assert jobs_due(now=begin, again=False) == [pool.pk]
+    third = decide(pool, begin)
+    assert third.effective_from == end
     assert third.schedule.owed == {}
     assert jobs_due(now=end + 400 * SECOND, again=False) == []
 
@@ -160,9 +218,10 @@ def test_what_one_period_cannot_repay_is_repaid_in_the_next_ones(turns):
         owed.append(run.schedule.owed["u2"])
         assert 0 < run.schedule.made_up["u2"] <= owed[-1]
         at += 10 * SECOND
-        assert jobs_due(now=at - SECOND / 100, again=False) == []
-        assert jobs_due(now=at, again=False) == [pool.pk]
-        run = decide(pool, at)
+        assert jobs_due(now=at - lead(run) - SECOND / 100, again=False) == []
+        assert jobs_due(now=at - lead(run), again=False) == [pool.pk]
+        run = decide(pool, at - lead(run))
+        assert run.effective_from == at
     assert owed[0] == pytest.approx(4 * 0.13125)
     assert owed == sorted(owed, reverse=True)
     assert len(owed) == 2

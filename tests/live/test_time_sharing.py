@@ -1,0 +1,58 @@
+"""Time-sharing on the real clock, with the service's own processes: borders are met."""
+
+import time
+from datetime import datetime, timedelta
+
+PERIOD = 8
+RESOURCES = [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}]
+
+
+def test_a_change_is_in_force_at_the_border_of_a_slot_and_metered_from_it_on(operator, decided):
+    """The thesis' example takes turns in slots of 2 and 6 seconds; a third tenant comes."""
+    turns = "/api/v1/pools/clock-turns"
+    for slug in ("turns-u1", "turns-u2", "turns-u3"):
+        operator.post("/api/v1/tenants/", {"slug": slug, "name": slug})
+    policy = {"name": "tda", "options": {"period_seconds": PERIOD}}
+    body = {"slug": "clock-turns", "name": "Turns", "resources": RESOURCES, "policy": policy}
+    operator.post("/api/v1/pools/", body | {"weights": "explicit", "decision_interval": "PT2S"})
+    operator.post(f"{turns}/servers/", {"name": "s1", "capacity": {"cpu": 15, "memory": 15}})
+    for tenant, name, cpu, memory in [("turns-u1", "wide", 5, 2), ("turns-u2", "tall", 3, 3.5)]:
+        written = submit(operator, turns, tenant, name, cpu, memory)
+    first = decided("clock-turns", written)["run"]
+
+    wanted = submit(operator, turns, "turns-u3", "small", 1, 1)
+    second = decided("clock-turns", wanted)["run"]
+    borders = [
+        (instant(first["effective_from"]) + timedelta(seconds=turn * PERIOD + row["end"]))
+        for turn in range(4)
+        for row in operator.get(f"/api/v1/runs/{first['id']}/schedule/").body["timetable"]
+    ]
+    assert instant(second["effective_from"]) in borders
+    assert instant(second["finished_at"]) < instant(second["effective_from"])
+
+    border = second["effective_from"]
+    entries = metered_past(operator, border)
+    assert {row["run"] for row in entries if row["start"] >= border} == {second["id"]}
+    assert {row["run"] for row in entries if row["end"] <= border} == {first["id"]}
+    assert [row for row in entries if row["start"] < border < row["end"]] == []
+
+
+def submit(operator, pool, tenant, name, cpu, memory):
+    workload = {"tenant": tenant, "name": name, "demand": {"cpu": cpu, "memory": memory}}
+    written = operator.post(f"{pool}/workloads/", workload)
+    return int(written.headers["Pool-Generation"])
+
+
+def instant(text):
+    return datetime.fromisoformat(text)
+
+
+def metered_past(operator, border):
+    """The pool's entries, once some begin at the border."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        entries = operator.pages("/api/v1/ledger-entries/?pool=clock-turns&kind=usage")
+        if any(row["start"] == border for row in entries):
+            return entries
+        time.sleep(0.2)
+    raise AssertionError(f"nothing is metered from {border} on")
