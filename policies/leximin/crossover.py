@@ -1,48 +1,107 @@
 """From an interior solution to one with few placements, without changing anybody's share.
 
 An interior-point answer puts a little of everybody everywhere. Fixing what each workload
-gets in total leaves a polyhedron whose vertices have at most ``n + K m`` positive entries;
-this walks to one by the primal push phase of a crossover (Bixby, Saltzman, "Recovering an
-optimal LP basis from an interior point solution", 1994) with one key entry per workload.
-Coordinates are moves of share from a workload's key class to another of its classes, and
-the slacks of the capacity rows; a basis has one of them per row.
+gets in total leaves a polyhedron whose vertices have at most ``n + K m`` positive entries.
+Two steps lead there, or close to it where there are many classes:
+
+* **Exchange** (`policies.leximin.exchange`): workloads that share two classes swap places until at
+  most ``m`` share any two. Linear work, whatever the number of classes.
+* **Crossover**: the primal push phase of Bixby and Saltzman, "Recovering an optimal LP basis from
+  an interior point solution", 1994, with one key entry per workload. Coordinates are moves of share
+  from a workload's key class to another of its classes, and the slacks of the capacity rows; a basis
+  has one of them per row, and its dense inverse costs the square of the rows. Beyond ``MOST_ROWS``
+  it is done for blocks of classes, in turn for different blocks, until few placements are left.
 """
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
-from policies.arrays import FloatArray
+from policies.arrays import FloatArray, IntArray
 from policies.compiled import Floats1, Floats2, OutFloats2, compiled
+from policies.leximin.exchange import exchanged
+from policies.model.tolerance import OVERFILL
 from policies.proofs.normal_form import LeximinProblem
 
-# Beyond this many capacity rows the dense basis inverse costs more than it saves.
+# Beyond this many capacity rows at once the dense basis inverse costs more than it saves.
 MOST_ROWS = 256
+# Of a block of classes, where few placements are left to push.
+ROWS_OF_A_BLOCK = 512
+# After so many blocks the answer is taken as it is.
+MOST_BLOCKS = 200
 # Entries below this part of their workload's share are rounding, not allocation.
 NEGLIGIBLE = 1e-11
 # A basic entry blocks a push only if the push moves it by more than this, per unit.
 PIVOT = 1e-9
+# Entries that differ by less when they reach 0 do so at once.
+TIED = 1e-15
 
 
-def few_placements(problem: LeximinProblem, x: FloatArray) -> FloatArray:
-    """(n, K) the same shares per workload and no more use of any class, at a near-vertex.
+def few_placements(problem: LeximinProblem, x: FloatArray, deadline: float | None) -> FloatArray:
+    """(n, K) the same shares per workload and no more use of any class, at or near a vertex.
+
+    At most ``2 (n + K m)`` entries are positive, unless the deadline passes before that is reached.
 
     Args:
         problem: gives demands and capacities.
         x: (n, K) dominant shares, feasible up to rounding.
+        deadline: ``time.monotonic`` seconds.
     """
     share = x.sum(axis=1)
     sparse = np.ascontiguousarray(np.where(x > NEGLIGIBLE * share[:, None], x, 0.0))
     kept = sparse.sum(axis=1)
     sparse *= np.divide(share, kept, out=np.ones_like(share), where=kept > 0)[:, None]
     rows = problem.K * problem.m
-    excess = int((sparse > 0).sum() - (share > 0).sum())
-    if rows > MOST_ROWS or excess <= 0:
+    if _excess(sparse) <= 0:
         return sparse
-    size = np.where(problem.capacity_share > 0, problem.capacity_share, 1.0)
-    slack = np.maximum(1.0 - (sparse.T @ problem.demand) / size, 0.0)
-    _push(sparse, np.ascontiguousarray(problem.demand), 1.0 / size, slack.ravel())
+    if rows <= MOST_ROWS:
+        _cross_over(problem, sparse, np.arange(problem.K))
+        return sparse
+    sparse = exchanged(problem, sparse, deadline)
+    random = np.random.default_rng(0)
+    blocks: list[IntArray] = []
+    for _ in range(MOST_BLOCKS):
+        late = deadline is not None and time.monotonic() > deadline
+        if late or _excess(sparse) <= problem.n + 2 * rows:
+            break
+        if not blocks:
+            parts = -(-rows // ROWS_OF_A_BLOCK)
+            blocks = np.array_split(random.permutation(problem.K), parts)
+        block = blocks.pop()
+        if not _cross_over(problem, sparse, block) and len(block) * problem.m > MOST_ROWS:
+            blocks += np.array_split(block, 2)
     return sparse
+
+
+def _excess(x: FloatArray) -> int:
+    """Positive entries beyond one for each workload that has any."""
+    positive = x > 0
+    return int(positive.sum() - positive.any(axis=1).sum())
+
+
+def _cross_over(problem: LeximinProblem, x: FloatArray, classes: IntArray) -> bool:
+    """Walk to a vertex in these classes; x is changed in place.
+
+    Where the basis was too ill-conditioned, so that a class would be overfilled, x stays as it is
+    and the answer is False.
+    """
+    part = np.ascontiguousarray(x[:, classes])
+    several = np.flatnonzero((part > 0).sum(axis=1) > 1)
+    if not len(several):
+        return True
+    size = np.where(problem.capacity_share[classes] > 0, problem.capacity_share[classes], 1.0)
+    used = (part.T @ problem.demand) / size
+    slack = np.maximum(1.0 - used, 0.0)
+    pushed = part[several]
+    _push(pushed, np.ascontiguousarray(problem.demand[several]), 1.0 / size, slack.ravel())
+    part[several] = pushed
+    overfilled = (part.T @ problem.demand) / size - np.maximum(used, 1.0)
+    if overfilled.max() > OVERFILL:
+        return False
+    x[:, classes] = part
+    return True
 
 
 @compiled
@@ -123,6 +182,11 @@ def _longest_push(x, key, who, value, change, key_change, wanted):  # type: igno
     for i in who:
         if i >= 0 and key_change[i] < -PIVOT and x[i, key[i]] < -longest * key_change[i]:
             longest, blocking, starved = -x[i, key[i]] / key_change[i], -1, i
+    if blocking >= 0:
+        # Of all that block it there, the one that moves fastest keeps the basis well-conditioned.
+        for b in range(len(who)):
+            if change[b] < change[blocking] and value[b] <= -longest * change[b] + TIED:
+                blocking = b
     return longest, blocking, starved
 
 

@@ -8,9 +8,13 @@ without moving anybody else (policies §1.6).
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.compiled import Bools2, Floats2, OutFloats2, compiled_in_order
+from policies.errors import SolveTimeoutError
 from policies.proofs.normal_form import LeximinProblem, alike_workloads
 
 # Shares below this part of a workload's own are rounding; nothing is moved for them.
@@ -43,42 +47,91 @@ def preferred_tasks(
     return tasks
 
 
-def preferred_workloads(problem: LeximinProblem, x: FloatArray) -> FloatArray:
+def preferred_workloads(
+    problem: LeximinProblem, x: FloatArray, deadline: float | None
+) -> FloatArray:
     """(n, K) the same tenant shares, more of them through preferred workloads.
 
     Args:
         problem: each tenant's workloads are in priority order.
         x: (n, K) feasible dominant shares.
+        deadline: ``time.monotonic`` seconds.
+
+    Raises:
+        SolveTimeoutError: the deadline passed.
     """
     if problem.n == problem.t:
         return x
-    x = x.copy()
+    x = np.ascontiguousarray(x).copy()
     slack = np.maximum(problem.capacity_share - x.T @ problem.demand, 0.0)
+    demand, allowed = np.ascontiguousarray(problem.demand), np.ascontiguousarray(problem.allowed)
     for i in range(problem.t):
         first, last = int(problem.first[i]), int(problem.first[i + 1])
         for j in range(first, last - 1):
-            for other in range(last - 1, j, -1):
-                _take_over(problem, x, slack, j, other)
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed between workloads")
+            _take_over(x, slack, demand, allowed, float(problem.limit[j]), j, last)
     return x
 
 
+@compiled_in_order
 def _take_over(
-    problem: LeximinProblem, x: FloatArray, slack: FloatArray, j: int, other: int
+    x: OutFloats2,
+    slack: OutFloats2,
+    demand: Floats2,
+    allowed: Bools2,
+    limit: float,
+    j: int,
+    last: int,
 ) -> None:
-    """Move share of ``other`` to ``j``: in the same class first, then wherever there is room."""
-    worth = WORTH_MOVING * float(x[j].sum() + x[other].sum())
-    for source in np.flatnonzero(x[other] > worth).tolist():
-        targets = np.flatnonzero(problem.allowed[j])
-        for target in sorted(targets.tolist(), key=lambda c: (c != source, c)):
-            needed = problem.demand[j] - problem.demand[other] * (target == source)
-            takes = needed > 0
-            room = float((slack[target, takes] / needed[takes]).min(initial=np.inf))
-            missing = float(problem.limit[j] - x[j].sum())
-            moved = min(float(x[other, source]), missing, room)
-            if moved <= worth:
+    """Move share to j from its tenant's workloads after it, from the last one on.
+
+    x (n, K) and slack (K, m) are changed in place. What leaves a class goes to the same class first,
+    then wherever there is room; j takes ``limit`` at most.
+    """
+    classes = slack.shape[0]
+    has = _sum(x[j])
+    for other in range(last - 1, j, -1):
+        worth = WORTH_MOVING * (has + _sum(x[other]))
+        if limit - has <= worth:
+            continue
+        for source in range(classes):
+            if x[other, source] <= worth:
                 continue
-            x[other, source] -= moved
-            x[j, target] += moved
-            slack[source] += moved * problem.demand[other]
-            slack[target] -= moved * problem.demand[j]
-            np.maximum(slack, 0.0, out=slack)
+            for turn in range(classes + 1):
+                target = source if turn == 0 else turn - 1
+                if not allowed[j, target] or (turn > 0 and target == source):
+                    continue
+                room = _room(slack[target], demand[j], demand[other], target == source)
+                moved = min(x[other, source], limit - has, room)
+                if moved > worth:
+                    x[other, source] -= moved
+                    x[j, target] += moved
+                    _use(slack[source], demand[other], -moved)
+                    _use(slack[target], demand[j], moved)
+                    has = _sum(x[j])
+
+
+@compiled_in_order
+def _sum(values):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+@compiled_in_order
+def _room(slack, needs, frees, same):  # type: ignore[no-untyped-def]
+    """How much share of a workload fits into a class, in place of another one if that runs there."""
+    room = np.inf
+    for r in range(len(slack)):
+        needed = needs[r] - frees[r] if same else needs[r]
+        if needed > 0.0:
+            room = min(room, slack[r] / needed)
+    return room
+
+
+@compiled_in_order
+def _use(slack, demand, share):  # type: ignore[no-untyped-def]
+    for r in range(len(slack)):
+        slack[r] = max(slack[r] - share * demand[r], 0.0)

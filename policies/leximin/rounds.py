@@ -137,7 +137,8 @@ class _Rounds:
             rising = self.problem.stage == stage
             while rising.any():
                 rising &= ~self._round(stage, rising)
-        x = preferred_workloads(self.problem, few_placements(self.problem, self.x))
+        x = few_placements(self.problem, self.x, self.deadline)
+        x = preferred_workloads(self.problem, x, self.deadline)
         share, rounds = self.share, tuple(self.rounds)
         small = (x > 0).sum() <= 2 * SMALL
         if small:

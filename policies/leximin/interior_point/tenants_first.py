@@ -52,9 +52,10 @@ class TenantsFirst:
         diagonal_of(self._rest)[:] = slack.ravel()
         if len(self._several):
             self._add_rows_of_several(room)
+        self._link(theta, total)
         own = _write_system(
-            rows.demand, rows.row, rows.rise, self._resource, self._other, self._products, theta,
-            total, self._kept, self._diagonal, self._rest, self._links, self._matrix, self._border,
+            rows.demand, rows.row, rows.rise, self._resource, self._other, theta, self._kept,
+            self._diagonal, self._rest, self._links, self._matrix, self._border,
         )  # fmt: skip
         return self._system.factor(self._matrix, self._border, own)
 
@@ -91,6 +92,20 @@ class TenantsFirst:
         dh = self._inverse[limited] * (of_slacks[size:] - values[limited] + reached)
         return np.concatenate([prices, dh]), dy, dtau
 
+    def _link(self, theta: FloatArray, total: FloatArray) -> None:
+        """Links (pairs, K, K): sums over workloads of theta_b theta_c d_r d_q / S.
+
+        products (pairs, n) are d_r d_q, 0 for workloads that share their row.
+        """
+        classes, n = theta.shape
+        links = self._links.reshape(-1, classes)
+        links[:] = 0.0
+        for begin in range(0, n, _TOGETHER):
+            these = slice(begin, begin + _TOGETHER)
+            of_pairs = self._products[:, these] / total[these]
+            weighted = theta[:, these] * of_pairs[:, None]
+            links += np.dot(weighted.reshape(len(links), -1), theta[:, these].T)
+
     def _add_rows_of_several(self, room: FloatArray) -> None:
         """What rows of several workloads leave: their Gram matrices less the row's own direction.
 
@@ -119,35 +134,21 @@ class TenantsFirst:
 
 @compiled
 def _write_system(
-    demand: Floats2, row: Ints1, rise: Floats1, resource: Ints1, other: Ints1, products: Floats2,
-    theta: Floats2, total: Floats1, kept: Floats1, diagonal: Floats1, rest: Floats2,
-    links: OutFloats3, matrix: OutFloats2, border: OutFloats1,
+    demand: Floats2, row: Ints1, rise: Floats1, resource: Ints1, other: Ints1, theta: Floats2,
+    kept: Floats1, diagonal: Floats1, rest: Floats2, links: OutFloats3, matrix: OutFloats2,
+    border: OutFloats1,
 ) -> float:  # fmt: skip
-    """Write links (pairs, K, K), the matrix (m K, m K) and its border; returns the level's own.
+    """Write the matrix (m K, m K) and its border, make links symmetric; returns the level's own.
 
-    A row of one workload leaves (diag(theta) - theta theta' / S) x d d', a weighted graph
-    Laplacian per pair of resources: links are sums of theta_b theta_c d_r d_q / S. Its diagonal is
-    summed from the other classes, because subtracting would cancel all digits once one class has
-    nearly all of S. products (pairs, n) are d_r d_q, 0 for workloads that share their row.
+    A row of one workload leaves (diag(theta) - theta theta' / S) x d d', a weighted graph Laplacian
+    per pair of resources. Its diagonal is summed from the links to the other classes, because
+    subtracting would cancel all digits once one class has nearly all of S.
     """
     classes, n = theta.shape
-    pairs = len(products)
-    part, divided = np.empty(_TOGETHER), np.empty((pairs, _TOGETHER))
-    links[:] = 0.0
-    for begin in range(0, n, _TOGETHER):
-        count = min(_TOGETHER, n - begin)
-        for pair in range(pairs):
-            for j in range(count):
-                divided[pair, j] = products[pair, begin + j] / total[begin + j]
+    pairs = len(links)
+    for pair in range(pairs):
         for c in range(classes):
-            for b in range(c):
-                for j in range(count):
-                    part[j] = theta[c, begin + j] * theta[b, begin + j]
-                for pair in range(pairs):
-                    together = 0.0
-                    for j in range(count):
-                        together += part[j] * divided[pair, j]
-                    links[pair, c, b] += together
+            links[pair, c, c] = 0.0
     matrix[:] = rest
     for pair in range(pairs):
         r, q = resource[pair] * classes, other[pair] * classes
