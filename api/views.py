@@ -35,12 +35,14 @@ V = TypeVar("V", bound="ContractView")
 class ContractView(APIView):
     """A route of the contract. Subclasses name, per method, the scopes that have it.
 
-    `parameters` are the query parameters of GET; `listed`: GET answers pages, also as CSV and
-    NDJSON; `bulk`: POST takes many objects at once, also as CSV; `large`: its body may be 32 MiB.
+    `parameters` are the query parameters of GET, `write_parameters` those of all others; `listed`: GET
+    answers pages, also as CSV and NDJSON; `bulk`: POST takes many objects at once, also as CSV;
+    `large`: its body may be 32 MiB.
     """
 
     scopes: ClassVar[Mapping[str, frozenset[Scope]]]
     parameters: ClassVar[type[Parameters]] = Parameters
+    write_parameters: ClassVar[type[Parameters]] = Parameters
     listed: ClassVar[bool] = False
     bulk: ClassVar[bool] = False
     large: ClassVar[bool] = False
@@ -67,7 +69,8 @@ class ContractView(APIView):
             return
         chosen = self.perform_content_negotiation(request)
         request.accepted_renderer, request.accepted_media_type = chosen
-        known = self.parameters if request.method in ("GET", "HEAD") else Parameters
+        reads = request.method in ("GET", "HEAD")
+        known = self.parameters if reads else self.write_parameters
         self.query = known.read_query(request.query_params)
 
     def raise_uncaught_exception(self, exc: Exception) -> NoReturn:

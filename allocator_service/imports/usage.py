@@ -20,6 +20,7 @@ from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, 
 from allocator_service.ledger.intake.services import (
     MAX_EVENTS_PER_REQUEST,
     UsageEvent,
+    not_a_member,
     refuse_metered,
     usage_record,
     what_is_impossible,
@@ -46,7 +47,7 @@ def usage_import(
     or when a row is refused, unless those are skipped. Raises `Conflict` for a pool that meters itself.
     """
     refuse_metered(pool)
-    work = _Usage(pool, _posted(pool, rows_of(file, UsageRow)), now)
+    work = _Usage(pool, _posted(pool, rows_of(file, UsageRow)), choice, now)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
 
 
@@ -55,8 +56,11 @@ class _Usage(Work[UsageRow]):
 
     row_type = UsageRow
 
-    def __init__(self, pool: Pool, posted: Posted, now: datetime) -> None:
+    def __init__(self, pool: Pool, posted: Posted, choice: ImportChoice, now: datetime) -> None:
         self._pool, self._posted, self._now = pool, posted, now
+        self._members_only = not choice.register_tenants
+        others = Tenant.objects.exclude(memberships__pool=pool)
+        self._strangers = set(others.values_list("slug", flat=True) if self._members_only else ())
         self._added: list[UsageRow] = []
 
     def namespace(self, row: UsageRow) -> str:
@@ -69,7 +73,10 @@ class _Usage(Work[UsageRow]):
         if posted is not None and posted != event.digest:
             detail = f'"{row.name}" of {row.source} was already posted with different content.'
             conflict = FieldError("/id", "usage.conflict", detail)
-        return [what_is_impossible(event, self._now), conflict]
+        stranger = None
+        if posted is None and row.owner in self._strangers:
+            stranger = not_a_member(row.owner, "/tenant")
+        return [what_is_impossible(event, self._now), conflict, stranger]
 
     def judge(self, row: UsageRow) -> Outcome:
         if (row.source, row.name) in self._posted:
@@ -84,7 +91,7 @@ class _Usage(Work[UsageRow]):
         done = 0
         for batch in batches(self._added, MAX_EVENTS_PER_REQUEST):
             events = [_event(row, owners.tenant(row.owner)) for row in batch]
-            usage_record(pool=self._pool, events=events, now=now)
+            usage_record(pool=self._pool, events=events, now=now, members_only=self._members_only)
             done += len(batch)
             progress("adding", done, len(self._added))
 

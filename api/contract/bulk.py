@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from allocator_service.core.errors import MAX_ERRORS, FieldError, Unacceptable
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for
@@ -44,17 +46,24 @@ def read_items(
 
 
 def tenants_named(
-    items: Items, field: str, *, caller: Tenant | None, required: bool
+    items: Items,
+    field: str,
+    *,
+    caller: Tenant | None,
+    required: bool,
+    among: QuerySet[Tenant] | None = None,
 ) -> list[Tenant | None]:
     """The tenant that each item names in `field`; a tenant's own items may leave it out.
 
-    For a tenant's key every slug but its own is unknown. Raises `Unacceptable` naming the items.
+    They are tenants that are not retired, or `among` others. For a tenant's key every slug but its own
+    is unknown. Raises `Unacceptable` naming the items.
     """
     slugs = {fields[field] for fields in items.fields} - {None}
     if caller is not None:
         known = {caller.slug: caller} if caller.slug in slugs else {}
     else:
-        known = {tenant.slug: tenant for tenant in tenants_for(None).filter(slug__in=slugs)}
+        found = tenants_for(None) if among is None else among
+        known = {tenant.slug: tenant for tenant in found.filter(slug__in=slugs)}
     errors: list[FieldError] = []
     tenants: list[Tenant | None] = []
     for index, fields in enumerate(items.fields):

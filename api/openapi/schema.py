@@ -129,6 +129,8 @@ class ContractSchema(AutoSchema):
                 parameters += ExportFormatParameter.describe()
             if operation.report:
                 parameters += ReportFormatParameter.describe()
+        else:
+            parameters += self.view.write_parameters.describe()
         if operation.if_match:
             parameters.append(
                 {

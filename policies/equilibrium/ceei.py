@@ -14,6 +14,7 @@ import numpy as np
 from policies.arrays import FloatArray, grouped_sum
 from policies.equilibrium.eisenberg_gale import equilibrium
 from policies.errors import SolveFailedError
+from policies.leximin.priority_order import preferred_workloads
 from policies.leximin.solve import placements_of
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate, Round
@@ -52,7 +53,8 @@ def solve_divisible(request: Request) -> Allocation:
         frozen_in[form.tenants[form.leximin.stage == number]] = len(rounds)
         rounds.append(clear_market(form.leximin, number, x, request.deadline))
     certificate = Certificate(tuple(rounds), frozen_in)
-    workload, _, share = placements_of(units, form, x[:, None])
+    preferred = preferred_workloads(form.leximin, x[:, None], request.deadline)
+    workload, _, share = placements_of(units, form, preferred)
     tasks = grouped_sum(share / units.per_task[workload], workload, problem.n)
     objective, bound, gap = quality(form.leximin, certificate, frozen_in[form.tenants])
     nothing = np.zeros(0, dtype=np.int64)

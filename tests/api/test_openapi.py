@@ -74,7 +74,7 @@ def _entry(owner):
     event = UsageEvent(
         "meter", "e1", owner, None, [Decimal(1)], moment, moment + timedelta(hours=1)
     )
-    usage_record(pool=pool, events=[event], now=utc_now())
+    usage_record(pool=pool, events=[event], now=utc_now(), members_only=False)
     return Entry.objects.get().pk
 
 

@@ -41,7 +41,7 @@ def write(pool, owner, number):
         for step in range(BATCHES):
             with transaction.atomic():
                 names = [f"{number}-{step}-{item}" for item in range(EVENTS)]
-                usage_record(pool=pool, events=events(owner, *names), now=NOON)
+                usage_record(pool=pool, events=events(owner, *names), now=NOON, members_only=False)
                 time.sleep(chance.random() * 0.01)
     finally:
         connection.close()
@@ -49,7 +49,9 @@ def write(pool, owner, number):
 
 def test_a_consumer_by_cursor_sees_every_entry_once(batch, tenant):  # noqa: F811
     owner = tenant("u1")
-    usage_record(pool=batch, events=events(owner, "first"), now=NOON)  # makes the partition
+    usage_record(
+        pool=batch, events=events(owner, "first"), now=NOON, members_only=False
+    )  # makes the partition
     total = WRITERS * BATCHES * EVENTS + 1
     consumers = {limit: [] for limit in (1, 7, 1000)}
 
@@ -75,7 +77,7 @@ def test_a_consumer_by_cursor_sees_every_entry_once(batch, tenant):  # noqa: F81
 
 def test_the_same_events_from_many_at_once_are_posted_once(batch, tenant):  # noqa: F811
     owner = tenant("u1")
-    usage_record(pool=batch, events=events(owner, "first"), now=NOON)
+    usage_record(pool=batch, events=events(owner, "first"), now=NOON, members_only=False)
     together = Barrier(8)
 
     def post(number):
@@ -83,7 +85,9 @@ def test_the_same_events_from_many_at_once_are_posted_once(batch, tenant):  # no
         random.Random(number).shuffle(order)
         together.wait()
         try:
-            return usage_record(pool=batch, events=events(owner, *order), now=NOON).accepted
+            return usage_record(
+                pool=batch, events=events(owner, *order), now=NOON, members_only=False
+            ).accepted
         finally:
             connection.close()
 
@@ -100,7 +104,7 @@ def open_transaction(pool, owner, name):
     def post():
         try:
             with transaction.atomic():
-                usage_record(pool=pool, events=events(owner, name), now=NOON)
+                usage_record(pool=pool, events=events(owner, name), now=NOON, members_only=False)
                 posted.wait()
                 may_end.wait()
         finally:
@@ -119,9 +123,9 @@ def open_transaction(pool, owner, name):
 def test_sealing_does_not_wait_for_an_open_transaction(batch, tenant):  # noqa: F811
     """What one idle transaction holds back is its own entries, and they come later."""
     owner = tenant("u1")
-    usage_record(pool=batch, events=events(owner, "first"), now=NOON)
+    usage_record(pool=batch, events=events(owner, "first"), now=NOON, members_only=False)
     with open_transaction(batch, owner, "late"):
-        usage_record(pool=batch, events=events(owner, "quick"), now=NOON)
+        usage_record(pool=batch, events=events(owner, "quick"), now=NOON, members_only=False)
         assert entries_seal(now=NOON) == 2
     assert entries_seal(now=NOON) == 1
     last = Seal.objects.order_by("-sequence").first()
@@ -131,7 +135,9 @@ def test_sealing_does_not_wait_for_an_open_transaction(batch, tenant):  # noqa: 
 def test_a_consumer_that_pages_by_id_misses_what_commits_late(batch, tenant):  # noqa: F811
     """The control of the test above: the same entries, and the order that a consumer would guess."""
     owner = tenant("u1")
-    usage_record(pool=batch, events=events(owner, "first"), now=NOON)  # makes the partition
+    usage_record(
+        pool=batch, events=events(owner, "first"), now=NOON, members_only=False
+    )  # makes the partition
     naive, sealed = [], []
 
     def read():
@@ -143,7 +149,7 @@ def test_a_consumer_that_pages_by_id_misses_what_commits_late(batch, tenant):  #
 
     with open_transaction(batch, owner, "late"):
         time.sleep(0.01)  # ids are in the order of their milliseconds
-        usage_record(pool=batch, events=events(owner, "quick"), now=NOON)
+        usage_record(pool=batch, events=events(owner, "quick"), now=NOON, members_only=False)
         read()
     read()
     assert [entry.event_id for entry in naive] == ["first", "quick"]

@@ -96,7 +96,7 @@ def recompute_pool(*, pool_id: int, clock: Clock, early: bool = False) -> Run | 
         except DomainError as error:
             return _fail(claim, error, clock())
         solved = _Solved(state, allocation, (now - started).total_seconds(), border)
-        return _publish(claim, solved, now)
+        return _publish(claim, solved, clock())
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from psycopg.errors import UniqueViolation
 
 from allocator_service.core.audit import audit_record
 from allocator_service.core.copying import copy_rows
-from allocator_service.core.errors import Conflict, FieldError, Unacceptable
+from allocator_service.core.errors import MAX_ERRORS, Conflict, FieldError, Unacceptable
 from allocator_service.core.ids import new_ids
-from allocator_service.core.quantities import decimal_text
+from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.models import Entry, Identity, Kind, PendingEntry
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.selectors import resources_of
@@ -78,15 +78,21 @@ def events_refuse_too_many(count: int) -> None:
 
 
 @transaction.atomic
-def usage_record(*, pool: Pool, events: Sequence[UsageEvent], now: datetime) -> Recorded:
+def usage_record(
+    *, pool: Pool, events: Sequence[UsageEvent], now: datetime, members_only: bool = True
+) -> Recorded:
     """Post what tenants report to have used, all or none; late and out of order is fine.
 
-    Raises `Conflict` with `usage.metering` for a pool that meters itself and `usage.conflict` for an
-    identity that was already posted with different content, `Unacceptable` for an impossible interval.
+    A retired tenant's usage of before it was retired is taken too. Raises `Conflict` with
+    `usage.metering` for a pool that meters itself and `usage.conflict` for an identity that was already
+    posted with different content, `Unacceptable` for an impossible interval and, with `members_only`,
+    for a tenant that was never admitted to the pool.
     """
     refuse_metered(pool)
     events_refuse_too_many(len(events))
     _refuse_impossible(events, now)
+    if members_only:
+        _refuse_strangers(pool, events)
     fresh = _claim(pool, events)
     entries_append(_rows(pool, fresh, now))
     return Recorded(len(fresh), len(events) - len(fresh))
@@ -132,11 +138,14 @@ def amount_of(quantity: Decimal, start: datetime, end: datetime) -> Decimal:
 
 
 @transaction.atomic
-def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime) -> Entry:
+def entry_correct(
+    *, entry: Entry, quantity: Decimal, reason: str, now: datetime, resource: str | None = None
+) -> Entry:
     """Say what an entry's quantity should have been: a new entry holds the difference.
 
-    The entry and its corrections add up to what is right. Raises `Unacceptable` without a reason or
-    for a quantity that is right already, `Conflict` for a correction of a correction.
+    The entry and its corrections of a resource add up to what is right. `resource` names another one
+    that the entry's event reported, or left out. Raises `Unacceptable` without a reason or for a
+    quantity that is right already, `Conflict` for a correction of a correction.
     """
     if entry.kind == Kind.CORRECTION:
         raise Conflict(
@@ -147,14 +156,15 @@ def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime
         raise Unacceptable(
             "A correction needs a reason.", code="correction.reason", pointer="/reason"
         )
+    entry, corrected = _entry_of_resource(entry, resource)
     with connection.cursor() as cursor:  # corrections of one entry come one after the other
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"correct:{entry.pk}"]
         )
+    corrections = Entry.objects.filter(corrects=entry.pk, resource=corrected.name)
+    reported = entry.quantity if corrected.name == entry.resource else Decimal(0)
     with localcontext(prec=60):
-        present = entry.quantity + sum(
-            Entry.objects.filter(corrects=entry.pk).values_list("quantity", flat=True), Decimal(0)
-        )
+        present = reported + sum(corrections.values_list("quantity", flat=True), Decimal(0))
         difference = quantity - present
     if quantity == present:
         raise Unacceptable(
@@ -162,9 +172,11 @@ def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime
             code="correction.nothing",
             pointer="/quantity",
         )
-    kept = ("pool_id", "tenant_id", "server_owner_id", "workload_id", "resource", "unit", "start",
-            "end", "source", "run_id")  # fmt: skip
+    kept = ("pool_id", "tenant_id", "server_owner_id", "workload_id", "start", "end", "source",
+            "run_id")  # fmt: skip
     row = {name: getattr(entry, name) for name in kept} | {
+        "resource": corrected.name,
+        "unit": corrected.unit,
         "quantity": difference,
         "kind": Kind.CORRECTION.value,
         "corrects": entry.pk,
@@ -176,6 +188,27 @@ def entry_correct(*, entry: Entry, quantity: Decimal, reason: str, now: datetime
     correction = Entry.objects.get(pk=id_)
     audit_record(action="entry.correct", instance=correction, pool=entry.pool.slug, now=now)
     return correction
+
+
+def _entry_of_resource(entry: Entry, name: str | None) -> tuple[Entry, Resource]:
+    """The entry of the same event that holds a resource, or that one if none does; the resource."""
+    if name is None or name == entry.resource:
+        return entry, Resource(entry.resource, entry.unit)
+    resource = next((each for each in resources_of(entry.pool) if each.name == name), None)
+    if resource is None or entry.event_id is None:
+        raise Unacceptable(
+            f'"{name}" is not a resource of the pool.'
+            if resource is None
+            else f"This entry is metered: correct the entry of {name}.",
+            code="correction.resource",
+            pointer="/resource",
+        )
+    of_event = Entry.objects.filter(
+        pool=entry.pool, source=entry.source, event_id=entry.event_id, start=entry.start
+    ).exclude(kind=Kind.CORRECTION)
+    # All corrections of what an event left out are of its first entry: they add up.
+    first = of_event.order_by("pk").first()
+    return of_event.filter(resource=name).first() or first or entry, resource
 
 
 def _rows(pool: Pool, events: Sequence[UsageEvent], now: datetime) -> list[dict[str, Any]]:
@@ -203,15 +236,38 @@ def _rows(pool: Pool, events: Sequence[UsageEvent], now: datetime) -> list[dict[
             "event_id": event.event_id,
         }
         for event in events
-        for resource, quantity in zip(resources, event.vector, strict=False)
-        if quantity
+        for resource, quantity in _reported(event, resources)
     ]
+
+
+def _reported(event: UsageEvent, resources: Sequence[Resource]) -> list[tuple[Resource, Decimal]]:
+    """What an event's entries hold: what is above 0, or else one 0, so that it can be corrected."""
+    pairs = list(zip(resources, event.vector, strict=False))
+    return [(resource, quantity) for resource, quantity in pairs if quantity] or pairs[:1]
 
 
 def _refuse_impossible(events: Sequence[UsageEvent], now: datetime) -> None:
     errors = [error for event in events if (error := what_is_impossible(event, now)) is not None]
     if errors:
-        raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:20])
+        raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
+
+
+def _refuse_strangers(pool: Pool, events: Sequence[UsageEvent]) -> None:
+    tenants = {event.tenant.pk for event in events}
+    members = set(pool.memberships.filter(tenant__in=tenants).values_list("tenant", flat=True))
+    errors = [
+        not_a_member(event.tenant.slug, f"{event.pointer}/tenant")
+        for event in events
+        if event.tenant.pk not in members
+    ]
+    if errors:
+        raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
+
+
+def not_a_member(slug: str, pointer: str) -> FieldError:
+    """Why usage of a tenant that was never admitted is not taken."""
+    detail = f'The tenant "{slug}" is not a member of the pool: admit it, or ask for non-members.'
+    return FieldError(pointer, "usage.not_member", detail)
 
 
 def what_is_impossible(event: UsageEvent, now: datetime) -> FieldError | None:
@@ -227,6 +283,10 @@ def what_is_impossible(event: UsageEvent, now: datetime) -> FieldError | None:
     if event.end - event.start > LONGEST:
         detail = f"an event lasts at most {LONGEST.days} days."
         return FieldError(end, "usage.interval", detail)
+    retired_at = event.tenant.retired_at
+    if retired_at is not None and event.end > retired_at:
+        detail = f'The tenant "{event.tenant.slug}" was retired at {retired_at:%Y-%m-%dT%H:%M:%SZ}.'
+        return FieldError(end, "tenant.retired", detail)
     return None
 
 

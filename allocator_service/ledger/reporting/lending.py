@@ -10,6 +10,7 @@ from allocator_service.ledger.amounts.rate_changes import used_of_owners
 from allocator_service.ledger.reporting.amounts import exact_sum
 from allocator_service.ledger.reporting.limits import amounts_unless_too_long, refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
+from allocator_service.ledger.reporting.tenants import tenants_reported
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
@@ -92,7 +93,8 @@ class LendingReport:
 def lending_report(*, pool: Pool, period: Period, tenant: Tenant | None = None) -> LendingReport:
     """What was used of whose servers, by all, or by `tenant` and of its servers.
 
-    Raises `Unacceptable` if it would be too long.
+    A member that used nothing has a flow of zeros, from no owner. Raises `Unacceptable` if the report
+    would be too long.
     """
     resources = resources_of(pool)
     amounts = amounts_unless_too_long(
@@ -101,7 +103,10 @@ def lending_report(*, pool: Pool, period: Period, tenant: Tenant | None = None) 
         row=lambda use: (use.owner, use.tenant),
         values=len(resources),
     )
-    pairs = {(use.owner, use.tenant) for use in amounts.present}
+    pairs: set[tuple[int | None, int]] = {(use.owner, use.tenant) for use in amounts.present}
+    users = {user for _, user in pairs}
+    members = tenants_reported(pool=pool, period=period, found=users, tenant=tenant)
+    pairs |= {(None, member) for member in members.keys() - users}
     refuse_too_long(len(pairs) * len(period.intervals) * len(resources))
     keys = {key for pair in pairs for key in pair if key is not None}
     slugs = dict(Tenant.objects.filter(pk__in=keys).values_list("pk", "slug"))

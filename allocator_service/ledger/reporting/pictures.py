@@ -13,6 +13,7 @@ from allocator_service.ledger.reporting.amounts import exact_sum
 from allocator_service.ledger.reporting.lending import LendingReport
 from allocator_service.ledger.reporting.sharing_degree import SharingDegreeReport, TenantDegree
 from allocator_service.ledger.reporting.utilization import UtilizationReport
+from allocator_service.pools.models import Metering
 
 TENANTS_SHOWN = 25
 LINES_SHOWN = 12
@@ -93,10 +94,15 @@ def utilization_chart(report: UtilizationReport) -> Chart:
 
 
 def lending_chart(report: LendingReport) -> Chart:
-    """Per resource and tenant: what it ran on its own servers, others' and the pool's, and lent."""
+    """Per resource and tenant: what it ran on its own servers, others' and the pool's, and lent.
+
+    Where decisions place nothing, or usage is reported, nobody knows whose servers they were.
+    """
     title = f"Who ran on whose servers in {report.pool.slug}"
     names = sorted({flow.tenant for flow in report.flows})
     names += sorted({flow.owner for flow in report.flows if flow.owner} - set(names))
+    known = report.pool.policy_places and report.pool.metering == Metering.ALLOCATION
+    of_nobody = "ran on the pool's" if known else "on whose: not known"
     charts = []
     for r, resource in enumerate(report.resources):
         rows = [BarRow(name, _lent_and_borrowed(report, name, r)) for name in names]
@@ -106,7 +112,7 @@ def lending_chart(report: LendingReport) -> Chart:
             bar_chart(
                 title=_counted(f"{resource.name}: {title}", len(shown), len(rows), "largest"),
                 unit=f"{resource.unit or 'unit'}-hours",
-                series=["ran on its own", "ran on others'", "ran on the pool's", "lent to others"],
+                series=["ran on its own", "ran on others'", of_nobody, "lent to others"],
                 rows=shown,
             )
         )

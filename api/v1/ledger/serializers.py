@@ -47,6 +47,14 @@ class UsageRequest(Document):
     end = TimestampField()
 
 
+class UsageParameters(Parameters):
+    non_members = ChoiceField(
+        choices=["refuse", "accept"],
+        default="refuse",
+        description="Whether usage of tenants that were never admitted to the pool is taken.",
+    )
+
+
 class RecordedDocument(Document):
     accepted = IntegerField(minimum=0, maximum=MAX_EVENTS)
     duplicates = IntegerField(
@@ -101,6 +109,11 @@ class EntryDocument(Document):
 
 class CorrectionRequest(Document):
     quantity = PoolQuantityField(description="The correct quantity of the entry.")
+    resource = TextField(
+        max_length=63,
+        required=False,
+        description="Another resource of the same reported event, also one that it left out.",
+    )
     reason = TextField(max_length=2_000)
 
 

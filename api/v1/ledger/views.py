@@ -39,6 +39,7 @@ from api.v1.ledger.serializers import (
     EntryParameters,
     ExportParameters,
     RecordedDocument,
+    UsageParameters,
     UsageRequest,
     correction_document,
     entry_columns,
@@ -52,6 +53,7 @@ FEED = "ledger"
 
 class UsageView(PoolView):
     scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
+    write_parameters = UsageParameters
     large = True
 
     @records(UsageRequest, RecordedDocument, "Report usage")
@@ -61,11 +63,18 @@ class UsageView(PoolView):
         items = read_items(
             UsageRequest, self.document(), cells=False, refuse_too_many=events_refuse_too_many
         )
-        recorded = usage_record(pool=pool_of_route, events=self._events(items), now=utc_now())
+        recorded = usage_record(
+            pool=pool_of_route,
+            events=self._events(items),
+            now=utc_now(),
+            members_only=self.query["non_members"] == "refuse",
+        )
         return Response({"accepted": recorded.accepted, "duplicates": recorded.duplicates})
 
     def _events(self, items: Items) -> list[UsageEvent]:
-        tenants = tenants_named(items, "tenant", caller=self.tenant, required=True)
+        tenants = tenants_named(
+            items, "tenant", caller=self.tenant, required=True, among=Tenant.objects.all()
+        )
         workloads = self._workloads(items)
         resources = resources_of(self.pool)
         events: list[UsageEvent] = []
@@ -223,9 +232,12 @@ class CorrectionsView(ContractView):
             raise Missing("There is no such entry.", code="entry.not_found")
         corrected = entry_get(entry_id=entry_id, tenant=self.tenant)
         fields = self.read(CorrectionRequest)
+        units = {each.name: each.unit for each in resources_of(corrected.pool)}
+        unit = units.get(fields["resource"], corrected.unit)
         correction = entry_correct(
             entry=corrected,
-            quantity=parse_quantity(fields["quantity"], corrected.unit, pointer="/quantity"),
+            resource=fields["resource"],
+            quantity=parse_quantity(fields["quantity"], unit, pointer="/quantity"),
             reason=fields["reason"],
             now=utc_now(),
         )

@@ -118,7 +118,8 @@ def test_only_operators_import(world, billing):
 
 
 def test_usage_is_imported_once_into_a_pool_that_takes_reports(world, operator):
-    factories.pool("metered", metering="reported")
+    metered = factories.pool("metered", metering="reported")
+    factories.workload(metered, "jobs", 1, 1, world.ada)
     path = "/api/v1/pools/metered/imports/usage/"
     content = (
         "id,tenant,start,end,resources.cpu\nj1,ada,2026-10-05T10:00:00Z,2026-10-05T11:00:00Z,2\n"

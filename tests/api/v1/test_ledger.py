@@ -1,10 +1,14 @@
 """Usage in, ledger out over REST: each event once, each entry once, amounts to the last digit."""
 
+from datetime import timedelta
+
 import pytest
 
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Entry
+from allocator_service.pools.services import members_admit
+from allocator_service.tenants.services import tenant_retire
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -155,6 +159,66 @@ def test_an_operator_corrects_with_a_reason(batch, operator, billing):
     assert operator.post(f"{FEED}{batch.pk}/corrections/", {}).status_code == 404
     seal()
     assert sum(float(row["amount"]) for row in follow(billing, 9, kind="correction")) == 900
+
+
+def test_what_was_reported_as_0_or_left_out_can_be_corrected(batch, operator, billing):
+    operator.post(USAGE, [event(1, resources={"cpu": 2}), event(2, resources={"cpu": 0})])
+    first, zero = Entry.objects.order_by("id")
+    assert (zero.event_id, zero.resource, zero.quantity) == ("job-2", "cpu", 0)
+    for entry, change in [
+        (zero, {"quantity": "250m"}),
+        (zero, {"quantity": 3, "resource": "memory"}),
+        (first, {"quantity": "2Gi", "resource": "memory"}),
+        (first, {"quantity": 1, "resource": "memory"}),
+    ]:
+        answer = operator.post(f"{FEED}{entry.pk}/corrections/", change | {"reason": "found later"})
+        assert answer.status_code == 201, answer.json()
+    assert answer.json()["corrects"] == str(first.pk)
+    assert (answer.json()["resource"], answer.json()["quantity"]) == ("memory", "-1")
+    seal()
+    hours = {}
+    for row in follow(billing, 9):
+        key = (row["source"], row["resource"])
+        hours[key] = hours.get(key, 0) + float(row["amount"]) / 3600
+    assert hours == {("slurm", "cpu"): 2.25, ("slurm", "memory"): 4}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"resource": "gpu", "quantity": 1}, "correction.resource"),
+        ({"resource": "memory", "quantity": 2}, "correction.nothing"),
+        ({"resource": "memory", "quantity": -1}, "quantity.negative"),
+    ],
+)
+def test_a_correction_of_another_resource_is_refused_with_its_place(batch, operator, change, code):
+    operator.post(USAGE, [event(1)])
+    entry = Entry.objects.get(resource="cpu")
+    answer = operator.post(f"{FEED}{entry.pk}/corrections/", change | {"reason": "why"})
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+    assert Entry.objects.count() == 2
+
+
+def test_usage_of_whom_nobody_admitted_is_refused_unless_it_is_asked_for(batch, operator):
+    factories.tenant("stranger")
+    refused = operator.post(USAGE, [event(1), event(2, tenant="stranger")])
+    assert (refused.status_code, refused.json()["code"]) == (422, "usage.not_member")
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/1/tenant"]
+    assert Entry.objects.count() == 0
+    asked = operator.post(f"{USAGE}?non_members=accept", [event(2, tenant="stranger")])
+    assert asked.json() == {"accepted": 1, "duplicates": 0}
+    assert operator.post(f"{USAGE}?non_members=perhaps", [event(3)]).status_code == 400
+
+
+def test_late_usage_of_a_retired_tenant_is_taken_for_the_time_before(batch, operator):
+    gone = factories.tenant("gone")
+    members_admit(pool=batch, tenants=[gone], now=utc_now())
+    tenant_retire(tenant=gone, version=None, now=utc_now())
+    late = operator.post(USAGE, [event(1, tenant="gone")])
+    assert late.json() == {"accepted": 1, "duplicates": 0}
+    after = (utc_now() + timedelta(seconds=60)).isoformat()
+    refused = operator.post(USAGE, [event(2, tenant="gone", end=after)])
+    assert (refused.status_code, refused.json()["code"]) == (422, "tenant.retired")
 
 
 @pytest.mark.parametrize("cursor", ["x", "AAAA", "bnVsbA"])

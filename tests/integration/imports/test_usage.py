@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from allocator_service.ledger.models import Entry, Identity
-from allocator_service.pools.services import pool_create
+from allocator_service.pools.services import members_admit, pool_create
 from tests.integration.conftest import NOON, settings
 from tests.unit.imports.test_usage_formats import NASA
 
@@ -18,8 +18,9 @@ TWO = f"{HEADER}j1,u1,{HOUR},2,4Gi\nj2,u1,{HOUR},0.5,1\n"
 
 @pytest.fixture
 def reported(db, tenant):
-    tenant("u1")
-    return pool_create(slug="lab", settings=settings(metering="reported"), now=NOON)
+    pool = pool_create(slug="lab", settings=settings(metering="reported"), now=NOON)
+    members_admit(pool=pool, tenants=[tenant("u1")], now=NOON)
+    return pool
 
 
 def told():

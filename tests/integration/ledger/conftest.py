@@ -8,7 +8,7 @@ import pytest
 
 from allocator_service.ledger.intake.services import UsageEvent, usage_record
 from allocator_service.pools.models import Pool
-from allocator_service.pools.services import pool_create
+from allocator_service.pools.services import members_admit, pool_create
 from allocator_service.tenants.models import Tenant
 from tests.integration.conftest import NOON, settings
 
@@ -42,4 +42,6 @@ def usage(
 
 
 def report(pool: Pool, *events: UsageEvent) -> Any:
+    """Post events of tenants that are, or become, members."""
+    members_admit(pool=pool, tenants=list({event.tenant for event in events}), now=NOON)
     return usage_record(pool=pool, events=events, now=NOON)

@@ -17,7 +17,7 @@ def tasks_of(demand, policy="drfh", **fields):
     return answer.tasks
 
 
-@pytest.mark.parametrize("policy", ["drf", "drfh"])
+@pytest.mark.parametrize("policy", ["drf", "drfh", "ceei"])
 def test_alike_workloads_run_by_priority_then_age(policy):
     alike = [[1, 1], [2, 2], [1, 1]]
     assert tasks_of(alike, policy) == pytest.approx([4, 0, 0])
@@ -27,7 +27,7 @@ def test_alike_workloads_run_by_priority_then_age(policy):
     assert tasks_of(alike, policy, tasks=[3, 1, 1]) == pytest.approx([3, 0.5, 0])
 
 
-@pytest.mark.parametrize("policy", ["drf", "drfh"])
+@pytest.mark.parametrize("policy", ["drf", "drfh", "ceei"])
 @pytest.mark.parametrize("first", [0, 1])
 def test_unlike_workloads_with_the_same_need_of_the_full_resource(policy, first):
     priority = [1 - first, first]
