@@ -11,6 +11,7 @@ from threading import Barrier
 import pytest
 from django.db import connection, transaction
 
+from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.intake.services import UsageEvent, usage_record
@@ -130,6 +131,46 @@ def test_sealing_does_not_wait_for_an_open_transaction(batch, tenant):  # noqa: 
     assert entries_seal(now=NOON) == 1
     last = Seal.objects.order_by("-sequence").first()
     assert Entry.objects.get(pk=last.entry_id).event_id == "late"
+
+
+def while_another_is_at_it(work, post):
+    """What `work` says in a second process, after `post`, while a first one has not committed it."""
+
+    def second():
+        try:
+            post()
+            with connection.cursor() as cursor:
+                cursor.execute("SET statement_timeout = '5s'")
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as threads, transaction.atomic():
+        assert work() > 0
+        return threads.submit(second).result()
+
+
+def test_a_sealer_does_nothing_while_another_one_is_at_it(batch, tenant):  # noqa: F811
+    owner = tenant("u1")
+    usage_record(pool=batch, events=events(owner, "first"), now=NOON, members_only=False)
+
+    def post():
+        usage_record(pool=batch, events=events(owner, "quick"), now=NOON, members_only=False)
+
+    assert while_another_is_at_it(lambda: entries_seal(now=NOON), post) == 0
+    assert entries_seal(now=NOON) == 1
+    assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
+
+
+def test_entries_are_not_added_up_while_another_one_is_at_it(batch, tenant):  # noqa: F811
+    owner = tenant("u1")
+    for name in ("first", "second"):
+        totals_advance()
+        usage_record(pool=batch, events=events(owner, name), now=NOON, members_only=False)
+        entries_seal(now=NOON)
+    assert while_another_is_at_it(totals_advance, lambda: None) == 0
+    assert totals_advance() == 0
+    assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
 
 
 def test_a_consumer_that_pages_by_id_misses_what_commits_late(batch, tenant):  # noqa: F811

@@ -103,7 +103,8 @@ def _locked_meter(pool: Pool, *, wait: bool) -> Meter | None:
     )["at"]
     if first is None:
         return None
-    Meter.objects.bulk_create([Meter(pool=pool, metered_until=first)], ignore_conflicts=True)
+    if not Meter.objects.filter(pk=pool.pk).exists():  # to insert it would wait for a lock
+        Meter.objects.bulk_create([Meter(pool=pool, metered_until=first)], ignore_conflicts=True)
     rows = Meter.objects.select_for_update(no_key=True, skip_locked=not wait)
     return rows.filter(pool=pool).first()
 

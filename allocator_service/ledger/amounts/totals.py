@@ -127,7 +127,8 @@ def _ids(statement: str) -> list[int]:
 @transaction.atomic
 def _advance(pool_id: int) -> int:
     """Add what follows to the totals, and to those by owner where these are as far."""
-    TotalsCursor.objects.bulk_create([TotalsCursor(pool_id=pool_id)], ignore_conflicts=True)
+    if not TotalsCursor.objects.filter(pk=pool_id).exists():  # to insert it would wait for a lock
+        TotalsCursor.objects.bulk_create([TotalsCursor(pool_id=pool_id)], ignore_conflicts=True)
     place = _locked(pool_id)
     if place is None:
         return 0

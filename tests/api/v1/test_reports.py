@@ -15,6 +15,7 @@ from allocator_service.ledger.intake.services import entries_append
 from allocator_service.ledger.reporting import limits
 from allocator_service.pools.models import Contribution, MembershipTerms
 from allocator_service.pools.server_services import ServerSettings, server_retire, server_update
+from allocator_service.pools.services import members_admit
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -168,6 +169,23 @@ class TestLending:
         assert [balance[name]["cpu"] for name in ("lent", "borrowed", "balance")] == [
             "86400", "172800", "-86400",
         ]  # fmt: skip
+
+    def test_what_would_be_used_alone_is_lent_by_nobody(self, lent, billing):
+        before = billing.get(self.PATH).json()["flows"]
+        add(lent.lab, lent.ada, "alone", "cpu", 5, owner=lent.bob)
+        assert billing.get(self.PATH).json()["flows"] == before
+
+    def test_a_member_that_used_nothing_has_a_row_of_zeros(self, lent, billing):
+        members_admit(pool=lent.lab, tenants=[factories.tenant("new")], now=MONDAY)
+        flow = billing.get(self.PATH).json()["flows"][-1]
+        assert (flow["owner"], flow["tenant"], flow["used"]["cpu"]) == (None, "new", "0")
+
+    def test_the_picture_says_where_nobody_knows_whose_servers_they_were(self, lent, billing):
+        path = f"{self.PATH}&format=svg"
+        assert b"ran on the pool" in billing.get(path).content
+        lent.lab.policy_places = False
+        lent.lab.save()
+        assert b"on whose: not known" in billing.get(path).content
 
     def test_rows_add_up(self, lent, billing):
         rows = rows_of(billing.get(f"{self.PATH}&step=P1D&format=csv"))

@@ -23,7 +23,12 @@ from allocator_service.core.errors import Conflict, Gone, Missing
 from allocator_service.core.models import Event
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
-from allocator_service.pools.server_services import server_drain, server_retire
+from allocator_service.pools.server_services import (
+    ServerDraft,
+    server_drain,
+    server_retire,
+    servers_contribute,
+)
 from allocator_service.pools.services import pool_retire, pool_update
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
@@ -224,6 +229,31 @@ def test_a_worker_that_lost_its_claim_publishes_nothing(fig2, monkeypatch):
     assert not Allocation.objects.exists()
     monkeypatch.setattr(recompute, "solve", original)
     assert recomputed(fig2).attempts == 2
+
+
+def test_a_worker_that_lost_its_claim_while_it_read_leaves_the_input_of_the_other(
+    fig2, monkeypatch
+):
+    original = recompute.pool_state
+
+    def lose_claim(*args, **kwargs):
+        state = original(*args, **kwargs)
+        other = uuid4()  # of whoever took the claim over
+        Run.objects.update(token=other)
+        RecomputeJob.objects.update(token=other)
+        return state
+
+    monkeypatch.setattr(recompute, "pool_state", lose_claim)
+    assert recomputed(fig2) is None
+    assert Run.objects.get().snapshot is None
+
+
+def test_a_class_of_several_contributors_servers_has_no_owner(fig2, tenant, now):
+    drafts = [ServerDraft(name, vector(3, 3), tenant(name)) for name in ("u1", "u2")]
+    servers_contribute(pool=fig2, drafts=drafts, now=now)
+    run = recomputed(fig2)
+    classes = run.server_classes.values_list("count", "owner__slug", "shared")
+    assert sorted(classes, key=str) == [(1, "u1", False), (1, "u2", False), (2, None, True)]
 
 
 def test_a_tampered_row_fails_verification(fig2):
