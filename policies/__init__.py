@@ -45,7 +45,7 @@ from policies.model.history import History
 from policies.model.policy import Choice, Policy, Proof, Servers, ShareDefinition, options_schema
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
-from policies.model.reasons import unserved_reasons
+from policies.model.reasons import REASONS, UNSERVED, unserved_reasons
 from policies.model.request import Request, Solver
 from policies.model.schedule import Schedule
 from policies.model.server_classes import classes_of_decision, one_class, server_classes
@@ -70,6 +70,8 @@ from policies.warm import warm, warm_compiled
 __all__ = [
     "DISCRETE_TOLERANCE",
     "PROPERTY_NAMES",
+    "REASONS",
+    "UNSERVED",
     "Allocation",
     "Certificate",
     "Check",

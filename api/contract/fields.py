@@ -10,6 +10,7 @@ from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable, Unreadable
 from allocator_service.tenants.models import SLUG_PATTERN
 from api.contract.parsers import json_document
+from policies import REASONS
 from policies.fields import (
     Field,
     ListField,
@@ -103,6 +104,15 @@ class SchemaField(Field):
 
     def describe(self) -> Schema:
         return dict(self.as_schema)
+
+
+class LimitedByField(SchemaField):
+    """Why a workload did not get more, as docs/guides/errors.md lists it."""
+
+    def __init__(self, **options: Any) -> None:
+        reasons = {"type": "string", "enum": list(REASONS)}
+        resource = {"type": "string", "pattern": "^resource:.+$"}
+        super().__init__(schema={"oneOf": [reasons, resource]}, **options)
 
 
 class JsonCells(ObjectField):

@@ -12,17 +12,11 @@ import numpy as np
 
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
-from policies.model.reasons import TASK_LIMIT
+from policies.model.reasons import LEVEL, REASONS, TASK_LIMIT, UNSERVED
 
 PRICE_NOISE = 1e-9
 BINDINGS_SHOWN = 10
 WORKLOADS_NAMED = 3
-FIXED = {
-    "resource_absent": "no server of the pool has a resource that it demands.",
-    "no_eligible_server": "no server of the pool matches what it selects and demands.",
-    "no_server_large_enough": "one task is larger than every server it may run on.",
-    "out_of_range": "its demand is too small or too large for this pool to be computed.",
-}
 
 
 @dataclass(frozen=True)
@@ -151,11 +145,19 @@ def _sentence(
     ]
     more = len(workloads) - len(shown)
     tasks = ", ".join(shown) + (f" and {more} more workloads" if more else "")
-    share = (
-        f"a dominant share of {allocation.tenant_share[tenant]:.4g} at weight "
-        f"{problem.effective_weight[tenant]:.4g}"
-    )
-    return f"{name} runs {tasks}, {share}; {_why(allocation, workloads, binding)}"
+    share = f"a dominant share of {allocation.tenant_share[tenant]:.4g}"
+    why = _why(allocation, workloads, binding)
+    return f"{name} runs {tasks}, {share} {_standing(allocation, tenant)}; {why}"
+
+
+def _standing(allocation: Allocation, tenant: int) -> str:
+    """Its weight, or why it is served only after everybody else."""
+    problem = allocation.problem
+    if not problem.second_stage[tenant]:
+        return f"at weight {problem.effective_weight[tenant]:.4g}"
+    if problem.best_effort[tenant]:
+        return "of what the others leave, because it is best effort"
+    return "of what the others leave, because it contributed nothing to this pool"
 
 
 def _tasks(count: float) -> str:
@@ -168,14 +170,14 @@ def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Bind
     if not unmet:
         return "that is all it asked for."
     reason = allocation.limited_by[unmet[0]]
-    if reason in FIXED:
-        return f"{problem.workload_names[unmet[0]]} gets nothing more: {FIXED[reason]}"
+    if reason in UNSERVED:
+        return f"{problem.workload_names[unmet[0]]} gets nothing more: {REASONS[reason]}"
     if binding:
         full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
         return f"it stopped where {full} ran out on the servers it can use."
     if reason.startswith("resource:"):
         return f"it stopped where {reason.removeprefix('resource:')} ran out."
-    return "it stopped where all waiting tenants have the same level."
+    return f"it stopped where {REASONS[LEVEL]}"
 
 
 def _or_none(value: float) -> float | None:

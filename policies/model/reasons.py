@@ -10,8 +10,20 @@ from policies.model.problem import Problem
 NO_ELIGIBLE_SERVER = "no_eligible_server"
 RESOURCE_ABSENT = "resource_absent"
 OUT_OF_RANGE = "out_of_range"
+NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"
 TASK_LIMIT = "task_limit"
 LEVEL = "level"
+# Every reason but ``resource:<name>``, in the words of an explanation.
+REASONS = {
+    TASK_LIMIT: "all its tasks run.",
+    NO_ELIGIBLE_SERVER: "no server of the pool matches what it selects and demands.",
+    RESOURCE_ABSENT: "no server of the pool has a resource that it demands.",
+    NO_SERVER_LARGE_ENOUGH: "one task is larger than every server it may run on.",
+    OUT_OF_RANGE: "its demand is too small or too large for this pool to be computed.",
+    LEVEL: "all waiting tenants have the same level.",
+}
+# The reasons for which no task could run, whoever else ran nothing.
+UNSERVED = (NO_ELIGIBLE_SERVER, RESOURCE_ABSENT, NO_SERVER_LARGE_ENOUGH, OUT_OF_RANGE)
 
 
 def unserved_reasons(problem: Problem, allowed: BoolArray) -> TextArray:

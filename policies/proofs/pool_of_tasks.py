@@ -19,10 +19,10 @@ from policies.model.quantities import (
     quantities_read,
     whole_quantities,
 )
-from policies.model.reasons import limited_by_resource, unserved_reasons
+from policies.model.reasons import NO_SERVER_LARGE_ENOUGH, limited_by_resource, unserved_reasons
 from policies.model.server_classes import one_class
 from policies.model.share_definition import share_per_task, shares_of, weight_factors
-from policies.proofs.stop_reasons import NO_SERVER_LARGE_ENOUGH, stopped_by
+from policies.proofs.stop_reasons import stopped_by
 
 # Whole tasks by dominant shares, whatever policy asks for them.
 DRF_OF_TASKS = Choice(catalogue.DRF, "indivisible")

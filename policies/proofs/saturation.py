@@ -9,10 +9,10 @@ from policies.model.allocation import Allocation
 from policies.model.borrow_cap import beyond_borrow_limit
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
-from policies.model.reasons import LEVEL, unserved_reasons
+from policies.model.reasons import LEVEL, NO_SERVER_LARGE_ENOUGH, unserved_reasons
 from policies.model.server_classes import ServerClasses
 from policies.proofs.pool_of_tasks import pool_of_tasks, whole_pool
-from policies.proofs.stop_reasons import NO_SERVER_LARGE_ENOUGH, STILL_FITS, stopped_by, too_large
+from policies.proofs.stop_reasons import STILL_FITS, stopped_by, too_large
 
 
 def stops_of(

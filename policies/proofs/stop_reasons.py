@@ -8,7 +8,6 @@ from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.compiled import compiled
 from policies.model.reasons import TASK_LIMIT, limited_by_resource
 
-NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"
 # No answer has a workload that still fits somewhere and is not at its limit; the name is
 # what the saturation check looks for.
 STILL_FITS = "still_fits"

@@ -5,11 +5,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 import policies.model.reasons
 from allocator_service.workloads import satisfiability
+from policies import REASONS, UNSERVED
+from policies.model.reasons import limited_by_resource
 
 PROJECT = Path(__file__).parents[2]
 CATALOGUE = PROJECT / "docs" / "guides" / "errors.md"
+OPENAPI = PROJECT / "docs" / "openapi.yaml"
 SOURCES = [
     path
     for package in ("allocator_service", "api", "policies")
@@ -87,7 +92,18 @@ def test_every_reason_is_in_the_catalogue_and_no_other():
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str)
     }
-    assert first_cells(reasons) == named | {policies.model.reasons.limited_by_resource("<name>")}
+    assert named == set(REASONS)
+    assert first_cells(reasons) == named | {limited_by_resource("<name>")}
+
+
+def test_the_openapi_document_has_every_reason_and_no_other():
+    schemas = yaml.safe_load(OPENAPI.read_text())["components"]["schemas"]
+    limited_by = schemas["AllocationDocument"]["properties"]["limited_by"]
+    enum, resource = limited_by["oneOf"]
+    assert set(enum["enum"]) == set(REASONS)
+    assert re.match(resource["pattern"], limited_by_resource("cpu"))
+    condition = schemas["WorkloadDocument"]["properties"]["conditions"]["items"]
+    assert set(condition["properties"]["reason"]["enum"]) == set(UNSERVED)
 
 
 def test_the_search_finds_codes_where_they_stand():

@@ -26,20 +26,19 @@ from allocator_service.core.ids import new_ids
 from allocator_service.core.outbox import event_record, events_record
 from allocator_service.pools.selectors import ServerGroup
 from allocator_service.workloads.models import Workload
+from policies import (
+    UNSERVED,
+    certificate_to_document,
+    schedule_to_document,
+    summary_document,
+    timetable,
+)
 from policies import Allocation as Decision
 from policies import Schedule as Plan
-from policies import certificate_to_document, schedule_to_document, summary_document, timetable
 
 # Tasks of a divisible decision that differ by less are the same, computed again.
 SAME_TASKS = 1e-9
 TICK = timedelta(microseconds=1)
-
-UNSATISFIABLE = {
-    "resource_absent",
-    "no_eligible_server",
-    "no_server_large_enough",
-    "out_of_range",
-}
 
 
 def decision_publish(
@@ -232,7 +231,7 @@ def _copy_placements(
 def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: datetime) -> None:
     """Set the condition of the workloads where it has changed, and tell of those that got it."""
     reasons = {
-        id_: reason if reason in UNSATISFIABLE else ""
+        id_: reason if reason in UNSERVED else ""
         for id_, reason in zip(state.workload_ids, allocation.limited_by, strict=True)
     }
     current = Workload.objects.filter(pk__in=state.workload_ids).values_list(

@@ -14,7 +14,7 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
 from api.auth import EVERY_SCOPE
-from api.contract.fields import LabelsField, PoolQuantitiesField, SlugField, is_slug
+from api.contract.fields import LabelsField, LimitedByField, PoolQuantitiesField, SlugField, is_slug
 from api.openapi.describing import shows
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.runs.views import OneRunView
@@ -59,7 +59,7 @@ class CounterfactualDocument(Document):
 
 class ReasonDocument(Document):
     workload = TextField(max_length=253)
-    limited_by = TextField(max_length=80)
+    limited_by = LimitedByField()
 
 
 class ExplanationDocument(Document):

@@ -7,7 +7,14 @@ from typing import Any
 from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus, ServerClass
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.tenants.models import Tenant
-from api.contract.fields import IdField, LabelsField, PoolQuantitiesField, SlugField, TimestampField
+from api.contract.fields import (
+    IdField,
+    LabelsField,
+    LimitedByField,
+    PoolQuantitiesField,
+    SlugField,
+    TimestampField,
+)
 from api.contract.parameters import PageParameters
 from api.pseudonyms import pseudonym, tenant_name
 from api.v1.pools.serializers import MAX_GENERATION, PolicyDocument
@@ -89,7 +96,7 @@ class AllocationDocument(Document):
     dominant_resource = TextField(max_length=63, blank=True)
     dominant_share = NumberField(description="The workload's.")
     weighted_share = NumberField(allow_null=True, description="The tenant's.")
-    limited_by = TextField(max_length=80)
+    limited_by = LimitedByField()
 
 
 class TenantAllocationDocument(Document):

@@ -7,6 +7,7 @@ from allocator_service.tenants.models import Tenant
 from api.contract.fields import (
     IdField,
     LabelsField,
+    LimitedByField,
     PoolQuantitiesField,
     SelectorField,
     SlugField,
@@ -98,7 +99,7 @@ class TenantComparison(Document):
 class TasksDocument(Document):
     id = IdField(allow_null=True)
     tasks = NumberField()
-    limited_by = TextField(max_length=80)
+    limited_by = LimitedByField()
 
 
 class WorkloadComparison(Document):

@@ -16,6 +16,7 @@ from api.contract.fields import (
 from api.contract.parameters import PageParameters
 from api.v1.servers.serializers import expanded
 from api.v1.tenants.serializers import MAX_VERSION
+from policies import UNSERVED
 from policies.fields import ChoiceField, Document, IntegerField, ListField, TextField
 
 TASKS: Mapping[str, Any] = {"minimum": 0, "maximum": MAX_TASKS, "allow_null": True}
@@ -41,7 +42,7 @@ class WorkloadChange(WorkloadRequest):
 
 class ConditionDocument(Document):
     type = ChoiceField(choices=["unsatisfiable"])
-    reason = TextField(max_length=80)
+    reason = ChoiceField(choices=UNSERVED)
 
 
 class WorkloadDocument(Document):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from policies import policies_available, solve
+from policies import Problem, policies_available, solve
 from policies.documents.evaluation import evaluate_document
 from policies.explaining.explanations import explain
 from tests.examples import examples
@@ -63,3 +63,27 @@ def test_an_evaluation_includes_them_when_asked():
     assert first["workloads"] == [{"workload": "w", "limited_by": "no_eligible_server"}]
     assert "matches what it selects" in first["sentence"]
     assert second["sentence"] == "b runs nothing: it has no workload."
+
+
+@pytest.mark.parametrize(
+    ("fields", "standing"),
+    [
+        ({"weights_mode": "contribution"}, "because it contributed nothing to this pool"),
+        ({"best_effort": [False, True]}, "because it is best effort"),
+    ],
+)
+def test_who_is_served_last_is_told_why(fields, standing):
+    problem = Problem.create(
+        resources=["cpu"],
+        capacity=[[8]],
+        contributed_by=[0],
+        tenants=["owner", "guest"],
+        demand=[[1], [1]],
+        tasks=[5, np.inf],
+        **fields,
+    )
+    sentence = explain(solve(problem, "drf"), 1).sentence
+    assert sentence == (
+        "guest runs 3 tasks of workload-0002, a dominant share of 0.375 of what the others leave, "
+        f"{standing}; it stopped where cpu ran out on the servers it can use."
+    )
