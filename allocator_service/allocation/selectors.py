@@ -1,5 +1,6 @@
 """Reads of runs and decisions. `tenant` is that of a tenant key, or None for whoever sees all."""
 
+import math
 import zlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -142,6 +143,11 @@ def demands_of(run: Run) -> dict[UUID, list[float]]:
         id_: [float(workload["demand"].get(name, 0)) for name in names]
         for id_, workload in zip(run.snapshot.workload_ids, document["workloads"], strict=True)
     }
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number as it is stored and served; None for one that does not exist."""
+    return value if math.isfinite(value) else None
 
 
 def failed_since(*, pool: Pool, run: Run | None) -> Run | None:

@@ -15,7 +15,7 @@ from allocator_service.allocation.models import (
     ServerClass,
     Step,
 )
-from allocator_service.allocation.selectors import certificate_of, input_of
+from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.core.errors import Conflict, Missing
 from policies import (
     Allocation,
@@ -46,6 +46,7 @@ def run_verify(run: Run) -> dict[str, Any]:
     verification = verify(stored.allocation.problem, stored.allocation, stored.history)
     checks = [
         {"name": "server_ranges", "holds": ranges_agree, "detail": _RANGES[ranges_agree]},
+        {"name": "stored_numbers", "holds": not stored.wrong_row, "detail": stored.wrong_row},
         *(
             {"name": check.name, "holds": check.holds, "detail": check.detail}
             for check in verification.checks
@@ -65,12 +66,14 @@ class StoredDecision:
     """A decision rebuilt from its rows.
 
     `history` is what its policy remembered before it; `ranges_agree`: the stored ranges of servers
-    are those of its input.
+    are those of its input; `wrong_row` names the first row whose resources or shares do not follow from
+    its tasks, empty without any.
     """
 
     allocation: Allocation
     history: History | None
     ranges_agree: bool
+    wrong_row: str
 
 
 def stored_decision(run: Run) -> StoredDecision:
@@ -128,7 +131,25 @@ def stored_decision(run: Run) -> StoredDecision:
         schedule=_stored_schedule(run, choice, problem),
         history=_stored_history(run, problem),
     )
-    return StoredDecision(allocation, parsed.history, ranges_agree)
+    return StoredDecision(allocation, parsed.history, ranges_agree, _wrong_row(run, allocation))
+
+
+def _wrong_row(run: Run, decision: Allocation) -> str:
+    """The first stored row whose numbers do not follow from its tasks, to the last bit."""
+    problem, owner = decision.problem, decision.problem.workload_tenant
+    rows = AllocationRow.objects.filter(run=run).order_by("position")
+    stored = rows.values_list("resources", "dominant_share", "tenant_share", "weighted_share")
+    expected = zip(
+        (decision.tasks[:, None] * problem.demand).tolist(),
+        decision.dominant_share.tolist(),
+        decision.tenant_share[owner].tolist(),
+        (finite_or_none(share) for share in decision.weighted_share[owner].tolist()),
+        strict=True,
+    )
+    for position, (row, computed) in enumerate(zip(stored, expected, strict=True)):
+        if row != computed:
+            return f"workload {problem.workload_names[position]}: {row} is stored, not {computed}"
+    return ""
 
 
 def _stored_schedule(run: Run, choice: Choice, problem: Problem) -> Plan | None:

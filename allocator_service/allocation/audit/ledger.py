@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 from django.db import connection, transaction
+from django.db.models import Q
 
+from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.long_term.steps import elapsed_seconds, step_basis, step_document
 from allocator_service.allocation.models import Allocation, Run, RunStatus, Step
 from allocator_service.allocation.runs.snapshots import snapshot_document
@@ -20,16 +22,18 @@ from policies import history_to_document, problem_from_document, step_added
 
 STEPS_BACK = timedelta(days=2)
 _STEPS_AT_ONCE = 50
+MOST_DECISIONS = 1_000
 
 
 def books_verify(*, now: datetime, since: datetime | None = None) -> list[LedgerCheck]:
-    """Check all of the ledger, stuck decisions, and the sharing degrees of decisions from `since` on.
+    """Check all of the ledger, stuck decisions, and decisions and their sharing degrees from `since` on.
 
     `since` is two days ago unless given.
     """
     return [
         *ledger_verify(now=now),
         _decided_in_time(now),
+        decisions_verify(since=now - STEPS_BACK if since is None else since),
         sharing_degrees_verify(since=now - STEPS_BACK if since is None else since),
     ]
 
@@ -40,6 +44,27 @@ def _decided_in_time(now: datetime) -> LedgerCheck:
     pools = [job.pool.slug for job in late.select_related("pool") if job.wanted > job.settled]
     detail = f"due for a minute: {', '.join(pools[:10])}" if pools else ""
     return LedgerCheck("decided_in_time", not pools, detail)
+
+
+def decisions_verify(*, since: datetime) -> LedgerCheck:
+    """Verify what is stored of the decisions that were in force from `since` on, newest first.
+
+    At most `MOST_DECISIONS`; those whose input is pruned are not looked at.
+    """
+    runs = Run.objects.filter(status=RunStatus.SUCCEEDED, pruned_at=None).filter(
+        Q(effective_until=None) | Q(effective_until__gt=since)
+    )
+    looked_at = 0
+    for run in runs.select_related("pool", "snapshot").order_by("-pk")[:MOST_DECISIONS]:
+        try:
+            failed = [check["name"] for check in run_verify(run)["checks"] if not check["holds"]]
+        except (LookupError, ValueError) as error:  # rows are missing, or are nonsense
+            failed = [f"its rows cannot be read ({error})"]
+        if failed:
+            detail = f"run {run.pk} of pool {run.pool}: {', '.join(failed)}"
+            return LedgerCheck("decisions", False, detail)
+        looked_at += 1
+    return LedgerCheck("decisions", True, f"{looked_at} decisions")
 
 
 def sharing_degrees_verify(*, since: datetime) -> LedgerCheck:

@@ -21,6 +21,7 @@ from allocator_service.allocation.models import (
     ServerClass,
 )
 from allocator_service.allocation.runs.snapshots import PoolState
+from allocator_service.allocation.selectors import finite_or_none
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.ids import new_ids
 from allocator_service.core.outbox import event_record, events_record
@@ -136,7 +137,7 @@ def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan)
         document=zlib.compress(content, 1),
         period_seconds=table.intervals[-1].end,
         intervals=[[item.start, item.end, item.slot] for item in table.intervals],
-        gap_on_the_clock=_or_none(table.gap),
+        gap_on_the_clock=finite_or_none(table.gap),
         owed=state.deficits,
         made_up=None
         if plan.repaid is None
@@ -193,8 +194,8 @@ def _copy_allocations(run: Run, state: PoolState, allocation: Decision) -> None:
         [problem.resources[r] for r in allocation.dominant_resource],
         allocation.dominant_share.tolist(),
         allocation.tenant_share[owner].tolist(),
-        map(_or_none, allocation.weighted_share[owner].tolist()),
-        map(_or_none, allocation.level[owner].tolist()),
+        map(finite_or_none, allocation.weighted_share[owner].tolist()),
+        map(finite_or_none, allocation.level[owner].tolist()),
         allocation.limited_by,
         strict=True,
     )
@@ -255,16 +256,12 @@ def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: d
         Workload.objects.filter(pk__in=ids).update(unsatisfiable=reason)
 
 
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def _finite(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document with null for every number that is none."""
     return {
         key: _finite(value)
         if isinstance(value, Mapping)
-        else _or_none(value)
+        else finite_or_none(value)
         if isinstance(value, float)
         else value
         for key, value in document.items()

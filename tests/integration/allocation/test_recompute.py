@@ -4,8 +4,10 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.db.models import F
 
 from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.audit.ledger import decisions_verify
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
@@ -21,6 +23,7 @@ from allocator_service.allocation.selectors import decision_at, input_of
 from allocator_service.allocation.services import retention_apply, run_request
 from allocator_service.core.errors import Conflict, Gone, Missing
 from allocator_service.core.models import Event
+from allocator_service.ledger.audit.verification import LedgerCheck
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import (
@@ -266,6 +269,31 @@ def test_a_tampered_row_fails_verification(fig2):
     assert run_verify(run)["valid"] is True
     run.server_classes.update(count=7)
     assert {c["name"] for c in run_verify(run)["checks"] if not c["holds"]} >= {"server_ranges"}
+
+
+@pytest.mark.parametrize(
+    "falsified",
+    [
+        lambda run: run.allocations.filter(position=0).update(tasks=F("tasks") + 1),
+        lambda run: run.allocations.filter(position=0).update(dominant_share=0.8),
+        lambda run: run.allocations.filter(position=1).update(resources=[10.0, 2.5]),
+        lambda run: run.placements.filter(position=0).update(tasks=F("tasks") / 2),
+        lambda run: run.placements.filter(position=0).delete(),
+        lambda run: doubled(run.placements.first()),
+        lambda run: run.certificate.delete(),
+    ],
+)
+def test_the_nightly_verification_finds_a_decision_that_was_changed(fig2, falsified):
+    run = recomputed(fig2)
+    assert decisions_verify(since=NOON) == LedgerCheck("decisions", True, "1 decisions")
+    falsified(run)
+    check = decisions_verify(since=NOON)
+    assert (check.holds, str(run.pk) in check.detail) == (False, True)
+
+
+def doubled(row):
+    row.pk, row.position = None, 1000
+    row.save(force_insert=True)
 
 
 def test_old_runs_are_pruned_but_the_decision_in_force_stays_whole(fig2, now):
