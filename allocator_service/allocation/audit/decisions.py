@@ -1,5 +1,8 @@
 """Verify a stored decision again, from stored data alone."""
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +25,7 @@ from policies import (
     Choice,
     History,
     Problem,
+    allocation_to_document,
     certificate_from_document,
     classes_of_decision,
     problem_from_document,
@@ -30,6 +34,8 @@ from policies import (
 )
 from policies import Schedule as Plan
 
+PARTS_OF_A_PROOF = ("placements", "certificate", "schedule")
+
 
 def run_verify(run: Run) -> dict[str, Any]:
     """Check feasibility, shares, limits and the optimality proof of a decision, without a solver.
@@ -37,10 +43,7 @@ def run_verify(run: Run) -> dict[str, Any]:
     Returns `{"valid", "checks": [{"name", "holds", "detail"}]}`. Raises `Conflict` for a run that
     decided nothing, `Gone` once its input is pruned.
     """
-    if run.status != RunStatus.SUCCEEDED:
-        raise Conflict(
-            f"The run is {run.status}: it has no decision to verify.", code="run.not_succeeded"
-        )
+    _refuse_undecided(run)
     stored = stored_decision(run)
     ranges_agree = stored.ranges_agree
     verification = verify(stored.allocation.problem, stored.allocation, stored.history)
@@ -76,9 +79,45 @@ class StoredDecision:
     wrong_row: str
 
 
-def stored_decision(run: Run) -> StoredDecision:
-    """Rebuild the decision of a succeeded run. Raises `Gone` once its input is pruned."""
-    parsed = problem_from_document(input_of(run))
+def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
+    """All that an outsider needs to verify a decision, as `python -m policies verify` takes it.
+
+    `document` is the run's input, with the names by which the reader may know it. Digests are SHA-256
+    of the parts as JSON with sorted keys, no spaces and UTF-8. Raises `Conflict` for a run that
+    decided nothing, `Gone` once its input is pruned.
+    """
+    _refuse_undecided(run)
+    decision = stored_decision(run, document).allocation
+    answer = {"policy": run.policy, **allocation_to_document(decision, PARTS_OF_A_PROOF)}
+    certificate = answer["certificate"]
+    if certificate is not None and not decision.choice.sees_one_pool:
+        names = decision.problem.server_names
+        certificate["servers"] = [
+            [names[row] for row in decision.classes.rows_of(position)]
+            for position in range(decision.classes.count)
+        ]
+    parts = {"input": document, "answer": answer}
+    texts = {
+        name: json.dumps(part, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        for name, part in parts.items()
+    }
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    return {**parts, "digests": digests}
+
+
+def _refuse_undecided(run: Run) -> None:
+    if run.status != RunStatus.SUCCEEDED:
+        raise Conflict(
+            f"The run is {run.status}: it has no decision to verify.", code="run.not_succeeded"
+        )
+
+
+def stored_decision(run: Run, document: Mapping[str, Any] | None = None) -> StoredDecision:
+    """Rebuild the decision of a succeeded run, of its input or one with other names in it.
+
+    Raises `Gone` once its input is pruned.
+    """
+    parsed = problem_from_document(input_of(run) if document is None else document)
     problem, choice = parsed.problem, parsed.choice
     try:
         certificate = certificate_from_document(certificate_of(run))

@@ -27,6 +27,7 @@ from policies.fields import (
     IntegerField,
     ListField,
     NumberField,
+    ObjectField,
     PatternField,
     TextField,
 )
@@ -141,6 +142,26 @@ class VerificationDocument(Document):
 
 class AnyDocument(Document):
     """A document whose shape is the policy's."""
+
+
+class DigestsDocument(Document):
+    """SHA-256 of each part as JSON with sorted keys, no spaces and UTF-8."""
+
+    input = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    answer = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+
+
+class ProofDocument(Document):
+    """What `python -m policies verify FILE` takes."""
+
+    run = IdField()
+    pool = SlugField()
+    input = ObjectField(description="As `GET /runs/{run}/input/`.")
+    answer = ObjectField(
+        description="As an evaluation's answer, with the policy; `certificate.servers` names the"
+        " servers of each row of prices."
+    )
+    digests = DocumentField(DigestsDocument)
 
 
 class AllocationParameters(PageParameters):

@@ -7,6 +7,7 @@ from api.v1.runs.views import (
     CertificateView,
     InputView,
     PlacementsView,
+    ProofView,
     RunsView,
     RunView,
     VerifyView,
@@ -20,6 +21,7 @@ urlpatterns = [
     path("runs/<str:run>/certificate/", CertificateView.as_view(), name="run-certificate"),
     path("runs/<str:run>/schedule/", ScheduleView.as_view(), name="run-schedule"),
     path("runs/<str:run>/input/", InputView.as_view(), name="run-input"),
+    path("runs/<str:run>/proof/", ProofView.as_view(), name="run-proof"),
     path(
         "runs/<str:run>/explanation/<str:tenant>/",
         ExplanationView.as_view(),

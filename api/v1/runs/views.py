@@ -7,7 +7,7 @@ from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.audit.decisions import run_proof, run_verify
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import certificate_of, input_of, run_get, runs_for
 from allocator_service.allocation.services import run_request
@@ -28,6 +28,7 @@ from api.v1.runs.serializers import (
     AllocationDocument,
     AllocationParameters,
     PlacementDocument,
+    ProofDocument,
     RunDocument,
     RunRequest,
     TenantAllocationDocument,
@@ -134,6 +135,14 @@ class InputView(OneRunView):
     def get(self, request: Request, run: str) -> Response:
         found = self.whole_run(run)
         return Response(input_for(input_of(found), pool=found.pool, caller=self.tenant))
+
+
+class ProofView(OneRunView):
+    @shows(ProofDocument, "Take a decision's proof home", headers=(), problems=(409, 410))
+    def get(self, request: Request, run: str) -> Response:
+        found = self.whole_run(run)
+        document = input_for(input_of(found), pool=found.pool, caller=self.tenant)
+        return Response({"run": found.pk, "pool": found.pool.slug, **run_proof(found, document)})
 
 
 class VerifyView(OneRunView):

@@ -54,6 +54,7 @@ OBJECTS = {
     "/api/v1/runs/{run}/placements/": ("GET",),
     "/api/v1/runs/{run}/certificate/": ("GET",),
     "/api/v1/runs/{run}/input/": ("GET",),
+    "/api/v1/runs/{run}/proof/": ("GET",),
     "/api/v1/runs/{run}/verify/": ("POST",),
 }
 

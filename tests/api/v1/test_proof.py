@@ -1,0 +1,65 @@
+"""A decision's proof, taken home: one file that the verifier takes, with pseudonyms for a tenant."""
+
+import hashlib
+import json
+
+import pytest
+
+from policies import policies_available
+from policies.__main__ import main
+from tests.factories import client, decision, pool, server, tenant, workload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CHOICES = [(info.name, mode) for info in policies_available() for mode in info.modes]
+
+
+def decided(name, mode, **options):
+    lab = pool(policy=name, mode=mode, transparent=True, **options)
+    ada, bob = tenant("ada"), tenant("bob")
+    server(lab, "high-memory", 2, 12, ada)
+    server(lab, "secret-rack", 12, 2, bob, labels={"room": "cellar"})
+    server(lab, "node", 3, 3, None, count=3)
+    workload(lab, "analysis", 0.2, 1, ada, tasks=7)
+    workload(lab, "hidden-project", 1, 0.2, bob)
+    return f"/api/v1/runs/{decision(lab).pk}/proof/", ada
+
+
+def verified(proof, folder):
+    """What `python -m policies verify FILE` ends with: 0 is valid, 1 is not."""
+    file = folder / "proof.json"
+    file.write_text(json.dumps(proof))
+    return main(["verify", str(file)])
+
+
+@pytest.mark.parametrize(("name", "mode"), CHOICES)
+def test_everybodys_copy_verifies_and_a_forged_one_does_not(name, mode, tmp_path):
+    path, ada = decided(name, mode)
+    mine = client("tenant", ada).get(path)
+    for answer in (client().get(path), client("billing").get(path), mine):
+        assert answer.status_code == 200, answer.content
+        proof = answer.json()
+        assert verified(proof, tmp_path) == 0
+        for part, digest in proof["digests"].items():
+            text = json.dumps(
+                proof[part], sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            )
+            assert hashlib.sha256(text.encode()).hexdigest() == digest
+    text = mine.content.decode()
+    assert not [word for word in ("bob", "secret-rack", "hidden", "cellar") if word in text]
+    proof["answer"]["allocations"][1]["tasks"] += 1
+    assert verified(proof, tmp_path) == 1
+
+
+def test_a_price_says_of_which_servers_it_is(tmp_path):
+    path, _ = decided("drfh", "divisible")
+    certificate = client().get(path).json()["answer"]["certificate"]
+    assert certificate["servers"] == [["high-memory"], ["secret-rack"], ["node-0001"]]
+    assert len(certificate["rounds"][0]["prices"]) == 3
+
+
+def test_a_tenant_of_a_closed_pool_has_no_copy_and_nobody_one_of_a_pending_run(world, operator):
+    run = decision(world.lab)
+    assert world.as_ada.get(f"/api/v1/runs/{run.pk}/proof/").status_code == 404
+    asked = operator.post("/api/v1/pools/lab/runs/", {"reason": "again"}).json()["id"]
+    assert operator.get(f"/api/v1/runs/{asked}/proof/").status_code in (404, 409)
