@@ -42,7 +42,15 @@ from policies.model.certificate import Certificate
 from policies.model.current_placements import CurrentPlacements
 from policies.model.entitlement import tasks_alone
 from policies.model.history import History
-from policies.model.policy import Choice, Policy, Proof, Servers, ShareDefinition, options_schema
+from policies.model.policy import (
+    Choice,
+    HandOut,
+    Policy,
+    Proof,
+    Servers,
+    ShareDefinition,
+    options_schema,
+)
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.reasons import REASONS, UNSERVED, unserved_reasons
@@ -79,6 +87,7 @@ __all__ = [
     "ComparisonRequest",
     "CurrentPlacements",
     "EvaluationRequest",
+    "HandOut",
     "History",
     "Intervals",
     "LeximinProblem",

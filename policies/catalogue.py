@@ -5,7 +5,7 @@ Solvers are registered beside these in ``registry``.
 
 from __future__ import annotations
 
-from policies.model.policy import Policy, Proof, Servers, ShareDefinition, options_schema
+from policies.model.policy import HandOut, Policy, Proof, Servers, ShareDefinition, options_schema
 
 PLACEMENT_OPTIONS = options_schema(
     placement={
@@ -68,7 +68,7 @@ DRF = Policy(
     complexity="divisible: O(rounds × tenants × resources), rounds ≤ resources + limits; "
     "indivisible: O(tenants × log(1 / tolerance)), then O(log tenants) for each last pick",
     source="Ghodsi et al., NSDI 2011, §4, Algorithm 1 and §4.3 (weights per resource)",
-    fills=True,
+    hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
 )
 
@@ -81,7 +81,7 @@ DRFH = Policy(
     complexity="divisible: a few linear programs of tenants × server classes, each linear "
     "in tenants; indivisible: linear in tasks, each O(log tenants) and a few servers",
     source="Wang, Liang, Li, TPDS 2015, §4, §5.1 (divisible) and §5.2 (indivisible)",
-    fills=True,
+    hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
 )
 
@@ -93,6 +93,7 @@ STATIC = Policy(
     complexity="O(workloads × servers)",
     source="the baseline of Tang et al., TPDS 2018, and Ghodsi et al., NSDI 2011",
     saturates=False,
+    hands_out=HandOut.OWN_PARTITION,
 )
 
 ASSET = Policy(
@@ -102,7 +103,7 @@ ASSET = Policy(
     complexity="as drf",
     source="Ghodsi et al., NSDI 2011, §4.2",
     share=ShareDefinition.SUM,
-    fills=True,
+    hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
 )
 
@@ -127,7 +128,7 @@ SINGLE_RESOURCE = Policy(
     complexity="as drf indivisible",
     source="the baseline of Ghodsi et al., NSDI 2011, §6 (CPU-only fair sharing)",
     share=ShareDefinition.SINGLE_RESOURCE,
-    fills=True,
+    hands_out=HandOut.LEAST_SHARE,
 )
 
 SLOTS = Policy(
@@ -154,7 +155,7 @@ SLOTS = Policy(
     complexity="as drf indivisible",
     source="the baseline of Ghodsi et al., NSDI 2011, §6, and Wang et al., TPDS 2015, §6",
     share=ShareDefinition.SLOTS,
-    fills=True,
+    hands_out=HandOut.LEAST_SHARE,
 )
 
 TDA = Policy(
@@ -205,10 +206,13 @@ MRFS = Policy(
     servers={"indivisible": Servers.RANGES},
     complexity="linear in tasks, each O(log tenants) and the servers that run something",
     source="Hamzeh et al., MRFS, 2020, Algorithm 1",
+    hands_out=HandOut.FEWEST_REQUESTS,
 )
 
 
-def _long_term(name: str, description: str, section: str, share: ShareDefinition) -> Policy:
+def _long_term(
+    name: str, description: str, section: str, share: ShareDefinition, hands_out: HandOut
+) -> Policy:
     return Policy(
         name=name,
         description=description,
@@ -220,6 +224,7 @@ def _long_term(name: str, description: str, section: str, share: ShareDefinition
         share=share,
         one_pool_when=("placement", "pool"),
         long_term=True,
+        hands_out=hands_out,
     )
 
 
@@ -228,16 +233,19 @@ LT_DRF = _long_term(
     "Long-term DRF: next is who has the least weighted accumulated dominant share",
     "§5.1",
     ShareDefinition.DOMINANT,
+    HandOut.LEAST_ACCUMULATED_DOMINANT,
 )
 LT_AF = _long_term(
     "lt-af",
     "Long-term asset fairness: next is who has the least weighted sum of accumulated shares",
     "§5.2",
     ShareDefinition.SUM,
+    HandOut.LEAST_ACCUMULATED_SUM,
 )
 H_MRF = _long_term(
     "h-mrf",
     "Hybrid multi-resource fairness: first who loses by sharing, then who has used least",
     "§5.3, Algorithm 1",
     ShareDefinition.SUM,
+    HandOut.LEAST_SHARING_DEGREE,
 )

@@ -85,6 +85,24 @@ class Proof(Enum):
     NASH_PRODUCT = "no other shares have a greater weighted product"
 
 
+class HandOut(Enum):
+    """How a policy hands out whole tasks, so that a verifier can hand them out again.
+
+    Examples
+    --------
+    >>> from policies import HandOut, policy_named
+    >>> policy_named("mrfs").hands_out is HandOut.FEWEST_REQUESTS
+    True
+    """
+
+    LEAST_SHARE = "to the tenant with the least share of what runs"
+    FEWEST_REQUESTS = "to the tenant with the fewest requests, on the server that stays most even"
+    LEAST_ACCUMULATED_DOMINANT = "to the tenant with the least accumulated dominant share"
+    LEAST_ACCUMULATED_SUM = "to the tenant with the least accumulated sum of shares"
+    LEAST_SHARING_DEGREE = "to the tenant that loses most by sharing, then by the accumulated sum"
+    OWN_PARTITION = "to each tenant in the servers that it has to itself"
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Policy:
     """A policy: its name, modes and options, and the traits that other code acts on.
@@ -112,12 +130,14 @@ class Policy:
         Whether it reads and writes a history.
     time_sharing : bool
         Whether it divides time, so that it can repay a deficit.
-    fills : bool
-        Whether it hands out whole tasks by least share, so that levels are shares of what runs.
+    hands_out : HandOut or None
+        How it hands out whole tasks one by one. Its answers promise the counts, and where it places the
+        servers, that come of it; None where it has its own way, of which nothing is verified.
     saturates : bool
         Whether it goes on until no requested task fits.
     proof : Proof or None
-        What its certificates prove; None where it has none.
+        What its certificates prove; None where it has none. Answers with divisible tasks, and those of
+        time-sharing policies, promise a certificate.
 
     Examples
     --------
@@ -137,7 +157,7 @@ class Policy:
     one_pool_when: tuple[str, Any] | None = None
     long_term: bool = False
     time_sharing: bool = False
-    fills: bool = False
+    hands_out: HandOut | None = None
     saturates: bool = True
     proof: Proof | None = None
 
@@ -150,6 +170,11 @@ class Policy:
     def places(self) -> bool:
         """Does it decide on servers, unless an option asks for something else?"""
         return not Choice(self, self.modes[0]).sees_one_pool
+
+    @property
+    def fills(self) -> bool:
+        """Does it hand out whole tasks by least share, so that levels are shares of what runs?"""
+        return self.hands_out is HandOut.LEAST_SHARE
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +207,12 @@ class Choice:
         if name in self.options:
             return self.options[name]
         return self.policy.options_schema["properties"].get(name, {}).get("default")
+
+    @property
+    def promises_certificate(self) -> bool:
+        """Does every answer prove that it is the best?"""
+        shared = self.mode == "divisible" or self.policy.time_sharing
+        return self.policy.proof is not None and shared
 
     @property
     def sees_one_pool(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.proofs.cost_curve import CostCurve
-from policies.proofs.normal_form import LeximinProblem, Normalised
+from policies.proofs.normal_form import LeximinProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +89,3 @@ def stage_of(form: LeximinProblem, stage: int, x: FloatArray) -> Stage:
         capacity=left,
     )
     return Stage(market, workloads, blocked.astype(np.float64))
-
-
-def merged_shares(form: Normalised, share: FloatArray) -> FloatArray:
-    """(n') share of each workload of the normalised problem, from shares (n,) of the problem's."""
-    return grouped_sum(share[form.workloads], form.merged, form.leximin.n)

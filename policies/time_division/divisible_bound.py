@@ -16,7 +16,7 @@ from policies.model.allocation import Allocation
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.proofs.cost_curve import CostCurve, unit_costs
-from policies.proofs.slots.divisible_bound import _divisible_problem
+from policies.proofs.slots.divisible_bound import divisible_problem
 from policies.proofs.slots.slot_pool import SlotPool
 
 
@@ -27,7 +27,7 @@ def with_divisible_tasks(
 
     For one server and unlimited tasks its level is ``1 / max_r sum_i w_i d[i, r]``.
     """
-    runnable, classes = _divisible_problem(problem, pool, pack=pack)
+    runnable, classes = divisible_problem(problem, pool, pack=pack)
     return divisible_allocation(runnable, classes, Choice(catalogue.DRF, "divisible"), deadline)
 
 

@@ -6,58 +6,50 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.arrays import FloatArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import Proof
-from policies.model.problem import Problem
-from policies.model.server_classes import classes_of_decision
-from policies.model.share_definition import share_units
 from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
-from policies.proofs.consequences import limits, quality
-from policies.proofs.exact_levels import Proven, proven
-from policies.proofs.level_bounds import level_scale, prove_rounds
-from policies.proofs.normal_form import Normalised, normalise
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.equilibrium import check_equilibrium
-from policies.verification.exact_equilibrium import products_proven
+from policies.verification.exact_levels import Proven, proven
+from policies.verification.exact_market import products_proven
+from policies.verification.form import Form, form_of
+from policies.verification.prices import bound_on_level, level_size, rising_in
+from policies.verification.stated import LEVEL, TASK_LIMIT, Places, Stated, by_resource
 
 
 def check_certificate(
-    problem: Problem, allocation: Allocation, certificate: Certificate
+    stated: Stated, places: Places, allocation: Allocation, certificate: Certificate
 ) -> Iterator[Check]:
     """The certificate fits the problem, and the answer is what its prices prove."""
-    classes = classes_of_decision(problem, allocation.choice)
-    units = share_units(problem, allocation.choice)
-    form = normalise(problem, classes, units)
-    readable = _certificate_fits(problem, form, certificate)
+    problem = stated.problem
+    form = form_of(stated, places)
+    readable = _certificate_fits(problem.t, form, certificate)
     yield readable
     if not readable.holds:
         return
-    of_workload = allocation.tasks * units.per_task
     if allocation.policy.proof is Proof.NASH_PRODUCT:
-        products = products_proven(problem, classes, form, allocation, certificate)
-        yield from check_equilibrium(problem, allocation, form, of_workload, certificate, products)
+        products = products_proven(stated, places, form, allocation, certificate)
+        yield from check_equilibrium(problem, allocation, form, certificate, products)
     else:
-        prices = proven(problem, classes, form, allocation, certificate)
-        yield from _check_leximin(problem, allocation, form, of_workload, certificate, prices)
-    frozen_in = certificate.frozen_in[form.tenants]
-    agree = limits(problem, form, certificate, allocation.tasks)
+        prices = proven(stated, places, form, allocation, certificate)
+        names = [problem.tenants[i] for i in form.tenants.tolist()]
+        yield from _check_leximin(allocation, form, certificate, prices, names)
+    reasons = _reasons(stated, form, certificate, allocation.tasks)
     yield _check(
         "limited_by",
-        np.array(
-            [mine != theirs for mine, theirs in zip(allocation.limited_by, agree, strict=True)]
-        )
-        * 1.0,
+        np.array([a != b for a, b in zip(allocation.limited_by, reasons, strict=True)]) * 1.0,
         0.0,
         "the reasons follow from the certificate's prices",
         problem.workload_names,
     )
-    stated = np.array([allocation.objective, allocation.bound, allocation.gap])
-    derived = np.array(quality(form.leximin, certificate, frozen_in))
-    same = np.isclose(stated, derived, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True)
-    same[:2] = np.isclose(stated[:2], derived[:2], rtol=AGREEMENT, atol=0, equal_nan=True)
+    given = np.array([allocation.objective, allocation.bound, allocation.gap])
+    derived = np.array(_quality(form, certificate))
+    same = np.isclose(given, derived, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True)
+    same[:2] = np.isclose(given[:2], derived[:2], rtol=AGREEMENT, atol=0, equal_nan=True)
     yield _check(
         "objective",
         ~same * 1.0,
@@ -67,21 +59,41 @@ def check_certificate(
     )
 
 
+def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Check:
+    frozen_in = certificate.frozen_in
+    holds = frozen_in.shape == (tenants,) and all(
+        item.prices.shape == form.capacity.shape
+        and bool((np.isfinite(item.prices) & (item.prices >= 0)).all())
+        and item.stage in (0, 1)
+        and 0 <= item.level < np.inf
+        for item in certificate.rounds
+    )
+    if holds:
+        mine = frozen_in[form.tenants]
+        others = np.delete(frozen_in, form.tenants)
+        stages = np.array([item.stage for item in certificate.rounds], dtype=np.int64)
+        holds = (
+            bool(((mine >= 0) & (mine < len(stages))).all())
+            and bool((others == -1).all())
+            and bool((stages[mine] == form.stage).all())
+            and bool((np.diff(stages) >= 0).all())
+        )
+    detail = "one price per class of servers and resource, one round per tenant, in stages"
+    return Check("certificate", holds, detail, 0.0)
+
+
 def _check_leximin(
-    problem: Problem,
     allocation: Allocation,
-    form: Normalised,
-    of_workload: FloatArray,
+    form: Form,
     certificate: Certificate,
     prices: Proven,
+    names: list[str],
 ) -> Iterator[Check]:
     """Shares and levels are those of the rounds, and each round is proven."""
-    names = [problem.tenants[i] for i in form.tenants.tolist()]
-    shares = grouped_sum(of_workload, problem.workload_tenant, problem.t)
-    share = shares[form.tenants]
+    share = form.tenant_sums(form.shares_of(allocation.tasks))
     frozen_in = certificate.frozen_in[form.tenants]
     level_of_round = np.array([item.level for item in certificate.rounds])
-    expected = np.minimum(form.leximin.cap, level_of_round[frozen_in] * form.leximin.weight)
+    expected = np.minimum(form.cap, level_of_round[frozen_in] * form.weight)
     scale = np.maximum(expected, 1e-3 * AGREEMENT)
     yield _check(
         "shares",
@@ -90,7 +102,7 @@ def _check_leximin(
         "every tenant's share is its round's level × weight, or all its tasks",
         names,
     )
-    level = allocation.level[form.tenants] * form.leximin.weight
+    level = allocation.level[form.tenants] * form.weight
     yield _check(
         "levels",
         np.where(np.isfinite(level), np.abs(level - expected) / scale, np.inf),
@@ -101,34 +113,26 @@ def _check_leximin(
     yield from _check_rounds(form, certificate, expected, frozen_in, names, prices)
 
 
-def _certificate_fits(problem: Problem, form: Normalised, certificate: Certificate) -> Check:
-    lexi, frozen_in = form.leximin, certificate.frozen_in
-    holds = frozen_in.shape == (problem.t,) and all(
-        item.prices.shape == (lexi.K, lexi.m)
-        and bool((np.isfinite(item.prices) & (item.prices >= 0)).all())
-        and item.stage in (0, 1)
-        and 0 <= item.level < np.inf
-        for item in certificate.rounds
-    )
-    if holds:
-        mine = frozen_in[form.tenants]
-        others = np.delete(frozen_in, form.tenants)
-        stages = np.array([item.stage for item in certificate.rounds])
-        holds = (
-            bool(((mine >= 0) & (mine < len(stages))).all())
-            and bool((others == -1).all())
-            and bool((stages[mine] == lexi.stage).all())
-            and bool((np.diff(stages) >= 0).all())
-        )
-    detail = "one price per merged server class and resource, one round per tenant, in stages"
-    return Check("certificate", holds, detail, 0.0)
+def round_bounds(
+    form: Form, certificate: Certificate, share: FloatArray
+) -> Iterator[tuple[float, BoolArray]]:
+    """Of each round the bound that its prices prove, and whose level rises in it (t',).
+
+    Args:
+        form: who takes part; certificate: fitting; share: (t',) of each.
+    """
+    frozen_in = certificate.frozen_in[form.tenants]
+    for number, item in enumerate(certificate.rounds):
+        rising = rising_in(form, certificate.rounds, frozen_in, number)
+        before = np.where(frozen_in < number, share, 0.0)
+        yield bound_on_level(form, item.prices, before, rising), rising
 
 
 def _check_rounds(
-    form: Normalised,
+    form: Form,
     certificate: Certificate,
     share: FloatArray,
-    frozen_in: np.ndarray[tuple[int], np.dtype[np.int64]],
+    frozen_in: IntArray,
     names: list[str],
     prices: Proven,
 ) -> Iterator[Check]:
@@ -136,17 +140,16 @@ def _check_rounds(
 
     The proofs are about the stated levels; that tenants have them is checked before.
     """
-    lexi = form.leximin
     closed = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
     unproven = np.zeros(len(certificate.rounds))
     misstated = np.zeros(len(certificate.rounds))
     beyond = np.zeros(len(certificate.rounds), dtype=np.bool_)
-    proofs = prove_rounds(lexi, certificate.rounds, frozen_in, share)
-    for number, (item, (rising, proof)) in enumerate(zip(certificate.rounds, proofs, strict=True)):
-        scale = level_scale(lexi, rising, item.level)
-        unproven[number] = abs(proof.bound - item.level) / scale
-        misstated[number] = abs(proof.bound - item.bound) / scale
-        beyond[number] = item.level - proof.bound > LEVEL_TOLERANCE * scale
+    bounds = round_bounds(form, certificate, share)
+    for number, (item, (bound, rising)) in enumerate(zip(certificate.rounds, bounds, strict=True)):
+        scale = level_size(form, rising, item.level)
+        unproven[number] = abs(bound - item.level) / scale
+        misstated[number] = abs(bound - item.bound) / scale
+        beyond[number] = item.level - bound > LEVEL_TOLERANCE * scale
     rounds = [f"round {number}" for number in range(len(certificate.rounds))]
     yield _check(
         "levels_proven",
@@ -174,3 +177,51 @@ def _check_rounds(
         "every tenant of these has all its tasks or is proven to be stuck in its round",
         names,
     )
+
+
+def _quality(form: Form, certificate: Certificate) -> tuple[float, float, float]:
+    """Level and bound of the first round, and the largest relative gap of all rounds."""
+    if not certificate.rounds:
+        return np.nan, np.nan, np.nan
+    gap, frozen_in = 0.0, certificate.frozen_in[form.tenants]
+    for number, item in enumerate(certificate.rounds):
+        rising = rising_in(form, certificate.rounds, frozen_in, number)
+        gap = max(gap, (item.bound - item.level) / level_size(form, rising, item.level))
+    return certificate.rounds[0].level, certificate.rounds[0].bound, gap
+
+
+def _reasons(
+    stated: Stated, form: Form, certificate: Certificate, tasks: FloatArray
+) -> tuple[str, ...]:
+    """(n) what stopped each workload, read off the prices of its tenant's round.
+
+    All its tasks run; or the dearest resource where it is cheapest; or its tenant's level, which goes
+    to a cheaper workload that has tasks left.
+    """
+    problem = stated.problem
+    reasons: list[str] = form.reasons.tolist()
+    unfinished = tasks[form.workloads] < problem.tasks[form.workloads] * (1 - AGREEMENT)
+    wants_more = np.zeros(len(form.owner), dtype=np.bool_)
+    wants_more[form.kind[unfinished]] = True
+    blocking = [LEVEL] * len(form.owner)
+    frozen_in = certificate.frozen_in[form.tenants][form.owner]
+    for number, item in enumerate(certificate.rounds):
+        mine = np.flatnonzero((frozen_in == number) & wants_more)
+        demand = form.demand[mine]
+        cost = demand @ item.prices.T
+        cost[~form.allowed[mine]] = np.inf
+        if not len(mine):
+            continue
+        where = cost.argmin(axis=1)
+        own = cost[np.arange(len(mine)), where]
+        cheapest = np.full(form.t, np.inf)
+        np.minimum.at(cheapest, form.owner[mine], own)
+        stops = (own <= cheapest[form.owner[mine]] * (1 + 1e-6)) & (own > 0)
+        dearest = (demand * item.prices[where]).argmax(axis=1)
+        for q, r in zip(mine[stops].tolist(), dearest[stops].tolist(), strict=True):
+            blocking[q] = by_resource(problem.resources[r])
+    for j, q, open_ in zip(
+        form.workloads.tolist(), form.kind.tolist(), unfinished.tolist(), strict=True
+    ):
+        reasons[j] = blocking[q] if open_ else TASK_LIMIT
+    return tuple(reasons)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.proofs.exact_signs import UNIT
+from policies.verification.exact import UNIT
 
 
 @dataclass(frozen=True)

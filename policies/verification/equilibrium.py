@@ -7,34 +7,31 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray
+from policies.arrays import BoolArray
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.problem import Problem
 from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE
-from policies.proofs.market import merged_shares, stage_of
-from policies.proofs.normal_form import Normalised
 from policies.verification.checks import Check, check, exactly
+from policies.verification.form import Form
+from policies.verification.market import Market
 
 
 def check_equilibrium(
     problem: Problem,
     allocation: Allocation,
-    form: Normalised,
-    of_workload: FloatArray,
+    form: Form,
     certificate: Certificate,
     prices: BoolArray,
 ) -> Iterator[Check]:
     """Every stage's Nash product and bound are as stated, and within 1e-9 of each other.
 
     Args:
-        problem: the problem; allocation: a feasible answer; form: the problem, normalised.
-        of_workload: (n,) share of each workload, from its tasks.
+        problem: the problem; allocation: a feasible answer; form: who takes part.
         certificate: whose rounds fit the problem; prices: (rounds,) do they prove it, exactly?
     """
-    lexi = form.leximin
-    x = merged_shares(form, of_workload)
-    stages = np.unique(lexi.stage).tolist()
+    x = form.shares_of(allocation.tasks)
+    stages = np.unique(form.stage).tolist()
     rounds = certificate.rounds
     names = [f"round {number}" for number in range(len(rounds))]
     yield Check(
@@ -47,15 +44,13 @@ def check_equilibrium(
         return
     reached, proven = np.zeros(len(rounds)), np.zeros(len(rounds))
     for number, item in enumerate(rounds):
-        earlier = np.where(lexi.stage[lexi.owner] < item.stage, x, 0.0)
-        stage = stage_of(lexi, item.stage, earlier)
-        if stage.market is None:
+        market = Market.of(form, item.stage, x)
+        if not len(market.workloads):
             continue
-        shares = stage.market.shares(x[stage.workloads])
+        shares = market.shares(x)
         if (shares > 0).all():
-            reached[number] = math.exp(stage.market.nash_welfare(shares))
-        log_bound = min(stage.market.bound(item.prices[0]), 700.0)
-        proven[number] = math.exp(log_bound)
+            reached[number] = math.exp(market.log_mean(shares))
+        proven[number] = math.exp(min(market.log_bound(item.prices[0]), 700.0))
     level = np.array([item.level for item in rounds])
     bound = np.array([item.bound for item in rounds])
     scale = np.where(reached > 0, reached, AGREEMENT)
@@ -80,7 +75,7 @@ def check_equilibrium(
         "each round's prices prove that no shares have a greater product",
         names,
     )
-    mine = np.where(lexi.weight > 0, lexi.tenant_sums(x[:, None]) / lexi.weight, 0.0)
+    mine = form.tenant_sums(x) / form.weight
     stated = allocation.level[form.tenants]
     yield check(
         "levels",

@@ -4,64 +4,58 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.arrays import FloatArray
+from policies.arrays import FloatArray, TextArray
 from policies.errors import ProblemError
 from policies.model.allocation import Allocation
 from policies.model.history import History, check_history_fits
 from policies.model.problem import Problem
 from policies.model.tolerance import AGREEMENT
-from policies.proofs.long_term_step import (
-    levels_reached,
-    reasons_not_to_run,
-    step_added,
-)
+from policies.verification import long_term
 from policies.verification.checks import Check, check
+from policies.verification.stated import Stated
 
 
 def check_history(
-    problem: Problem, allocation: Allocation, before: History | None
+    stated: Stated, allocation: Allocation, before: History, reasons: TextArray
 ) -> tuple[Check, ...]:
-    """What must hold of the history of an answer.
+    """What must hold of the history of an answer under a long-term policy.
 
     Args:
-        problem: the problem.
-        allocation: the answer, its shapes checked already.
-        before: what was remembered at the decision; None is nothing, and a step of length 1.
+        stated: the problem; allocation: the answer, its shapes checked already.
+        before: what was remembered at the decision.
+        reasons: (n,) why a workload cannot run at all; empty where it can.
     """
-    if not allocation.policy.long_term:
-        if allocation.history is None:
-            return ()
-        detail = "a memoryless policy remembers nothing"
-        return (Check("history", False, detail, np.inf),)
-    before = History.zeros(problem) if before is None else before
+    problem = stated.problem
     readable = _is_readable(problem, allocation, before)
     if allocation.history is None or not readable.holds:
         return (readable,)
-    stated = allocation.history
-    runnable = reasons_not_to_run(problem, allocation.choice) == ""
-    derived = step_added(problem, allocation.choice, before, allocation.tasks)
-    levels = levels_reached(problem, allocation.policy, derived, runnable)
-    lengths = np.array([[stated.step, stated.elapsed]]), np.array([[derived.step, derived.elapsed]])
+    stated_history = allocation.history
+    derived = long_term.after(stated, long_term.ahead(stated, before, reasons), allocation.tasks)
+    levels = long_term.levels(stated, derived, reasons)
+    lengths = (
+        np.array([[stated_history.step, stated_history.elapsed]]),
+        np.array([[derived.step, derived.elapsed]]),
+    )
     checks = [
         readable,
         _agree("history_length", *lengths, "the window grows by the step", ("window",)),
         _agree(
             "history_used",
-            stated.used,
+            stated_history.used,
             derived.used,
             "what a tenant has used grows by its tasks in the step",
             problem.tenants,
         ),
         _agree(
             "history_alone",
-            stated.alone,
+            stated_history.alone,
             derived.alone,
             "alone, whole tasks would have filled the entitled partition",
             problem.tenants,
         ),
         _agree(
             "history_waiting",
-            stated.waiting[:, None],
+            stated_history.waiting[:, None],
             derived.waiting[:, None],
             "who has pending tasks and received nothing has waited for a step more",
             problem.tenants,
@@ -74,11 +68,11 @@ def check_history(
             problem.tenants,
         ),
     ]
-    if stated.literal_alone is not None and derived.literal_alone is not None:
+    if stated_history.literal_alone is not None and derived.literal_alone is not None:
         checks.append(
             _agree(
                 "history_literal_alone",
-                stated.literal_alone,
+                stated_history.literal_alone,
                 derived.literal_alone,
                 "alone, by formula (2) read literally",
                 problem.tenants,

@@ -1,4 +1,4 @@
-"""Checking an answer with arithmetic only: no solver, time linear in its size."""
+"""Checking an answer with arithmetic only: no solver, and no code of one."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.arrays import BoolArray, grouped_sum
+from policies.arrays import BoolArray, IntArray, grouped_sum
 from policies.errors import SolveFailedError
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
+from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History
 from policies.model.policy import Proof
 from policies.model.problem import Problem
-from policies.model.reasons import TASK_LIMIT, unserved_reasons
-from policies.model.server_classes import ServerClasses, classes_of_decision
-from policies.model.share_definition import share_units
 from policies.model.tolerance import AGREEMENT, OPEN_GAP
-from policies.proofs.capacities import Capacities
-from policies.proofs.exact_levels import proven
-from policies.proofs.level_bounds import level_scale, prove_rounds
-from policies.proofs.normal_form import normalise
-from policies.proofs.saturation import stops_of
-from policies.proofs.stop_reasons import STILL_FITS
-from policies.verification.certificate import check_certificate
+from policies.verification.certificate import check_certificate, round_bounds
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
-from policies.verification.exact_equilibrium import products_proven
-from policies.verification.filling import check_filling
+from policies.verification.exact_levels import proven
+from policies.verification.exact_market import products_proven
+from policies.verification.fits import Fits
+from policies.verification.form import form_of
 from policies.verification.history import check_history
+from policies.verification.prices import level_size
 from policies.verification.schedule import check_division, check_schedule
+from policies.verification.stated import TASK_LIMIT, Places, Stated
+from policies.verification.whole_tasks import Whole, check_handed_out, check_whole_tasks
 
 
 @dataclass(frozen=True)
@@ -58,9 +55,14 @@ class Verification:
 
 
 def verify(
-    problem: Problem, allocation: Allocation, history: History | None = None
+    problem: Problem,
+    allocation: Allocation,
+    history: History | None = None,
+    running: CurrentPlacements | None = None,
 ) -> Verification:
     """Check a decision against the problem it claims to answer.
+
+    Whatever the policy promises has to be there, and is checked; what is missing fails.
 
     Parameters
     ----------
@@ -70,11 +72,21 @@ def verify(
         The answer. Its own ``problem`` and ``classes`` are not trusted.
     history : History, optional
         State of a long-term policy before the step; None is nothing, as in ``solve``.
+    running : CurrentPlacements, optional
+        Where tasks ran at the decision, as in ``solve``.
 
     Returns
     -------
     Verification
-        Every check, made with arithmetic only, in time linear in the size of the answer.
+        Every check, made with arithmetic only. Divisible tasks take time linear in the size of the
+        answer; whole tasks on servers are handed out again, one by one.
+
+    Raises
+    ------
+    PolicyOptionsError
+        An option names what the problem does not have.
+    ProblemTooLargeError
+        The answer has more whole tasks than are handed out again.
 
     Examples
     --------
@@ -87,52 +99,90 @@ def verify(
     True
     >>> verify(problem, replace(allocation, tasks=allocation.tasks * 1.01)).valid
     False
+    >>> verify(problem, replace(allocation, certificate=None)).valid
+    False
     """
-    checks = list(check_feasible(problem, allocation, history))
-    certificate, schedule = allocation.certificate, allocation.schedule
-    if certificate is not None and all(item.holds for item in checks):
-        if schedule is None:
-            checks += check_certificate(problem, allocation, certificate)
-        else:
-            checks += check_division(problem, allocation, schedule, certificate)
+    stated = Stated(problem, allocation.choice)
+    before = History.zeros(problem) if history is None else history
+    checks = [*_check_promised(allocation), *check_feasible(problem, allocation, history)]
+    if all(item.holds for item in checks):
+        places = _places_of(stated, allocation)
+        certificate, schedule = allocation.certificate, allocation.schedule
+        if schedule is not None and certificate is not None:
+            checks += check_division(stated, allocation, schedule, certificate)
+        elif certificate is not None:
+            checks += check_certificate(stated, places, allocation, certificate)
+        elif allocation.policy.hands_out is not None:
+            whole = Whole.of(stated, places, allocation)
+            checks += check_handed_out(whole, before, running)
+        if not _keeps_places(allocation):
+            checks.append(
+                Check("moved", allocation.moved is None, "nothing is said to have moved", 0.0)
+            )
     return Verification(all(item.holds for item in checks), tuple(checks))
+
+
+def _keeps_places(allocation: Allocation) -> bool:
+    """Are placements on single servers, which tasks may keep?"""
+    return allocation.classes.offset is not None and not allocation.choice.sees_one_pool
+
+
+def _check_promised(allocation: Allocation) -> Iterator[Check]:
+    """Everything that the policy promises is there, and nothing else that nobody would check."""
+    choice = allocation.choice
+    promised = {
+        "certificate": (choice.promises_certificate, allocation.certificate),
+        "schedule": (choice.policy.time_sharing, allocation.schedule),
+        "history": (choice.policy.long_term, allocation.history),
+    }
+    wrong = [name for name, (has, part) in promised.items() if has != (part is not None)]
+    yield Check(
+        "promised",
+        not wrong,
+        f"{', '.join(wrong)} missing, or not this policy's"
+        if wrong
+        else "the answer has the parts that its policy promises, and no others",
+        float(len(wrong)),
+    )
+
+
+def _places_of(stated: Stated, allocation: Allocation) -> Places:
+    ranges = allocation.classes.offset is not None
+    return stated.places(allocation.classes.servers if ranges else None)
 
 
 def check_feasible(
     problem: Problem, allocation: Allocation, history: History | None = None
 ) -> Iterator[Check]:
     """What must hold under every policy: shapes, limits, eligibility, capacity, sums, history."""
-    ranges = None if allocation.classes.offset is None else allocation.classes.servers
-    classes = classes_of_decision(problem, allocation.choice, ranges)
-    shapes = _check_shapes(problem, allocation, classes)
+    stated = Stated(problem, allocation.choice)
+    places = _places_of(stated, allocation)
+    shapes = _check_shapes(problem, allocation, places)
     yield shapes
     if not shapes.holds:
         return
     tasks = allocation.tasks
-    capacities = Capacities.of(problem, allocation, classes)
-    beyond = capacities.beyond_limits(allocation, allocation.placement_tasks)
+    fits = Fits.of(stated, places, allocation)
     yield _check(
         "task_limits",
         exactly(
             np.maximum(tasks / np.where(tasks > 0, problem.tasks, 1.0) - 1, -np.sign(tasks)),
-            (tasks < 0) | (tasks > problem.tasks) | beyond,
+            (tasks < 0) | (tasks > problem.tasks) | fits.beyond_limits(),
         ),
         0.0,
         "no workload runs less than nothing or more tasks than it has",
         problem.workload_names,
     )
-    totals = np.where(problem.totals > 0, problem.totals, 1.0)
+    totals = np.where(stated.totals > 0, stated.totals, 1.0)
     yield _check(
         "pool_capacity",
-        exactly((tasks @ problem.demand) / totals - 1, capacities.pool_overfilled(tasks)),
+        exactly((tasks @ problem.demand) / totals - 1, fits.pool_overfilled()),
         0.0,
         "the pool's resources are not overfilled",
         problem.resources,
     )
-    if len(allocation.placement_tasks):
-        yield from _check_placements(problem, allocation, capacities)
-    allowed = classes.allowed
-    unserved = unserved_reasons(problem, allowed) != ""
+    yield from _check_placements(stated, allocation, fits)
+    unserved = stated.unserved(places) != ""
     yield _check(
         "unservable",
         np.where(unserved, tasks, 0.0),
@@ -149,12 +199,17 @@ def check_feasible(
         "exactly the workloads that run all their tasks are limited by them",
         problem.workload_names,
     )
-    remembered = check_history(problem, allocation, history)
-    yield from remembered
     if allocation.schedule is not None:
-        yield from check_schedule(problem, allocation, allocation.schedule)
-    elif allocation.whole and all(item.holds for item in remembered):
-        yield from _check_whole_tasks(problem, allocation, classes)
+        yield from check_schedule(stated, places, allocation, allocation.schedule)
+        return
+    remembered: tuple[Check, ...] = ()
+    whole = Whole.of(stated, places, allocation) if allocation.whole else None
+    if allocation.policy.long_term and whole is not None:
+        before = History.zeros(problem) if history is None else history
+        remembered = check_history(stated, allocation, before, whole.reasons)
+        yield from remembered
+    if whole is not None and all(item.holds for item in remembered):
+        yield from check_whole_tasks(whole)
 
 
 def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
@@ -168,24 +223,24 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
     certificate = allocation.certificate
     if certificate is None or allocation.schedule is not None:
         return allocation
-    classes = classes_of_decision(problem, allocation.choice)
-    form = normalise(problem, classes, share_units(problem, allocation.choice))
+    stated = Stated(problem, allocation.choice)
+    places = stated.places()
+    form = form_of(stated, places)
     if allocation.policy.proof is Proof.NASH_PRODUCT:
-        products = products_proven(problem, classes, form, allocation, certificate)
+        products = products_proven(stated, places, form, allocation, certificate)
         return _restated(allocation, certificate, products)
-    prices = proven(problem, classes, form, allocation, certificate)
+    prices = proven(stated, places, form, allocation, certificate)
     frozen_in = certificate.frozen_in[form.tenants]
     loose = frozen_in[~prices.tenants]
     if not prices.levels.all():
-        share = allocation.level[form.tenants] * form.leximin.weight
-        proofs = prove_rounds(form.leximin, certificate.rounds, frozen_in, share)
-        for item, (rising, proof) in zip(certificate.rounds, proofs, strict=True):
-            scale = level_scale(form.leximin, rising, item.level)
-            if proof.bound - item.level > OPEN_GAP * scale:
+        share = allocation.level[form.tenants] * form.weight
+        bounds = round_bounds(form, certificate, share)
+        for item, (bound, rising) in zip(certificate.rounds, bounds, strict=True):
+            if bound - item.level > OPEN_GAP * level_size(form, rising, item.level):
                 raise SolveFailedError(
                     "solve.failed",
                     f"policy {allocation.policy.name!r}: level {item.level} is not proven, "
-                    f"its bound is {proof.bound}",
+                    f"its bound is {bound}",
                 )
     levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
     return _restated(allocation, certificate, levels)
@@ -200,58 +255,7 @@ def _restated(allocation: Allocation, certificate: Certificate, proven: BoolArra
     return replace(allocation, certificate=replace(certificate, rounds=rounds))
 
 
-def _check_whole_tasks(
-    problem: Problem, allocation: Allocation, classes: ServerClasses
-) -> Iterator[Check]:
-    tasks = allocation.tasks
-    yield _check(
-        "whole_tasks",
-        np.abs(tasks - np.round(tasks)),
-        0.0,
-        "indivisible tasks run whole",
-        problem.workload_names,
-    )
-    placed = allocation.placement_tasks
-    yield _check(
-        "whole_placements",
-        np.abs(placed - np.round(placed)) / np.maximum(placed, 1.0),
-        AGREEMENT,
-        "indivisible tasks run whole where they are placed",
-        problem.workload_names,
-        allocation.placement_workload,
-    )
-    if classes.offset is not None:
-        per_server = allocation.placement_tasks / classes.servers[allocation.placement_class]
-        yield _check(
-            "whole_tasks_on_servers",
-            np.abs(per_server - np.round(per_server)),
-            0.0,
-            "every server of a range runs the same number of whole tasks",
-            problem.workload_names,
-            allocation.placement_workload,
-        )
-    stops = stops_of(problem, allocation, classes)
-    if stops is None:
-        return
-    yield _check(
-        "saturated",
-        np.array([stop == STILL_FITS for stop in stops]) * 1.0,
-        0.0,
-        "no workload that wants more tasks has room for one",
-        problem.workload_names,
-    )
-    yield _check(
-        "stopped_by",
-        np.array([mine != stop for mine, stop in zip(allocation.limited_by, stops, strict=True)])
-        * 1.0,
-        0.0,
-        "the reasons follow from what is left on the servers",
-        problem.workload_names,
-    )
-    yield from check_filling(problem, allocation)
-
-
-def _check_shapes(problem: Problem, allocation: Allocation, classes: ServerClasses) -> Check:
+def _check_shapes(problem: Problem, allocation: Allocation, places: Places) -> Check:
     p = len(allocation.placement_tasks)
     fits = (
         allocation.tasks.shape == (problem.n,)
@@ -262,23 +266,32 @@ def _check_shapes(problem: Problem, allocation: Allocation, classes: ServerClass
         and bool(np.isfinite(allocation.tasks).all())
         and bool(np.isfinite(allocation.placement_tasks).all())
         and _within(allocation.placement_workload, problem.n)
-        and _within(allocation.placement_class, classes.count)
-        and np.array_equal(allocation.classes.class_of_row, classes.class_of_row)
-        and np.array_equal(allocation.classes.servers, classes.servers)
+        and _within(allocation.placement_class, places.count)
+        and np.array_equal(allocation.classes.class_of_row, places.place_of_row)
+        and np.array_equal(allocation.classes.servers, places.servers)
     )
     return Check("shapes", fits, "one row per workload, placements on the pool's servers", 0.0)
 
 
-def _within(index: np.ndarray[tuple[int], np.dtype[np.int64]], size: int) -> bool:
+def _within(index: IntArray, size: int) -> bool:
     return bool(((index >= 0) & (index < size)).all())
 
 
-def _check_placements(
-    problem: Problem, allocation: Allocation, capacities: Capacities
-) -> Iterator[Check]:
-    classes = capacities.classes
-    workload, server_class = allocation.placement_workload, allocation.placement_class
+def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Iterator[Check]:
+    """Tasks run where they may, all of them, and no server has too many.
+
+    Where the pool counts as one server, nothing is placed.
+    """
+    problem, places = stated.problem, fits.places
+    workload, place = allocation.placement_workload, allocation.placement_class
     tasks = allocation.placement_tasks
+    if stated.choice.sees_one_pool:
+        detail = "nothing is placed where the pool counts as one server"
+        yield Check("placements", not len(tasks), detail, float(len(tasks)))
+        return
+    pairs = np.unique(workload * max(places.count, 1) + place)
+    detail = "no workload is placed twice at one place"
+    yield Check("placements", len(pairs) == len(tasks), detail, float(len(tasks) - len(pairs)))
     yield _check(
         "placements_positive",
         -np.sign(tasks) + 1,
@@ -296,26 +309,25 @@ def _check_placements(
         "a workload's placements add up to its tasks",
         problem.workload_names,
     )
-    allowed = classes.allowed
     yield _check(
         "eligibility",
-        ~allowed[workload, server_class] * 1.0,
+        ~places.allowed[workload, place] * 1.0,
         0.0,
         "tasks run only where they may",
         problem.workload_names,
         workload,
     )
-    used = np.empty((classes.count, problem.m))
+    used = np.empty((places.count, problem.m))
     for r in range(problem.m):
-        used[:, r] = grouped_sum(tasks * problem.demand[workload, r], server_class, classes.count)
-    capacity = problem.capacity[classes.first_row] * classes.servers[:, None]
+        used[:, r] = grouped_sum(tasks * problem.demand[workload, r], place, places.count)
+    capacity = problem.capacity[places.row] * places.servers[:, None]
     excess = used / np.where(capacity > 0, capacity, 1.0) - (capacity > 0)
-    over = capacities.servers_overfilled(allocation, tasks)
+    over = fits.servers_overfilled()
     yield _check(
         "server_capacity",
         exactly(excess.max(axis=1, initial=-1.0), np.logical_or.reduce(over, axis=1)),
         0.0,
         "no server is overfilled",
         problem.server_names,
-        classes.first_row,
+        places.row,
     )

@@ -18,12 +18,15 @@ from allocator_service.allocation.models import (
     ServerClass,
     Step,
 )
+from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.core.errors import Conflict, Missing
 from policies import (
     Allocation,
     Choice,
+    CurrentPlacements,
     History,
+    PolicyError,
     Problem,
     allocation_to_document,
     certificate_from_document,
@@ -41,12 +44,17 @@ def run_verify(run: Run) -> dict[str, Any]:
     """Check feasibility, shares, limits and the optimality proof of a decision, without a solver.
 
     Returns `{"valid", "checks": [{"name", "holds", "detail"}]}`. Raises `Conflict` for a run that
-    decided nothing, `Gone` once its input is pruned.
+    decided nothing, `Gone` once its input is pruned, `problem.too_large` for more whole tasks than are
+    handed out again.
     """
     _refuse_undecided(run)
     stored = stored_decision(run)
     ranges_agree = stored.ranges_agree
-    verification = verify(stored.allocation.problem, stored.allocation, stored.history)
+    answer = stored.allocation
+    try:
+        verification = verify(answer.problem, answer, stored.history, stored.running)
+    except PolicyError as error:
+        raise domain_error(error) from error
     checks = [
         {"name": "server_ranges", "holds": ranges_agree, "detail": _RANGES[ranges_agree]},
         {"name": "stored_numbers", "holds": not stored.wrong_row, "detail": stored.wrong_row},
@@ -68,13 +76,14 @@ _RANGES = {
 class StoredDecision:
     """A decision rebuilt from its rows.
 
-    `history` is what its policy remembered before it; `ranges_agree`: the stored ranges of servers
-    are those of its input; `wrong_row` names the first row whose resources or shares do not follow from
-    its tasks, empty without any.
+    `history` is what its policy remembered before it, `running` where tasks ran; `ranges_agree`: the
+    stored ranges of servers are those of its input; `wrong_row` names the first row whose resources or
+    shares do not follow from its tasks, empty without any.
     """
 
     allocation: Allocation
     history: History | None
+    running: CurrentPlacements | None
     ranges_agree: bool
     wrong_row: str
 
@@ -167,10 +176,13 @@ def stored_decision(run: Run, document: Mapping[str, Any] | None = None) -> Stor
         bound=_number(summary.get("bound")),
         gap=_number(summary.get("gap")),
         certificate=certificate,
+        moved=summary.get("moved_tasks"),
         schedule=_stored_schedule(run, choice, problem),
         history=_stored_history(run, problem),
     )
-    return StoredDecision(allocation, parsed.history, ranges_agree, _wrong_row(run, allocation))
+    return StoredDecision(
+        allocation, parsed.history, parsed.running, ranges_agree, _wrong_row(run, allocation)
+    )
 
 
 def _wrong_row(run: Run, decision: Allocation) -> str:

@@ -11,7 +11,7 @@ from policies.model.problem import Problem
 from policies.model.reasons import TASK_LIMIT
 from policies.model.tolerance import AGREEMENT
 from policies.proofs.slots.slot_pool import SlotPool
-from policies.proofs.stop_reasons import stopped_by, too_large
+from policies.proofs.stop_reasons import stopped_by
 
 
 def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tuple[str, ...]:
@@ -33,14 +33,6 @@ def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tupl
     reasons = pool.reasons.copy()
     reasons[pool.workloads] = stops
     return tuple(reasons.tolist())
-
-
-def has_room(pool: SlotPool, on_server: IntArray) -> bool:
-    """Is there room for a task that is wanted beside ``on_server`` (L, q)?"""
-    wanted = on_server.sum(axis=0) < pool.limit
-    left = pool.capacity - on_server @ pool.demand
-    nowhere = too_large(pool.demand, left, pool.allowed_on_kind, pool.kind)
-    return bool((wanted & ~nowhere).any())
 
 
 def stops_over_time(

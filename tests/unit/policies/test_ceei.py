@@ -9,12 +9,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from policies import solve, verify
-from policies.model.share_definition import share_units
-from policies.proofs.exact_levels import Fractions
-from policies.proofs.market import merged_shares, stage_of
-from policies.proofs.normal_form import normalise
-from policies.verification import exact_equilibrium
-from policies.verification.exact_equilibrium import products_proven
+from policies.verification import exact_market
+from policies.verification.exact_levels import Fractions
+from policies.verification.exact_market import products_proven
+from policies.verification.form import form_of
+from policies.verification.market import Market
+from policies.verification.stated import Stated
 from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.tampering import tampered
@@ -112,18 +112,18 @@ def test_what_floating_point_is_certain_of_is_so_in_fractions(problem, down):
     """Of shares as they are, a little lower, and by so little that rounding could hide it."""
     answer = ceei(problem)
     answer = replace(answer, tasks=answer.tasks * (1 - down))
-    form = normalise(problem, answer.classes, share_units(problem, answer.choice))
+    stated = Stated(problem, answer.choice)
+    places = stated.places()
+    form = form_of(stated, places)
     rounds = answer.certificate.rounds
-    found = products_proven(problem, answer.classes, form, answer, answer.certificate)
-    exact = Fractions.of(problem, answer.classes, form, answer, answer.certificate)
-    share = answer.tasks * share_units(problem, answer.choice).per_task
-    lexi, x = form.leximin, merged_shares(form, share)
+    found = products_proven(stated, places, form, answer, answer.certificate)
+    exact = Fractions.of(stated, places, form, answer, answer.certificate)
+    x = form.shares_of(answer.tasks)
     for number, item in enumerate(rounds):
-        earlier = np.where(lexi.stage[lexi.owner] < item.stage, x, 0.0)
-        stage = stage_of(lexi, item.stage, earlier)
-        if stage.market is None:
+        market = Market.of(form, item.stage, x)
+        if not len(market.workloads):
             continue
-        certain = exact_equilibrium._in_fractions(exact, stage, item.stage, item.prices[0])
+        certain = exact_market._in_fractions(exact, market, item.stage, item.prices[0])
         assert found[number] == certain
         if down != 1e-9 and not np.isfinite(problem.tasks).any():
             assert certain == (down < 1e-9)

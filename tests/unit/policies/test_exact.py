@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from policies import policies_available, solve, verify
 from policies.model.quantities import NOTHING, as_read, whole_quantities
-from policies.proofs.exact_signs import exceeds, signs_of_sums
+from policies.proofs import exact_signs
+from policies.verification import exact
 from tests.examples import examples
 from tests.references.exact import broken, decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
@@ -37,39 +38,46 @@ def by_fractions(terms, groups):
     return [(value > 0) - (value < 0) for value in sums]
 
 
-def signs(terms, groups):
+# The solvers' arithmetic, compiled, and the verifier's, plain.
+ARITHMETIC = pytest.mark.parametrize("arithmetic", [exact_signs, exact])
+
+
+def signs(arithmetic, terms, groups):
     a, b, group = zip(*terms, strict=True) if terms else ((), (), ())
-    return signs_of_sums(
+    return arithmetic.signs_of_sums(
         np.array(a, dtype=float), np.array(b, dtype=float), np.array(group, dtype=np.int64), groups
     ).tolist()
 
 
+@ARITHMETIC
 @examples(2000)
 @given(terms=products)
-def test_signs_of_sums_are_those_of_fractions(terms):
-    assert signs(terms, 3) == by_fractions(terms, 3)
+def test_signs_of_sums_are_those_of_fractions(arithmetic, terms):
+    assert signs(arithmetic, terms, 3) == by_fractions(terms, 3)
 
 
+@ARITHMETIC
 @examples(2000)
 @given(terms=products, data=st.data())
-def test_sums_that_cancel_but_for_the_last_bit_of_one_term(terms, data):
+def test_sums_that_cancel_but_for_the_last_bit_of_one_term(arithmetic, terms, data):
     negated = [(-a, b, group) for a, b, group in data.draw(st.permutations(terms))]
     both = terms + negated
-    assert signs(both, 3) == [0, 0, 0]
+    assert signs(arithmetic, both, 3) == [0, 0, 0]
     if both:
         i = data.draw(st.integers(0, len(both) - 1))
         a, b, group = both[i]
         both[i] = (float(np.nextafter(a, data.draw(st.sampled_from([-2.0, 2.0])))), b, group)
-        assert signs(both, 3) == by_fractions(both, 3)
+        assert signs(arithmetic, both, 3) == by_fractions(both, 3)
 
 
+@ARITHMETIC
 @examples(500)
 @given(
     tasks=st.lists(st.floats(0, 1e6), min_size=1, max_size=50),
     ulps=st.sampled_from([-1, 0, 1]),
     data=st.data(),
 )
-def test_a_sum_that_meets_a_capacity_to_the_last_bit(tasks, ulps, data):
+def test_a_sum_that_meets_a_capacity_to_the_last_bit(arithmetic, tasks, ulps, data):
     demand = data.draw(st.lists(difficult, min_size=len(tasks), max_size=len(tasks)))
     total = sum(
         (Fraction(a) * Fraction(b) for a, b in zip(tasks, demand, strict=True)), Fraction(0)
@@ -80,16 +88,17 @@ def test_a_sum_that_meets_a_capacity_to_the_last_bit(tasks, ulps, data):
     if not np.isfinite(capacity):
         return
     one = np.zeros(len(tasks), dtype=np.int64)
-    over = exceeds(np.array(tasks), np.array(demand), one, np.array([capacity]))
+    over = arithmetic.exceeds(np.array(tasks), np.array(demand), one, np.array([capacity]))
     assert over.tolist() == [total > Fraction(capacity)]
 
 
-def test_what_is_not_a_number_has_no_exact_sum():
+@ARITHMETIC
+def test_what_is_not_a_number_has_no_exact_sum(arithmetic):
     for value in (np.nan, np.inf):
         with pytest.raises(ValueError, match="finite"):
-            signs([(value, 1.0, 0)], 1)
+            signs(arithmetic, [(value, 1.0, 0)], 1)
         with pytest.raises(ValueError, match="finite"):
-            signs([(0.0, value, 0)], 1)
+            signs(arithmetic, [(0.0, value, 0)], 1)
 
 
 @examples(500)

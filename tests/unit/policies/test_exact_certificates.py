@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from policies import SolveFailedError, choose, policies_available, registry, solve, verify
 from policies.leximin import drf
-from policies.model.server_classes import classes_of_decision
-from policies.model.share_definition import share_units
-from policies.proofs.exact_levels import EVERYBODY, Fractions, proven
-from policies.proofs.normal_form import normalise
+from policies.verification.exact_levels import EVERYBODY, Fractions, proven
+from policies.verification.form import form_of
+from policies.verification.stated import Stated
 from tests.examples import examples
 from tests.references.exact import decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
@@ -87,22 +86,23 @@ def test_what_the_filter_is_certain_of_is_so_in_fractions(policy, data):
     )
     problem = data.draw(st.one_of(*drawn))
     answer = solve(problem, policy)
-    classes = classes_of_decision(problem, choose(policy, "divisible"))
-    form = normalise(problem, classes, share_units(problem, choose(policy)))
+    stated = Stated(problem, choose(policy, "divisible"))
+    places = stated.places()
+    form = form_of(stated, places)
     down = data.draw(st.sampled_from([0.0, 1e-9, 1e-9 * (1 + 1e-7), 1e-8, 1e-3]))
     rounds = tuple(
         replace(item, level=item.level * (1 - down)) for item in answer.certificate.rounds
     )
     certificate = replace(answer.certificate, rounds=rounds)
-    found = proven(problem, classes, form, answer, certificate)
-    exact = Fractions.of(problem, classes, form, answer, certificate)
-    lexi, frozen_in = form.leximin, certificate.frozen_in[form.tenants]
+    found = proven(stated, places, form, answer, certificate)
+    exact = Fractions.of(stated, places, form, answer, certificate)
+    frozen_in = certificate.frozen_in[form.tenants]
     for number, item in enumerate(rounds):
-        rising = (lexi.stage == item.stage) & (frozen_in >= number)
+        rising = (form.stage == item.stage) & (frozen_in >= number)
         assert found.levels[number] == exact.cannot_be_lifted(number, rising, EVERYBODY)
         for i in np.flatnonzero(frozen_in == number).tolist():
-            group = int(lexi.interchangeable[i])
-            full = lexi.cap[i] <= item.level * lexi.weight[i] * (1 + 1e-9)
+            group = int(form.group[i])
+            full = form.cap[i] <= item.level * form.weight[i] * (1 + 1e-9)
             assert found.tenants[i] == (full or exact.cannot_be_lifted(number, rising, group))
 
 

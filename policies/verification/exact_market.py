@@ -7,7 +7,7 @@ At any prices ``p >= 0`` of what is left, with shares ``u`` reached, no shares `
 and ``log(1 + d) <= d - d**2 / 2 + d**3 / 3`` makes the right-hand side a fraction. What floating point
 finds is certain but for a bound on its rounding; only what is not is asked again in fractions.
 
-Source: ``eisenberg_gale``; the questions to quantities are those of ``exact_levels``.
+Source: Eisenberg, Gale, 1959; the questions to quantities are those of ``exact_levels``.
 """
 
 from __future__ import annotations
@@ -20,47 +20,42 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
-from policies.model.problem import Problem
-from policies.model.server_classes import ServerClasses
-from policies.model.share_definition import share_units
 from policies.model.tolerance import LEVEL_TOLERANCE
-from policies.proofs.exact_levels import ROUNDINGS, Fractions, product
-from policies.proofs.exact_signs import UNIT
-from policies.proofs.market import Market, Stage, merged_shares, stage_of
-from policies.proofs.normal_form import Normalised
+from policies.verification.exact import UNIT
+from policies.verification.exact_levels import ROUNDINGS, Fractions, product
+from policies.verification.form import Form
+from policies.verification.market import Market
+from policies.verification.stated import Places, Stated
 
 # The logarithm of 1 + the tolerance is not less.
 _LOG_TOLERANCE = Fraction(LEVEL_TOLERANCE) - Fraction(LEVEL_TOLERANCE) ** 2 / 2
 
 
 def products_proven(
-    problem: Problem,
-    classes: ServerClasses,
-    form: Normalised,
+    stated: Stated,
+    places: Places,
+    form: Form,
     allocation: Allocation,
     certificate: Certificate,
 ) -> BoolArray:
     """(rounds,) is each stage's product proven to be within the tolerance of the greatest?
 
     Args:
-        problem: the problem; classes: its servers as one; form: the problem, normalised.
+        stated: the problem; places: its servers as one; form: who takes part.
         allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
     """
-    lexi = form.leximin
-    per_task = share_units(problem, allocation.choice).per_task
-    x = merged_shares(form, allocation.tasks * per_task)
+    shares = form.shares_of(allocation.tasks)
     result = np.ones(len(certificate.rounds), dtype=np.bool_)
     exact: Fractions | None = None
     for number, item in enumerate(certificate.rounds):
-        earlier = np.where(lexi.stage[lexi.owner] < item.stage, x, 0.0)
-        stage = stage_of(lexi, item.stage, earlier)
-        if stage.market is None:
+        market = Market.of(form, item.stage, shares)
+        if not len(market.workloads):
             continue
-        certain = _certainly(stage.market, x[stage.workloads], item.prices[0])
+        certain = _certainly(market, shares, item.prices[0])
         if certain is None:
             if exact is None:
-                exact = Fractions.of(problem, classes, form, allocation, certificate)
-            certain = _in_fractions(exact, stage, item.stage, item.prices[0])
+                exact = Fractions.of(stated, places, form, allocation, certificate)
+            certain = _in_fractions(exact, market, item.stage, item.prices[0])
         result[number] = certain
     return result
 
@@ -68,23 +63,23 @@ def products_proven(
 def _certainly(market: Market, x: FloatArray, prices: FloatArray) -> bool | None:
     """Do the prices prove the shares ``x`` (n,)? None where rounding could hide it."""
     shares, weights = market.shares(x), float(market.weight.sum())
-    bound = market.bound(prices)
+    bound = market.log_bound(prices)
     if not (shares > 0).all() or not math.isfinite(bound):
         return False
     logs = float(market.weight @ np.abs(np.log(shares))) / weights
     worth = float(prices.sum()) / weights  # of the whole pool, of which the rest was subtracted
     unit = UNIT * (ROUNDINGS + len(prices) + 2 * len(x).bit_length())
     unit += UNIT * int(np.bincount(market.owner).max(initial=0))
-    gap = bound - market.nash_welfare(shares)
+    gap = bound - market.log_mean(shares)
     error = 4 * unit * (logs + abs(bound) + worth + 2.0)
     if abs(gap - float(_LOG_TOLERANCE)) <= error:
         return None
     return gap < LEVEL_TOLERANCE
 
 
-def _in_fractions(exact: Fractions, stage: Stage, number: int, prices: FloatArray) -> bool:
-    form, lexi = exact.form, exact.form.leximin
-    here = np.isin(form.merged, stage.workloads).tolist()
+def _in_fractions(exact: Fractions, market: Market, number: int, prices: FloatArray) -> bool:
+    form = exact.form
+    here = np.isin(form.kind, market.workloads).tolist()
     price = [Fraction(p) for p in prices.tolist()]
     left = list(exact.capacity[0])
     segments: dict[int, list[tuple[Fraction, Fraction | None]]] = {}
@@ -93,12 +88,12 @@ def _in_fractions(exact: Fractions, stage: Stage, number: int, prices: FloatArra
         if here[j]:
             segments.setdefault(owner, []).append((product(exact.demand[j], price), exact.limit[j]))
             reached[owner] = reached.get(owner, Fraction(0)) + exact.x[j]
-        elif lexi.stage[owner] < number:
+        elif form.stage[owner] < number:
             left = [b - exact.x[j] * d for b, d in zip(left, exact.demand[j], strict=True)]
     gap = product([max(b, Fraction(0)) for b in left], price)
     weights = Fraction(0)
     for owner, mine in segments.items():
-        weight = Fraction(float(lexi.weight[owner]))
+        weight = Fraction(float(form.weight[owner]))
         best = _most_wanted(mine, weight)
         if best is None or not reached[owner]:
             return False

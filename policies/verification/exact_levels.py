@@ -1,7 +1,7 @@
 """Whether a round's prices prove its level, decided as if in rational arithmetic.
 
 Any feasible allocation pays for itself: at non-negative prices the costs of all tenants' shares add
-up to no more than what the servers are worth (``cost_curve``). So once the costs of some shares add
+up to no more than what the servers are worth (``prices``). So once the costs of some shares add
 up to *more*, nobody can have all of them. Put to the question are, with everybody frozen earlier at
 the share that its tasks are, and for a level raised by the tolerance that is claimed
 (``LEVEL_TOLERANCE``):
@@ -14,7 +14,7 @@ the share that its tasks are, and for a level raised by the tolerance that is cl
 What tenants have is feasible, exactly: else shares that are too large by their rounding would prove
 anything where prices are far apart.
 
-Costs are what the problem's quantities stand for (``quantities``), at the prices, levels and
+Costs are what the problem's quantities stand for (``amounts``), at the prices, levels and
 weights that are stated. In floating point each term is off by a few units in the last place of what
 it is a part of, and sums are rounded once (``math.fsum``); what is found beyond that is certain. Only
 what is not is asked again in fractions.
@@ -32,15 +32,11 @@ from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
-from policies.model.problem import Problem
-from policies.model.quantities import NOTHING, as_read
-from policies.model.server_classes import ServerClasses
-from policies.model.share_definition import share_units, weight_factors
 from policies.model.tolerance import LEVEL_TOLERANCE
-from policies.proofs.cost_curve import CostCurve, unit_costs
-from policies.proofs.exact_signs import UNIT
-from policies.proofs.level_bounds import level_scale
-from policies.proofs.normal_form import LeximinProblem, Normalised
+from policies.verification.exact import UNIT
+from policies.verification.form import Form
+from policies.verification.prices import Costs, level_size, rising_in
+from policies.verification.stated import Places, Stated
 
 # Roundings behind one term: quantities to shares, shares to normalised demands, the level raised and
 # weighted, products; each resource and each of a tenant's workloads adds one more.
@@ -63,39 +59,36 @@ class Proven:
 
 
 def proven(
-    problem: Problem,
-    classes: ServerClasses,
-    form: Normalised,
+    stated: Stated,
+    places: Places,
+    form: Form,
     allocation: Allocation,
     certificate: Certificate,
 ) -> Proven:
     """What the prices of a leximin's rounds prove, exactly.
 
     Args:
-        problem: the problem; classes: the servers that prices are for.
-        form: the problem, normalised, by what the answer's policy counts as a share.
+        stated: the problem; places: what prices are for; form: who takes part.
         allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
     """
-    lexi = form.leximin
     frozen_in = certificate.frozen_in[form.tenants]
     levels = np.ones(len(certificate.rounds), dtype=np.bool_)
-    tenants = np.zeros(lexi.t, dtype=np.bool_)
-    of_workload = allocation.tasks * share_units(problem, allocation.choice).per_task
-    share = grouped_sum(of_workload, problem.workload_tenant, problem.t)[form.tenants]
+    tenants = np.zeros(form.t, dtype=np.bool_)
+    share = form.tenant_sums(form.shares_of(allocation.tasks))
     exact: Fractions | None = None
     for number, item in enumerate(certificate.rounds):
-        rising = (lexi.stage == item.stage) & (frozen_in >= number)
-        question = _Question.of(lexi, certificate, frozen_in, rising, share, number)
-        full = lexi.cap <= item.level * lexi.weight * (1 + LEVEL_TOLERANCE)
-        mine = np.unique(lexi.interchangeable[(frozen_in == number) & ~full])
+        rising = rising_in(form, certificate.rounds, frozen_in, number)
+        question = _Question.of(form, certificate, frozen_in, rising, share, number)
+        full = form.cap <= item.level * form.weight * (1 + LEVEL_TOLERANCE)
+        mine = np.unique(form.group[(frozen_in == number) & ~full])
         groups = np.r_[EVERYBODY, mine]
         yes, no = question.answers(groups)
         for position in np.flatnonzero(~yes & ~no).tolist():
             if exact is None:
-                exact = Fractions.of(problem, classes, form, allocation, certificate)
+                exact = Fractions.of(stated, places, form, allocation, certificate)
             yes[position] = exact.cannot_be_lifted(number, rising, int(groups[position]))
         levels[number] = yes[0]
-        stuck = np.isin(lexi.interchangeable, mine[yes[1:]])
+        stuck = np.isin(form.group, mine[yes[1:]])
         tenants |= (frozen_in == number) & (full | stuck)
     return Proven(levels, tenants)
 
@@ -124,7 +117,7 @@ class _Question:
     @classmethod
     def of(
         cls,
-        lexi: LeximinProblem,
+        form: Form,
         certificate: Certificate,
         frozen_in: IntArray,
         rising: BoolArray,
@@ -132,23 +125,19 @@ class _Question:
         number: int,
     ) -> _Question:
         item = certificate.rounds[number]
-        least = np.where(rising, np.minimum(item.level * lexi.weight, share), share)
-        reached = np.where(rising | (frozen_in < number), np.minimum(lexi.cap, least), 0.0)
-        raised = (
-            item.level + LEVEL_TOLERANCE * level_scale(lexi, rising, item.level)
-        ) * lexi.weight
-        lifted = np.where(rising, np.minimum(lexi.cap, raised), reached)
-        costs = unit_costs(lexi.demand, lexi.allowed, item.prices)
-        curve = CostCurve.of(lexi.owner, lexi.limit, costs, lexi.t)
-        cost, _ = _cost(curve, reached)
-        more, size = _cost(curve, lifted)
-        most = int(np.diff(lexi.first).max(initial=0))
-        unit = UNIT * (ROUNDINGS + lexi.m + most)
-        wants = rising & (lexi.cap > raised * (1 + unit))
-        may_want = rising & (lexi.cap > raised * (1 - unit))
-        worth = math.fsum((lexi.capacity_share * item.prices).ravel().tolist())
-        group = lexi.interchangeable
-        return cls(group, cost, more - cost, size, worth, wants, may_want, unit)
+        least = np.where(rising, np.minimum(item.level * form.weight, share), share)
+        reached = np.where(rising | (frozen_in < number), np.minimum(form.cap, least), 0.0)
+        raised = (item.level + LEVEL_TOLERANCE * level_size(form, rising, item.level)) * form.weight
+        lifted = np.where(rising, np.minimum(form.cap, raised), reached)
+        costs = Costs.at(form, item.prices)
+        cost, _ = costs.of_shares(reached)
+        more, size = costs.of_shares(lifted)
+        most = int(np.bincount(form.owner, minlength=1).max())
+        unit = UNIT * (ROUNDINGS + form.demand.shape[1] + most)
+        wants = rising & (form.cap > raised * (1 + unit))
+        may_want = rising & (form.cap > raised * (1 - unit))
+        worth = math.fsum((form.capacity * item.prices).ravel().tolist())
+        return cls(form.group, cost, more - cost, size, worth, wants, may_want, unit)
 
     def answers(self, groups: IntArray) -> tuple[BoolArray, BoolArray]:
         """(g,) and (g,) is it certain that a group, or ``EVERYBODY``, cannot be lifted; that it can?"""
@@ -166,19 +155,6 @@ class _Question:
         return sums
 
 
-def _cost(curve: CostCurve, share: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(t',) least costs of shares (t',), and what rounding errors in them are relative to."""
-    reached = share[curve.owner]
-    begun = reached > curve.start
-    end = np.where(begun, np.minimum(reached, curve.end), 0.0)
-    price = np.where(begun, curve.cost, 0.0)
-    part = end - np.where(begun, curve.start, 0.0)
-    return (
-        grouped_sum(part * price, curve.owner, curve.tenants),
-        grouped_sum(end * price, curve.owner, curve.tenants),
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Fractions:
     """A problem and an answer in fractions, and the same questions about them.
@@ -191,7 +167,7 @@ class Fractions:
         allowed: (n') classes; capacity: (K) by resource, share of the pool.
     """
 
-    form: Normalised
+    form: Form
     certificate: Certificate
     demand: list[list[Fraction]]
     limit: list[Fraction | None]
@@ -204,42 +180,42 @@ class Fractions:
     @classmethod
     def of(
         cls,
-        problem: Problem,
-        classes: ServerClasses,
-        form: Normalised,
+        stated: Stated,
+        places: Places,
+        form: Form,
         allocation: Allocation,
         certificate: Certificate,
     ) -> Fractions:
+        problem, amounts = stated.problem, stated.as_they_are
         demand, capacity = (
             [[Fraction(amount) for amount in row] for row in table.tolist()]
-            for table in as_read(problem, NOTHING)
+            for table in (amounts.exact_demand, amounts.exact_capacity)
         )
-        of_class = [[Fraction(0)] * problem.m for _ in range(classes.count)]
+        of_place = [[Fraction(0)] * problem.m for _ in range(places.count)]
         total = [Fraction(0)] * problem.m
         for row, count, where in zip(
-            capacity, problem.server_count.tolist(), classes.class_of_row.tolist(), strict=True
+            capacity, problem.server_count.tolist(), places.place_of_row.tolist(), strict=True
         ):
             for r, amount in enumerate(row):
                 total[r] += count * amount
                 if where >= 0:
-                    of_class[where][r] += count * amount
+                    of_place[where][r] += count * amount
 
         def shares(row: list[Fraction]) -> list[Fraction]:
             return [part / of if of else Fraction(0) for part, of in zip(row, total, strict=True)]
 
-        factors = weight_factors(problem, allocation.choice)
         per_share, limit, x = [], [], []
-        share = [Fraction(0)] * form.leximin.t
-        owners = form.leximin.owner[form.merged].tolist()
+        share = [Fraction(0)] * form.t
+        owners = form.owner[form.kind].tolist()
         for j, owner in zip(form.workloads.tolist(), owners, strict=True):
             taken = shares(demand[j])
             counted = taken
-            if factors is not None:
-                weights = factors[problem.workload_tenant[j]].tolist()
+            if stated.factors is not None:
+                weights = stated.factors[problem.workload_tenant[j]].tolist()
                 counted = [part / Fraction(w) for part, w in zip(taken, weights, strict=True)]
             per_task = (
                 sum(counted, Fraction(0))
-                if allocation.policy.share is ShareDefinition.SUM
+                if stated.choice.policy.share is ShareDefinition.SUM
                 else max(counted)
             )
             per_share.append([part / per_task for part in taken])
@@ -255,28 +231,28 @@ class Fractions:
             x=x,
             share=share,
             owner=owners,
-            allowed=[np.flatnonzero(row).tolist() for row in form.leximin.allowed[form.merged]],
-            capacity=[shares(row) for row in of_class],
+            allowed=[np.flatnonzero(row).tolist() for row in form.allowed[form.kind]],
+            capacity=[shares(row) for row in of_place],
         )
 
     def cannot_be_lifted(self, number: int, rising: BoolArray, group: int) -> bool:
         """With rising tenants lifted (a group, or all): do they want no more, or cannot have it?"""
-        lexi, rounds = self.form.leximin, self.certificate.rounds
+        form, rounds = self.form, self.certificate.rounds
         prices = [[Fraction(p) for p in row] for row in rounds[number].prices.tolist()]
         level = Fraction(rounds[number].level)
-        scale = Fraction(level_scale(lexi, rising, rounds[number].level))
+        scale = Fraction(level_size(form, rising, rounds[number].level))
         raised = level + Fraction(LEVEL_TOLERANCE) * scale
-        segments: list[list[tuple[Fraction, Fraction | None]]] = [[] for _ in range(lexi.t)]
+        segments: list[list[tuple[Fraction, Fraction | None]]] = [[] for _ in range(form.t)]
         for row, limit, owner, allowed in zip(
             self.demand, self.limit, self.owner, self.allowed, strict=True
         ):
             segments[owner].append((min(product(row, prices[c]) for c in allowed), limit))
-        frozen_in = self.certificate.frozen_in[self.form.tenants]
+        frozen_in = self.certificate.frozen_in[form.tenants]
         cost, wanting = Fraction(0), False
         for i, mine in enumerate(segments):
-            weight = Fraction(float(lexi.weight[i]))
+            weight = Fraction(float(form.weight[i]))
             if rising[i]:
-                lifted = group in (EVERYBODY, lexi.interchangeable[i])
+                lifted = group in (EVERYBODY, form.group[i])
                 tasks = [limit for _, limit in mine if limit is not None]
                 wanting |= lifted and (len(tasks) < len(mine) or sum(tasks) > raised * weight)
                 left = raised * weight if lifted else min(level * weight, self.share[i])

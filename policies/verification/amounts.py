@@ -1,0 +1,108 @@
+"""What a problem's quantities stand for, read by the verifier itself (docs/policies/numbers.md).
+
+A quantity is the decimal that is written: the shortest one whose nearest float64 it is. Where the
+decimals of a resource are too fine for whole numbers, it is a fraction with a denominator up to 1,000 or
+a power of 2, and where that is too fine as well, the float64 number itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray
+
+LARGEST_WHOLE = 2.0**52
+# More than any server has.
+FITS_NOWHERE = 2.0**53
+_LARGEST_DENOMINATOR = 1000
+_MOST_DIGITS = 340
+
+
+@dataclass(frozen=True, eq=False)
+class Amounts:
+    """Demands and capacities in one unit per resource.
+
+    Attributes:
+        demand: (n, m) of one task; capacity: (k, m) of one server: whole numbers. Without a unit of
+            which all are multiples, tasks are rounded up and servers down.
+        exact_demand, exact_capacity: the same, but without a unit as they are given.
+    """
+
+    demand: FloatArray
+    capacity: FloatArray
+    exact_demand: FloatArray
+    exact_capacity: FloatArray
+
+
+def read_amounts(demand: FloatArray, capacity: FloatArray, largest: FloatArray) -> Amounts:
+    """Read demands (n, m) and capacities (k, m), of which at most ``largest`` (m,) is added up."""
+    whole_demand, whole_capacity = np.zeros(demand.shape), np.zeros(capacity.shape)
+    common: BoolArray = np.ones(demand.shape[1], dtype=np.bool_)
+    for r in range(demand.shape[1]):
+        fits = demand[:, r] <= largest[r]
+        values = np.concatenate([demand[fits, r], capacity[:, r]])
+        whole = whole_multiples(values, float(largest[r]))
+        whole_demand[:, r] = FITS_NOWHERE
+        if whole is None:
+            common[r] = False
+            up = 53 - math.frexp(float(largest[r]))[1]
+            whole_demand[fits, r] = np.ceil(np.ldexp(demand[fits, r], up))
+            whole_capacity[:, r] = np.floor(np.ldexp(capacity[:, r], up))
+            continue
+        whole_demand[fits, r] = whole[: int(fits.sum())]
+        whole_capacity[:, r] = whole[int(fits.sum()) :]
+    return Amounts(
+        whole_demand,
+        whole_capacity,
+        np.where(common, whole_demand, demand),
+        np.where(common, whole_capacity, capacity),
+    )
+
+
+def whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
+    """(v,) the values as whole numbers of a common unit; None where there is none that does."""
+    distinct, where = np.unique(values, return_inverse=True)
+    some = distinct[distinct > 0].tolist()
+    if not some:
+        return np.zeros(len(values))
+    most = max(largest, some[-1])
+    whole = _decimals(some, most)
+    if whole is None:
+        whole = _fractions(some, most)
+    if whole is None:
+        return None
+    table = np.zeros(len(distinct))
+    table[len(distinct) - len(some) :] = whole
+    return table[where]
+
+
+def _decimals(values: list[float], most: float) -> list[float] | None:
+    written = [Decimal(repr(value)).normalize() for value in values]
+    digits = max(-int(number.as_tuple().exponent) for number in written)
+    finest = math.floor(math.log10(LARGEST_WHOLE) - math.log10(most))
+    if digits > finest or abs(finest) > _MOST_DIGITS:
+        return None
+    whole = [int(Fraction(number) * Fraction(10) ** digits) for number in written]
+    return None if max(whole) > LARGEST_WHOLE else [float(number) for number in whole]
+
+
+def _fractions(values: list[float], most: float) -> list[float] | None:
+    common = 1
+    for value in values:
+        common = math.lcm(common, _denominator(value))
+        if common > LARGEST_WHOLE / max(most, 1.0):
+            return None
+    return [float(round(Fraction(value) * common)) for value in values]
+
+
+def _denominator(value: float) -> int:
+    """The least up to 1,000 of a fraction that is nearest to the float64, or else its own."""
+    for denominator in range(1, _LARGEST_DENOMINATOR + 1):
+        if round(value * denominator) / denominator == value:
+            return denominator
+    return Fraction(value).denominator

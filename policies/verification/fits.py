@@ -1,0 +1,96 @@
+"""Whether an answer's tasks fit, as exact questions: nothing is rounded, and nothing is tolerated.
+
+* One pool: do all tasks together take more of a resource than its servers have?
+* Whole tasks on a row or a range of its servers: do they take more than these servers have together?
+* Divisible tasks, which spread evenly over a class of servers, and averages over slots: do those on
+  **one** server, ``placement_tasks / servers``, take more than it has?
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray
+from policies.model.allocation import Allocation
+from policies.verification.exact import exceeds
+from policies.verification.stated import Places, Stated
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """The exact questions about one answer.
+
+    Attributes:
+        stated: the problem; places: where the answer's placements are; allocation: the answer.
+        demand: (n, m) of one task; capacity: (k, m) of one server; one unit per resource.
+    """
+
+    stated: Stated
+    places: Places
+    allocation: Allocation
+    demand: FloatArray
+    capacity: FloatArray
+
+    @classmethod
+    def of(cls, stated: Stated, places: Places, allocation: Allocation) -> Fits:
+        """As whole tasks are counted when they are placed, if the answer has whole tasks."""
+        amounts = stated.as_they_are
+        if allocation.mode == "indivisible":
+            amounts = stated.in_pool if stated.choice.sees_one_pool else stated.on_servers
+        return cls(stated, places, allocation, amounts.exact_demand, amounts.exact_capacity)
+
+    @property
+    def _each(self) -> FloatArray:
+        """(p,) tasks of each placement, on one server or, of whole tasks, on all."""
+        placed = self.allocation.placement_tasks
+        if self.allocation.whole:
+            return np.round(placed)
+        each: FloatArray = placed / self.places.servers[self.allocation.placement_class]
+        return each
+
+    @property
+    def _times(self) -> FloatArray:
+        """(K,) how many servers these are on."""
+        servers = self.places.servers.astype(np.float64)
+        return servers if self.allocation.whole else np.ones(len(servers))
+
+    def pool_overfilled(self) -> BoolArray:
+        """(m,) do all tasks take more of the resource than all servers have?"""
+        tasks, problem = self.allocation.tasks, self.stated.problem
+        runs = np.flatnonzero(tasks)
+        counts = problem.server_count.astype(np.float64)
+        return exceeds(
+            np.concatenate([np.repeat(tasks[runs], problem.m), np.repeat(-counts, problem.m)]),
+            np.concatenate([self.demand[runs].ravel(), self.capacity.ravel()]),
+            np.tile(np.arange(problem.m), len(runs) + problem.k),
+            np.zeros(problem.m),
+        )
+
+    def servers_overfilled(self) -> BoolArray:
+        """(K, m) do the placements take more than is there?"""
+        m, answer = self.stated.problem.m, self.allocation
+        capacity = self.capacity[self.places.row]
+        over = exceeds(
+            np.repeat(self._each, m),
+            self.demand[answer.placement_workload].ravel(),
+            (answer.placement_class[:, None] * m + np.arange(m)).ravel(),
+            capacity.ravel(),
+            np.repeat(self._times, m),
+        )
+        return over.reshape(capacity.shape)
+
+    def beyond_limits(self) -> BoolArray:
+        """(n,) do a workload's placements run more tasks than it has?"""
+        limit, answer = self.stated.problem.tasks, self.allocation
+        limited = np.isfinite(limit)
+        mine = limited[answer.placement_workload]
+        servers = self.places.servers[answer.placement_class[mine]].astype(np.float64)
+        over = exceeds(
+            self._each[mine],
+            np.ones(len(servers)) if answer.whole else servers,
+            answer.placement_workload[mine],
+            np.where(limited, limit, 0.0),
+        )
+        return over & limited

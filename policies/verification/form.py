@@ -1,0 +1,122 @@
+"""The tenants that take part in a leximin or a market, and what their shares take of the servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.verification.stated import Places, Stated
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Form:
+    """Shares instead of tasks; a tenant's workloads that are alike in all but number count as one.
+
+    Attributes:
+        tenants: (t',) who has something to run, ascending.
+        workloads: (q,) what can run, as indices of the problem; kind: (q,) which of the ``n`` it is.
+        reasons: (n_all,) why the other workloads can have nothing.
+        owner: (n,) tenant of each, ascending, as a position in ``tenants``.
+        demand: (n, m) shares of the pool that one unit of share takes.
+        allowed: (n, K) places; limit: (n,) share of all tasks; inf: no limit.
+        weight: (t',) above 0; stage: (t',) 0 is served before 1.
+        capacity: (K, m) shares of the pool; per_task: (n_all,) share of one task.
+    """
+
+    tenants: IntArray
+    workloads: IntArray
+    kind: IntArray
+    reasons: TextArray
+    owner: IntArray
+    demand: FloatArray
+    allowed: BoolArray
+    limit: FloatArray
+    weight: FloatArray
+    stage: IntArray
+    capacity: FloatArray
+    per_task: FloatArray
+
+    @property
+    def t(self) -> int:
+        """Number of tenants."""
+        return len(self.tenants)
+
+    @cached_property
+    def cap(self) -> FloatArray:
+        """(t',) share at which all of the tenant's tasks run; inf: never."""
+        return grouped_sum(self.limit, self.owner, self.t)
+
+    @cached_property
+    def several(self) -> BoolArray:
+        """(n,) does its tenant have others beside it?"""
+        count = np.bincount(self.owner, minlength=self.t)
+        several: BoolArray = (count > 1)[self.owner]
+        return several
+
+    @cached_property
+    def group(self) -> IntArray:
+        """(t',) who can hand any gain on to whom: same resources and places over their workloads.
+
+        A tenant with a limit among several workloads is alone in its group.
+        """
+        alone = np.zeros(self.t, dtype=np.bool_)
+        alone[self.owner[self.several & np.isfinite(self.limit)]] = True
+        pattern = np.packbits(np.concatenate([self.demand > 0, self.allowed], axis=1), axis=1)
+        of_tenant: list[set[bytes]] = [set() for _ in range(self.t)]
+        for i, row in zip(self.owner.tolist(), pattern, strict=True):
+            of_tenant[i].add(row.tobytes())
+        number: dict[object, int] = {}
+        keys = (i if alone[i] else frozenset(kinds) for i, kinds in enumerate(of_tenant))
+        return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
+
+    def shares_of(self, tasks: FloatArray) -> FloatArray:
+        """(n,) share of each, of tasks (n_all,)."""
+        mine = (tasks * self.per_task)[self.workloads]
+        return grouped_sum(mine, self.kind, len(self.owner))
+
+    def tenant_sums(self, shares: FloatArray) -> FloatArray:
+        """(t',) share of each tenant, of shares (n,)."""
+        return grouped_sum(shares, self.owner, self.t)
+
+
+def form_of(stated: Stated, places: Places) -> Form:
+    """What can run of a problem, in shares as its policy counts them.
+
+    With weights per resource a tenant's share is the sum over its workloads, each by the resource that
+    is dominant in it.
+    """
+    problem = stated.problem
+    reasons = stated.unserved(places)
+    per_task = stated.columns.max(axis=1, initial=0.0)
+    direction = stated.task_shares / np.where(per_task > 0, per_task, 1.0)[:, None]
+    limit = np.full(problem.n, np.inf)
+    np.multiply(problem.tasks, per_task, out=limit, where=np.isfinite(problem.tasks))
+    runnable = np.flatnonzero(reasons == "")
+    workloads = runnable[np.argsort(problem.workload_tenant[runnable], kind="stable")]
+    tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
+    alike: dict[tuple[int, bytes, bytes], int] = {}
+    first: list[int] = []
+    kind = np.empty(len(workloads), dtype=np.int64)
+    for position, (j, i) in enumerate(zip(workloads.tolist(), owner.tolist(), strict=True)):
+        key = (i, direction[j].tobytes(), places.allowed[j].tobytes())
+        kind[position] = alike.setdefault(key, len(alike))
+        if kind[position] == len(first):
+            first.append(position)
+    chosen = workloads[first]
+    return Form(
+        tenants=tenants,
+        workloads=workloads,
+        kind=kind,
+        reasons=reasons,
+        owner=owner[first].astype(np.int64),
+        demand=direction[chosen],
+        allowed=places.allowed[chosen],
+        limit=grouped_sum(limit[workloads], kind, len(first)),
+        weight=stated.weight[tenants],
+        stage=stated.late[tenants].astype(np.int64),
+        capacity=places.capacity,
+        per_task=per_task,
+    )

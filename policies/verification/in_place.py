@@ -1,0 +1,149 @@
+"""Whole tasks that kept their places: those that may stay, and what is missing placed beside them.
+
+A running task stays where its server still offers room and its workload is allowed; of a workload that
+shrinks the last servers lose theirs first. What is then missing is handed out by the placement rule in
+what is left. Where that gives other counts, or leaves room for a task, the fresh placement holds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
+from policies.model.allocation import Allocation
+from policies.model.current_placements import CurrentPlacements
+from policies.verification.replay import Round, every_server, queues, replay, tasks_by_server
+from policies.verification.servers import Servers, rule_of
+from policies.verification.stated import LARGEST_DEMAND, SMALLEST_DEMAND, Places, Stated
+from policies.verification.turns import ByShare
+
+# (p,) ascending keys ``server × workloads + workload``, and (p,) tasks of each.
+OnServers = tuple[IntArray, FloatArray]
+
+
+def _first_server(stated: Stated) -> IntArray:
+    """(k,) number of the first server of each row; -1 for rows that offer nothing."""
+    first = np.full(stated.problem.k, -1, dtype=np.int64)
+    servers = stated.rows.servers
+    first[stated.rows.row] = np.cumsum(servers) - servers
+    return first
+
+
+def found_tasks(places: Places, stated: Stated, allocation: Allocation) -> OnServers:
+    """What every server runs, by the answer's placements."""
+    of = allocation.placement_class
+    offset = np.zeros(places.count, dtype=np.int64) if places.offset is None else places.offset
+    first = _first_server(stated)[places.row[of]] + offset[of]
+    position, server = every_server(first, places.servers[of])
+    each = np.round(allocation.placement_tasks / places.servers[of])
+    job = allocation.placement_workload[position]
+    return tasks_by_server(job, server, each[position], stated.problem.n)
+
+
+def same_tasks(found: OnServers, promised: OnServers) -> bool:
+    """Does every server run what it is promised to?"""
+    return np.array_equal(found[0], promised[0]) and np.array_equal(found[1], promised[1])
+
+
+def _ran(stated: Stated, running: CurrentPlacements) -> OnServers:
+    """What ran on the servers that the problem still offers."""
+    first = _first_server(stated)
+    here = (running.row >= 0) & (first[running.row] >= 0)
+    row = running.row[here]
+    room = np.maximum(stated.problem.server_count[row] - running.offset[here], 0)
+    position, server = every_server(
+        first[row] + running.offset[here], np.minimum(running.servers[here], room)
+    )
+    job, tasks = running.workload[here][position], running.tasks[here][position]
+    return tasks_by_server(job, server, tasks, stated.problem.n)
+
+
+def moved_tasks(
+    stated: Stated, allocation: Allocation, running: CurrentPlacements, found: OnServers
+) -> int:
+    """Tasks that ran before and run now, but on another server."""
+    problem = stated.problem
+    keys, tasks = _ran(stated, running)
+    gone = running.tasks * running.servers * (running.row < 0)
+    ran = grouped_sum(gone, running.workload, problem.n)
+    ran += grouped_sum(tasks, keys % max(problem.n, 1), problem.n)
+    _, old, new = np.intersect1d(keys, found[0], return_indices=True)
+    stayed = float(np.minimum(tasks[old], found[1][new]).sum())
+    return round(float(np.minimum(ran, allocation.tasks).sum()) - stayed)
+
+
+def kept_in_place(
+    stated: Stated, reasons: TextArray, allocation: Allocation, running: CurrentPlacements
+) -> OnServers | None:
+    """What every server runs if tasks stay; None where what is missing does not fit beside them."""
+    problem, amounts, rows = stated.problem, stated.on_servers, stated.rows
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    keys, tasks = _ran(stated, running)
+    job, server = keys % max(problem.n, 1), keys // max(problem.n, 1)
+    stays = rows.allowed[job, row_of[server]] & (tasks > 0)
+    keys, tasks, job, server = keys[stays], tasks[stays], job[stays], server[stays]
+    left = amounts.capacity[rows.row][row_of]
+    used = np.zeros_like(left)
+    np.add.at(used, server, tasks[:, None] * amounts.demand[job])
+    fits = np.logical_and.reduce(used <= left, axis=1)[server]
+    keys, tasks, job, server = keys[fits], tasks[fits], job[fits], server[fits]
+    wanted = allocation.tasks.copy()
+    kept = np.zeros(len(keys))
+    for position in np.lexsort((server, job)).tolist():
+        kept[position] = min(tasks[position], wanted[job[position]])
+        wanted[job[position]] -= kept[position]
+    np.subtract.at(left, server, kept[:, None] * amounts.demand[job])
+    some = kept > 0
+    job, server, kept = job[some], server[some], kept[some]
+    if wanted.any():
+        if not some.any():
+            return None
+        more = _completed(stated, reasons, allocation, wanted, left, row_of)
+        if more is None:
+            return None
+        job, server = np.concatenate([job, more[0]]), np.concatenate([server, more[1]])
+        kept = np.concatenate([kept, np.ones(len(more[0]))])
+    return tasks_by_server(job, server, kept, problem.n)
+
+
+def _completed(
+    stated: Stated,
+    reasons: TextArray,
+    allocation: Allocation,
+    missing: FloatArray,
+    left: FloatArray,
+    row_of: IntArray,
+) -> tuple[IntArray, IntArray] | None:
+    """Workload and server of each missing task (n,), by least share of what is left (S, m)."""
+    problem, demand = stated.problem, stated.on_servers.demand
+    open_ = np.flatnonzero((left > 0).any(axis=1))
+    total = left[open_].sum(axis=0)
+    present = total > 0
+    share = demand[:, present] / total[present]
+    beyond = (demand[:, ~present] > 0).any(axis=1)
+    beyond |= ((share > 0) & ((share < SMALLEST_DEMAND) | (share > LARGEST_DEMAND))).any(axis=1)
+    allowed = stated.rows.allowed[:, row_of[open_]]
+    servers = Servers(
+        left[open_][:, present],
+        np.ones(len(open_), dtype=np.int64),
+        demand[:, present],
+        allowed,
+    )
+    why = reasons.copy()
+    why[(why == "") & beyond] = "beyond"
+    for j in np.flatnonzero((why == "") & (missing > 0)).tolist():
+        if not len(servers.fitting(j)):
+            why[j] = "no room"
+    why[missing <= 0] = "all placed"
+    fills = allocation.policy.fills
+    rule = rule_of(servers, stated.choice.option) if fills else servers.affinity
+    launched = replay(
+        queues(problem.workload_tenant, problem.priority, why, problem.t),
+        missing,
+        [Round(np.flatnonzero(~stated.late)), Round(np.flatnonzero(stated.late))],
+        ByShare(stated.weight, share.max(axis=1, initial=0.0)),
+        servers,
+        rule,
+        missing,
+    )
+    return (launched.job, open_[launched.server]) if launched.agrees else None

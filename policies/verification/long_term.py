@@ -1,0 +1,115 @@
+"""One step of a long-term policy: what a tenant would use alone, and what is remembered.
+
+Source: Tang et al., TPDS 2018, §4 and §6.1, as docs/policies/long-term.md reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, TextArray, grouped_sum
+from policies.model.history import History
+from policies.model.policy import ShareDefinition
+from policies.model.tolerance import DISCRETE_TOLERANCE, whole_part
+from policies.verification.stated import Stated
+
+
+def entitled(stated: Stated) -> FloatArray:
+    """(t, m) each tenant's part of the pool by its weight; nothing for those served late."""
+    weight = np.where(stated.late, 0.0, stated.weight)
+    if not weight.any():
+        weight = stated.weight
+    part = weight / max(float(weight.sum()), np.finfo(np.float64).tiny)
+    return np.outer(part, stated.totals)
+
+
+def tasks_alone(stated: Stated, reasons: TextArray) -> FloatArray:
+    """(n,) whole tasks that each workload would run in its tenant's own part, by priority, then age."""
+    problem = stated.problem
+    room, alone = entitled(stated), np.zeros(problem.n)
+    for j in np.lexsort((np.arange(problem.n), -problem.priority)).tolist():
+        if reasons[j]:
+            continue
+        mine, demand = room[problem.workload_tenant[j]], problem.demand[j]
+        needed = demand > 0
+        fitting = whole_part(np.array([(mine[needed] / demand[needed]).min()]))[0]
+        alone[j] = min(float(problem.tasks[j]), float(fitting))
+        mine[:] = np.maximum(mine - alone[j] * demand, 0.0)
+    return alone
+
+
+def _by_tenant(stated: Stated, amounts: FloatArray) -> FloatArray:
+    """(t, m) sums of amounts (n, m)."""
+    problem = stated.problem
+    columns = [grouped_sum(c, problem.workload_tenant, problem.t) for c in amounts.T]
+    return np.stack(columns, axis=1)
+
+
+def ahead(stated: Stated, before: History, reasons: TextArray) -> History:
+    """What counts when the step's first task is handed out: ``alone`` has grown for all of it."""
+    problem, step = stated.problem, before.step
+    grown = tasks_alone(stated, reasons)[:, None] * problem.demand * step
+    runs = (reasons == "") & (problem.tasks > 0)
+    pending = np.bincount(problem.workload_tenant[runs], minlength=problem.t) > 0
+    literal = None
+    if stated.choice.option("literal_alone"):
+        wanted = np.zeros((problem.n, problem.m))
+        some = runs[:, None] & (problem.demand > 0)
+        np.multiply(problem.tasks[:, None], problem.demand, out=wanted, where=some)
+        literal = np.minimum(_by_tenant(stated, wanted), entitled(stated)) * step
+        if before.literal_alone is not None:
+            literal = literal + before.literal_alone
+    return History(
+        step=step,
+        used=before.used,
+        alone=before.alone + _by_tenant(stated, grown),
+        waiting=np.where(pending, before.waiting + step, 0.0),
+        elapsed=before.elapsed + step,
+        literal_alone=literal,
+    )
+
+
+def after(stated: Stated, ahead_: History, tasks: FloatArray) -> History:
+    """What is remembered once tasks (n,) have run for the step."""
+    problem = stated.problem
+    received = grouped_sum(tasks, problem.workload_tenant, problem.t) > 0
+    added = _by_tenant(stated, tasks[:, None] * problem.demand * ahead_.step)
+    return replace(
+        ahead_, used=ahead_.used + added, waiting=np.where(received, 0.0, ahead_.waiting)
+    )
+
+
+def levels(stated: Stated, after_: History, reasons: TextArray) -> FloatArray:
+    """(t,) the measure that orders tenants after the step; NaN without a workload that can run.
+
+    The accumulated dominant share over the weight where the policy counts dominant shares, else the sum
+    of all shares.
+    """
+    problem = stated.problem
+    share = stated.shares(after_.used)
+    dominant = stated.choice.policy.share is ShareDefinition.DOMINANT
+    measure = share.max(axis=1) if dominant else share.sum(axis=1)
+    runs = np.bincount(problem.workload_tenant[reasons == ""], minlength=problem.t) > 0
+    return np.where(runs, measure / stated.weight, np.nan)
+
+
+def borrow_limit(stated: Stated, elapsed: float) -> FloatArray:
+    """(t, m) resource × time beyond which a tenant is handed nothing more; inf where there is no cap."""
+    cap = stated.choice.option("borrow_cap")
+    limit = np.full((stated.problem.t, stated.problem.m), np.inf)
+    if cap is not None:
+        part = entitled(stated)
+        np.multiply(part, (1 + float(cap)) * elapsed, out=limit, where=part > 0)
+        limit[stated.late] = np.inf
+    return limit * (1 + DISCRETE_TOLERANCE)
+
+
+def starved(stated: Stated, before: History) -> BoolArray:
+    """(t,) who has waited for the timeout and goes first."""
+    timeout = stated.choice.option("starvation_timeout")
+    if timeout is None:
+        return np.zeros(stated.problem.t, dtype=np.bool_)
+    first: BoolArray = before.waiting >= float(timeout) * (1 - DISCRETE_TOLERANCE)
+    return first

@@ -1,0 +1,78 @@
+"""A market of shares, and what prices prove of the greatest weighted product of shares in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.verification.form import Form
+from policies.verification.prices import Costs
+
+# Of the pool: a resource with no more than it left counts as used up in the second stage.
+ROOM = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Market:
+    """Who buys shares of what is left for a stage.
+
+    Attributes:
+        workloads: (q,) of the form's workloads, those that can have anything.
+        owner: (q,) buyer of each, ascending; weight: (b,) the buyers' budgets.
+        demand: (q, m) of one unit of share; limit: (q,) share at most; left: (m,) shares of the pool.
+    """
+
+    workloads: IntArray
+    owner: IntArray
+    weight: FloatArray
+    demand: FloatArray
+    limit: FloatArray
+    left: FloatArray
+
+    @classmethod
+    def of(cls, form: Form, stage: int, shares: FloatArray) -> Market:
+        """The market of a stage; shares: (n,) of the answer."""
+        late = form.stage[form.owner]
+        taken = np.where(late < stage, shares, 0.0) @ form.demand
+        size = form.capacity[0]
+        left = np.maximum(size - taken, 0.0)
+        used_up = (size > 0) & (left <= ROOM)
+        stopped = (form.demand[:, used_up] > 0).any(axis=1)
+        workloads = np.flatnonzero((late == stage) & ~stopped)
+        buyers, owner = np.unique(form.owner[workloads], return_inverse=True)
+        return cls(
+            workloads,
+            owner.astype(np.int64),
+            form.weight[buyers],
+            form.demand[workloads],
+            form.limit[workloads],
+            left,
+        )
+
+    def shares(self, shares: FloatArray) -> FloatArray:
+        """(b,) share of each buyer, of shares (n,) of the form's workloads."""
+        return grouped_sum(shares[self.workloads], self.owner, len(self.weight))
+
+    def log_mean(self, share: FloatArray) -> float:
+        """The logarithm of the weighted geometric mean of shares (b,)."""
+        return float((self.weight * np.log(share)).sum() / self.weight.sum())
+
+    def log_bound(self, prices: FloatArray) -> float:
+        """No shares have a greater ``log_mean``, whatever the prices (m,); inf where they prove nothing.
+
+        Every buyer takes what it would at these prices, and pays for it from what is left.
+        """
+        costs = Costs.of(self.owner, self.limit, self.demand @ prices, len(self.weight))
+        wanted = np.full(len(costs.price), np.inf)
+        np.divide(self.weight[costs.owner], costs.price, out=wanted, where=costs.price > 0)
+        reached = np.where(wanted > costs.start, np.minimum(wanted, costs.end), 0.0)
+        share = np.zeros(len(self.weight))
+        np.maximum.at(share, costs.owner, reached)
+        if not np.isfinite(share).all():
+            return math.inf
+        spent, _ = costs.of_shares(share)
+        unspent = float((self.left * prices).sum() - spent.sum())
+        return self.log_mean(share) + unspent / float(self.weight.sum())

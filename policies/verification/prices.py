@@ -1,0 +1,122 @@
+"""What prices prove: no feasible shares cost more than the servers are worth.
+
+At prices ``p`` of what servers offer, one unit of share of a workload costs at least what the cheapest
+of its places asks. A tenant that reaches a share pays at least for its cheapest workloads first, each up
+to all its tasks. What servers are worth pays for every feasible answer, so that no shares are feasible
+that cost more: this bounds the level of a round, and the lift of those who are stuck in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.model.certificate import Round
+from policies.model.tolerance import BUDGET_ROUNDING, SMALLEST_LEVEL_SCALE
+from policies.verification.form import Form
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Every tenant's workloads, the cheapest first, as pieces of its share.
+
+    Attributes:
+        owner: (n,) tenant of each piece; price: (n,) of one unit of share in it.
+        start, end: (n,) the tenant's share where it begins and ends; tenants: how many there are.
+    """
+
+    owner: IntArray
+    price: FloatArray
+    start: FloatArray
+    end: FloatArray
+    tenants: int
+
+    @classmethod
+    def of(cls, owner: IntArray, limit: FloatArray, price: FloatArray, tenants: int) -> Costs:
+        """Put the pieces in order; limit: (n,) the length of each, inf: endless."""
+        order = np.lexsort((price, owner))
+        owner, limit, price = owner[order], limit[order], price[order]
+        start = np.zeros(len(owner))
+        begun = np.zeros(tenants)
+        if len(owner) == tenants:
+            return cls(owner, price, start, limit.copy(), tenants)
+        for position, i in enumerate(owner.tolist()):
+            start[position] = begun[i]
+            begun[i] += limit[position]
+        return cls(owner, price, start, start + limit, tenants)
+
+    @classmethod
+    def at(cls, form: Form, prices: FloatArray) -> Costs:
+        """The costs at prices (K, m) of shares of the pool."""
+        cost = form.demand @ prices.T
+        cost[~form.allowed] = np.inf
+        return cls.of(form.owner, form.limit, cost.min(axis=1, initial=np.inf), form.t)
+
+    def of_shares(self, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(t,) least costs of shares (t,), and what rounding errors in them are relative to."""
+        reached = share[self.owner]
+        begun = reached > self.start
+        end = np.where(begun, np.minimum(reached, self.end), 0.0)
+        price = np.where(begun, self.price, 0.0)
+        part = end - np.where(begun, self.start, 0.0)
+        return (
+            grouped_sum(part * price, self.owner, self.tenants),
+            grouped_sum(end * price, self.owner, self.tenants),
+        )
+
+    def level_paid(self, weight: FloatArray, rising: BoolArray, budget: float) -> float:
+        """The level at which rising tenants, each up to all its tasks, cost ``budget``; inf: never."""
+        mine = rising[self.owner] & (self.start < self.end)
+        weights = weight[self.owner[mine]]
+        slope = self.price[mine] * weights
+        start, end = self.start[mine] / weights, self.end[mine] / weights
+
+        def cost(level: float) -> float:
+            return float((slope * (np.clip(level, start, end) - start)).sum())
+
+        stops = np.unique(np.concatenate([start, end[np.isfinite(end)]]))
+        low, high = 0, len(stops)  # cost(stops[low]) <= budget; beyond high it is more
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if cost(float(stops[middle])) <= budget else (low, middle)
+        level = float(stops[low]) if len(stops) else 0.0
+        steep = float(slope[(start <= level) & (end > level)].sum())
+        if steep <= 1e-15 * slope.max(initial=0.0):
+            return np.inf
+        for _ in range(2):  # the second step takes away what rounding left of the first
+            level += (budget - cost(level)) / steep
+        return level
+
+
+def worth(form: Form, prices: FloatArray) -> float:
+    """What all servers are worth."""
+    return float((form.capacity * prices).sum())
+
+
+def bound_on_level(form: Form, prices: FloatArray, share: FloatArray, rising: BoolArray) -> float:
+    """The highest level that prices leave open.
+
+    Args:
+        form: the problem; prices: (K, m), at least 0.
+        share: (t',) of those who keep theirs; rising: (t',) who rises instead.
+    """
+    costs = Costs.at(form, prices)
+    spent, _ = costs.of_shares(np.where(rising, 0.0, share))
+    all_ = worth(form, prices)
+    budget = max(all_ - float(spent.sum()), 0.0) + BUDGET_ROUNDING * all_
+    nobody_wants_more = float((form.cap / form.weight)[rising].max(initial=0.0))
+    return min(costs.level_paid(form.weight, rising, budget), nobody_wants_more)
+
+
+def rising_in(form: Form, rounds: tuple[Round, ...], frozen_in: IntArray, number: int) -> BoolArray:
+    """(t',) whose level is still rising in a round."""
+    rising: BoolArray = (form.stage == rounds[number].stage) & (frozen_in >= number)
+    return rising
+
+
+def level_size(form: Form, rising: BoolArray, level: float) -> float:
+    """What a level's tolerance is relative to: itself, unless it is next to nothing."""
+    weights = float(form.weight[rising].sum())
+    return max(level, SMALLEST_LEVEL_SCALE / weights if weights > 0 else 0.0)

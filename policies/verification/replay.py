@@ -1,0 +1,159 @@
+"""Whole tasks handed out again, one by one, and compared with what an answer says.
+
+The order is the policy's; a launch that the answer does not have ends it. The rules are those of
+``turns`` and ``servers``, written down as they are defined. A tenant's next task comes from its
+highest-priority workload that still fits, then from the older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.errors import ProblemTooLargeError
+from policies.verification.servers import BETWEEN_LOOKS, NOWHERE, Servers
+from policies.verification.turns import ByHistory, ByShare
+
+# Tasks that are handed out again, some 30 µs each.
+MOST_REPLAYED = 5_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """What was handed out.
+
+    Attributes:
+        tasks: (n,) of each workload; job, server: (L,) of each task, in order.
+        agrees: are the tasks those of the answer? Otherwise it ended where they were not.
+    """
+
+    tasks: FloatArray
+    job: IntArray
+    server: IntArray
+    agrees: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """Tenants that take turns until none has a task that fits.
+
+    Attributes:
+        tenants: who they are; once: does each leave as soon as it has launched a task?
+    """
+
+    tenants: IntArray
+    once: bool = False
+
+
+def queues(
+    owner: IntArray, priority: IntArray, reasons: TextArray, tenants: int
+) -> list[list[int]]:
+    """Each tenant's workloads that can run, in the order in which its tasks are taken."""
+    waiting: list[list[int]] = [[] for _ in range(tenants)]
+    for j in np.lexsort((np.arange(len(owner)), -priority)).tolist():
+        if not reasons[j]:
+            waiting[owner[j]].append(j)
+    return waiting
+
+
+def replay(
+    waiting: Sequence[Sequence[int]],
+    limit: FloatArray,
+    rounds: Sequence[Round],
+    turns: ByShare | ByHistory,
+    servers: Servers,
+    rule: Callable[[int], int],
+    expected: FloatArray,
+    launch: Callable[[int, int], None] | None = None,
+) -> Launched:
+    """Hand out tasks until nobody's fits any more.
+
+    Args:
+        waiting: each tenant's workloads in order; limit: (n,) tasks at most.
+        rounds: one after the other; turns: who is next; servers: where there is room.
+        rule: the server of a workload's next task, or ``NOWHERE``.
+        expected: (n,) tasks that the answer has.
+        launch: called with server and workload before the task is taken.
+
+    Raises:
+        ProblemTooLargeError: the answer has too many tasks to hand them out again.
+    """
+    if float(expected.sum()) > MOST_REPLAYED:
+        raise ProblemTooLargeError(
+            "problem.too_large",
+            f"the answer has {expected.sum():.0f} tasks; at most {MOST_REPLAYED} are verified",
+        )
+    count = np.zeros(len(limit))
+    at = [0] * len(waiting)
+    jobs: list[int] = []
+    places: list[int] = []
+
+    def result(agrees: bool) -> Launched:
+        return Launched(count, np.array(jobs, np.int64), np.array(places, np.int64), agrees)
+
+    for round_ in rounds:
+        going = {i for i in round_.tenants.tolist() if at[i] < len(waiting[i])}
+        for i in sorted(going):
+            turns.enter(i)
+        while going:
+            tenant = turns.next()
+            job = waiting[tenant][at[tenant]]
+            server = NOWHERE
+            if not turns.may_go_on(tenant):
+                turns.leave(tenant)
+                going.discard(tenant)
+                continue
+            if count[job] < limit[job]:
+                server = rule(job)
+            if server == NOWHERE:
+                if count[job] != expected[job]:
+                    return result(agrees=False)
+                at[tenant] += 1
+                if at[tenant] == len(waiting[tenant]):
+                    turns.leave(tenant)
+                    going.discard(tenant)
+                continue
+            if count[job] == expected[job]:
+                return result(agrees=False)
+            if launch is not None:
+                launch(server, job)
+            servers.take(server, job)
+            count[job] += 1
+            jobs.append(job)
+            places.append(server)
+            if round_.once:
+                turns.launched(tenant, job)
+                turns.leave(tenant)
+                going.discard(tenant)
+            else:
+                turns.launched(tenant, job)
+            if len(jobs) % BETWEEN_LOOKS == 0:
+                servers.drop_full(
+                    np.unique([j for i in range(len(at)) for j in waiting[i][at[i] :]])
+                )
+    return result(agrees=bool(np.array_equal(count, expected)))
+
+
+def tasks_by_server(
+    job: IntArray, server: IntArray, tasks: FloatArray, workloads: int
+) -> tuple[IntArray, FloatArray]:
+    """(p,) keys ``server × workloads + workload``, ascending, and (p,) tasks of each."""
+    keys, where = np.unique(server * workloads + job, return_inverse=True)
+    return keys, grouped_sum(tasks, where, len(keys))
+
+
+def every_server(which: IntArray, servers: IntArray) -> tuple[IntArray, IntArray]:
+    """(q,) position and (q,) number from 0 on, of each of so many servers (p,) of ``which`` (p,)."""
+    position = np.repeat(np.arange(len(which)), servers)
+    within = np.arange(int(servers.sum())) - np.repeat(np.cumsum(servers) - servers, servers)
+    return position, which[position] + within
+
+
+def left_out(reasons: TextArray, misfit: BoolArray, reason: str) -> TextArray:
+    """The reasons, with one more for workloads that have none and fit nowhere."""
+    result = reasons.copy()
+    result[(reasons == "") & misfit] = reason
+    return result

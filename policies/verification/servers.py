@@ -1,0 +1,248 @@
+"""Single servers as whole tasks fill them, and the rules by which a task goes to one of them.
+
+Untouched servers of a row are alike, so that rules look at the first of them only. Every rule is written
+down as it is defined, over all servers at once; scores that differ by no more than the one stated
+tolerance are equal, and the tie goes to the first server by position.
+
+Sources: Wang et al., TPDS 2015, eq. 9 (best fit); Tang et al., TPDS 2018, §6 (affinity); Hamzeh et al.,
+MRFS, 2020, Algorithm 1 (even).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.tolerance import DISCRETE_TOLERANCE
+
+NOWHERE = -1
+# Launches between two looks for servers that are too full for everything that waits.
+BETWEEN_LOOKS = 256
+_MASK = 2**64 - 1
+
+
+class Servers:
+    """Servers of rows, numbered row by row, with what they have left.
+
+    Attributes:
+        left: (S, m) whole numbers; row_of: (S,); capacity: (rows, m) of an empty server.
+        unit: (m,) one unit as a share of the pool; allowed: (n, rows).
+        listed: (c,) servers that rules look at; room: (m, c) what these have left.
+        hosted, aggregate: (m, c) and (c,) requests by what dominates them, and their part of the server.
+    """
+
+    def __init__(
+        self,
+        capacity: FloatArray,
+        servers: IntArray,
+        demand: FloatArray,
+        allowed: BoolArray,
+    ) -> None:
+        """Empty servers of rows (rows, m), so many of each."""
+        count, m = int(servers.sum()), capacity.shape[1]
+        self.row_of = np.repeat(np.arange(len(servers)), servers)
+        self.capacity, self.demand, self.allowed = capacity, demand, allowed
+        self.left = capacity[self.row_of]
+        total = servers @ capacity
+        self.unit = np.divide(1.0, total, out=np.zeros(m), where=total > 0)
+        self._everywhere: list[bool] = [bool(row.all()) for row in allowed]
+        self._following, first = _alike(capacity, allowed, self.row_of)
+        self._fresh = np.ones(count, dtype=np.bool_)
+        self._position = np.full(count, NOWHERE, dtype=np.int64)
+        self._listed = np.empty(count, dtype=np.int64)
+        self._room, self._hosted = np.empty((m, count)), np.zeros((m, count))
+        self._aggregate = np.zeros(count)
+        self._size = 0
+        self._dominant: dict[int, IntArray] = {}
+        for server in first:
+            self._list(server)
+
+    def _list(self, server: int) -> None:
+        at = self._size
+        self._listed[at], self._position[server] = server, at
+        self._room[:, at] = self.left[server]
+        self._hosted[:, at], self._aggregate[at] = 0.0, 0.0
+        self._size += 1
+
+    @property
+    def listed(self) -> IntArray:
+        """(c,) servers that rules look at."""
+        return self._listed[: self._size]
+
+    @property
+    def room(self) -> FloatArray:
+        """(m, c) what these have left."""
+        return self._room[:, : self._size]
+
+    def take(self, server: int, job: int) -> None:
+        """Launch a task of the workload there."""
+        self.left[server] -= self.demand[job]
+        listed, fresh = self._position[server] != NOWHERE, self._fresh[server]
+        self._fresh[server] = False
+        if not listed:  # drawn before its turn
+            self._list(server)
+            return
+        self._room[:, self._position[server]] = self.left[server]
+        following = int(self._following[server])
+        while fresh and following != NOWHERE and not self._fresh[following]:
+            following = int(self._following[following])
+        if fresh and following != NOWHERE:
+            self._list(following)
+
+    def drop_full(self, waiting: IntArray) -> None:
+        """Look no more at servers that have too little of something for all that waits."""
+        least = self.demand[waiting].min(axis=0, initial=np.inf)
+        alive = np.flatnonzero((self.room >= least[:, None]).all(axis=0))
+        self._position[self.listed] = NOWHERE
+        for values in (self._listed, self._aggregate):
+            values[: len(alive)] = values[alive]
+        for table in (self._room, self._hosted):
+            table[:, : len(alive)] = table[:, alive]
+        self._size = len(alive)
+        self._position[self.listed] = np.arange(len(alive))
+
+    def fitting(self, job: int) -> IntArray:
+        """(f,) positions in ``listed`` of servers with room for a task of the workload."""
+        fits = np.ones(self._size, dtype=np.bool_)
+        for room, needed in zip(self.room, self.demand[job].tolist(), strict=True):
+            if needed:
+                fits &= room >= needed
+        if not self._everywhere[job]:
+            fits &= self.allowed[job][self.row_of[self.listed]]
+        return np.flatnonzero(fits)
+
+    def first(self, some: IntArray) -> int:
+        """The first by position of servers (f,) given by their positions in ``listed``."""
+        return int(self.listed[some].min()) if len(some) else NOWHERE
+
+    def first_fit(self, job: int) -> int:
+        """The first server that has room."""
+        return self.first(self.fitting(job))
+
+    def _misfit(self, job: int, room: FloatArray) -> tuple[FloatArray, float]:
+        """(f,) ``H`` of the workload on servers with so much room (m, f), and the task's own size."""
+        ref = int((self.demand[job] > 0).argmax())
+        task = self.demand[job] * self.unit
+        task = task / task[ref]
+        reference = room[ref] * self.unit[ref]
+        scores = np.zeros(len(reference))
+        for r, part in enumerate(task.tolist()):
+            if r != ref:
+                scores += np.abs(part - room[r] * self.unit[r] / reference)
+        return scores, float(task.sum())
+
+    def best_fit(self, job: int) -> int:
+        """The server whose room is most in the proportions of the task."""
+        some = self.fitting(job)
+        if not len(some):
+            return NOWHERE
+        scores, size = self._misfit(job, self.room[:, some])
+        least = float(scores.min())
+        return self.first(some[scores <= least + DISCRETE_TOLERANCE * (size + least)])
+
+    def affinity(self, job: int) -> int:
+        """The server with the largest dot product of demand and room."""
+        some = self.fitting(job)
+        if not len(some):
+            return NOWHERE
+        scores = (self.demand[job] * self.unit * self.unit) @ self.room[:, some]
+        return self.first(some[scores >= scores.max() * (1 - DISCRETE_TOLERANCE)])
+
+    def two_choices(self, seed: int) -> Callable[[int], int]:
+        """The rule that takes the better of two servers drawn by SplitMix64, or the first that fits."""
+        state = seed
+
+        def draw() -> float:
+            nonlocal state
+            state = (state + 0x9E3779B97F4A7C15) & _MASK
+            bits = state
+            bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+            bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & _MASK
+            return ((bits ^ (bits >> 31)) >> 11) * 2.0**-53
+
+        def rule(job: int) -> int:
+            drawn = [int(draw() * len(self.left)) for _ in range(2)]
+            fits = [
+                server
+                for server in sorted(set(drawn))
+                if self.allowed[job, self.row_of[server]]
+                and (self.left[server] >= self.demand[job]).all()
+            ]
+            if not fits:
+                return self.first_fit(job)
+            scores, size = self._misfit(job, self.left[fits].T)
+            least = float(scores.min())
+            return fits[int((scores <= least + DISCRETE_TOLERANCE * (size + least)).argmax())]
+
+        return rule
+
+    def dominant(self, job: int) -> IntArray:
+        """(rows,) the first resource of which a request takes the largest share of a row's server."""
+        if job not in self._dominant:
+            share = np.full(self.capacity.shape, -1.0)
+            np.divide(self.demand[job], self.capacity, out=share, where=self.capacity > 0)
+            most = share.max(axis=1, initial=0.0, keepdims=True)
+            tied = (share >= most * (1 - DISCRETE_TOLERANCE)) & (share > 0)
+            self._dominant[job] = tied.argmax(axis=1)
+        return self._dominant[job]
+
+    def evenest(self, job: int) -> int:
+        """The server that then hosts most equally many requests dominated by each resource."""
+        some = self.fitting(job)
+        if not len(some):
+            return NOWHERE
+        row = self.row_of[self.listed[some]]
+        has = self.capacity[row].T > 0
+        then = self._hosted[:, some]
+        then[self.dominant(job)[row], np.arange(len(some))] += 1
+        most = np.where(has, then, -np.inf).max(axis=0)
+        spread = most - np.where(has, then, np.inf).min(axis=0)
+        some = some[spread == spread.min()]
+        taken = self._aggregate[some]
+        some = some[taken <= taken.min() * (1 + DISCRETE_TOLERANCE)]
+        size = self.capacity[self.row_of[self.listed[some]]].T
+        part = np.ones(size.shape)
+        np.divide(self.room[:, some], size, out=part, where=size > 0)
+        left = part.min(axis=0)
+        return self.first(some[left >= left.max() * (1 - DISCRETE_TOLERANCE)])
+
+    def host(self, server: int, job: int) -> None:
+        """Note a request there; before the task is taken."""
+        row, position = self.row_of[server], self._position[server]
+        r = int(self.dominant(job)[row])
+        self._hosted[r, position] += 1
+        self._aggregate[position] += self.demand[job, r] / self.capacity[row, r]
+
+
+def _alike(
+    capacity: FloatArray, allowed: BoolArray, row_of: IntArray
+) -> tuple[IntArray, list[int]]:
+    """(S,) the next server that is alike when empty, or ``NOWHERE``; and the first ones of a kind."""
+    following = np.full(len(row_of), NOWHERE, dtype=np.int64)
+    last: dict[tuple[bytes, bytes], int] = {}
+    first = []
+    keys = [
+        (capacity[row].tobytes(), np.packbits(allowed[:, row]).tobytes())
+        for row in range(len(capacity))
+    ]
+    start = np.searchsorted(row_of, np.arange(len(capacity) + 1)).tolist()
+    for row, key in enumerate(keys):
+        begin, end = start[row], start[row + 1]
+        following[begin : end - 1] = np.arange(begin + 1, end)
+        if key in last:
+            following[last[key]] = begin
+        else:
+            first.append(begin)
+        last[key] = end - 1
+    return following, first
+
+
+def rule_of(servers: Servers, option: Callable[[str], object]) -> Callable[[int], int]:
+    """The placement rule that the options of ``drfh`` name."""
+    placement = option("placement")
+    if placement == "two-choices":
+        return servers.two_choices(int(str(option("seed"))))
+    rules = {"first-fit": servers.first_fit, "affinity": servers.affinity}
+    return rules.get(str(placement), servers.best_fit)

@@ -1,0 +1,331 @@
+"""A problem as the verifier reads it: from its fields, by arithmetic of its own.
+
+What solvers work out of a problem (totals, weights, classes of servers, normalised demands) is worked
+out here again, from the definitions in docs/policies, and shares no code with them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.errors import PolicyOptionsError
+from policies.model.policy import Choice, Servers, ShareDefinition
+from policies.model.problem import Problem
+from policies.verification.amounts import Amounts, read_amounts
+
+SMALLEST_DEMAND, LARGEST_DEMAND = 1e-9, 1e9
+NO_ELIGIBLE_SERVER, RESOURCE_ABSENT = "no_eligible_server", "resource_absent"
+OUT_OF_RANGE, TASK_LIMIT, LEVEL = "out_of_range", "task_limit", "level"
+NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"
+
+
+def by_resource(name: str) -> str:
+    """The reason of a workload that a full resource stops."""
+    return f"resource:{name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """What an answer's placements, and its certificate's prices, refer to.
+
+    Attributes:
+        row: (K,) a row of the servers of each place; servers: (K,) how many there are.
+        offset: (K,) where in the row they begin; None where places are whole rows.
+        place_of_row: (k,) place of each row, the first of several; -1 for rows that offer nothing.
+        allowed: (n, K) may a part of a task run there?
+        capacity: (K, m) of all servers of the place, as shares of the pool.
+    """
+
+    row: IntArray
+    servers: IntArray
+    offset: IntArray | None
+    place_of_row: IntArray
+    allowed: BoolArray
+    capacity: FloatArray
+
+    @property
+    def count(self) -> int:
+        """Number of places."""
+        return len(self.row)
+
+
+@dataclass(frozen=True, eq=False)
+class Stated:
+    """What a problem says, under a policy in one of its modes."""
+
+    problem: Problem
+    choice: Choice
+
+    @cached_property
+    def offered(self) -> FloatArray:
+        """(k, m) capacity of one server of each row; 0 for rows that only count as contributed."""
+        gone = self.problem.contributed_only[:, None]
+        return np.where(gone, 0.0, self.problem.capacity)
+
+    @cached_property
+    def totals(self) -> FloatArray:
+        """(m,) of the pool."""
+        amounts = (self.offered * self.problem.server_count[:, None]).T.tolist()
+        return np.array([math.fsum(column) for column in amounts])
+
+    def shares(self, amounts: FloatArray) -> FloatArray:
+        """Amounts (..., m) as shares of the pool; 0 of what it has none of."""
+        result = np.zeros_like(amounts)
+        np.divide(amounts, self.totals, out=result, where=self.totals > 0)
+        return result
+
+    @cached_property
+    def task_shares(self) -> FloatArray:
+        """(n, m) what one task takes of the pool."""
+        return self.shares(self.problem.demand)
+
+    @cached_property
+    def dominant(self) -> FloatArray:
+        """(n,) the largest share of the pool that one task takes of any resource."""
+        dominant: FloatArray = self.task_shares.max(axis=1, initial=0.0)
+        return dominant
+
+    @cached_property
+    def _stage_and_weight(self) -> tuple[BoolArray, FloatArray]:
+        problem = self.problem
+        weight = problem.weight
+        if problem.weights_mode == "contribution":
+            contributed = np.zeros((problem.t, problem.m))
+            for row in np.flatnonzero(problem.contributed_by >= 0).tolist():
+                servers = float(problem.server_count[row])
+                contributed[problem.contributed_by[row]] += problem.capacity[row] * servers
+            derived = self.shares(contributed).max(axis=1, initial=0.0) * weight
+            if (derived[~problem.best_effort] > 0).any():
+                weight = derived
+        late: BoolArray = problem.best_effort | (weight <= 0)
+        return late, np.where(late, problem.weight, weight)
+
+    @property
+    def late(self) -> BoolArray:
+        """(t,) who is served with what all others leave: weight 0, or best effort."""
+        return self._stage_and_weight[0]
+
+    @property
+    def weight(self) -> FloatArray:
+        """(t,) the weight of each tenant among those of its stage."""
+        return self._stage_and_weight[1]
+
+    @cached_property
+    def prior(self) -> FloatArray:
+        """(t,) share that each tenant counts as having had, by what it is owed."""
+        owed = self.problem.deficit
+        most = max(0.0, float((owed / self.weight).max(initial=0.0)))
+        prior: FloatArray = most * self.weight - owed
+        return prior
+
+    @cached_property
+    def matches(self) -> tuple[IntArray, BoolArray]:
+        """(n,) which selector a workload has, and (selectors, k) the rows that each one allows."""
+        problem = self.problem
+        number: dict[frozenset[tuple[str, frozenset[str]]], int] = {}
+        which = np.empty(problem.n, dtype=np.int64)
+        for j, selector in enumerate(problem.selectors):
+            key = frozenset((label, frozenset(values)) for label, values in selector.items())
+            which[j] = number.setdefault(key, len(number))
+        table = np.ones((len(number), problem.k), dtype=np.bool_)
+        for key, position in number.items():
+            for label, values in key:
+                table[position] &= [row.get(label) in values for row in problem.server_labels]
+        return which, table
+
+    def places(self, sizes: IntArray | None = None) -> Places:
+        """What placements refer to; ``sizes`` (K,) of ranges of servers where the answer has any.
+
+        Sizes that do not cut every row into whole ranges count as if there were none.
+        """
+        problem = self.problem
+        offering = np.flatnonzero((self.offered > 0).any(axis=1))
+        place_of_row = np.full(problem.k, -1, dtype=np.int64)
+        seen = self.choice.policy.servers[self.choice.mode]
+        if self.choice.sees_one_pool:
+            place_of_row[offering] = 0
+            row = offering[:1]
+            servers = np.full(len(row), problem.server_count[offering].sum(), dtype=np.int64)
+            return self._places(
+                row, servers, None, place_of_row, np.tile(self.totals, (len(row), 1))
+            )
+        if seen is Servers.CLASSES:
+            _, table = self.matches
+            number: dict[tuple[bytes, bytes], int] = {}
+            for k in offering.tolist():
+                key = ((problem.capacity[k] + 0.0).tobytes(), table[:, k].tobytes())
+                place_of_row[k] = number.setdefault(key, len(number))
+            _, first = np.unique(place_of_row[offering], return_index=True)
+            row = offering[first]
+            of_offering = place_of_row[offering]
+            counts = problem.server_count[offering].astype(np.float64)
+            servers = grouped_sum(counts, of_offering, len(row)).astype(np.int64)
+            return self._places(row, servers, None, place_of_row)
+        if seen is Servers.RANGES and sizes is not None:
+            ranges = self._ranges(offering, sizes)
+            if ranges is not None:
+                return ranges
+        return self.rows
+
+    @cached_property
+    def rows(self) -> Places:
+        """Every row that offers something by itself."""
+        offering = np.flatnonzero((self.offered > 0).any(axis=1))
+        place_of_row = np.full(self.problem.k, -1, dtype=np.int64)
+        place_of_row[offering] = np.arange(len(offering))
+        return self._places(offering, self.problem.server_count[offering], None, place_of_row)
+
+    def _ranges(self, offering: IntArray, sizes: IntArray) -> Places | None:
+        row, offset, place_of_row = [], [], np.full(self.problem.k, -1, dtype=np.int64)
+        waiting = iter(enumerate(sizes.tolist()))
+        for k in offering.tolist():
+            begin, count = 0, int(self.problem.server_count[k])
+            while begin < count:
+                position, size = next(waiting, (-1, 0))
+                if size <= 0 or begin + size > count:
+                    return None
+                if begin == 0:
+                    place_of_row[k] = position
+                row.append(k)
+                offset.append(begin)
+                begin += size
+        if next(waiting, None) is not None:
+            return None
+        whole = np.array(row, dtype=np.int64), sizes, np.array(offset, dtype=np.int64)
+        return self._places(*whole, place_of_row)
+
+    def _places(
+        self,
+        row: IntArray,
+        servers: IntArray,
+        offset: IntArray | None,
+        place_of_row: IntArray,
+        capacity: FloatArray | None = None,
+    ) -> Places:
+        if capacity is None:
+            capacity = self.problem.capacity[row] * servers[:, None]
+        allowed = np.ones((self.problem.n, len(row)), dtype=np.bool_)
+        if any(self.problem.selectors):
+            which, table = self.matches
+            allowed = table[:, row][which]
+        for r in range(self.problem.m):
+            lacking = capacity[:, r] <= 0
+            if lacking.any():
+                allowed &= ~np.outer(self.problem.demand[:, r] > 0, lacking)
+        return Places(row, servers, offset, place_of_row, allowed, self.shares(capacity))
+
+    @cached_property
+    def absent(self) -> BoolArray:
+        """(n,) who demands what no server has."""
+        lacking = self.totals <= 0
+        absent: BoolArray = np.logical_or.reduce(self.problem.demand[:, lacking] > 0, axis=1)
+        return absent
+
+    @cached_property
+    def out_of_range(self) -> BoolArray:
+        """(n,) who demands less than a billionth of the pool, or more than a billion pools."""
+        share = self.task_shares
+        some = (self.problem.demand > 0) & (self.totals > 0)
+        outside = some & ((share < SMALLEST_DEMAND) | (share > LARGEST_DEMAND))
+        result: BoolArray = np.logical_or.reduce(outside, axis=1)
+        return result
+
+    def unserved(self, places: Places) -> TextArray:
+        """(n,) why a workload can have no share at all; empty where it can."""
+        reason = np.full(self.problem.n, "", dtype=object)
+        reason[~places.allowed.any(axis=1)] = NO_ELIGIBLE_SERVER
+        reason[self.out_of_range] = OUT_OF_RANGE
+        reason[self.absent] = RESOURCE_ABSENT
+        reason[self.problem.tasks == 0] = TASK_LIMIT
+        return reason
+
+    def amounts(self, largest: FloatArray | None = None) -> Amounts:
+        """Quantities read, of which at most ``largest`` (m,) is added up; None: they are as they are.
+
+        Demands that cannot be served at all are not looked at, and are 0.
+        """
+        ignored = (self.absent | self.out_of_range)[:, None]
+        demand = np.where(ignored, 0.0, self.problem.demand)
+        if largest is None:
+            largest = np.maximum(
+                self.offered.max(axis=0, initial=0.0), demand.max(axis=0, initial=0.0)
+            )
+        return read_amounts(demand, self.offered, largest)
+
+    @cached_property
+    def as_they_are(self) -> Amounts:
+        """Quantities read where nothing is added up."""
+        return self.amounts()
+
+    @cached_property
+    def on_servers(self) -> Amounts:
+        """Quantities read for whole tasks on single servers."""
+        return self.amounts(self.offered.max(axis=0, initial=0.0))
+
+    @cached_property
+    def in_pool(self) -> Amounts:
+        """Quantities read for whole tasks on the pool as one server."""
+        return self.amounts(self.totals)
+
+    @cached_property
+    def factors(self) -> FloatArray | None:
+        """(t, m) by how much a tenant's weight differs in each resource; None where in none.
+
+        Raises:
+            PolicyOptionsError: they name what the problem does not have.
+        """
+        given = self.choice.option("resource_weights")
+        if not given:
+            return None
+        factors = np.ones((self.problem.t, self.problem.m))
+        for tenant, row in given.items():
+            for resource, factor in row.items():
+                i = position_of(tenant, self.problem.tenants, f"resource_weights/{tenant}")
+                r = position_of(
+                    resource, self.problem.resources, f"resource_weights/{tenant}/{resource}"
+                )
+                factors[i, r] = factor
+        return factors
+
+    @cached_property
+    def columns(self) -> FloatArray:
+        """(n, c) what one task adds to each column of its tenant's share, which is the largest.
+
+        One column, but for weights that differ between resources: then one per resource.
+        """
+        if self.choice.policy.share is ShareDefinition.SUM:
+            summed: FloatArray = self.task_shares.sum(axis=1)[:, None]
+            return summed
+        if self.factors is None:
+            return self.dominant[:, None]
+        columns: FloatArray = self.task_shares / self.factors[self.problem.workload_tenant]
+        return columns
+
+    def tenant_shares(self, columns: FloatArray, tasks: FloatArray) -> FloatArray:
+        """(t,) shares before weights of tenants that run so many tasks (n,)."""
+        sums = [
+            grouped_sum(tasks * column, self.problem.workload_tenant, self.problem.t)
+            for column in columns.T
+        ]
+        share: FloatArray = np.max(sums, axis=0)
+        return share
+
+
+def position_of(name: str, names: tuple[str, ...], pointer: str) -> int:
+    """The index of a name that an option gives.
+
+    Raises:
+        PolicyOptionsError: there is no such name.
+    """
+    if name not in names:
+        raise PolicyOptionsError(
+            "policy.options",
+            f"there is no {name!r}; there are {', '.join(names[:20])}",
+            f"/policy/options/{pointer}",
+        )
+    return names.index(name)

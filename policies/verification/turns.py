@@ -1,0 +1,128 @@
+"""Whose turn it is, by shares or by what tenants have used over time, as each policy says.
+
+Measures that differ by no more than the one stated tolerance are equal; the tie goes to the next
+measure, and at last to the first tenant by position.
+
+Sources: Ghodsi et al., NSDI 2011, Algorithm 1; Tang et al., TPDS 2018, §5 and Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from policies.arrays import FloatArray
+from policies.model.policy import HandOut
+from policies.model.tolerance import DISCRETE_TOLERANCE
+
+
+def first_of_least(values: FloatArray, ties: FloatArray | None = None) -> int:
+    """The first by position of the least, of which ties go to the least of ``ties``."""
+    some = np.flatnonzero(values <= values.min() * (1 + DISCRETE_TOLERANCE))
+    if ties is None or len(some) == 1:
+        return int(some[0])
+    second = ties[some]
+    return int(some[(second <= second.min() * (1 + DISCRETE_TOLERANCE)).argmax()])
+
+
+@dataclass(eq=False)
+class ByShare:
+    """The tenant with the least weighted share is next.
+
+    Attributes:
+        weight: (t,); each: (n,) what one task adds to its tenant's share.
+        level: (t,) weighted share of tenants whose turn may come; inf for the others.
+    """
+
+    weight: FloatArray
+    each: FloatArray
+    level: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.level = np.full(len(self.weight), np.inf)
+        self._sum = np.zeros(len(self.weight))
+
+    def enter(self, tenant: int) -> None:
+        """Let a tenant take turns."""
+        self.level[tenant] = self._sum[tenant] / self.weight[tenant]
+
+    def leave(self, tenant: int) -> None:
+        """The tenant has nothing more to launch."""
+        self.level[tenant] = np.inf
+
+    def next(self) -> int:
+        """Whose turn it is."""
+        return first_of_least(self.level)
+
+    def launched(self, tenant: int, job: int) -> None:
+        """Count one more task of a workload."""
+        self._sum[tenant] += self.each[job]
+        self.level[tenant] = self._sum[tenant] / self.weight[tenant]
+
+    def may_go_on(self, tenant: int) -> bool:
+        """Is nothing but room in the tenant's way?"""
+        return bool(self.level[tenant] < np.inf)
+
+
+@dataclass(eq=False)
+class ByHistory:
+    """The tenant that the past puts first is next; what is handed out counts at once.
+
+    Attributes:
+        hand_out: by accumulated dominant share, by the aggregate, or by the sharing degree first.
+        weight: (t,); unit: (m,) one unit of a resource as a share of the pool.
+        used, alone, borrow: (t, m) resource × time: used so far; alone, this step included; beyond
+            which a tenant is handed nothing more. gain: (n, m) of one task.
+        level: (t,) the measure that orders tenants whose turn may come; inf for the others.
+    """
+
+    hand_out: HandOut
+    weight: FloatArray
+    unit: FloatArray
+    used: FloatArray
+    alone: FloatArray
+    borrow: FloatArray
+    gain: FloatArray
+    level: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        tenants = len(self.weight)
+        self.level = np.full(tenants, np.inf)
+        self._degree = np.full(tenants, np.inf)
+        self._ties = np.zeros(tenants)
+        self.used = self.used.copy()
+
+    def enter(self, tenant: int) -> None:
+        """Let a tenant take turns."""
+        share = self.used[tenant] * self.unit
+        aggregate = float(share.sum()) / self.weight[tenant]
+        dominant = float(share.max(initial=0.0)) / self.weight[tenant]
+        by_dominant = self.hand_out is HandOut.LEAST_ACCUMULATED_DOMINANT
+        self.level[tenant] = dominant if by_dominant else aggregate
+        by_degree = self.hand_out is HandOut.LEAST_SHARING_DEGREE
+        self._ties[tenant] = dominant if by_degree else aggregate
+        degree = 1.0
+        some = self.alone[tenant] > 0
+        if by_degree and some.any():
+            degree = min(1.0, float((self.used[tenant, some] / self.alone[tenant, some]).min()))
+        self._degree[tenant] = degree
+
+    def leave(self, tenant: int) -> None:
+        """The tenant has nothing more to launch."""
+        self.level[tenant] = self._degree[tenant] = np.inf
+
+    def next(self) -> int:
+        """Whose turn it is."""
+        if self._degree.min() < 1 - DISCRETE_TOLERANCE:
+            return first_of_least(self._degree, self.level)
+        return first_of_least(self.level, self._ties)
+
+    def launched(self, tenant: int, job: int) -> None:
+        """Count one more task of a workload."""
+        self.used[tenant] += self.gain[job]
+        self.enter(tenant)
+
+    def may_go_on(self, tenant: int) -> bool:
+        """Is nothing but room in the tenant's way?"""
+        return bool((self.used[tenant] <= self.borrow[tenant]).all())

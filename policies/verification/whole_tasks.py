@@ -1,0 +1,347 @@
+"""Checking whole tasks: the counts, the servers and the reasons that a policy promises.
+
+On one pool, necessary and sufficient conditions (``pool``) say whether the counts are those of the
+policy; on servers, and where the past counts, the tasks are handed out again (``replay``); static
+partitioning is worked out again (``partition``). Where tasks kept their places, only what was missing
+was placed by the rule (``in_place``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import FloatArray, TextArray, grouped_sum
+from policies.model.allocation import Allocation
+from policies.model.current_placements import CurrentPlacements
+from policies.model.history import History
+from policies.model.policy import HandOut
+from policies.model.tolerance import AGREEMENT
+from policies.verification import in_place, long_term
+from policies.verification.checks import Check, check
+from policies.verification.partition import partition_tasks
+from policies.verification.pool import PoolTasks, out_of_turn, pool_tasks
+from policies.verification.replay import (
+    Launched,
+    Round,
+    left_out,
+    queues,
+    replay,
+    tasks_by_server,
+)
+from policies.verification.servers import Servers, rule_of
+from policies.verification.stated import (
+    LEVEL,
+    NO_SERVER_LARGE_ENOUGH,
+    TASK_LIMIT,
+    Places,
+    Stated,
+    by_resource,
+)
+from policies.verification.stops import NOTHING, Room
+from policies.verification.turns import ByHistory, ByShare
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """An answer with whole tasks.
+
+    Attributes:
+        stated: the problem; places: of the answer's placements; allocation: the answer.
+        pool: what tasks take of the pool as one server; None where they go to single servers.
+        reasons: (n,) why a workload cannot run at all, even on empty servers; empty where it can.
+    """
+
+    stated: Stated
+    places: Places
+    allocation: Allocation
+    pool: PoolTasks | None
+    reasons: TextArray
+
+    @classmethod
+    def of(cls, stated: Stated, places: Places, allocation: Allocation) -> Whole:
+        """The answer, and what of its problem can run.
+
+        Raises:
+            PolicyOptionsError: an option names what the problem does not have.
+        """
+        pool = pool_tasks(stated) if stated.choice.sees_one_pool else None
+        reasons = server_reasons(stated) if pool is None else pool.reasons
+        return cls(stated, places, allocation, pool, reasons)
+
+    def stops(self) -> tuple[str | None, ...]:
+        """(n) what stopped each workload, by what is left; None where one more task fits."""
+        problem, tasks, places = self.stated.problem, self.allocation.tasks, self.places
+        if self.pool is not None:
+            return self.pool.stops(self.stated, tasks)
+        amounts, answer = self.stated.on_servers, self.allocation
+        left = amounts.capacity[places.row].copy()
+        each = np.round(answer.placement_tasks / places.servers[answer.placement_class])
+        for r in range(problem.m):
+            used = each * amounts.demand[answer.placement_workload, r]
+            left[:, r] -= grouped_sum(used, answer.placement_class, places.count)
+        rows, kind = np.unique(places.row, return_inverse=True)
+        allowed = places.allowed[:, np.searchsorted(places.row, rows)]
+        room = Room(left, kind, allowed, _units(self.stated))
+        open_ = np.flatnonzero((self.reasons == "") & (tasks < problem.tasks))
+        stops: list[str | None] = [reason or TASK_LIMIT for reason in self.reasons.tolist()]
+        some = Room(room.left, room.kind, room.allowed[open_], room.unit)
+        blocking = some.blocking(amounts.demand[open_])
+        for j, r in zip(open_.tolist(), blocking.tolist(), strict=True):
+            stops[j] = None if r == NOTHING else by_resource(problem.resources[r])
+        return tuple(stops)
+
+
+def _units(stated: Stated) -> FloatArray:
+    """(m,) one unit of the whole numbers on servers, as a share of the pool."""
+    total = stated.problem.server_count @ stated.on_servers.capacity
+    return np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0)
+
+
+def server_reasons(stated: Stated) -> TextArray:
+    """(n,) why a workload cannot run on single servers, even empty ones; empty where it can."""
+    rows = stated.rows
+    amounts = stated.on_servers
+    room = Room(amounts.capacity[rows.row], np.arange(rows.count), rows.allowed, _units(stated))
+    misfit = room.blocking(amounts.demand) != NOTHING
+    return left_out(stated.unserved(rows), misfit, NO_SERVER_LARGE_ENOUGH)
+
+
+def check_whole_tasks(whole: Whole) -> Iterator[Check]:
+    """Tasks are whole, also on each server of a range; no more fits, and the reasons say so."""
+    problem, answer, places = whole.stated.problem, whole.allocation, whole.places
+    tasks, placed = answer.tasks, answer.placement_tasks
+    yield check(
+        "whole_tasks",
+        np.abs(tasks - np.round(tasks)),
+        0.0,
+        "indivisible tasks run whole",
+        problem.workload_names,
+    )
+    yield check(
+        "whole_placements",
+        np.abs(placed - np.round(placed)) / np.maximum(placed, 1.0),
+        AGREEMENT,
+        "indivisible tasks run whole where they are placed",
+        problem.workload_names,
+        answer.placement_workload,
+    )
+    if places.offset is not None:
+        per_server = placed / places.servers[answer.placement_class]
+        yield check(
+            "whole_tasks_on_servers",
+            np.abs(per_server - np.round(per_server)),
+            0.0,
+            "every server of a range runs the same number of whole tasks",
+            problem.workload_names,
+            answer.placement_workload,
+        )
+    if not answer.policy.saturates:
+        return
+    stops = list(whole.stops())
+    if answer.history is not None:
+        beyond = _beyond_borrowing(whole.stated, answer.history)
+        for j, owner in enumerate(problem.workload_tenant.tolist()):
+            if stops[j] is None and beyond[owner]:
+                stops[j] = LEVEL
+    yield check(
+        "saturated",
+        np.array([stop is None for stop in stops]) * 1.0,
+        0.0,
+        "no workload that wants more tasks has room for one",
+        problem.workload_names,
+    )
+    yield check(
+        "stopped_by",
+        np.array([a != b for a, b in zip(answer.limited_by, stops, strict=True)]) * 1.0,
+        0.0,
+        "the reasons follow from what is left on the servers",
+        problem.workload_names,
+    )
+
+
+def _beyond_borrowing(stated: Stated, history: History) -> Sequence[bool]:
+    limit = long_term.borrow_limit(stated, history.elapsed)
+    beyond: list[bool] = np.logical_or.reduce(history.used > limit, axis=1).tolist()
+    return beyond
+
+
+def check_handed_out(
+    whole: Whole, before: History, running: CurrentPlacements | None
+) -> Iterator[Check]:
+    """Counts, servers, levels and objective are what the policy promises.
+
+    Args:
+        whole: an answer that fits, of a policy that says how it hands out tasks.
+        before: what a long-term policy remembered; running: where tasks ran.
+    """
+    hands_out = whole.allocation.policy.hands_out
+    yield from _check_levels(whole)
+    if hands_out is HandOut.OWN_PARTITION:
+        yield from _check_partition(whole)
+    elif whole.pool is not None and hands_out is HandOut.LEAST_SHARE:
+        passed_over = out_of_turn(whole.stated, whole.pool, whole.allocation.tasks)
+        yield check(
+            "nobody_passed_over",
+            passed_over * 1.0,
+            0.0,
+            "no workload stopped while its next task fitted at its tenant's turn",
+            whole.stated.problem.workload_names,
+        )
+    else:
+        yield from _check_replayed(whole, before, running)
+
+
+def _check_levels(whole: Whole) -> Iterator[Check]:
+    """Levels and objective follow from the tasks, where these alone make them."""
+    stated, answer = whole.stated, whole.allocation
+    problem, level = stated.problem, answer.level
+    if answer.policy.hands_out in (HandOut.LEAST_SHARE, HandOut.FEWEST_REQUESTS):
+        columns = stated.columns if whole.pool is None else whole.pool.columns
+        if answer.policy.hands_out is HandOut.FEWEST_REQUESTS:
+            columns = np.ones((problem.n, 1))
+        share = stated.tenant_shares(columns, answer.tasks)
+        runs = np.isfinite(level)
+        yield check(
+            "levels",
+            np.where(runs, np.abs(np.where(runs, level, 0.0) * stated.weight - share), share)
+            / np.maximum(share, 1e-3 * AGREEMENT),
+            AGREEMENT,
+            "every tenant's level is its share over its weight",
+            problem.tenants,
+        )
+        level = share / stated.weight
+    expected = np.nan
+    if answer.policy.hands_out is not HandOut.OWN_PARTITION:
+        expected = least_unsatisfied(stated, level, answer.limited_by)
+    given = np.array([answer.objective, answer.bound, answer.gap])
+    derived = np.array([expected, np.nan, np.nan])
+    yield check(
+        "objective",
+        ~np.isclose(given, derived, rtol=AGREEMENT, atol=0, equal_nan=True) * 1.0,
+        0.0,
+        "the objective is the least level of those who wanted more, and nothing bounds it",
+        ("objective", "bound", "gap"),
+    )
+
+
+def least_unsatisfied(stated: Stated, level: FloatArray, limited_by: Sequence[str]) -> float:
+    """The least level (t,) of tenants served first that a resource stopped; NaN if none was."""
+    wanting = np.zeros(stated.problem.t, dtype=np.bool_)
+    for owner, reason in zip(stated.problem.workload_tenant.tolist(), limited_by, strict=True):
+        wanting[owner] |= reason.startswith("resource:")
+    wanting &= ~stated.late
+    return float(level[wanting].min()) if wanting.any() else np.nan
+
+
+def _check_partition(whole: Whole) -> Iterator[Check]:
+    problem, answer = whole.stated.problem, whole.allocation
+    promised, reasons = partition_tasks(whole.stated, whole.places)
+    found: dict[tuple[int, int], float] = {}
+    for j, place, tasks in zip(
+        answer.placement_workload.tolist(),
+        answer.placement_class.tolist(),
+        answer.placement_tasks.tolist(),
+        strict=True,
+    ):
+        found[j, place] = found.get((j, place), 0.0) + tasks
+    wrong = np.zeros(problem.n)
+    for key in found.keys() | promised.keys():
+        wrong[key[0]] = max(wrong[key[0]], abs(found.get(key, 0.0) - promised.get(key, 0)))
+    yield check(
+        "own_servers",
+        wrong,
+        0.0,
+        "every workload runs what fits on the servers that its tenant has to itself, and there",
+        problem.workload_names,
+    )
+    yield check(
+        "stopped_by",
+        np.array([a != b for a, b in zip(answer.limited_by, reasons, strict=True)]) * 1.0,
+        0.0,
+        "the reasons follow from what is left on these servers",
+        problem.workload_names,
+    )
+
+
+def _check_replayed(
+    whole: Whole, before: History, running: CurrentPlacements | None
+) -> Iterator[Check]:
+    problem, answer = whole.stated.problem, whole.allocation
+    launched = _replayed(whole, before)
+    yield check(
+        "handed_out",
+        np.abs(launched.tasks - answer.tasks) if not launched.agrees else np.zeros(problem.n),
+        0.0,
+        "handing the tasks out again gives every workload as many",
+        problem.workload_names,
+    )
+    if not launched.agrees or whole.pool is not None:
+        return
+    found = in_place.found_tasks(whole.places, whole.stated, answer)
+    fresh = tasks_by_server(launched.job, launched.server, np.ones(len(launched.job)), problem.n)
+    agrees = in_place.same_tasks(found, fresh)
+    moved = None
+    if running is not None:
+        if not agrees:
+            kept = in_place.kept_in_place(whole.stated, whole.reasons, answer, running)
+            agrees = kept is not None and in_place.same_tasks(found, kept)
+        moved = in_place.moved_tasks(whole.stated, answer, running, found)
+    yield Check(
+        "placed_by_rule",
+        agrees,
+        "every task runs where the policy's rule puts it, or where it ran before",
+        0.0 if agrees else np.inf,
+    )
+    yield Check(
+        "moved",
+        answer.moved == moved,
+        "the tasks that are said to move are those that ran elsewhere before",
+        0.0 if answer.moved == moved else np.inf,
+    )
+
+
+def _replayed(whole: Whole, before: History) -> Launched:
+    """The answer's tasks handed out again, until one is not the policy's."""
+    stated, choice = whole.stated, whole.stated.choice
+    problem, hands_out = stated.problem, choice.policy.hands_out
+    if whole.pool is not None:
+        demand, size = whole.pool.demand, whole.pool.room[None, :]
+        count, allowed = np.ones(1, dtype=np.int64), np.ones((problem.n, 1), dtype=np.bool_)
+    else:
+        rows = stated.rows
+        demand, size = stated.on_servers.demand, stated.on_servers.capacity[rows.row]
+        count, allowed = rows.servers, rows.allowed
+    present = stated.totals > 0
+    servers = Servers(size[:, present], count, demand[:, present], allowed)
+    tenants = [np.flatnonzero(~stated.late), np.flatnonzero(stated.late)]
+    rounds = [Round(mine) for mine in tenants]
+    turns: ByShare | ByHistory
+    rule: Callable[[int], int] = servers.affinity
+    launch = None
+    if hands_out is HandOut.FEWEST_REQUESTS:
+        turns, rule, launch = (
+            ByShare(stated.weight, np.ones(problem.n)),
+            servers.evenest,
+            servers.host,
+        )
+    elif hands_out is HandOut.LEAST_SHARE:
+        turns, rule = ByShare(stated.weight, stated.dominant), rule_of(servers, choice.option)
+    else:
+        assert hands_out is not None  # noqa: S101 - nothing else is handed out again
+        ahead = long_term.ahead(stated, before, whole.reasons)
+        present_unit = np.divide(1.0, stated.totals, out=np.zeros(problem.m), where=present)
+        turns = ByHistory(
+            hands_out, stated.weight, present_unit, before.used, ahead.alone,
+            long_term.borrow_limit(stated, ahead.elapsed), problem.demand * before.step,
+        )  # fmt: skip
+        first = long_term.starved(stated, before)
+        rounds = []
+        for mine in tenants:
+            rounds += [Round(mine[first[mine]], once=True), Round(mine)]
+    waiting = queues(problem.workload_tenant, problem.priority, whole.reasons, problem.t)
+    return replay(
+        waiting, problem.tasks, rounds, turns, servers, rule, whole.allocation.tasks, launch
+    )
