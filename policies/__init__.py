@@ -2,78 +2,82 @@
 
 ``solve(problem, policy)`` is the one front door; ``verify`` checks an answer without a
 solver. Nothing in here reads the clock's date, the network or global random state.
+
+Names are loaded when they are first used: whoever verifies needs Python and NumPy only.
 """
 
-from policies.documents.answer import allocation_to_document, summary_document
-from policies.documents.certificate import certificate_from_document, certificate_to_document
-from policies.documents.comparison import compare_documents
-from policies.documents.evaluation import evaluate_document
-from policies.documents.history import history_from_document, history_to_document
-from policies.documents.problem import (
-    ParsedProblem,
-    problem_from_document,
-    problem_to_document,
-    without_deficits,
-)
-from policies.documents.reading import allocation_from_document
-from policies.documents.request import ComparisonRequest, EvaluationRequest
-from policies.documents.schedule import schedule_from_document, schedule_to_document
-from policies.equilibrium.ceei import clear_market
-from policies.errors import (
-    PolicyError,
-    PolicyModeError,
-    PolicyNotApplicableError,
-    PolicyOptionsError,
-    PolicyUnknownError,
-    ProblemError,
-    ProblemTooLargeError,
-    SolveFailedError,
-    SolveTimeoutError,
-)
-from policies.explaining.explanations import explain
-from policies.explaining.lending import tasks_by_owner
-from policies.filling.mrfs_loop import dominant_on
-from policies.finishing.placement_stickiness import current_placements_of
-from policies.leximin.interior_point.method import maximise_level
-from policies.leximin.level_program import level_program
-from policies.long_term.windows import Intervals, Window
-from policies.model.allocation import Allocation
-from policies.model.certificate import Certificate
-from policies.model.current_placements import CurrentPlacements
-from policies.model.entitlement import tasks_alone
-from policies.model.history import History
-from policies.model.policy import (
-    Choice,
-    HandOut,
-    Policy,
-    Proof,
-    Servers,
-    ShareDefinition,
-    options_schema,
-)
-from policies.model.problem import Problem
-from policies.model.quantities import WholeServers
-from policies.model.reasons import REASONS, UNSERVED, unserved_reasons
-from policies.model.request import Request, Solver
-from policies.model.schedule import Schedule
-from policies.model.server_classes import classes_of_decision, one_class, server_classes
-from policies.model.timetable import Timetable, slot_at, timetable
-from policies.model.tolerance import DISCRETE_TOLERANCE
-from policies.proofs.level_bounds import prove_round
-from policies.proofs.long_term_step import reasons_not_to_run, step_added
-from policies.proofs.normal_form import LeximinProblem, normalise
-from policies.properties.jain import jain_index
-from policies.properties.properties import PROPERTY_NAMES, properties_of
-from policies.registry import (
-    choose,
-    policies_available,
-    policy_named,
-    register,
-    solve,
-)
-from policies.verification.checks import Check
-from policies.verification.verify import Verification, verify
-from policies.warm import warm, warm_compiled
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from policies.documents.answer import allocation_to_document, summary_document
+    from policies.documents.certificate import certificate_from_document, certificate_to_document
+    from policies.documents.comparison import compare_documents
+    from policies.documents.evaluation import evaluate_document
+    from policies.documents.history import history_from_document, history_to_document
+    from policies.documents.problem import (
+        ParsedProblem,
+        problem_from_document,
+        problem_to_document,
+        without_deficits,
+    )
+    from policies.documents.reading import allocation_from_document
+    from policies.documents.request import ComparisonRequest, EvaluationRequest
+    from policies.documents.schedule import schedule_from_document, schedule_to_document
+    from policies.documents.verification import verify_answer
+    from policies.equilibrium.ceei import clear_market
+    from policies.errors import (
+        PolicyError,
+        PolicyModeError,
+        PolicyNotApplicableError,
+        PolicyOptionsError,
+        PolicyUnknownError,
+        ProblemError,
+        ProblemTooLargeError,
+        SolveFailedError,
+        SolveTimeoutError,
+    )
+    from policies.explaining.explanations import explain
+    from policies.explaining.lending import tasks_by_owner
+    from policies.filling.mrfs_loop import dominant_on
+    from policies.finishing.placement_stickiness import current_placements_of
+    from policies.leximin.interior_point.method import maximise_level
+    from policies.leximin.level_program import level_program
+    from policies.long_term.windows import Intervals, Window
+    from policies.model.allocation import Allocation
+    from policies.model.certificate import Certificate
+    from policies.model.current_placements import CurrentPlacements
+    from policies.model.entitlement import tasks_alone
+    from policies.model.history import History
+    from policies.model.policy import (
+        Choice,
+        HandOut,
+        Policy,
+        Proof,
+        Servers,
+        ShareDefinition,
+        options_schema,
+    )
+    from policies.model.problem import Problem
+    from policies.model.quantities import WholeServers
+    from policies.model.reasons import REASONS, UNSERVED, unserved_reasons
+    from policies.model.request import Request, Solver
+    from policies.model.schedule import Schedule
+    from policies.model.server_classes import classes_of_decision, one_class, server_classes
+    from policies.model.timetable import Timetable, slot_at, timetable
+    from policies.model.tolerance import DISCRETE_TOLERANCE
+    from policies.proofs.level_bounds import prove_round
+    from policies.proofs.long_term_step import reasons_not_to_run, step_added
+    from policies.proofs.normal_form import LeximinProblem, normalise
+    from policies.properties.jain import jain_index
+    from policies.properties.properties import PROPERTY_NAMES, properties_of
+    from policies.registry import register, solve
+    from policies.selection import choose, policies_available, policy_named
+    from policies.verification.checks import Check
+    from policies.verification.verify import Verification, verify
+    from policies.warm import warm, warm_compiled
 
 __all__ = [
     "DISCRETE_TOLERANCE",
@@ -153,7 +157,91 @@ __all__ = [
     "timetable",
     "unserved_reasons",
     "verify",
+    "verify_answer",
     "warm",
     "warm_compiled",
     "without_deficits",
 ]
+
+# Where each name is: the same as above, for whoever runs it.
+_HOMES = {
+    "policies.documents.answer": ("allocation_to_document", "summary_document"),
+    "policies.documents.certificate": ("certificate_from_document", "certificate_to_document"),
+    "policies.documents.comparison": ("compare_documents",),
+    "policies.documents.evaluation": ("evaluate_document",),
+    "policies.documents.history": ("history_from_document", "history_to_document"),
+    "policies.documents.problem": (
+        "ParsedProblem",
+        "problem_from_document",
+        "problem_to_document",
+        "without_deficits",
+    ),
+    "policies.documents.reading": ("allocation_from_document",),
+    "policies.documents.request": ("ComparisonRequest", "EvaluationRequest"),
+    "policies.documents.schedule": ("schedule_from_document", "schedule_to_document"),
+    "policies.documents.verification": ("verify_answer",),
+    "policies.equilibrium.ceei": ("clear_market",),
+    "policies.errors": (
+        "PolicyError",
+        "PolicyModeError",
+        "PolicyNotApplicableError",
+        "PolicyOptionsError",
+        "PolicyUnknownError",
+        "ProblemError",
+        "ProblemTooLargeError",
+        "SolveFailedError",
+        "SolveTimeoutError",
+    ),
+    "policies.explaining.explanations": ("explain",),
+    "policies.explaining.lending": ("tasks_by_owner",),
+    "policies.filling.mrfs_loop": ("dominant_on",),
+    "policies.finishing.placement_stickiness": ("current_placements_of",),
+    "policies.leximin.interior_point.method": ("maximise_level",),
+    "policies.leximin.level_program": ("level_program",),
+    "policies.long_term.windows": ("Intervals", "Window"),
+    "policies.model.allocation": ("Allocation",),
+    "policies.model.certificate": ("Certificate",),
+    "policies.model.current_placements": ("CurrentPlacements",),
+    "policies.model.entitlement": ("tasks_alone",),
+    "policies.model.history": ("History",),
+    "policies.model.policy": (
+        "Choice",
+        "HandOut",
+        "Policy",
+        "Proof",
+        "Servers",
+        "ShareDefinition",
+        "options_schema",
+    ),
+    "policies.model.problem": ("Problem",),
+    "policies.model.quantities": ("WholeServers",),
+    "policies.model.reasons": ("REASONS", "UNSERVED", "unserved_reasons"),
+    "policies.model.request": ("Request", "Solver"),
+    "policies.model.schedule": ("Schedule",),
+    "policies.model.server_classes": ("classes_of_decision", "one_class", "server_classes"),
+    "policies.model.timetable": ("Timetable", "slot_at", "timetable"),
+    "policies.model.tolerance": ("DISCRETE_TOLERANCE",),
+    "policies.proofs.level_bounds": ("prove_round",),
+    "policies.proofs.long_term_step": ("reasons_not_to_run", "step_added"),
+    "policies.proofs.normal_form": ("LeximinProblem", "normalise"),
+    "policies.properties.jain": ("jain_index",),
+    "policies.properties.properties": ("PROPERTY_NAMES", "properties_of"),
+    "policies.registry": ("register", "solve"),
+    "policies.selection": ("choose", "policies_available", "policy_named"),
+    "policies.verification.checks": ("Check",),
+    "policies.verification.verify": ("Verification", "verify"),
+    "policies.warm": ("warm", "warm_compiled"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

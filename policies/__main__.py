@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from policies.cli.tables import answer_text, comparison_text, verification_text
-from policies.documents.answer import allocation_to_document
-from policies.documents.comparison import compare_documents
 from policies.documents.problem import ParsedProblem, problem_from_document
-from policies.documents.reading import allocation_from_document
+from policies.documents.verification import verify_answer
 from policies.errors import PolicyError, SolveFailedError, SolveTimeoutError
-from policies.registry import choose, policies_available, solve
-from policies.verification.verify import verify
+from policies.selection import choose, policies_available
 
 FINE, NOT_SO, UNUSABLE = 0, 1, 2
 EVERYTHING = ("placements", "certificate", "schedule")
@@ -31,6 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         return {"solve": _solve, "compare": _compare, "verify": _verify}[given.command](given)
+    except ModuleNotFoundError as error:
+        print(
+            f"{error.name} is not installed; to solve: pip install 'allocation-policies[solvers]'",
+            file=sys.stderr,
+        )
+        return UNUSABLE
     except (UnusableInput, PolicyError) as error:
         print(_sentence(error), file=sys.stderr)
         return NOT_SO if isinstance(error, SolveTimeoutError | SolveFailedError) else UNUSABLE
@@ -90,6 +93,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _solve(given: argparse.Namespace) -> int:
+    # Whoever verifies has no solver: what solves is loaded where it is asked for.
+    from policies.documents.answer import allocation_to_document
+    from policies.registry import solve
+
     parsed, policy = _asked(given, _read(given.problem), {})
     allocation = solve(
         parsed.problem,
@@ -109,6 +116,8 @@ def _solve(given: argparse.Namespace) -> int:
 
 
 def _compare(given: argparse.Namespace) -> int:
+    from policies.documents.comparison import compare_documents
+
     names = [name.strip() for name in given.policies.split(",") if name.strip()]
     comparison = compare_documents(_read(given.problem), names, time_limit=given.time_limit)
     if given.json:
@@ -122,8 +131,7 @@ def _compare(given: argparse.Namespace) -> int:
 def _verify(given: argparse.Namespace) -> int:
     answer = _read(given.answer)
     parsed, policy = _asked(given, _read(given.problem), answer.get("policy") or {})
-    allocation = allocation_from_document(answer, parsed.problem, choose(**policy))
-    verification = verify(parsed.problem, allocation, parsed.history)
+    verification = verify_answer(parsed, answer, choose(**policy))
     checks = [
         {"name": check.name, "holds": check.holds, "detail": check.detail}
         for check in verification.checks

@@ -1,28 +1,20 @@
-"""The one front door: policies by name, their modes, options and the checks on answers."""
+"""The one front door: a solver for each policy and mode, and the checks on its answers."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-import jsonschema
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from policies import catalogue
 from policies.equilibrium import ceei
-from policies.errors import (
-    PolicyModeError,
-    PolicyNotApplicableError,
-    PolicyOptionsError,
-    PolicyUnknownError,
-    SolveFailedError,
-)
+from policies.errors import PolicyNotApplicableError, SolveFailedError
 from policies.filling import mrfs, pool, servers, static
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.finishing.placement_stickiness import keeps_places, stay_in_place
@@ -32,20 +24,14 @@ from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History, check_history_fits
-from policies.model.policy import Choice, Policy
+from policies.model.policy import Policy
 from policies.model.problem import Problem
 from policies.model.request import Request, Solver
+from policies.selection import choose, make_known
 from policies.time_division import tda
 from policies.verification.verify import check_feasible, with_proofs
 
-
-@dataclass(frozen=True)
-class _Registered:
-    policy: Policy
-    solvers: Mapping[str, Solver]
-
-
-_REGISTERED: dict[str, _Registered] = {}
+_SOLVERS: dict[str, Mapping[str, Solver]] = {}
 
 
 def register(policy: Policy, **solvers: Solver) -> None:
@@ -61,7 +47,7 @@ def register(policy: Policy, **solvers: Solver) -> None:
     Raises
     ------
     ValueError
-        The modes are not the policy's, or the name is taken.
+        The modes are not the policy's, the name is taken, or a schema says more than is checked.
 
     Examples
     --------
@@ -74,9 +60,10 @@ def register(policy: Policy, **solvers: Solver) -> None:
     """
     if set(solvers) != set(policy.modes):
         raise ValueError(f"policy {policy.name!r} has modes {policy.modes}, not {tuple(solvers)}")
-    if policy.name in _REGISTERED:
+    if policy.name in _SOLVERS:
         raise ValueError(f"a policy {policy.name!r} is already registered")
-    _REGISTERED[policy.name] = _Registered(policy, MappingProxyType(solvers))
+    make_known(policy)
+    _SOLVERS[policy.name] = MappingProxyType(solvers)
 
 
 register(catalogue.DRF, divisible=drf.solve_divisible, indivisible=pool.solve_indivisible)
@@ -91,122 +78,6 @@ register(catalogue.TDA, indivisible=tda.solve_indivisible)
 register(catalogue.LT_DRF, indivisible=hand_out.solver(LT_DRF))
 register(catalogue.LT_AF, indivisible=hand_out.solver(LT_AF))
 register(catalogue.H_MRF, indivisible=hand_out.solver(H_MRF))
-
-
-def policies_available() -> tuple[Policy, ...]:
-    """List every policy, in the order of their names.
-
-    Returns
-    -------
-    tuple of Policy
-        All registered policies.
-
-    Examples
-    --------
-    >>> from policies import policies_available
-    >>> [policy.name for policy in policies_available()][:3]
-    ['asset', 'ceei', 'drf']
-    """
-    return tuple(_REGISTERED[name].policy for name in sorted(_REGISTERED))
-
-
-def policy_named(name: str) -> Policy:
-    """Look a policy up by its name.
-
-    Parameters
-    ----------
-    name : str
-        A name from :func:`policies_available`.
-
-    Returns
-    -------
-    Policy
-        The policy of that name.
-
-    Raises
-    ------
-    PolicyUnknownError
-        There is none.
-
-    Examples
-    --------
-    >>> from policies import policy_named
-    >>> policy_named("tda").time_sharing
-    True
-    """
-    return _registered(name).policy
-
-
-def choose(name: str, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Choice:
-    """Look a policy up, with the mode that applies, and check the options.
-
-    Parameters
-    ----------
-    name : str
-        A name from :func:`policies_available`.
-    mode : str, optional
-        One of its modes; the first by default.
-    options : mapping, optional
-        Options that fit the policy's schema.
-
-    Returns
-    -------
-    Choice
-        The policy with its mode and options.
-
-    Raises
-    ------
-    PolicyUnknownError, PolicyModeError, PolicyOptionsError
-        The name, the mode or the options do not fit.
-
-    Examples
-    --------
-    >>> from policies import choose
-    >>> choose("drf").mode
-    'divisible'
-    """
-    return Choice(policy_named(name), _mode_of(name, mode), _options_of(name, options))
-
-
-def _mode_of(name: str, mode: str | None) -> str:
-    """The mode that applies: the given one, or the policy's default for None.
-
-    Raises:
-        PolicyUnknownError, PolicyModeError: no such policy, or it lacks the mode.
-    """
-    modes = policy_named(name).modes
-    if mode is None:
-        return modes[0]
-    if mode not in modes:
-        raise PolicyModeError(
-            "policy.mode",
-            f"policy {name!r} has no mode {mode!r}; it has {', '.join(modes)}",
-            "/policy/mode",
-        )
-    return mode
-
-
-@cache
-def _validator(policy: Policy) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(policy.options_schema)
-
-
-def _options_of(name: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options, checked against the policy's schema; what is left out has its default there.
-
-    Raises:
-        PolicyUnknownError, PolicyOptionsError: no such policy, or options that do not fit.
-    """
-    given = dict(options or {})
-    errors = sorted(_validator(policy_named(name)).iter_errors(given), key=lambda e: list(e.path))
-    if errors:
-        where = "".join(f"/{part}" for part in errors[0].absolute_path)
-        raise PolicyOptionsError(
-            "policy.options",
-            f"options of policy {name!r}: {errors[0].message}",
-            f"/policy/options{where}",
-        )
-    return given
 
 
 def solve(
@@ -297,7 +168,7 @@ def solve(
         before = History.zeros(problem)
     request = Request(problem, choice, before, deadline)
     with _linear_algebra_in_one_thread():
-        allocation = rounded_to_feasible(_registered(policy).solvers[choice.mode](request))
+        allocation = rounded_to_feasible(_SOLVERS[policy][choice.mode](request))
     if running is not None and keeps_places(allocation):
         allocation = stay_in_place(problem, allocation, running, deadline)
     failed = [item for item in check_feasible(problem, allocation, history) if not item.holds]
@@ -327,13 +198,3 @@ def _check_history(problem: Problem, policy: Policy, history: History) -> None:
             "/history",
         )
     check_history_fits(problem, history)
-
-
-def _registered(name: str) -> _Registered:
-    try:
-        return _REGISTERED[name]
-    except KeyError:
-        known = ", ".join(sorted(_REGISTERED))
-        raise PolicyUnknownError(
-            "policy.unknown", f"there is no policy {name!r}; there are {known}", "/policy/name"
-        ) from None

@@ -12,7 +12,8 @@ from policies.compiled import is_complete, note_complete
 from policies.explaining.lending import tasks_by_owner
 from policies.model.problem import Problem
 from policies.properties.fairness import envy_free
-from policies.registry import policies_available, solve
+from policies.registry import solve
+from policies.selection import policies_available
 from policies.simulation import Trace, simulate
 
 # Of resources and of tenants, so that an option's value may name either.

@@ -11,7 +11,7 @@ from policies.documents.problem import problem_from_document, without_deficits
 from policies.documents.request import AskedPolicyField
 from policies.errors import PolicyError, ProblemError
 from policies.fields import Mistakes, read_items
-from policies.registry import policies_available
+from policies.selection import policies_available
 
 # What a column says about the pool as a whole, as the summary of an evaluation names it.
 SUMMARY = (

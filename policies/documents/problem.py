@@ -20,7 +20,7 @@ from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History
 from policies.model.policy import Choice
 from policies.model.problem import Problem
-from policies.registry import choose
+from policies.selection import choose
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.arrays import FloatArray, IntArray
 from policies.documents.certificate import certificate_from_document
 from policies.documents.history import history_from_document
 from policies.documents.schedule import schedule_from_document
-from policies.errors import ProblemError
-from policies.filling.ranges import ranges_of
+from policies.errors import PolicyError, ProblemError
 from policies.model.allocation import Allocation
-from policies.model.history import History
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
-from policies.model.server_classes import each_row_alone, one_class, server_ranges
-from policies.proofs.long_term_step import levels_reached, reasons_not_to_run
-from policies.proofs.pool_of_tasks import shares_counted
+from policies.model.server_classes import ServerClasses
+from policies.verification.levels import levels_of
+from policies.verification.stated import Places, Stated
 
 
 def allocation_from_document(
@@ -60,7 +58,7 @@ def allocation_from_document(
     try:
         return _allocation(document, problem, choice)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        if isinstance(error, ProblemError):
+        if isinstance(error, PolicyError):
             raise
         raise ProblemError(
             "answer.malformed", f"the answer cannot be read: {error!r}", "/allocations"
@@ -82,64 +80,113 @@ def _allocation(document: Mapping[str, Any], problem: Problem, choice: Choice) -
     history = None
     if "history" in document:
         history = history_from_document(document["history"], problem.tenants, problem.resources)
-    parts: dict[str, Any] = {
-        "choice": choice,
-        "tasks": tasks,
-        "level": _levels(problem, choice, tasks, history),
-        "limited_by": tuple(str(row["limited_by"]) for row in ordered),
-        "certificate": None if certificate is None else certificate_from_document(certificate),
-        "history": history,
-        **{name: _number(summary[name]) for name in ("objective", "bound", "gap")},
-    }
-    if document.get("schedule") is not None:
-        parts["schedule"] = schedule_from_document(
-            problem, document["schedule"], packed=not choice.sees_one_pool
-        )
-    on_servers = not choice.sees_one_pool
-    if on_servers and "placements" not in document:
+    stated = Stated(problem, choice)
+    schedule = document.get("schedule")
+    if schedule is not None:
+        schedule = schedule_from_document(problem, schedule, packed=not choice.sees_one_pool)
+    if not choice.sees_one_pool and "placements" not in document:
         raise ProblemError(
             "answer.malformed", "the answer does not say where tasks run", "/placements"
         )
-    placed = _placements(document["placements"] if on_servers else [], problem, index)
-    workload, row, offset, servers, each = placed
-    if choice.policy.servers[choice.mode] is not Servers.RANGES or not on_servers:
-        return Allocation.from_parts(
-            problem,
-            placement_workload=workload,
-            placement_row=row,
-            placement_each=each,
-            **parts,
-        )
-    rows_alone = each_row_alone(problem)
-    row_of = np.repeat(np.arange(rows_alone.count), rows_alone.servers)
-    edge = np.cumsum(rows_alone.servers) - rows_alone.servers
-    which = np.repeat(np.arange(len(row)), servers)
-    within = np.arange(servers.sum()) - np.repeat(np.cumsum(servers) - servers, servers)
-    server = (edge[rows_alone.class_of_row[row]] + offset)[which] + within
-    key, inverse = np.unique(server * problem.n + workload[which], return_inverse=True)
-    start = np.searchsorted(key // max(problem.n, 1), np.arange(len(row_of) + 1))
-    summed = grouped_sum(each[which], inverse, len(key))
-    sizes, of_workload, of_range, total = ranges_of(row_of, start, key % max(problem.n, 1), summed)
+    placed = _placements(document.get("placements") or [], problem, index)
+    ranges = choice.policy.servers[choice.mode] is Servers.RANGES and not choice.sees_one_pool
+    places, workload, place, on_place = (
+        _on_ranges(stated, *placed) if ranges else _on_classes(stated, *placed)
+    )
+    moved = summary.get("moved_tasks")
     return Allocation(
         problem=problem,
-        classes=server_ranges(problem, sizes) if len(sizes) else one_class(problem),
-        placement_workload=of_workload,
-        placement_class=of_range,
-        placement_tasks=total,
-        **parts,
+        choice=choice,
+        tasks=tasks,
+        classes=ServerClasses(
+            places.place_of_row,
+            places.row,
+            places.servers,
+            places.capacity,
+            places.allowed,
+            places.offset,
+        ),
+        placement_workload=workload,
+        placement_class=place,
+        placement_tasks=on_place,
+        level=levels_of(stated, tasks, history),
+        limited_by=tuple(str(row["limited_by"]) for row in ordered),
+        certificate=None if certificate is None else certificate_from_document(certificate),
+        moved=None if moved is None else int(moved),
+        history=history,
+        schedule=schedule,
+        objective=_number(summary["objective"]),
+        bound=_number(summary["bound"]),
+        gap=_number(summary["gap"]),
     )
 
 
-def _levels(
-    problem: Problem, choice: Choice, tasks: FloatArray, history: History | None
-) -> FloatArray:
-    """(t,) levels are not written: where anything is proven of them they follow from the rest."""
-    if choice.policy.long_term and history is not None:
-        runnable = reasons_not_to_run(problem, choice) == ""
-        return levels_reached(problem, choice.policy, history, runnable)
-    counted = shares_counted(problem, choice, tasks) + problem.prior_share
-    level: FloatArray = counted / problem.effective_weight
-    return level
+_Rows = tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]
+_OnPlaces = tuple[Places, IntArray, IntArray, FloatArray]
+
+
+def _on_ranges(
+    stated: Stated,
+    workload: IntArray,
+    row: IntArray,
+    offset: IntArray,
+    servers: IntArray,
+    each: FloatArray,
+) -> _OnPlaces:
+    """Placements on ranges of servers: rows are cut wherever a placement begins or ends."""
+    counts = stated.problem.server_count
+    begin = np.concatenate([[0], np.cumsum(counts)])[:-1]
+    offering = stated.rows.row
+    if not np.isin(row, offering).all():
+        raise ProblemError("answer.malformed", "tasks run where nothing is offered", "/placements")
+    edges = np.concatenate([begin[row] + offset, begin[row] + offset + servers])
+    own = np.concatenate([begin[offering], begin[offering] + counts[offering]])
+    cuts = np.unique(np.concatenate([edges, own]))
+    of_row = np.searchsorted(begin, cuts[:-1], side="right") - 1
+    kept = np.isin(of_row, offering)
+    start, size = cuts[:-1][kept], np.diff(cuts)[kept]
+    places = stated.places(size)
+    first = np.searchsorted(start, begin[row] + offset)
+    last = np.searchsorted(start, begin[row] + offset + servers)
+    which = np.repeat(np.arange(len(row)), last - first)
+    within = np.arange(len(which)) - np.repeat(
+        np.cumsum(last - first) - (last - first), last - first
+    )
+    place = first[which] + within
+    return places, workload[which], place, each[which] * size[place]
+
+
+def _on_classes(
+    stated: Stated,
+    workload: IntArray,
+    row: IntArray,
+    offset: IntArray,
+    servers: IntArray,
+    each: FloatArray,
+) -> _OnPlaces:
+    """Placements on classes of servers, or on rows: each server of one runs the same."""
+    places = stated.places()
+    place = places.place_of_row[row]
+    whole = (offset == 0) & (servers == stated.problem.server_count[row]) & (place >= 0)
+    keys, first, inverse, rows = np.unique(
+        workload * (places.count + 1) + place,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+    )
+    even = each == each[first][inverse]
+    of_place = np.bincount(places.place_of_row[places.place_of_row >= 0], minlength=places.count)
+    if not (whole & even).all() or not np.array_equal(rows, of_place[place[first]]):
+        raise ProblemError(
+            "answer.malformed",
+            "each server that is like another runs the same part of a workload, said once",
+            "/placements",
+        )
+    pairs = np.unique(np.stack([workload, row], axis=1), axis=0)
+    if len(pairs) != len(row):
+        raise ProblemError("answer.malformed", "a workload is placed twice", "/placements")
+    of = keys % (places.count + 1)
+    return places, workload[first], of, each[first] * places.servers[of]
 
 
 def _workload_index(problem: Problem) -> dict[tuple[str, str], int]:
@@ -158,7 +205,7 @@ def _number(value: Any) -> float:
 
 def _placements(
     rows: Sequence[Mapping[str, Any]], problem: Problem, index: Mapping[tuple[str, str], int]
-) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
+) -> _Rows:
     """(p,) workload, row, offset, servers and tasks on each."""
     row_of = {name: row for row, name in enumerate(problem.server_names)}
     columns: list[tuple[int, int, int, int]] = []

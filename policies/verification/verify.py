@@ -47,7 +47,7 @@ class Verification:
     >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
     ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
     >>> verify(problem, solve(problem, "drf")).checks[0].name
-    'shapes'
+    'promised'
     """
 
     valid: bool

@@ -91,7 +91,7 @@ def servers() -> Iterator[Servers]:
 
 def test_the_library_solves_and_verifies_in_an_environment_of_its_own(wheels, tmp_path):
     installed = Installed(tmp_path / "library")
-    installed.install(wheels["allocation_policies"])
+    installed.install(f"{wheels['allocation_policies']}[solvers]")
     installed("python", "-m", "pip", "check")
     assert "django" not in installed("python", "-m", "pip", "list").lower()
     problem, answer = tmp_path / "problem.json", tmp_path / "answer.json"
@@ -100,6 +100,28 @@ def test_the_library_solves_and_verifies_in_an_environment_of_its_own(wheels, tm
     tasks = [row["tasks"] for row in json.loads(answer.read_text())["allocations"]]
     assert tasks == pytest.approx([10, 10])
     assert "valid" in installed("allocation-policies", "verify", str(problem), str(answer))
+
+
+def test_an_answer_is_verified_where_there_is_nothing_but_numpy(wheels, tmp_path):
+    """A tenant's copy of a decision, on a machine that has Python and `pip install` of the library."""
+    problem, answer = tmp_path / "problem.json", tmp_path / "answer.json"
+    problem.write_text(json.dumps(FIGURE_2))
+    solve = [sys.executable, "-m", "policies", "solve", str(problem), "--json"]
+    answer.write_text(run(*solve, cwd=PROJECT))
+    installed = Installed(tmp_path / "verifier")
+    installed.install(wheels["allocation_policies"])
+    packages = json.loads(installed("python", "-m", "pip", "list", "--format", "json"))
+    names = {package["name"].lower() for package in packages}
+    assert names - {"pip", "setuptools"} == {"allocation-policies", "numpy"}
+    verify = ("python", "-m", "policies", "verify", str(problem), str(answer))
+    assert installed(*verify).endswith("\nvalid\n")
+    forged = json.loads(answer.read_text())
+    forged["placements"] = []
+    answer.write_text(json.dumps(forged))
+    with pytest.raises(AssertionError, match="NOT valid"):
+        installed(*verify)
+    with pytest.raises(AssertionError, match=r"allocation-policies\[solvers\]"):
+        installed("python", "-m", "policies", "solve", str(problem))
 
 
 def test_the_service_runs_from_its_wheel(wheels, servers, tmp_path):
@@ -192,5 +214,5 @@ def test_both_packages_and_the_api_have_one_version():
     for declared in (PROJECT / "pyproject.toml", PROJECT / "policies" / "pyproject.toml"):
         assert tomllib.loads(declared.read_text())["project"]["version"] == version
     service = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    assert f"allocation-policies=={version}" in service["dependencies"]
+    assert f"allocation-policies[solvers]=={version}" in service["dependencies"]
     assert f"\n  version: {version}\n" in (PROJECT / "docs" / "openapi.yaml").read_text()

@@ -10,6 +10,7 @@ from policies import (
     policies_available,
     register,
     registry,
+    selection,
     solve,
     verify,
 )
@@ -31,7 +32,8 @@ DOCUMENT = {
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+    monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
+    monkeypatch.setattr(selection, "_KNOWN", dict(selection._KNOWN))
     toy_policy.add()
 
 

@@ -135,8 +135,7 @@ def test_an_answer_whose_prices_do_not_prove_it_does_not_leave_solve(monkeypatch
         certificate = replace(answer.certificate, rounds=rounds)
         return replace(answer, tasks=answer.tasks / 2, certificate=certificate)
 
-    entry = replace(registry._REGISTERED["drf"], solvers={"divisible": less})
-    monkeypatch.setitem(registry._REGISTERED, "drf", entry)
+    monkeypatch.setitem(registry._SOLVERS, "drf", {"divisible": less})
     with pytest.raises(SolveFailedError, match="is not proven, its bound is"):
         solve(problem_of([[9, 18]], [[1, 4], [3, 1]]), "drf")
 

@@ -1,0 +1,224 @@
+"""Verifying an answer as it is written: everything that it says, also what follows from the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from policies import catalogue
+from policies.arrays import FloatArray, grouped_sum
+from policies.documents.problem import ParsedProblem
+from policies.documents.reading import allocation_from_document
+from policies.errors import ProblemError
+from policies.model.allocation import Allocation
+from policies.model.policy import Choice
+from policies.model.tolerance import AGREEMENT
+from policies.verification.checks import Check
+from policies.verification.stated import Stated
+from policies.verification.verify import Verification, verify
+
+# What an answer may hold; of anything else nobody could say whether it is true.
+PARTS = {"policy", "allocations", "summary", "placements", "certificate", "schedule", "history"}
+DIVISIBLE_ON_SERVERS = Choice(catalogue.DRFH, "divisible")
+
+
+def verify_answer(
+    parsed: ParsedProblem, document: Mapping[str, Any], choice: Choice
+) -> Verification:
+    """Verify an answer that was written as JSON, against the problem that it claims to answer.
+
+    Parameters
+    ----------
+    parsed : ParsedProblem
+        The evaluation, read.
+    document : mapping
+        The answer, with everything that its policy promises.
+    choice : Choice
+        The policy, mode and options that answered.
+
+    Returns
+    -------
+    Verification
+        The checks of :func:`policies.verify`, and that every other number follows from the tasks.
+
+    Raises
+    ------
+    ProblemError
+        ``answer.malformed`` (or ``history.*``, ``certificate.malformed``, ``schedule.malformed``).
+
+    Examples
+    --------
+    >>> from policies import (
+    ...     ParsedProblem, Problem, allocation_to_document, choose, solve, verify_answer)
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> document = allocation_to_document(solve(problem, "drf"), include=["certificate"])
+    >>> verify_answer(ParsedProblem(problem, "drf"), document, choose("drf")).valid
+    True
+    >>> document["summary"]["utilization"]["cpu"] = 0.5
+    >>> verify_answer(ParsedProblem(problem, "drf"), document, choose("drf")).valid
+    False
+    """
+    allocation = allocation_from_document(document, parsed.problem, choice)
+    checks = list(verify(parsed.problem, allocation, parsed.history, parsed.running).checks)
+    if all(check.holds for check in checks):
+        try:
+            checks += _check_claims(document, Stated(parsed.problem, choice), allocation)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ProblemError(
+                "answer.malformed", f"the answer cannot be read: {error!r}", "/allocations"
+            ) from error
+    return Verification(all(check.holds for check in checks), tuple(checks))
+
+
+def _check_claims(
+    document: Mapping[str, Any], stated: Stated, allocation: Allocation
+) -> Iterator[Check]:
+    """What the answer says beside what the policy promises; whatever it does not say is not asked."""
+    problem = stated.problem
+    others = sorted(name for name in document.keys() - PARTS if document[name])
+    detail = "the answer says nothing of which nobody could say whether it is true"
+    yield Check("parts", not others, f"{detail}: {', '.join(others)}" if others else detail, 0.0)
+    given = document.get("policy")
+    agrees = given is None or (
+        given.get("name") == allocation.policy.name
+        and given.get("mode", allocation.mode) == allocation.mode
+        and (given.get("options") or {}) == dict(allocation.options)
+    )
+    yield Check("policy", agrees, "it names the policy by which it is verified", 0.0)
+    index = {
+        (problem.tenants[i], name): j
+        for j, (i, name) in enumerate(
+            zip(problem.workload_tenant.tolist(), problem.workload_names, strict=True)
+        )
+    }
+    share = grouped_sum(allocation.tasks * stated.dominant, problem.workload_tenant, problem.t)
+    weighted = np.where(stated.late, np.nan, share / stated.weight)
+    wrong = [
+        f"{row['tenant']}/{row['workload']['name']}"
+        for row in document["allocations"]
+        if not _row_agrees(row, index[row["tenant"], row["workload"]["name"]], stated, weighted)
+    ]
+    yield _found("allocation_rows", wrong, "resources and shares follow from the tasks")
+    expected = _summary(stated, allocation, weighted)
+    summary = document["summary"]
+    wrong = [name for name, value in expected.items() if not _same(summary.get(name, value), value)]
+    yield _found("summary", wrong, "the summary follows from the allocations")
+    wrong = [
+        f"{row['tenant']}/{row['workload']['name']}"
+        for row in document.get("placements") or []
+        if not _placement_agrees(row, index[row["tenant"], row["workload"]["name"]], stated)
+    ]
+    yield _found("placement_rows", wrong, "resources of placements follow from their tasks")
+    if allocation.history is not None:
+        yield _found(
+            "sharing_degrees",
+            _wrong_degrees(document["history"]["tenants"], stated, allocation),
+            "sharing degrees follow from what was used and would have been used alone",
+        )
+
+
+def _found(name: str, wrong: list[str], detail: str) -> Check:
+    return Check(name, not wrong, f"not so for {wrong[0]!r}: {detail}" if wrong else detail, 0.0)
+
+
+def _same(given: Any, expected: Any) -> bool:
+    """Do they agree, numbers to a billionth? What is not said is not asked."""
+    if isinstance(expected, Mapping):
+        return isinstance(given, Mapping) and all(
+            name in expected and _same(value, expected[name]) for name, value in given.items()
+        )
+    if isinstance(expected, float | int) and isinstance(given, float | int):
+        return abs(given - expected) <= AGREEMENT * max(abs(given), abs(expected))
+    return bool(given == expected)
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _amounts(stated: Stated, values: FloatArray) -> dict[str, float]:
+    return dict(zip(stated.problem.resources, values.tolist(), strict=True))
+
+
+def _row_agrees(row: Mapping[str, Any], j: int, stated: Stated, weighted: FloatArray) -> bool:
+    problem = stated.problem
+    dominant = stated.task_shares[j] if stated.dominant[j] > 0 else problem.demand[j]
+    expected = {
+        "resources": _amounts(stated, row["tasks"] * problem.demand[j]),
+        "dominant_resource": problem.resources[int(dominant.argmax())],
+        "dominant_share": float(row["tasks"] * stated.dominant[j]),
+        "weighted_share": _number(weighted[problem.workload_tenant[j]]),
+    }
+    return all(_same(row.get(name, value), value) for name, value in expected.items())
+
+
+def _summary(stated: Stated, allocation: Allocation, weighted: FloatArray) -> dict[str, Any]:
+    problem = stated.problem
+    shares = weighted[np.isfinite(weighted)]
+    jain = None
+    if shares.max(initial=0.0) > 0:
+        parts = shares / shares.max()
+        jain = float(parts.sum()) ** 2 / (len(parts) * float((parts**2).sum()))
+    return {
+        "tenants": problem.t,
+        "workloads": problem.n,
+        "servers": int(problem.server_count[~problem.contributed_only].sum()),
+        "server_classes": Stated(problem, DIVISIBLE_ON_SERVERS).places().count,
+        "min_weighted_share": float(shares.min()) if len(shares) else None,
+        "mean_weighted_share": float(shares.mean()) if len(shares) else None,
+        "jain_index": jain,
+        "utilization": _amounts(stated, stated.shares(allocation.tasks @ problem.demand)),
+    }
+
+
+def _placement_agrees(row: Mapping[str, Any], j: int, stated: Stated) -> bool:
+    problem = stated.problem
+    resources = _amounts(stated, row["tasks"] * problem.demand[j])
+    if not _same(row.get("resources", resources), resources):
+        return False
+    servers = row.get("servers")
+    if servers is None:
+        return True
+    stem, _, number = str(servers["first"]).rpartition("-")
+    k, count = problem.server_names.index(stem), int(servers["count"])
+    width = max(4, len(str(int(problem.server_count[k]))))
+    expected = {
+        "capacity": _amounts(stated, problem.capacity[k]),
+        "labels": dict(problem.server_labels[k]),
+        "last": f"{stem}-{int(number) + count - 1:0{width}d}",
+    }
+    return all(_same(servers.get(name, value), value) for name, value in expected.items())
+
+
+def _wrong_degrees(tenants: Mapping[str, Any], stated: Stated, allocation: Allocation) -> list[str]:
+    history, wrong = allocation.history, []
+    for i, name in enumerate(stated.problem.tenants):
+        row = tenants.get(name, {})
+        if history is None:
+            continue
+        tables = [(row, history.alone[i])]
+        if history.literal_alone is not None and row.get("literal"):
+            tables.append((row["literal"], history.literal_alone[i]))
+        for given, alone in tables:
+            degree = given.get("sharing_degree")
+            if degree is not None and not _same(degree, _degree(stated, history.used[i], alone)):
+                wrong.append(name)
+    return wrong
+
+
+def _degree(stated: Stated, used: FloatArray, alone: FloatArray) -> dict[str, Any]:
+    names = stated.problem.resources
+    largest = float(np.finfo(np.float64).max)
+    by_resource = {
+        name: min(u / a, largest) if a > 0 else None
+        for name, u, a in zip(names, used.tolist(), alone.tolist(), strict=True)
+    }
+    some = [degree for degree in by_resource.values() if degree is not None]
+    absent = [name for name, degree in by_resource.items() if degree is None]
+    degree: dict[str, Any] = {"resources": by_resource, "min": min(some, default=None)}
+    if absent:
+        degree["reason"] = f"alone it would have used no {', '.join(absent)}"
+    return degree

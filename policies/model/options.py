@@ -1,0 +1,83 @@
+"""Options of a policy against its JSON Schema: the part of the language that option schemas use.
+
+Written here, since whoever verifies an answer has Python and NumPy only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "string": (str,),
+    "boolean": (bool,),
+    "number": (int, float),
+    "integer": (int, float),
+}
+_KEYWORDS = {
+    "additionalProperties", "default", "description", "enum", "exclusiveMinimum", "maximum",
+    "minProperties", "minimum", "not", "properties", "type",
+}  # fmt: skip
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Raise ValueError for a schema that says more than is checked."""
+    unknown = sorted(schema.keys() - _KEYWORDS)
+    if unknown or set(schema.get("not", {})) - {"required"}:
+        raise ValueError(f"an option's schema cannot say {', '.join(unknown) or 'not'}")
+    for part in schema.get("properties", {}).values():
+        check_schema(part)
+    rest = schema.get("additionalProperties", True)
+    if isinstance(rest, Mapping):
+        check_schema(rest)
+
+
+def mismatch(schema: Mapping[str, Any], value: Any) -> tuple[str, str] | None:
+    """What is wrong with a value: a JSON pointer to the place and a sentence; None where it fits."""
+    if "enum" in schema and not any(
+        value == each and type(value) is type(each) for each in schema["enum"]
+    ):
+        return "", f"{value!r} is not one of {', '.join(map(repr, schema['enum']))}"
+    kind = schema.get("type")
+    if kind is not None and not _is(value, kind):
+        return "", f"{value!r} is not of type {kind}"
+    if _is(value, "number"):
+        return _outside(schema, value)
+    return _of_object(schema, value) if isinstance(value, dict) else None
+
+
+def _is(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if not isinstance(value, _TYPES[kind]):
+        return False
+    return kind != "integer" or value % 1 == 0
+
+
+def _outside(schema: Mapping[str, Any], value: float) -> tuple[str, str] | None:
+    if not value >= schema.get("minimum", value):
+        return "", f"{value!r} is less than the minimum of {schema['minimum']}"
+    if not value <= schema.get("maximum", value):
+        return "", f"{value!r} is more than the maximum of {schema['maximum']}"
+    if "exclusiveMinimum" in schema and not value > schema["exclusiveMinimum"]:
+        return "", f"{value!r} is not more than {schema['exclusiveMinimum']}"
+    return None
+
+
+def _of_object(schema: Mapping[str, Any], value: dict[str, Any]) -> tuple[str, str] | None:
+    if len(value) < schema.get("minProperties", 0):
+        return "", "it must not be empty"
+    excluded = schema.get("not", {}).get("required")
+    if excluded and all(name in value for name in excluded):
+        return "", f"{' and '.join(excluded)} exclude each other"
+    properties, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+    for name, part in value.items():
+        if name not in properties and rest is False:
+            return "", f"there is no option {name!r}; there are {', '.join(properties) or 'none'}"
+        inner = properties.get(name, rest)
+        wrong = mismatch(inner, part) if isinstance(inner, Mapping) else None
+        if wrong is not None:
+            escaped = name.replace("~", "~0").replace("/", "~1")
+            return f"/{escaped}{wrong[0]}", wrong[1]
+    return None
