@@ -52,7 +52,7 @@ def _is(value: Any, kind: str) -> bool:
         return kind == "boolean"
     if not isinstance(value, _TYPES[kind]):
         return False
-    return kind != "integer" or value % 1 == 0
+    return kind != "integer" or isinstance(value, int) or float(str(value)).is_integer()
 
 
 def _outside(schema: Mapping[str, Any], value: float) -> tuple[str, str] | None:

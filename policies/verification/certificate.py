@@ -8,16 +8,16 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation
-from policies.model.certificate import Certificate
+from policies.model.certificate import Certificate, Round
 from policies.model.policy import Proof
-from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
+from policies.model.tolerance import AGREEMENT, HIDDEN_BY_ROUNDING, LEVEL_TOLERANCE, OPEN_GAP
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.equilibrium import check_equilibrium
 from policies.verification.exact_levels import Proven, proven
 from policies.verification.exact_market import products_proven
 from policies.verification.form import Form, form_of
-from policies.verification.prices import bound_on_level, level_size, rising_in
+from policies.verification.prices import bound_on_level, level_size, part_lifted, rising_in
 from policies.verification.stated import LEVEL, TASK_LIMIT, Places, Stated, by_resource
 
 
@@ -144,23 +144,26 @@ def _check_rounds(
     unproven = np.zeros(len(certificate.rounds))
     misstated = np.zeros(len(certificate.rounds))
     beyond = np.zeros(len(certificate.rounds), dtype=np.bool_)
+    visible = np.zeros(len(certificate.rounds))
     bounds = round_bounds(form, certificate, share)
     for number, (item, (bound, rising)) in enumerate(zip(certificate.rounds, bounds, strict=True)):
         scale = level_size(form, rising, item.level)
         unproven[number] = abs(bound - item.level) / scale
         misstated[number] = abs(bound - item.bound) / scale
         beyond[number] = item.level - bound > LEVEL_TOLERANCE * scale
+        if not item.proven:
+            visible[number] = _visible(form, item, rising, bound)
     rounds = [f"round {number}" for number in range(len(certificate.rounds))]
     yield _check(
         "levels_proven",
         np.where(
             closed,
             exactly(unproven - LEVEL_TOLERANCE, ~prices.levels | beyond),
-            np.maximum(unproven - OPEN_GAP, 0.0),
+            visible,
         ),
         0.0,
-        "each round's prices prove that its level cannot be higher; of one that is left open, not by "
-        "more than a thousandth",
+        "each round's prices prove that its level cannot be higher; of one that is left open, but for "
+        "what rounding hides",
         rounds,
     )
     yield _check(
@@ -177,6 +180,20 @@ def _check_rounds(
         "every tenant of these has all its tasks or is proven to be stuck in its round",
         names,
     )
+
+
+def left_open(form: Form, item: Round, rising: BoolArray, bound: float) -> bool:
+    """May a round be left open, since no more than rounding is between its level and its bound?"""
+    return _visible(form, item, rising, bound) <= 0
+
+
+def _visible(form: Form, item: Round, rising: BoolArray, bound: float) -> float:
+    """By how much what is between level and bound is more than rounding hides; at most 0: it is not."""
+    gap = (bound - item.level) / level_size(form, rising, item.level)
+    if gap <= LEVEL_TOLERANCE:
+        return 0.0
+    part = part_lifted(form, item.prices, rising, item.level, bound)
+    return max(gap - OPEN_GAP, part - HIDDEN_BY_ROUNDING, 0.0)
 
 
 def _quality(form: Form, certificate: Certificate) -> tuple[float, float, float]:

@@ -110,6 +110,27 @@ def bound_on_level(form: Form, prices: FloatArray, share: FloatArray, rising: Bo
     return min(costs.level_paid(form.weight, rising, budget), nobody_wants_more)
 
 
+def part_lifted(
+    form: Form, prices: FloatArray, rising: BoolArray, level: float, bound: float
+) -> float:
+    """What the lift of a level to its bound costs, as a part of the resources that it is taken from.
+
+    These are what rising tenants would take of the places that are cheapest for them: prices of anything
+    else could make every lift a small part of the whole.
+    """
+    costs = Costs.at(form, prices)
+    reached, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, level * form.weight), 0.0))
+    lifted, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, bound * form.weight), 0.0))
+    mine = rising[form.owner]
+    cost = form.demand[mine] @ prices.T
+    cost[~form.allowed[mine]] = np.inf
+    cheapest = cost <= cost.min(axis=1, initial=np.inf, keepdims=True) * (1 + 1e-9)
+    taken = (cheapest.T.astype(np.float64) @ (form.demand[mine] > 0)) > 0
+    source = float((form.capacity * prices)[taken].sum())
+    more = float((lifted - reached).sum())
+    return more / source if source > 0 else np.inf
+
+
 def rising_in(form: Form, rounds: tuple[Round, ...], frozen_in: IntArray, number: int) -> BoolArray:
     """(t',) whose level is still rising in a round."""
     rising: BoolArray = (form.stage == rounds[number].stage) & (frozen_in >= number)

@@ -15,8 +15,8 @@ from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History
 from policies.model.policy import Proof
 from policies.model.problem import Problem
-from policies.model.tolerance import AGREEMENT, OPEN_GAP
-from policies.verification.certificate import check_certificate, round_bounds
+from policies.model.tolerance import AGREEMENT
+from policies.verification.certificate import check_certificate, left_open, round_bounds
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.exact_levels import proven
@@ -24,7 +24,6 @@ from policies.verification.exact_market import products_proven
 from policies.verification.fits import Fits
 from policies.verification.form import form_of
 from policies.verification.history import check_history
-from policies.verification.prices import level_size
 from policies.verification.schedule import check_division, check_schedule
 from policies.verification.stated import TASK_LIMIT, Places, Stated
 from policies.verification.whole_tasks import Whole, check_handed_out, check_whole_tasks
@@ -236,7 +235,7 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
         share = allocation.level[form.tenants] * form.weight
         bounds = round_bounds(form, certificate, share)
         for item, (bound, rising) in zip(certificate.rounds, bounds, strict=True):
-            if bound - item.level > OPEN_GAP * level_size(form, rising, item.level):
+            if not left_open(form, item, rising, bound):
                 raise SolveFailedError(
                     "solve.failed",
                     f"policy {allocation.policy.name!r}: level {item.level} is not proven, "

@@ -51,7 +51,9 @@ sys.meta_path.insert(0, Refused())
 from policies.__main__ import main
 raise SystemExit(main(sys.argv[1:]))
 """
-EVERY = [(info.name, mode, {}) for info in policies_available() for mode in info.modes]
+EVERY: list[tuple[str, str, dict[str, object]]] = [
+    (info.name, mode, {}) for info in policies_available() for mode in info.modes
+]
 EVERY += [("tda", "indivisible", {"pack": True}), ("h-mrf", "indivisible", {"placement": "pool"})]
 
 

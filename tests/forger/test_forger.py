@@ -1,0 +1,151 @@
+"""No answer that is false is called valid, whatever was changed in it, and whatever the policy.
+
+Each change of ``changes`` is made to answers of random problems under every policy and mode. A slow
+oracle says which of the changed answers are false; all of these are refused. A change that the oracle
+does not find false may be refused or not.
+"""
+
+import os
+import warnings
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from policies import PolicyError, Problem, choose, policies_available, solve, verify
+from tests.examples import THOROUGH
+from tests.forger.changes import CHANGES, Case
+from tests.references.truth import Truth, false_claim
+
+WHICH = [(info.name, mode, {}) for info in policies_available() for mode in info.modes]
+WHICH += [
+    ("drfh", "indivisible", {"placement": rule})
+    for rule in ("first-fit", "affinity", "two-choices")
+]
+WHICH += [("tda", "indivisible", {"pack": True}), ("h-mrf", "indivisible", {"placement": "pool"})]
+PROBLEMS = 40 if os.environ.get(THOROUGH) else 3
+COUNTS = Counter()
+
+
+def random_problem(rng, choice):
+    """A few tenants and servers with decimal quantities: small enough for every reference."""
+    m, t, k = int(rng.integers(1, 4)), int(rng.integers(2, 4)), int(rng.integers(1, 4))
+    n = t + int(rng.integers(0, 2))
+    counted = choice.mode == "indivisible"
+    selectors = None
+    if not choice.sees_one_pool:
+        selectors = [{"zone": "a"} if rng.random() < 0.2 else {} for _ in range(n)]
+    demand = rng.choice([0.0, 0.5, 1.0, 1.5, 2.0, 3.0], (n, m), p=[0.1, 0.1, 0.3, 0.1, 0.2, 0.2])
+    demand[demand.sum(axis=1) == 0, 0] = 1.0
+    tasks = rng.choice([1, 2, 3, 5, 8], n).astype(float)
+    if not counted or choice.policy.time_sharing:
+        tasks = np.where(rng.random(n) < 0.5, np.inf, tasks)
+    return Problem.create(
+        resources=("cpu", "memory", "gpu")[:m],
+        capacity=rng.choice([2.0, 3.0, 4.0, 5.0, 6.0], (k, m)),
+        server_count=rng.integers(1, 3, k) if not choice.policy.time_sharing else None,
+        server_labels=[{"zone": "ab"[int(rng.integers(2))]} for _ in range(k)],
+        contributed_by=rng.integers(-1, t, k),
+        tenants=[f"u{i}" for i in range(t)],
+        weight=rng.choice([0.5, 1.0, 2.0], t),
+        best_effort=rng.random(t) < 0.15,
+        workload_tenant=np.concatenate([np.arange(t), rng.integers(0, t, n - t)]),
+        demand=demand,
+        tasks=tasks,
+        priority=rng.integers(0, 2, n),
+        selectors=selectors,
+    )
+
+
+def random_case(rng, policy, mode, options):
+    choice = choose(policy, mode, options)
+    problem = random_problem(rng, choice)
+    history = None
+    if choice.policy.long_term and rng.random() < 0.7:
+        history = solve(problem, policy, mode=mode, options=options).history
+    answer = solve(problem, policy, mode=mode, options=options, history=history)
+    return Case(problem, answer, history)
+
+
+def verdict(case):
+    """Is the answer called valid? One that cannot be read is not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            return verify(case.problem, case.answer, case.history).valid
+        except PolicyError:
+            return False
+
+
+@pytest.mark.parametrize(("policy", "mode", "options"), WHICH)
+def test_no_false_answer_is_called_valid(policy, mode, options):
+    rng = np.random.default_rng(20261122)
+    done, accepted = Counter(), []
+    for _ in range(PROBLEMS):
+        case = random_case(rng, policy, mode, options)
+        choice = case.answer.choice
+        truth = Truth(case.problem, choice, case.history)
+        assert verdict(case)
+        assert (
+            false_claim(truth, case.answer) == ""
+        )  # the control: what is true is not called false
+        for name, function in CHANGES.items():
+            try:
+                changed = function(case, rng)
+            except PolicyError:
+                continue
+            if changed is None:
+                continue
+            same = changed.problem is case.problem and changed.history is case.history
+            about = truth if same else Truth(changed.problem, choice, changed.history)
+            done["tried"] += 1
+            valid = verdict(changed)
+            done["refused"] += not valid
+            false = false_claim(about, changed.answer)
+            done["false"] += bool(false)
+            if false and valid:
+                accepted.append(f"{name}: {false}")
+    COUNTS.update(done)
+    assert accepted == []
+    assert done["false"] >= 0.5 * done["tried"]
+
+
+def test_there_are_enough_ways_to_forge():
+    assert len(CHANGES) >= 40
+
+
+def test_it_reports_how_many_were_tried_false_and_refused(capsys):
+    with capsys.disabled():
+        print(
+            f"\nforger: {len(CHANGES)} changes, {COUNTS['tried']} tried, {COUNTS['false']} false, "
+            f"{COUNTS['refused']} refused"
+        )
+    assert COUNTS["refused"] >= COUNTS["false"]
+
+
+def test_the_oracle_and_the_verifier_refuse_what_this_page_began_with():
+    """11.667 tasks each on servers on which 10 fit, without placements."""
+    problem = Problem.create(
+        resources=["cpu", "memory"],
+        capacity=[[2, 12], [12, 2]],
+        tenants=["a", "b"],
+        demand=[[0.2, 1], [1, 0.2]],
+    )
+    answer = solve(problem, "drfh")
+    nothing = np.zeros(0, dtype=np.int64)
+    (item,) = answer.certificate.rounds
+    rounds = (replace(item, level=5 / 6, bound=5 / 6, prices=np.full((2, 2), 0.5)),)
+    forged = replace(
+        answer,
+        tasks=np.full(2, 35 / 3),
+        placement_workload=nothing,
+        placement_class=nothing,
+        placement_tasks=np.zeros(0),
+        level=np.full(2, 5 / 6),
+        objective=5 / 6,
+        bound=5 / 6,
+        certificate=replace(answer.certificate, rounds=rounds),
+    )
+    assert false_claim(Truth(problem, answer.choice), forged)
+    assert not verify(problem, forged).valid
