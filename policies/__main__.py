@@ -87,7 +87,11 @@ def _parser() -> argparse.ArgumentParser:
     comparing.add_argument("--policies", required=True, metavar="A,B,C", help=names)
     comparing.add_argument("--time-limit", type=float, metavar="SECONDS", help="for all of them")
     verifying = command("verify", "Put an answer of `solve --json` to the proof, without a solver.")
-    verifying.add_argument("answer", help="what solve --json printed")
+    verifying.add_argument(
+        "answer",
+        nargs="?",
+        help="what solve --json printed; without it, the problem's file holds input and answer",
+    )
     policy(verifying)
     return parser
 
@@ -129,8 +133,8 @@ def _compare(given: argparse.Namespace) -> int:
 
 
 def _verify(given: argparse.Namespace) -> int:
-    answer = _read(given.answer)
-    parsed, policy = _asked(given, _read(given.problem), answer.get("policy") or {})
+    problem, answer = _problem_and_answer(given)
+    parsed, policy = _asked(given, problem, answer.get("policy") or {})
     verification = verify_answer(parsed, answer, choose(**policy))
     checks = [
         {"name": check.name, "holds": check.holds, "detail": check.detail}
@@ -142,6 +146,17 @@ def _verify(given: argparse.Namespace) -> int:
         print(verification_text(checks))
         print("\nvalid" if verification.valid else "\nNOT valid")
     return FINE if verification.valid else NOT_SO
+
+
+def _problem_and_answer(given: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The two documents, each in a file of its own, or both in one."""
+    if given.answer is not None:
+        return _read(given.problem), _read(given.answer)
+    proof = _read(given.problem)
+    for part in ("input", "answer"):
+        if not isinstance(proof.get(part), dict):
+            raise UnusableInput(f"{given.problem}: a proof is an object with input and answer")
+    return proof["input"], proof["answer"]
 
 
 def _asked(

@@ -112,6 +112,17 @@ def _check_claims(
         if not _placement_agrees(row, index[row["tenant"], row["workload"]["name"]], stated)
     ]
     yield _found("placement_rows", wrong, "resources of placements follow from their tasks")
+    certificate = document.get("certificate") or {}
+    if "servers" in certificate:
+        rows = stated.places().place_of_row.tolist()
+        names: list[list[str]] = [[] for _ in range(max(rows, default=-1) + 1)]
+        for place, name in zip(rows, problem.server_names, strict=True):
+            if place >= 0:
+                names[place].append(name)
+        agrees = [sorted(each) for each in certificate["servers"]] == list(map(sorted, names))
+        yield Check(
+            "price_rows", agrees, "rows of prices are about the servers that they name", 0.0
+        )
     if allocation.history is not None:
         yield _found(
             "sharing_degrees",

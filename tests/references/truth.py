@@ -70,14 +70,17 @@ class Truth:
         self.log = step.launched if placement != "pool" else None
         self.past = step.past
 
+    def of_task(self, j):
+        """What one task takes of the pool's resources, and what it adds to its tenant's share."""
+        pairs = zip(self.demand[j], self.total, strict=True)
+        taken = [d / c if c else Fraction(0) for d, c in pairs]
+        return taken, sum(taken) if self.choice.policy.share.name == "SUM" else max(taken)
+
     def shares_of(self, tasks):
         """(t,) shares before weights as the policy counts them, in fractions."""
         counted = [Fraction(0)] * self.problem.t
         for j, owner in enumerate(self.problem.workload_tenant.tolist()):
-            taken = [
-                d / c if c else Fraction(0) for d, c in zip(self.demand[j], self.total, strict=True)
-            ]
-            each = sum(taken) if self.choice.policy.share.name == "SUM" else max(taken)
+            _, each = self.of_task(j)
             counted[owner] += Fraction(float(tasks[j])) * each
         return counted
 
@@ -320,11 +323,7 @@ def _lifted(truth, answer, number, runs):
         for j in runs:
             if problem.workload_tenant[j] != i:
                 continue
-            taken = [
-                d / t if t else Fraction(0)
-                for d, t in zip(truth.demand[j], truth.total, strict=True)
-            ]
-            each = sum(taken) if truth.choice.policy.share.name == "SUM" else max(taken)
+            taken, each = truth.of_task(j)
             price = min(
                 sum(x * p for x, p in zip(taken, prices[of], strict=True)) / each
                 for of in _places(truth, answer, j)

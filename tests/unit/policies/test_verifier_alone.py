@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 import policies
 from policies import (
     ParsedProblem,
+    ProblemError,
     allocation_to_document,
     choose,
     classes_of_decision,
     normalise,
     policies_available,
+    problem_from_document,
     problem_to_document,
     solve,
+    verify_answer,
 )
 from policies.model.quantities import NOTHING, POOL, SERVER, quantities_read
 from policies.model.share_definition import share_units
@@ -93,6 +96,83 @@ def test_every_policy_is_verified_without_what_solves(tmp_path, policy, mode, op
     refused = alone("verify", *files)
     assert (refused.returncode, refused.stderr) == (1, "")
     assert refused.stdout.endswith("\nNOT valid\n")
+
+
+def test_a_proof_is_one_file_with_input_and_answer(tmp_path):
+    problem = problem_of([[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]], server_names=["a", "b"])
+    given, answered = written(tmp_path, problem, "drfh", "divisible", {})
+    answer = json.loads(answered.read_text())
+    answer["certificate"]["servers"] = [["a"], ["b"]]
+    proof = tmp_path / "proof.json"
+    document = {"input": json.loads(given.read_text()), "answer": answer, "digests": {}}
+    proof.write_text(json.dumps(document))
+    assert alone("verify", proof).stdout.endswith("\nvalid\n")
+    answer["certificate"]["servers"] = [["b"], ["a"]]
+    proof.write_text(json.dumps(document))
+    refused = alone("verify", proof, "--json")
+    wrong = [check["name"] for check in json.loads(refused.stdout)["checks"] if not check["holds"]]
+    assert (refused.returncode, wrong) == (1, ["price_rows"])
+    proof.write_text(json.dumps({"input": {}}))
+    unusable = alone("verify", proof)
+    assert unusable.returncode == 2
+    assert "a proof is an object with input and answer" in unusable.stderr
+
+
+CLAIMS = [
+    (("allocations", 0, "resources", "cpu"), 9, "allocation_rows"),
+    (("allocations", 0, "dominant_share"), 0.9, "allocation_rows"),
+    (("allocations", 0, "dominant_resource"), "cpu", "allocation_rows"),
+    (("allocations", 1, "weighted_share"), 0.9, "allocation_rows"),
+    (("summary", "utilization", "memory"), 0.1, "summary"),
+    (("summary", "jain_index"), 0.5, "summary"),
+    (("summary", "servers"), 3, "summary"),
+    (("summary", "min_weighted_share"), 0.9, "summary"),
+    (("placements", 0, "resources", "cpu"), 9, "placement_rows"),
+    (("policy", "options"), {"placement": "affinity"}, "policy"),
+    (("properties",), {"envy_free": {"holds": True}}, "parts"),
+]
+
+
+@pytest.mark.parametrize(("where", "value", "name"), CLAIMS)
+def test_whatever_else_an_answer_says_follows_from_it(tmp_path, where, value, name):
+    problem = problem_of([[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]])
+    given, answered = written(tmp_path, problem, "drfh", "divisible", {})
+    parsed = problem_from_document(json.loads(given.read_text()))
+    answer = json.loads(answered.read_text())
+    assert verify_answer(parsed, answer, parsed.choice).valid
+    inside = answer
+    for step in where[:-1]:
+        inside = inside[step]
+    inside[where[-1]] = value
+    checks = verify_answer(parsed, answer, parsed.choice).checks
+    assert [check.name for check in checks if not check.holds] == [name]
+
+
+@pytest.mark.parametrize("policy", ["drfh", "static", "h-mrf", "mrfs"])
+def test_rows_of_placements_are_written_once_and_whole(tmp_path, policy):
+    problem = problem_of([[4, 4]], [[1, 1], [1, 1]], server_count=[3], tasks=[5, 9])
+    mode = "divisible" if policy == "drfh" else "indivisible"
+    given, answered = written(tmp_path, problem, policy, mode, {})
+    parsed = problem_from_document(json.loads(given.read_text()))
+    answer = json.loads(answered.read_text())
+    assert verify_answer(parsed, answer, parsed.choice).valid
+
+    def refused(rows):
+        try:
+            return not verify_answer(parsed, answer | {"placements": rows}, parsed.choice).valid
+        except ProblemError as error:
+            return error.code == "answer.malformed"
+
+    rows = answer["placements"]
+    assert refused([*rows, rows[0]])
+    assert refused(rows[1:])
+    assert refused([])
+    fewer = json.loads(json.dumps(rows))
+    if "servers" in fewer[0]:
+        fewer[0]["servers"]["count"] -= 1
+    else:
+        fewer[0]["tasks"] -= 1
+    assert refused(fewer)
 
 
 def test_without_what_solves_solving_says_what_is_missing(tmp_path):
