@@ -6,14 +6,15 @@ Written here, since whoever verifies an answer has Python and NumPy only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "string": (str,),
     "boolean": (bool,),
-    "number": (int, float),
-    "integer": (int, float),
+    "number": (int, float, Decimal),
+    "integer": (int, float, Decimal),
 }
 _KEYWORDS = {
     "additionalProperties", "default", "description", "enum", "exclusiveMinimum", "maximum",
@@ -36,7 +37,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 def mismatch(schema: Mapping[str, Any], value: Any) -> tuple[str, str] | None:
     """What is wrong with a value: a JSON pointer to the place and a sentence; None where it fits."""
     if "enum" in schema and not any(
-        value == each and type(value) is type(each) for each in schema["enum"]
+        value == each and isinstance(value, type(each)) for each in schema["enum"]
     ):
         return "", f"{value!r} is not one of {', '.join(map(repr, schema['enum']))}"
     kind = schema.get("type")
@@ -52,10 +53,11 @@ def _is(value: Any, kind: str) -> bool:
         return kind == "boolean"
     if not isinstance(value, _TYPES[kind]):
         return False
-    return kind != "integer" or isinstance(value, int) or float(str(value)).is_integer()
+    amount: Any = value
+    return kind != "integer" or bool(amount % 1 == 0)
 
 
-def _outside(schema: Mapping[str, Any], value: float) -> tuple[str, str] | None:
+def _outside(schema: Mapping[str, Any], value: Any) -> tuple[str, str] | None:
     if not value >= schema.get("minimum", value):
         return "", f"{value!r} is less than the minimum of {schema['minimum']}"
     if not value <= schema.get("maximum", value):
