@@ -117,6 +117,7 @@ def replay(
                     going.discard(tenant)
                 continue
             if count[job] == expected[job]:
+                count[job] += 1
                 return result(agrees=False)
             if launch is not None:
                 launch(server, job)

@@ -4,6 +4,7 @@ It gives the changed case, or None where there is nothing of the kind to change.
 harmless (prices in another unit say the same): whether one is false is for ``tests.references.truth``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +27,7 @@ class Case:
         return replace(self, problem=replace(self.problem, **parts))
 
 
-CHANGES = {}
+CHANGES: dict[str, Callable[[Case, np.random.Generator], Case | None]] = {}
 
 
 def change(function):

@@ -18,14 +18,16 @@ from tests.examples import THOROUGH
 from tests.forger.changes import CHANGES, Case
 from tests.references.truth import Truth, false_claim
 
-WHICH = [(info.name, mode, {}) for info in policies_available() for mode in info.modes]
+WHICH: list[tuple[str, str, dict[str, object]]] = [
+    (info.name, mode, {}) for info in policies_available() for mode in info.modes
+]
 WHICH += [
     ("drfh", "indivisible", {"placement": rule})
     for rule in ("first-fit", "affinity", "two-choices")
 ]
 WHICH += [("tda", "indivisible", {"pack": True}), ("h-mrf", "indivisible", {"placement": "pool"})]
 PROBLEMS = 40 if os.environ.get(THOROUGH) else 3
-COUNTS = Counter()
+COUNTS: Counter[str] = Counter()
 
 
 def random_problem(rng, choice):

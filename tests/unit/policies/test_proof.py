@@ -178,6 +178,27 @@ def test_moved_tasks_are_counted_again(problem):
     assert refusals(problem, replace(solve(problem, "drf"), moved=0)) == ["moved"]
 
 
+def test_a_workload_that_stopped_while_its_next_task_fitted():
+    """The answer to another problem, in which nobody came last: nothing fits beside it either."""
+    problem = problem_of(
+        [[3, 4, 3], [2, 6, 3], [2, 5, 2]],
+        [[0, 2, 2], [0, 1, 1], [1, 3, 3]],
+        server_count=[2, 1, 2],
+        tasks=[5, 2, 3],
+        weight=[0.5, 2, 0.5],
+        best_effort=[True, False, False],
+        priority=[0, 1, 0],
+    )
+    other = replace(problem, best_effort=np.zeros(3, dtype=np.bool_))
+    options = {"placement": "two-choices"}
+    answers = [
+        solve(each, "drfh", mode="indivisible", options=options) for each in (problem, other)
+    ]
+    assert [answer.tasks.tolist() for answer in answers] == [[4, 2, 1], [2, 2, 1]]
+    assert refusals(problem, answers[0]) == []
+    assert refusals(problem, answers[1]) == ["handed_out"]
+
+
 def test_the_order_of_launches_is_found_by_its_last_task():
     """Sixteen tasks fit; the tenth and the eleventh of the two change places, and nothing else."""
     problem = Problem.create(
