@@ -50,12 +50,15 @@ class Room:
         blocking = np.full(n, NOTHING, dtype=np.int64)
         short = ~enough.all(axis=1)
         blocking[short] = (~enough[short]).argmax(axis=1)
+        columns = np.ascontiguousarray(self.left.T)
         total = np.zeros(len(self.left))
         for r in range(m):
-            total += self.left[:, r] * self.unit[r]
+            total += columns[r] * self.unit[r]
         for j in np.flatnonzero(~short).tolist():
             fits = everywhere[j][self.kind]
-            fits[fits] = (self.left[fits] >= demand[j]).all(axis=1)
+            for column, needed in zip(columns, demand[j].tolist(), strict=True):
+                if needed:
+                    fits &= column >= needed
             if not fits.any():
                 emptiest = np.where(self.allowed[j][self.kind], total, -1.0).argmax()
                 blocking[j] = int((demand[j] > self.left[emptiest]).argmax())
