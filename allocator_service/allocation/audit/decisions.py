@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,8 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     decided nothing, `Gone` once its input is pruned.
     """
     _refuse_undecided(run)
-    decision = stored_decision(run, document).allocation
+    named = problem_from_document(document).problem
+    decision = replace(stored_decision(run).allocation, problem=named)
     answer = {"policy": run.policy, **allocation_to_document(decision, PARTS_OF_A_PROOF)}
     certificate = answer["certificate"]
     if certificate is not None and not decision.choice.sees_one_pool:
@@ -121,12 +122,9 @@ def _refuse_undecided(run: Run) -> None:
         )
 
 
-def stored_decision(run: Run, document: Mapping[str, Any] | None = None) -> StoredDecision:
-    """Rebuild the decision of a succeeded run, of its input or one with other names in it.
-
-    Raises `Gone` once its input is pruned.
-    """
-    parsed = problem_from_document(input_of(run) if document is None else document)
+def stored_decision(run: Run) -> StoredDecision:
+    """Rebuild the decision of a succeeded run. Raises `Gone` once its input is pruned."""
+    parsed = problem_from_document(input_of(run))
     problem, choice = parsed.problem, parsed.choice
     try:
         certificate = certificate_from_document(certificate_of(run))
