@@ -21,6 +21,7 @@ from redis.retry import Retry
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
+from allocator_service.core.addresses import client_network
 from allocator_service.core.ids import new_id
 from api.auth import Caller
 from api.contract.errors import TooManyRequests
@@ -35,6 +36,7 @@ EVALUATION_LEASE_SECONDS = 60
 CALM = 0.5
 CALM_SECONDS = 0.2
 UNREPORTED_PART = 20
+ADDRESS_RATE, ADDRESS_BURST = 2.0, 20
 
 # Generic cell rate algorithm: `tat` is when the bucket will be empty again. Returns the seconds to
 # wait, 0 when the request may pass, and how full the bucket is, 0 to 1. The requests before this one
@@ -96,6 +98,11 @@ class Limiter:
         self._paused_until = 0.0
         self._lock = threading.Lock()
         self._counts: dict[UUID, _Count] = {}
+
+    def address_wait_seconds(self, *, address: str, rate: float, burst: int) -> float:
+        """How long an address has to wait before its next request to an open route."""
+        answer = self._run(_RATE, f"throttle:address:{address}", [1 / rate, burst, 0])
+        return 0.0 if answer is None else float(answer[0])
 
     def wait_seconds(self, *, key: UUID, rate: float, burst: int) -> float:
         """How long the holder of a key has to wait before its next request: 0 for not at all."""
@@ -171,5 +178,20 @@ class KeyThrottle(BaseThrottle):
             raise TooManyRequests(
                 f"This key may make {environment.throttle_rate:g} requests a second.",
                 retry_after=math.ceil(self._wait),
+            )
+        return True
+
+
+class AddressThrottle(BaseThrottle):
+    """For open routes whose answers are large: the rate of `ADDRESS_RATE`, for each network."""
+
+    def allow_request(self, request: Request, view: "APIView") -> bool:
+        wait = limiter().address_wait_seconds(
+            address=client_network(request._request), rate=ADDRESS_RATE, burst=ADDRESS_BURST
+        )
+        if wait > 0:
+            raise TooManyRequests(
+                f"This network may read the document {ADDRESS_RATE:g} times a second.",
+                retry_after=math.ceil(wait),
             )
         return True

@@ -1,12 +1,15 @@
 """The policies as the service offers them: choosing one for a pool, listing them all."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import policies
 from allocator_service.core.errors import DomainError, TooLarge, Unavailable, refusal
 from allocator_service.pools.policy import PolicyChoice
 from policies import PolicyError, ProblemTooLargeError, SolveTimeoutError
+
+_BEYOND_64_BITS = 2**63
 
 
 def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None) -> PolicyChoice:
@@ -15,11 +18,26 @@ def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None
     Raises `Unacceptable` with `policy.unknown`, `policy.mode` or `policy.options`.
     """
     try:
-        choice = policies.choose(name, mode, options)
+        choice = policies.choose(name, mode, plain_options(options))
     except PolicyError as error:
         raise domain_error(error) from error
     places, long_term = not choice.sees_one_pool, choice.policy.long_term
     return PolicyChoice(name, choice.mode, dict(choice.options), long_term, places)
+
+
+def plain_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Options with the exact numbers that readers make as doubles: pools keep them as JSON."""
+    return None if options is None else _with_doubles(options)
+
+
+def _with_doubles(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _with_doubles(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_doubles(item) for item in value]
+    if isinstance(value, Decimal) or (isinstance(value, int) and abs(value) >= _BEYOND_64_BITS):
+        return float(value)
+    return value
 
 
 def policy_documents() -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The policy and window of a pool, as chosen and checked by whoever knows the policies."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from allocator_service.core.durations import parse_duration
@@ -9,6 +9,9 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.pools.models import WindowKind
 
 DEFAULT_HALF_LIFE = "P7D"
+# Far enough from the ends of the calendar for a step of the longest duration in any time zone.
+EARLIEST_ANCHOR = datetime(1900, 1, 1, tzinfo=UTC)
+LATEST_ANCHOR = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,13 @@ class Window:
 
         Returns the window with the default half-life filled in. Raises `Unacceptable`.
         """
+        if not EARLIEST_ANCHOR <= self.anchor < LATEST_ANCHOR:
+            raise Unacceptable(
+                f"An anchor lies between {EARLIEST_ANCHOR:%Y} and {LATEST_ANCHOR:%Y}: windows and"
+                " intervals are counted from it.",
+                code="window.anchor",
+                pointer="/window/anchor",
+            )
         if self.kind == WindowKind.NONE and policy.long_term:
             raise Unacceptable(
                 f"The policy {policy.name} keeps a history: choose tumbling, sliding, decay or"

@@ -60,15 +60,16 @@ class PoolSettings:
                 code="timezone.unknown",
                 pointer="/timezone",
             )
+        window = self.window.check(self.policy)
         interval = parse_duration(self.decision_interval, pointer="/decision_interval")
-        epoch = self.window.anchor
+        epoch = window.anchor
         if (interval.after(epoch, ZoneInfo(self.timezone)) - epoch).total_seconds() < 1:
             raise Unacceptable(
                 "A decision interval must be at least PT1S.",
                 code="decision_interval.too_short",
                 pointer="/decision_interval",
             )
-        return PoolSettings(**{**self.__dict__, "window": self.window.check(self.policy)})
+        return PoolSettings(**{**self.__dict__, "window": window})
 
 
 @transaction.atomic

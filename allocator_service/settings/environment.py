@@ -1,8 +1,10 @@
 """The only reader of the process environment. `.env.example` documents every variable."""
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 _env = environ.Env()
 
@@ -26,6 +28,10 @@ class Environment:
     throttle_burst: int
     clock_file: str
     static_root: str
+    trusted_proxies: list[IPv4Network | IPv6Network]
+    pulse_file: str
+    notify_socket: str
+    worker_silence_seconds: float
 
 
 def read_environment(*, secret_key: str | None = None) -> Environment:
@@ -52,4 +58,17 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         throttle_burst=_env.int("THROTTLE_BURST", 200),
         clock_file=_env.str("CLOCK_FILE", ""),
         static_root=_env.str("STATIC_ROOT", ""),
+        trusted_proxies=_networks("TRUSTED_PROXIES"),
+        pulse_file=_env.str("PULSE_FILE", ""),
+        notify_socket=_env.str("NOTIFY_SOCKET", ""),
+        worker_silence_seconds=_env.float("WORKER_SILENCE_SECONDS", 30.0),
     )
+
+
+def _networks(variable: str) -> list[IPv4Network | IPv6Network]:
+    try:
+        return [ip_network(text) for text in _env.list(variable, default=[])]
+    except ValueError as error:
+        raise ImproperlyConfigured(
+            f"{variable} names networks, separated by commas, such as 10.0.0.0/8: {error}."
+        ) from error

@@ -14,6 +14,8 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # A negative number is none: what billing adds up stays a number.
 _NUMBER = re.compile(r"-[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
+_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
+
 
 class OrjsonRenderer(BaseRenderer):
     media_type = "application/json"
@@ -78,7 +80,21 @@ class SVGRenderer(OrjsonRenderer):
 
 def json_bytes(document: Any) -> bytes:
     """Instants in UTC with `Z`, ids as texts, numbers in the shortest form that reads back equal."""
-    return orjson.dumps(document, option=orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC)
+    try:
+        return orjson.dumps(document, option=_OPTIONS)
+    except TypeError:
+        return orjson.dumps(_writable(document), option=_OPTIONS)
+
+
+def _writable(value: Any) -> Any:
+    """The value with the whole numbers that orjson refuses, those beyond 64 bits, spelled out."""
+    if isinstance(value, Mapping):
+        return {name: _writable(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(item) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return orjson.Fragment(str(value))
+    return value
 
 
 def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:

@@ -232,7 +232,8 @@ class Problem(ProblemFields):
         matches = np.ones((len(index), self.k), dtype=np.bool_)
         for key, g in index.items():
             for label, values in key:
-                matches[g] &= [labels.get(label) in values for labels in self.server_labels]
+                allowed = (labels.get(label) in values for labels in self.server_labels)
+                matches[g] &= np.fromiter(allowed, dtype=np.bool_, count=self.k)
         return read_only(group), read_only(matches)
 
     @property

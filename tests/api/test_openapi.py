@@ -46,6 +46,26 @@ def test_the_committed_document_is_the_one_that_is_served(anonymous, db):
     )
 
 
+def test_whoever_has_the_document_is_not_sent_it_again(anonymous, db):
+    first = anonymous.get("/api/v1/schema/")
+    assert first["Cache-Control"] == "public, max-age=300"
+    again = anonymous.get("/api/v1/schema/", If_None_Match=first["ETag"])
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
+    other = anonymous.get("/api/v1/schema/?format=json", If_None_Match=first["ETag"])
+    assert (other.status_code, other["Content-Type"]) == (200, "application/vnd.oai.openapi+json")
+    assert other.json()["paths"].keys() == yaml.safe_load(first.content)["paths"].keys()
+
+
+def test_reading_it_over_and_over_is_slowed_down(anonymous, db):
+    anonymous._client.defaults["REMOTE_ADDR"] = "203.0.113.9"
+    answers = [anonymous.get("/api/v1/schema/", X_Forwarded_For=f"10.0.0.{n}") for n in range(40)]
+    statuses = {answer.status_code for answer in answers}
+    assert statuses == {200, 429}
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert refused["Content-Type"] == "application/problem+json"
+    assert int(refused["Retry-After"]) >= 1
+
+
 def test_every_route_and_method_is_described():
     described = {
         (path, method.upper())

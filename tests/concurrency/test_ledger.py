@@ -4,7 +4,7 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from threading import Barrier
 
@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import UsageEvent, usage_record
+from allocator_service.ledger.intake.services import UsageEvent, partitions_make_ahead, usage_record
 from allocator_service.ledger.models import Entry, Identity, Seal
 from allocator_service.ledger.selectors import entries_after
 from allocator_service.pools.services import pool_create
@@ -195,3 +195,46 @@ def test_a_consumer_that_pages_by_id_misses_what_commits_late(batch, tenant):  #
     read()
     assert [entry.event_id for entry in naive] == ["first", "quick"]
     assert [row["event_id"] for row in sealed] == ["first", "quick", "late"]
+
+
+def drop_month(name):
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE IF EXISTS ledger_entry_{name}")
+
+
+def test_the_first_reports_of_a_month_are_all_taken_though_they_come_at_once(batch, tenant):  # noqa: F811
+    owner = tenant("u1")
+    barrier = Barrier(8)
+    starts = [datetime(2019, month, 10, tzinfo=UTC) for month in (3, 4)]
+    for start in starts:
+        drop_month(f"{start:%Y%m}")
+
+    def report(number):
+        """Two months in one transaction, as metering does: what it holds, another one may want."""
+        barrier.wait()
+        try:
+            with transaction.atomic():
+                for start in starts:
+                    event = UsageEvent(
+                        "meter", f"{number}-{start:%m}", owner, None, [Decimal(1)], start,
+                        start + timedelta(hours=1),
+                    )  # fmt: skip
+                    usage_record(pool=batch, events=[event], now=NOON)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(report, range(8)))
+    assert Entry.objects.filter(start__in=starts).count() == 16
+
+
+def test_the_months_to_come_have_their_partitions_ahead(batch):
+    for name in ("203112", "203201", "203202"):
+        drop_month(name)
+    partitions_make_ahead(now=datetime(2031, 12, 31, 23, 59, tzinfo=UTC))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT to_regclass('ledger_entry_' || name) IS NOT NULL"
+            " FROM unnest(ARRAY['203112', '203201', '203202', '203203']) AS name"
+        )
+        assert [row[0] for row in cursor.fetchall()] == [True, True, True, False]

@@ -23,11 +23,13 @@ from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
 from allocator_service.ledger.amounts.totals import ADDED_AT_ONCE, totals_advance
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE, entries_seal
+from allocator_service.ledger.intake.services import partitions_make_ahead
 from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1
 RECONCILE_SECONDS = 1.0
 HEARTBEAT_SECONDS = 2.0
+PARTITIONS_SECONDS = 3600.0
 MAX_QUEUED = 1_000
 
 _DATABASE_ERRORS = (
@@ -49,6 +51,7 @@ class Relay:
         self._stopped = False
         self._reconcile_due = 0.0
         self._heartbeat_due = 0.0
+        self._partitions_due = 0.0
         self._totals_wait = False
 
     def stop(self) -> None:
@@ -80,6 +83,9 @@ class Relay:
         if monotonic >= self._heartbeat_due:
             heartbeat_record(process="relay", now=now)
             self._heartbeat_due = monotonic + HEARTBEAT_SECONDS
+        if monotonic >= self._partitions_due:
+            partitions_make_ahead(now=now)
+            self._partitions_due = monotonic + PARTITIONS_SECONDS
         events_seal()
         sealed = entries_seal(now=now)
         if sealed or self._totals_wait:

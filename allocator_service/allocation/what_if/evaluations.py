@@ -12,10 +12,11 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from typing import Any
 
+import structlog
 from pebble import ProcessExpired, ProcessPool
 
 from allocator_service.allocation.policies import domain_error
-from allocator_service.core.errors import TooLarge, Unavailable
+from allocator_service.core.errors import DomainError, TooLarge, Unavailable
 from policies import PolicyError, compare_documents, evaluate_document
 
 MAX_ITEMS = {"tenants": 2_000, "workloads": 5_000}
@@ -25,6 +26,7 @@ SECONDS = 10.0
 MEMORY_BYTES = 6 * 2**30
 CHILDREN = 2
 _starting = threading.Lock()
+log = structlog.get_logger(__name__)
 
 
 def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,6 +87,13 @@ def _in_child(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[
         ) from error
     except PolicyError as error:
         raise domain_error(error) from error
+    except (ArithmeticError, RuntimeError, ValueError) as error:
+        log.exception("evaluation_failed")
+        raise DomainError(
+            f"The policy failed on this problem ({type(error).__name__}): its numbers may be too far"
+            " apart. The cause is in our log.",
+            code="evaluation.internal",
+        ) from error
     return answer
 
 

@@ -375,6 +375,15 @@ def _contradiction(event: UsageEvent) -> Conflict:
     )
 
 
+def partitions_make_ahead(*, now: datetime) -> None:
+    """Make the partitions of this month and the next two, so that hardly any request has to."""
+    first = now.astimezone(UTC).date().replace(day=1)
+    months = [first]
+    for _ in range(2):
+        months.append((months[-1] + timedelta(days=32)).replace(day=1))
+    _make_partitions(months)
+
+
 def _make_partitions(months: Iterable[date]) -> None:
     with connection.cursor() as cursor:
         for month in sorted(months):

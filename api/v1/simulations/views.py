@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Simulation
+from allocator_service.allocation.policies import plain_options
 from allocator_service.allocation.what_if.simulations import (
     simulation_get,
     simulation_request,
@@ -63,7 +64,10 @@ class SimulationsView(PoolView):
 
     def _changes(self) -> dict[str, Any]:
         """What the body names; a tenant's key may leave out that the tenant is itself."""
-        changes: dict[str, Any] = _named(self.read(SimulationRequest))
+        read = self.read(SimulationRequest)
+        if read["policy"] is not None:
+            read["policy"]["options"] = plain_options(read["policy"]["options"])
+        changes: dict[str, Any] = _named(read)
         for position, submitted in enumerate(changes.get("workloads", {}).get("submit", [])):
             if "tenant" not in submitted:
                 if self.tenant is None:
