@@ -9,8 +9,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from celery import Celery
 from celery.signals import setup_logging, worker_init, worker_ready
+from django.conf import settings
 
-app = Celery("allocator_service")
+app = Celery("allocator_service", task_cls="allocator_service.core.worker.deliveries:SettledTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
@@ -27,8 +28,10 @@ def _load_compiled_kernels(**_: object) -> None:
     Before the children are forked: they start with everything loaded, also in the place of one that
     was killed. While the first start still compiles, that is what the default policy needs.
     """
+    from allocator_service.core.worker.watch import WorkerWatch
     from policies import warm_compiled
 
+    app.watch = WorkerWatch(app, settings.ENVIRONMENT)
     warm_compiled()
 
 

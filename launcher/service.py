@@ -6,6 +6,8 @@ docker-compose.yml runs the same commands; tests/unit/test_compose.py compares t
 from dataclasses import dataclass
 from pathlib import Path
 
+from allocator_service.core.worker import pulse
+
 WEB_OPTIONS = ("--worker-class", "gthread", "--threads", "4", "--graceful-timeout", "30")
 WORKER_OPTIONS = (
     *("--concurrency", "2", "--prefetch-multiplier", "1", "--loglevel", "INFO"),
@@ -19,12 +21,14 @@ class Component:
     """One process of the service.
 
     `name` is also its ALLOCATOR_PROCESS, by which the settings choose time-outs and pools;
-    `patience_seconds` is how long it may take to finish what it does when it is stopped.
+    `patience_seconds` is how long it may take to finish what it does when it is stopped;
+    `silence_seconds` how old the sign of life in its PULSE_FILE may be, if it gives one.
     """
 
     name: str
     command: tuple[str, ...]
     patience_seconds: float
+    silence_seconds: float | None = None
 
 
 def components(*, listener: int, data: Path) -> tuple[Component, ...]:
@@ -49,5 +53,10 @@ def components(*, listener: int, data: Path) -> tuple[Component, ...]:
             (*celery, "beat", "--schedule", str(data / "beat-schedule"), "--loglevel", "INFO"),
             patience_seconds=10,
         ),
-        Component("worker", (*celery, "worker", *WORKER_OPTIONS), patience_seconds=130),
+        Component(
+            "worker",
+            (*celery, "worker", *WORKER_OPTIONS),
+            patience_seconds=130,
+            silence_seconds=pulse.SILENCE_SECONDS,
+        ),
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from shutil import rmtree
 from types import FrameType
 
+from allocator_service.core.worker import pulse
 from launcher import processes
 from launcher.console import StepFailed, say
 from launcher.folders import PROJECT, DataFolder
@@ -62,6 +63,7 @@ class Supervisor:
         """
         for component in self._components:
             process = self._running[component.name]
+            self._end_if_silent(component, process)
             if process.poll() is not None:
                 self._note_end(component.name, process, self._output.log(component.name))
                 self._start(component)
@@ -86,6 +88,10 @@ class Supervisor:
         )
         if component.name == "web":
             env["PROMETHEUS_MULTIPROC_DIR"] = str(self._empty_metrics())
+        if component.silence_seconds is not None:
+            file = self._pulse_file(component)
+            file.unlink(missing_ok=True)
+            env["PULSE_FILE"] = str(file)
         with self._output.stream(component.name) as stream:
             self._running[component.name] = processes.start(
                 [self._python, *component.command],
@@ -94,6 +100,20 @@ class Supervisor:
                 output=stream,
                 pass_fds=[self._listener.fileno()] if component.name == "web" else [],
             )
+
+    def _end_if_silent(self, component: Component, process: processes.Process) -> None:
+        """End a process that lives and does nothing, with what it started."""
+        if component.silence_seconds is None or process.poll() is not None:
+            return
+        if pulse.is_silent(self._pulse_file(component), component.silence_seconds):
+            say(
+                f"{component.name} has given no sign of life for {component.silence_seconds:.0f} s;"
+                " ending it."
+            )
+            processes.stop(process, first=signal.SIGKILL)
+
+    def _pulse_file(self, component: Component) -> Path:
+        return self._folder / f"{component.name}-pulse"
 
     def _empty_metrics(self) -> Path:
         """Where the web processes count together; counts of those before them are gone."""

@@ -58,17 +58,17 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         throttle_burst=_env.int("THROTTLE_BURST", 200),
         clock_file=_env.str("CLOCK_FILE", ""),
         static_root=_env.str("STATIC_ROOT", ""),
-        trusted_proxies=_networks("TRUSTED_PROXIES"),
+        trusted_proxies=_networks(_env.list("TRUSTED_PROXIES", default=[])),
         pulse_file=_env.str("PULSE_FILE", ""),
         notify_socket=_env.str("NOTIFY_SOCKET", ""),
         worker_silence_seconds=_env.float("WORKER_SILENCE_SECONDS", 30.0),
     )
 
 
-def _networks(variable: str) -> list[IPv4Network | IPv6Network]:
+def _networks(texts: list[str]) -> list[IPv4Network | IPv6Network]:
     try:
-        return [ip_network(text) for text in _env.list(variable, default=[])]
+        return [ip_network(text) for text in texts]
     except ValueError as error:
         raise ImproperlyConfigured(
-            f"{variable} names networks, separated by commas, such as 10.0.0.0/8: {error}."
+            f"TRUSTED_PROXIES names networks, separated by commas, such as 10.0.0.0/8: {error}."
         ) from error

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from django.core.management import get_commands
 
+from allocator_service.core.worker import pulse
 from launcher.service import components
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,6 +158,12 @@ def test_compose_and_the_launcher_run_the_same_command(name):
         return sorted(words)
 
     assert comparable(SERVICES[name]["command"]) == comparable([*COMPONENTS[name].command])
+
+
+def test_the_health_check_of_the_worker_reads_its_sign_of_life():
+    *command, file = SERVICES["worker"]["healthcheck"]["test"]
+    assert command == ["CMD", "python", "-m", pulse.__name__]
+    assert file == SERVICES["worker"]["environment"]["PULSE_FILE"]
 
 
 @pytest.mark.parametrize("name", ["web", "worker", "beat", "relay"])

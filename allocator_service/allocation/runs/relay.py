@@ -10,17 +10,16 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import psycopg
-import redis
 import structlog
 from celery import Task
 from django.db import InterfaceError, OperationalError, connection
-from kombu.exceptions import OperationalError as BrokerError
 
 from allocator_service.allocation.services import heartbeat_record
 from allocator_service.allocation.tasks import recompute, simulate
 from allocator_service.allocation.what_if.simulations import simulations_due
 from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
+from allocator_service.core.worker.watch import BROKER_ERRORS, messages_waiting
 from allocator_service.ledger.amounts.totals import ADDED_AT_ONCE, totals_advance
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE, entries_seal
 from allocator_service.ledger.intake.services import partitions_make_ahead
@@ -38,7 +37,6 @@ _DATABASE_ERRORS = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
 )
-_BROKER_ERRORS = (BrokerError, redis.RedisError, OSError)
 
 log = structlog.get_logger(__name__)
 
@@ -95,7 +93,7 @@ class Relay:
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
             self._totals_advance()
-            if _queued() < MAX_QUEUED:
+            if messages_waiting(app) < MAX_QUEUED:
                 self._publish(recompute, jobs_due(now=now, again=True))
         return sealed == SEALED_AT_ONCE or self._totals_wait
 
@@ -106,15 +104,5 @@ class Relay:
         for job in jobs:
             try:
                 task.apply_async(args=[job], retry=False)
-            except _BROKER_ERRORS as error:
+            except BROKER_ERRORS as error:
                 log.warning("relay_cannot_publish", task=task.name, job=job, error=str(error))
-
-
-def _queued() -> float:
-    """Messages waiting for a worker; infinitely many while Redis does not answer."""
-    try:
-        with app.connection_or_acquire() as broker:
-            queue = broker.default_channel.queue_declare(app.conf.task_default_queue, passive=False)
-            return float(queue.message_count)
-    except _BROKER_ERRORS:
-        return float("inf")

@@ -1,0 +1,56 @@
+"""Deliveries whose acknowledgement, when it fails, resets the connection to the broker.
+
+kombu sends the acknowledgement before it frees the delivery's place in the prefetch window, and logs
+an error instead of raising it: each one that failed took a place for good, until the worker took no
+more messages though it was connected and idle (docs/adr/0008). A new connection has a new window; the
+message comes again, and doing it twice does nothing.
+"""
+
+from typing import Any
+
+from celery.app.task import Task
+from celery.worker.request import Request
+from kombu.asynchronous import get_event_loop
+
+
+class SettledRequest(Request):  # type: ignore[misc] # untyped
+    """A delivery as the worker's main process sees it."""
+
+    _connection_errors: tuple[type[BaseException], ...]
+
+    def acknowledge(self) -> None:
+        """Tell the broker that the message is done."""
+        errors, self._connection_errors = self._connection_errors, ()
+        try:
+            super().acknowledge()
+        except errors as error:
+            self._reset(error)
+        finally:
+            self._connection_errors = errors
+
+    def reject(self, requeue: bool = False) -> None:
+        """Tell the broker that the message is not done."""
+        errors, self._connection_errors = self._connection_errors, ()
+        try:
+            super().reject(requeue)
+        except errors as error:
+            self._reset(error)
+        finally:
+            self._connection_errors = errors
+
+    def _reset(self, error: BaseException) -> None:
+        """Have the worker's loop meet the error: it connects anew, as after any lost connection."""
+        self.acknowledged = True
+        loop = get_event_loop()
+        if loop is not None:
+            loop.call_soon(_fail, error)  # type: ignore[no-untyped-call]
+
+
+def _fail(error: BaseException) -> None:
+    raise error
+
+
+class SettledTask(Task):  # type: ignore[misc] # untyped
+    """The base of every task."""
+
+    Request: Any = f"{SettledRequest.__module__}:{SettledRequest.__qualname__}"
