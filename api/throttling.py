@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # views read the settings that name this module
 
 TIMEOUT_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
-EVALUATIONS_AT_ONCE = 8
+EVALUATIONS_AT_ONCE = 2
 EVALUATION_LEASE_SECONDS = 60
 CALM = 0.5
 CALM_SECONDS = 0.2
@@ -132,9 +132,9 @@ class Limiter:
             return count.unreported
 
     @contextmanager
-    def evaluation(self, *, key: UUID) -> Iterator[bool]:
-        """Hold one of the key's places for evaluations; yields whether there was one."""
-        name, ticket = f"evaluations:{key}", str(new_id())
+    def evaluation(self, *, holder: str) -> Iterator[bool]:
+        """Hold one of the holder's places for evaluations; yields whether there was one."""
+        name, ticket = f"evaluations:{holder}", str(new_id())
         arguments = [EVALUATIONS_AT_ONCE, EVALUATION_LEASE_SECONDS, ticket]
         admitted = self._run(_ENTER, name, arguments) != 0
         try:

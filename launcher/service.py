@@ -8,7 +8,10 @@ from pathlib import Path
 
 from allocator_service.core.worker import pulse
 
-WEB_OPTIONS = ("--worker-class", "gthread", "--threads", "4", "--graceful-timeout", "30")
+WEB_OPTIONS = (
+    *("--worker-class", "allocator_service.web_worker.BufferedWorker"),
+    *("--threads", "4", "--graceful-timeout", "30"),
+)
 WORKER_OPTIONS = (
     *("--concurrency", "2", "--prefetch-multiplier", "1", "--loglevel", "INFO"),
     *("--without-gossip", "--without-mingle"),  # workers do not need to know of each other

@@ -7,6 +7,14 @@ from django.http.response import HttpResponseBase
 
 _PAGES = ("/admin/", "/api/v1/docs/")
 NOTHING = "default-src 'none'; frame-ancestors 'none'"
+# What every answer has, those of the web server included.
+EVERYWHERE = {
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
 # Django's admin and our charts style elements where they stand; scripts are files of our own.
 OUR_PAGES = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src 'none';"
@@ -15,7 +23,7 @@ OUR_PAGES = (
 
 
 class ContentPolicyMiddleware:
-    """Sets `Content-Security-Policy` and `Permissions-Policy` on every answer."""
+    """Sets `Content-Security-Policy` by path, and what every answer has."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -24,7 +32,6 @@ class ContentPolicyMiddleware:
         response = self.get_response(request)
         policy = OUR_PAGES if request.path.startswith(_PAGES) else NOTHING
         response.headers.setdefault("Content-Security-Policy", policy)
-        response.headers.setdefault(
-            "Permissions-Policy", "camera=(), geolocation=(), microphone=()"
-        )
+        for name, value in EVERYWHERE.items():
+            response.headers.setdefault(name, value)
         return response

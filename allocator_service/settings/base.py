@@ -1,6 +1,5 @@
 """Settings that every deployment shares; `production`, `local` and `test` only fill them in."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -40,9 +39,11 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "api.middleware.RequestIdMiddleware",
     "api.metrics.MetricsMiddleware",
-    "api.middleware.ProblemMiddleware",
+    # Before what may put another answer in the place of the application's.
     "django.middleware.security.SecurityMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allocator_service.core.headers.ContentPolicyMiddleware",
+    "api.middleware.ProblemMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -50,17 +51,19 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "allocator_service.core.middleware.AdminActorMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
 
-# The admin locks a user out of an address for a quarter of an hour after five wrong passwords.
+# After five wrong passwords the admin lets a user in from that network only after a while.
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
 ]
 AXES_FAILURE_LIMIT = 5
-AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_COOLOFF_TIME = "allocator_service.core.lockout.cool_off"
+AXES_CLIENT_IP_CALLABLE = "allocator_service.core.addresses.client_network"
+AXES_USE_ATTEMPT_EXPIRATION = True  # each for its own time, whoever fails meanwhile
+AXES_ENABLE_ACCESS_FAILURE_LOG = True
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
@@ -95,6 +98,9 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 STATIC_URL = "/static/"
+
+# Of each web process: launcher/service.py and docker-compose.yml start as many.
+WEB_THREADS = 4
 
 # One bulk request may carry 32 MiB; the API's own parser sets the limit per route.
 BULK_BODY_BYTES = 32 * 1024 * 1024
@@ -252,5 +258,7 @@ def logging(level: str, *, json: bool) -> dict[str, Any]:
             "celery.beat": {"level": "WARNING"},
             "celery.worker.strategy": {"level": "WARNING"},
             "celery.app.trace": {"level": "WARNING"},
+            # One line for every request that waits for a thread.
+            "waitress.queue": {"level": "ERROR"},
         },
     }

@@ -60,7 +60,7 @@ def test_without_redis_everything_passes_and_costs_nothing(url, operator, monkey
     started = time.perf_counter()
     assert [away.wait_seconds(key=uuid4(), rate=1, burst=1) for _ in range(1000)] == [0] * 1000
     assert time.process_time() - started < 0.1
-    with away.evaluation(key=uuid4()) as admitted:
+    with away.evaluation(holder=str(uuid4())) as admitted:
         assert admitted
 
 
@@ -91,12 +91,12 @@ def test_a_place_that_nobody_gave_back_is_free_after_its_lease(monkeypatch):
     monkeypatch.setattr(throttling, "EVALUATION_LEASE_SECONDS", 1)
     monkeypatch.setattr(throttling, "EVALUATIONS_AT_ONCE", 1)
     key = uuid4()
-    lost = limiter().evaluation(key=key)
+    lost = limiter().evaluation(holder=str(key))
     assert lost.__enter__()
-    with limiter().evaluation(key=key) as admitted:
+    with limiter().evaluation(holder=str(key)) as admitted:
         assert not admitted
     time.sleep(1.1)
-    with limiter().evaluation(key=key) as admitted:
+    with limiter().evaluation(holder=str(key)) as admitted:
         assert admitted
 
 

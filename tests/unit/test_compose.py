@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from django.conf import settings
 from django.core.management import get_commands
 
 from allocator_service.core.worker import pulse
@@ -158,6 +159,11 @@ def test_compose_and_the_launcher_run_the_same_command(name):
         return sorted(words)
 
     assert comparable(SERVICES[name]["command"]) == comparable([*COMPONENTS[name].command])
+
+
+def test_a_web_process_has_the_threads_that_the_settings_count_with():
+    command = COMPONENTS["web"].command
+    assert int(command[command.index("--threads") + 1]) == settings.WEB_THREADS
 
 
 def test_the_health_check_of_the_worker_reads_its_sign_of_life():

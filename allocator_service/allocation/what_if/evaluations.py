@@ -4,7 +4,6 @@ What runs in the child lives in `policies`: a child knows neither Django nor the
 """
 
 import multiprocessing
-import resource
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -13,9 +12,11 @@ from functools import cache
 from typing import Any
 
 import structlog
+from django.conf import settings
 from pebble import ProcessExpired, ProcessPool
 
 from allocator_service.allocation.policies import domain_error
+from allocator_service.core.confined import confine
 from allocator_service.core.errors import DomainError, TooLarge, Unavailable
 from policies import PolicyError, compare_documents, evaluate_document
 
@@ -24,7 +25,13 @@ MAX_SERVER_CLASSES = 1_000
 MAX_COUNT = 10**6
 SECONDS = 10.0
 MEMORY_BYTES = 6 * 2**30
-CHILDREN = 2
+STARTING_SECONDS = 40.0
+# The web threads that wait for a solve are never all of them: the others answer everybody else.
+PLACES = settings.WEB_THREADS // 2
+NICENESS = 5
+RETRY_SECONDS = 2
+_places = threading.BoundedSemaphore(PLACES)
+_started = threading.Event()
 _starting = threading.Lock()
 log = structlog.get_logger(__name__)
 
@@ -50,20 +57,40 @@ def compare(
     return _in_child(compare_documents, document, policies)
 
 
-def answer_document(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a document of any size, within the same ten seconds and in the same children.
+def answer_document(document: Mapping[str, Any], seconds: float = SECONDS) -> dict[str, Any]:
+    """The answer to a document of any size, within so many seconds and in the same children.
 
     Raises as `evaluate`, but for the limits on size.
     """
-    return _in_child(evaluate_document, document)
+    return _in_child(evaluate_document, document, seconds=seconds)
 
 
-def _in_child(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+def _in_child(
+    function: Callable[..., dict[str, Any]], *arguments: Any, seconds: float = SECONDS
+) -> dict[str, Any]:
+    """Compute in a child if one is free now. Raises `Unavailable`, `evaluation.busy`, if none is."""
+    if not _places.acquire(blocking=False):
+        raise Unavailable(
+            f"This process has {PLACES} evaluations running: repeat the request.",
+            code="evaluation.busy",
+            retry_after=RETRY_SECONDS,
+        )
+    try:
+        return _computed(function, arguments, seconds)
+    finally:
+        _places.release()
+
+
+def _computed(
+    function: Callable[..., dict[str, Any]], arguments: Sequence[Any], seconds: float
+) -> dict[str, Any]:
     future = _children().schedule(
-        function, args=arguments, kwargs={"time_limit": SECONDS}, timeout=SECONDS
+        function, args=arguments, kwargs={"time_limit": seconds}, timeout=seconds
     )
     try:
-        answer: dict[str, Any] = future.result(timeout=4 * SECONDS)
+        # Only the first ones wait for children that still load their kernels.
+        answer: dict[str, Any] = future.result(seconds if _started.is_set() else STARTING_SECONDS)
+        _started.set()
     except FutureTimeout as error:
         future.cancel()
         raise Unavailable(
@@ -116,10 +143,10 @@ def _pool() -> ProcessPool:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["policies.warmed"])
     return ProcessPool(
-        max_workers=CHILDREN,
+        max_workers=PLACES,
         max_tasks=1_000,
-        initializer=resource.setrlimit,
-        initargs=[resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES)],
+        initializer=confine,
+        initargs=[MEMORY_BYTES, NICENESS],
         context=context,
     )
 

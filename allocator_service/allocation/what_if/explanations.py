@@ -5,6 +5,7 @@ their prices from its certificate. Each counterfactual has been tried: the decis
 the problem with the change, solved again, gives the stated effect.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
 from allocator_service.allocation.selectors import input_of
-from allocator_service.allocation.what_if.evaluations import answer_document
+from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
 from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.selectors import resources_of
@@ -112,13 +113,20 @@ def _counterfactuals(
     rows: Sequence[Allocation],
     binding: Sequence[Binding],
 ) -> Iterator[Counterfactual]:
-    """For each workload that wanted more, the first change that was found to give it more."""
+    """For each workload that wanted more, the first change that was found to give it more.
+
+    All of them together have the time of one evaluation.
+    """
+    deadline = time.monotonic() + SECONDS
     for row in rows:
         if row.limited_by == "task_limit":
             continue
         for words, changes, changed in _candidates(document, problem, rows, row, binding):
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
+                return
             try:
-                answer = answer_document(changed)
+                answer = answer_document(changed, seconds)
             except Unavailable:
                 return
             after = answer["allocations"][row.position]["tasks"]

@@ -36,11 +36,15 @@ class EvaluationsView(ContractView):
 
 @contextmanager
 def admitted_evaluation(caller: Caller) -> Iterator[None]:
-    """Hold one of the key's places for evaluations. Raises `TooManyRequests` if it has none left."""
-    with limiter().evaluation(key=caller.key_id) as admitted:
+    """Hold one of the caller's places for evaluations. Raises `TooManyRequests` if it has none left.
+
+    A tenant has its places by all of its keys together.
+    """
+    holder = str(caller.key_id) if caller.tenant is None else f"tenant:{caller.tenant.slug}"
+    with limiter().evaluation(holder=holder) as admitted:
         if not admitted:
             raise TooManyRequests(
-                f"This key has {EVALUATIONS_AT_ONCE} evaluations running.",
+                f"You have {EVALUATIONS_AT_ONCE} evaluations running.",
                 code="evaluation.too_many",
                 retry_after=RETRY_SECONDS,
             )

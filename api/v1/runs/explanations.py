@@ -16,6 +16,7 @@ from allocator_service.tenants.selectors import tenant_get, tenants_for
 from api.auth import EVERY_SCOPE
 from api.contract.fields import LabelsField, LimitedByField, PoolQuantitiesField, SlugField, is_slug
 from api.openapi.describing import shows
+from api.v1.evaluations.views import admitted_evaluation
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.runs.views import OneRunView
 from policies.fields import (
@@ -84,7 +85,9 @@ class ExplanationView(OneRunView):
     def get(self, request: Request, run: str, tenant: str) -> Response:
         found = self.run(run)
         explained = self._explained(tenant)
-        return Response(_document(run_explain(run=found, tenant=explained), found, self.tenant))
+        with admitted_evaluation(self.caller):
+            explanation = run_explain(run=found, tenant=explained)
+        return Response(_document(explanation, found, self.tenant))
 
     def _explained(self, slug: str) -> Tenant:
         if not is_slug(slug):

@@ -1,11 +1,13 @@
 """Evaluations: the same engine without storing anything, whatever is sent."""
 
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 from uuid import uuid4
 
@@ -13,11 +15,13 @@ import jsonschema
 import pytest
 import yaml
 
+from allocator_service.allocation.what_if import evaluations
 from allocator_service.core.errors import Unavailable
 from allocator_service.core.models import Event
 from allocator_service.pools.models import Pool
 from api.throttling import EVALUATIONS_AT_ONCE, limiter
 from policies import policies_available
+from tests import factories
 from tests.api.v1.test_conventions import code
 
 EVALUATIONS = "/api/v1/evaluations/"
@@ -232,13 +236,13 @@ def test_a_timeout_is_503_with_retry_after(operator, monkeypatch):
     assert response["Retry-After"] == "30"
 
 
-def test_of_many_at_once_a_key_has_eight_places():
+def test_of_many_at_once_a_caller_has_two_places():
     key = uuid4()
-    held = [limiter().evaluation(key=key) for _ in range(EVALUATIONS_AT_ONCE + 1)]
+    held = [limiter().evaluation(holder=str(key)) for _ in range(EVALUATIONS_AT_ONCE + 1)]
     assert [place.__enter__() for place in held] == [True] * EVALUATIONS_AT_ONCE + [False]
     for place in held:
         place.__exit__(None, None, None)
-    with limiter().evaluation(key=key) as admitted:
+    with limiter().evaluation(holder=str(key)) as admitted:
         assert admitted
 
 
@@ -250,9 +254,42 @@ def test_without_a_place_it_is_429(operator, monkeypatch):
     assert response["Retry-After"] == "1"
 
 
+def test_a_tenant_has_its_places_by_all_of_its_keys_together(world):
+    other_key = factories.client("tenant", world.ada)
+    with limiter().evaluation(holder="tenant:ada"), limiter().evaluation(holder="tenant:ada"):
+        for client in (world.as_ada, other_key):
+            assert code(client.post(EVALUATIONS, FIG2)) == (429, "evaluation.too_many")
+        assert world.as_bob.post(EVALUATIONS, FIG2).status_code == 200
+
+
 @pytest.mark.django_db(transaction=True)
-def test_several_at_once_are_all_answered(operator):
+def test_of_several_keys_at_once_as_many_are_answered_as_a_process_has_places():
+    """The others are told at once, not when a place is free."""
+    clients = [factories.client() for _ in range(4)]
+    assert clients[0].post(EVALUATIONS, FIG2).status_code == 200  # the children have started
+    barrier = Barrier(5)
+    held = [evaluations._places.acquire(blocking=False) for _ in range(evaluations.PLACES)]
+    assert held == [True] * evaluations.PLACES
+    try:
+        began = time.monotonic()
+        refused = [code(client.post(EVALUATIONS, FIG2)) for client in clients]
+        assert time.monotonic() - began < 2
+        assert set(refused) == {(503, "evaluation.busy")}
+    finally:
+        for _ in held:
+            evaluations._places.release()
+
+    def ask(client):
+        barrier.wait()
+        return client.post(EVALUATIONS, FIG2)
+
     with ThreadPoolExecutor(4) as threads:
-        answers = list(threads.map(lambda _: operator.post(EVALUATIONS, FIG2), range(4)))
-    assert {response.status_code for response in answers} == {200}
-    assert len({response.content for response in answers}) == 1
+        asked = [threads.submit(ask, client) for client in clients]
+        barrier.wait()
+        answers = [each.result() for each in asked]
+    statuses = [response.status_code for response in answers]
+    assert statuses.count(200) >= evaluations.PLACES
+    assert set(statuses) <= {200, 503}
+    refusals = [response for response in answers if response.status_code == 503]
+    assert all(response["Retry-After"] == "2" for response in refusals)
+    assert len({response.content for response in answers if response.status_code == 200}) == 1
