@@ -8,11 +8,11 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import pointer_token
 from allocator_service.imports.rows import Selector
 from allocator_service.tenants.models import SLUG_PATTERN
+from policies.fields import is_one_line
 
 MAX_TEXT = 253
 MAX_LABELS = 64
 _SLUG = re.compile(SLUG_PATTERN, re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,12})?"
     r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})?",
@@ -31,9 +31,9 @@ def checked_text(value: object, pointer: str, *, blank: bool = False) -> str:
         raise Unacceptable(
             f"This has at most {MAX_TEXT} characters.", code="field.length", pointer=pointer
         )
-    if value != value.strip() or _CONTROL.search(value):
+    if not is_one_line(value):
         raise Unacceptable(
-            "Expected one line without leading or trailing blanks.",
+            "Expected one line without blanks at its ends or characters that control text.",
             code="field.text",
             pointer=pointer,
         )

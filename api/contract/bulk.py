@@ -39,7 +39,9 @@ def read_items(
     if not isinstance(sent, list):
         return Items([read_document(document, sent)], alone=True)
     if not sent:
-        raise Unacceptable("The array is empty: send at least one item.", code="bulk.empty")
+        raise Unacceptable(
+            "The array is empty: send at least one item.", code="bulk.empty", pointer=""
+        )
     if refuse_too_many is not None:
         refuse_too_many(len(sent))
     return Items(read_documents(document, sent, cells=cells), alone=False)

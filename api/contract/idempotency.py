@@ -57,6 +57,8 @@ def served_once(
             raise Unacceptable(
                 "This Idempotency-Key was already used with a different body: choose a new key.",
                 code="idempotency.reused",
+                pointer="",
+                extra={"header": "Idempotency-Key"},
             )
         return _replayed(claim)
     response = serve()

@@ -22,6 +22,7 @@ from policies.fields.kinds import (
     TextField,
     escaped,
     is_object,
+    is_one_line,
     mistake,
 )
 from policies.fields.quantities import (
@@ -62,6 +63,7 @@ __all__ = [
     "TextField",
     "escaped",
     "is_object",
+    "is_one_line",
     "json_type",
     "kubernetes_quantity_from",
     "mistake",

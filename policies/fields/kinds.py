@@ -16,7 +16,11 @@ Schema = dict[str, Any]
 
 _ABSENT: Any = object()
 _INTEGER = re.compile(r"-?[0-9]{1,40}", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Ends of lines, other controls, and those that turn the direction of what follows: a name that holds
+# one reads as another name.
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 class Mistakes(ValueError):
@@ -40,6 +44,11 @@ def mistake(code: str, detail: str, pointer: str = "") -> Mistakes:
 def escaped(name: str | int) -> str:
     """A name as a token of a JSON pointer (RFC 6901)."""
     return str(name)[:200].replace("~", "~0").replace("/", "~1")
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a text is one line without blanks at its ends, controls or turns of direction."""
+    return text == text.strip() and not _CONTROL.search(text)
 
 
 def is_object(value: Any) -> bool:
@@ -201,8 +210,11 @@ class TextField(StringField):
             raise mistake("field.blank", "Expected a text that is not empty.")
         if len(text) > self.max_length:
             raise mistake("field.length", f"Expected at most {self.max_length} characters.")
-        if text != text.strip() or _CONTROL.search(text):
-            raise mistake("field.text", "Expected one line without blanks at its ends.")
+        if not is_one_line(text):
+            raise mistake(
+                "field.text",
+                "Expected one line without blanks at its ends or characters that control text.",
+            )
         return text
 
     def describe(self) -> Schema:

@@ -92,6 +92,9 @@ def test_numbers_are_no_texts(value):
         ("a\nb", "field.text"),
         ("a\u2028b", "field.text"),
         ("\x7f", "field.text"),
+        ("\u202ea", "field.text"),
+        ("a\u2066b", "field.text"),
+        ("a\u200fb", "field.text"),
         ("abcdef", "field.length"),
     ],
 )

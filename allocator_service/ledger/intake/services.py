@@ -74,6 +74,7 @@ def events_refuse_too_many(count: int) -> None:
         raise Unacceptable(
             f"{count} events; a request takes at most {MAX_EVENTS_PER_REQUEST}.",
             code="bulk.too_many",
+            pointer=f"/{MAX_EVENTS_PER_REQUEST}",
         )
 
 

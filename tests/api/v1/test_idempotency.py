@@ -54,6 +54,8 @@ def test_another_body_under_the_key_is_422(operator):
     operator.post("/api/v1/tenants/", TENANT, Idempotency_Key="k")
     response = operator.post("/api/v1/tenants/", {**TENANT, "slug": "other"}, Idempotency_Key="k")
     assert code(response) == (422, "idempotency.reused")
+    assert [error["pointer"] for error in response.json()["errors"]] == [""]
+    assert response.json()["header"] == "Idempotency-Key"
     assert Tenant.objects.count() == 1
 
 

@@ -10,6 +10,7 @@ from allocator_service.ledger.models import Entry
 from allocator_service.pools.services import members_admit
 from allocator_service.tenants.services import tenant_retire
 from tests import factories
+from tests.api.v1.test_conventions import code
 
 pytestmark = pytest.mark.django_db
 
@@ -225,3 +226,10 @@ def test_late_usage_of_a_retired_tenant_is_taken_for_the_time_before(batch, oper
 def test_a_cursor_of_something_else_is_refused(batch, operator, cursor):
     answer = operator.get(f"{FEED}?after={cursor}")
     assert (answer.status_code, answer.json()["code"]) == (400, "cursor.invalid")
+
+
+def test_the_first_event_beyond_what_a_request_takes_is_pointed_at(operator):
+    factories.pool("reported", metering="reported")
+    refused = operator.post("/api/v1/pools/reported/usage/", [0] * 10_001)
+    assert code(refused) == (422, "bulk.too_many")
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["/10000"]

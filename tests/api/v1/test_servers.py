@@ -131,7 +131,9 @@ def test_a_batch_is_all_or_nothing_and_names_the_item(lab, operator):
     ("body", "expected"), [([], "bulk.empty"), ([[]], "field.type"), ("x", "field.type")]
 )
 def test_an_empty_or_odd_batch_is_refused(body, expected, lab, operator):
-    assert code(operator.post(SERVERS, body)) == (422, expected)
+    refused = operator.post(SERVERS, body)
+    assert code(refused) == (422, expected)
+    assert len(refused.json()["errors"]) == 1
 
 
 def test_a_hundred_thousand_servers_are_made_by_one_request(lab, operator):
