@@ -13,7 +13,9 @@ from django.http import HttpRequest, HttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service.allocation.long_term.metering import LATE
 from allocator_service.allocation.selectors import heartbeat_age_seconds
+from allocator_service.allocation.services import METERING
 from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import Scope
 from api.auth import authenticated_caller
@@ -51,6 +53,7 @@ class ChecksDocument(Document):
     broker = ChoiceField(choices=[OK, DEGRADED])
     worker = ChoiceField(choices=[OK, DEGRADED])
     relay = ChoiceField(choices=[OK, DEGRADED])
+    metering = ChoiceField(choices=[OK, DEGRADED])
 
 
 class ReadinessDocument(Document):
@@ -92,6 +95,7 @@ def readiness() -> dict[str, str]:
         "broker": OK if _broker_answers() else DEGRADED,
         "worker": _heartbeat("worker", WORKER_SILENCE_SECONDS) if migrated else DEGRADED,
         "relay": _heartbeat("relay", RELAY_SILENCE_SECONDS) if migrated else DEGRADED,
+        "metering": _metering() if migrated else DEGRADED,
     }
 
 
@@ -134,6 +138,16 @@ def _heartbeat(process: str, silence: float) -> str:
         return age is not None and age < silence
 
     return _holds(recent, otherwise=DEGRADED)
+
+
+def _metering() -> str:
+    """Whether no pool waits for its metering for long; before the first decision there is none."""
+
+    def in_time() -> bool:
+        age = heartbeat_age_seconds(process=METERING, now=utc_now())
+        return age is None or age < LATE.total_seconds()
+
+    return _holds(in_time, otherwise=DEGRADED)
 
 
 class MetricsView(OpenView):

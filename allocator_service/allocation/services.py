@@ -24,6 +24,7 @@ RUN_RETENTION = timedelta(days=90)
 EVENT_RETENTION = timedelta(days=90)
 IDEMPOTENCY_RETENTION = timedelta(hours=72)
 RUNS_PRUNED_AT_ONCE = 1_000
+METERING = "metering"
 
 
 @transaction.atomic
@@ -40,7 +41,10 @@ def run_request(*, pool: Pool, reason: str, now: datetime) -> Run:
 
 
 def heartbeat_record(*, process: str, now: datetime) -> None:
-    """Remember that a process (`worker`, `relay`) was at work at `now`."""
+    """Remember that a process (`worker`, `relay`) was at work at `now`.
+
+    Of `metering`: when the oldest interval ended that is not metered, if any is over.
+    """
     Heartbeat.objects.update_or_create(process=process, defaults={"seen_at": now})
 
 

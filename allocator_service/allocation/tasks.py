@@ -4,15 +4,15 @@ from uuid import UUID
 
 from celery import shared_task
 
-from allocator_service.allocation.long_term.metering import pool_meter, pools_to_meter
+from allocator_service.allocation.long_term.metering import URGENT, meterings_due, pool_meter
 from allocator_service.allocation.runs.recompute import recompute_pool
-from allocator_service.allocation.services import heartbeat_record, retention_apply
+from allocator_service.allocation.services import METERING, heartbeat_record, retention_apply
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 
 METER_SECONDS = 10.0
 # Redis keeps a list for every priority, and workers empty that of decisions (0) first.
-AFTER_DECISIONS = 9
+DECISIONS, AFTER_DECISIONS = 0, 9
 
 
 @shared_task(name="allocation.recompute")
@@ -27,11 +27,22 @@ def simulate(simulation_id: str) -> None:
     simulation_run(simulation_id=UUID(simulation_id), clock=utc_now)
 
 
-@shared_task(name="allocation.meter", priority=AFTER_DECISIONS)
+@shared_task(name="allocation.meter")
 def meter() -> None:
-    """Ask for every pool that meters itself to be metered: one that fails stops no other."""
-    for pool_id in pools_to_meter():
-        meter_pool.apply_async(args=[pool_id], expires=METER_SECONDS, retry=False)
+    """Ask for the pools that are due to be metered, the latest first: one that fails stops no other.
+
+    What expires before a worker comes to it is later next time, and so further in front.
+    """
+    now = utc_now()
+    due = meterings_due(now=now)
+    for each in due:
+        meter_pool.apply_async(
+            args=[each.pool.pk],
+            priority=DECISIONS if now - each.since > URGENT else AFTER_DECISIONS,
+            expires=METER_SECONDS,
+            retry=False,
+        )
+    heartbeat_record(process=METERING, now=min((each.since for each in due), default=now))
 
 
 @shared_task(name="allocation.meter_pool", priority=AFTER_DECISIONS)

@@ -15,7 +15,8 @@ from api import operations
 from tests import factories
 from tests.api.v1.test_conventions import code
 
-READY = {"database": "ok", "migrations": "ok", "broker": "ok", "worker": "ok", "relay": "ok"}
+READY = {"database": "ok", "migrations": "ok", "broker": "ok", "worker": "ok", "relay": "ok",
+         "metering": "ok"}  # fmt: skip
 
 
 @pytest.fixture

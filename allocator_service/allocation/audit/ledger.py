@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.long_term.metering import LATE, meterings_due
 from allocator_service.allocation.long_term.steps import elapsed_seconds, step_basis, step_document
 from allocator_service.allocation.models import Allocation, Run, RunStatus, Step
 from allocator_service.allocation.runs.snapshots import snapshot_document
@@ -35,6 +36,7 @@ def books_verify(*, now: datetime, since: datetime | None = None) -> list[Ledger
         *ledger_verify(now=now),
         _decided_in_time(now),
         decisions_verify(since=now - STEPS_BACK if since is None else since),
+        _metered_in_time(now),
         sharing_degrees_verify(since=now - STEPS_BACK if since is None else since),
     ]
 
@@ -71,6 +73,13 @@ def decisions_verify(*, since: datetime) -> LedgerCheck:
             return LedgerCheck("decisions", False, detail)
         looked_at += 1
     return LedgerCheck("decisions", True, f"{looked_at} decisions")
+
+
+def _metered_in_time(now: datetime) -> LedgerCheck:
+    """Has no pool an interval that ended long ago and is not metered?"""
+    late = [due for due in meterings_due(now=now) if now - due.since > LATE]
+    detail = ", ".join(f"{due.pool.slug} since {due.since:%Y-%m-%d %H:%M:%S}" for due in late[:10])
+    return LedgerCheck("metered_in_time", not late, detail)
 
 
 def sharing_degrees_verify(*, since: datetime) -> LedgerCheck:

@@ -5,9 +5,9 @@ of the pool's decision interval. The intervals follow from what is stored and no
 a worker that was away for an hour writes the same entries later, none twice and none left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
@@ -33,6 +33,10 @@ from policies import reasons_not_to_run, tasks_alone, tasks_by_owner, unserved_r
 SOURCE = "decisions"
 ENTRIES_AT_ONCE = 20_000
 INTERVALS_AT_ONCE = 500
+# For so long a decision helps with the metering that it needs; the rest is left to metering's tasks.
+CATCHING_UP = timedelta(seconds=5)
+# Later than this, metering is no longer left to when there is nothing to decide; and then it is late.
+URGENT, LATE = timedelta(seconds=30), timedelta(minutes=2)
 _QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
 
 log = structlog.get_logger(__name__)
@@ -49,10 +53,27 @@ class _Use:
     kind: Kind
 
 
-def pools_to_meter() -> list[int]:
-    """The pools that have had a decision."""
-    pools = Pool.objects.filter(runs__status=RunStatus.SUCCEEDED)
-    return list(pools.distinct().order_by("pk").values_list("pk", flat=True))
+@dataclass(frozen=True)
+class DueMetering:
+    """A pool with an interval that is over and not metered, and when the first of them ended."""
+
+    pool: Pool
+    since: datetime
+
+
+def meterings_due(*, now: datetime) -> list[DueMetering]:
+    """The pools that are to be metered, the latest first, so that each has its turn."""
+    pools = Pool.objects.select_related("meter")
+    due = [each for each in (metering_due(pool, now=now) for pool in pools) if each is not None]
+    return sorted(due, key=lambda each: (each.since, each.pool.pk))
+
+
+def metering_due(pool: Pool, *, now: datetime) -> DueMetering | None:
+    """Whether the pool is to be metered, and since when."""
+    meter = getattr(pool, "meter", None)
+    since = _first_decision(pool) if meter is None else meter.metered_until
+    interval = None if since is None else next(_intervals(pool, since, now), None)
+    return None if interval is None else DueMetering(pool, interval[2])
 
 
 def pool_meter(*, pool_id: int, now: datetime) -> int:
@@ -63,10 +84,17 @@ def pool_meter(*, pool_id: int, now: datetime) -> int:
     return _meter(pool_id, now, wait=False).entries
 
 
-def pool_meter_all(*, pool_id: int, now: datetime) -> None:
-    """Write all intervals that are over, and wait for whoever is at it."""
+def pool_meter_all(
+    *, pool_id: int, now: datetime, clock: Callable[[], datetime] | None = None
+) -> bool:
+    """Write all intervals that are over, and wait for whoever is at it.
+
+    With a `clock`, as many as `CATCHING_UP` has time for; returns whether that was all of them.
+    """
     while _meter(pool_id, now, wait=True).more:
-        pass
+        if clock is not None and clock() - now > CATCHING_UP:
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -98,15 +126,19 @@ def _meter(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
 
 
 def _locked_meter(pool: Pool, *, wait: bool) -> Meter | None:
-    first = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED).aggregate(
-        at=Min("effective_from")
-    )["at"]
+    first = _first_decision(pool)
     if first is None:
         return None
     if not Meter.objects.filter(pk=pool.pk).exists():  # to insert it would wait for a lock
         Meter.objects.bulk_create([Meter(pool=pool, metered_until=first)], ignore_conflicts=True)
     rows = Meter.objects.select_for_update(no_key=True, skip_locked=not wait)
     return rows.filter(pool=pool).first()
+
+
+def _first_decision(pool: Pool) -> datetime | None:
+    decided = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
+    first: datetime | None = decided.aggregate(at=Min("effective_from"))["at"]
+    return first
 
 
 def _takes_reports(pool: Pool, at: datetime) -> bool:

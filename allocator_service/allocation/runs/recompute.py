@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import structlog
 from django.db import transaction
 
-from allocator_service.allocation.long_term.metering import pool_meter_all
+from allocator_service.allocation.long_term.metering import LATE, metering_due, pool_meter_all
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.runs.publication import decision_publish
@@ -43,6 +43,7 @@ from policies import Allocation, PolicyError, problem_from_document, solve
 Clock = Callable[[], datetime]
 MAX_ATTEMPTS = 3
 SOLVE_SECONDS = 60.0
+PUT_OFF = timedelta(seconds=1)
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +69,8 @@ def recompute_pool(*, pool_id: int, clock: Clock, early: bool = False) -> Run | 
     for, another worker at it, or the claim lost on the way. Doing it twice does nothing the second time.
     """
     with try_lock_across_transactions(Lock.RECOMPUTE, str(pool_id)) as alone:
+        if alone and not _caught_up(pool_id, clock):
+            return None
         claim = _claim(pool_id, clock(), early) if alone else None
         if claim is None:
             return None
@@ -111,6 +114,26 @@ def _border_after(pool_id: int, at: datetime) -> datetime | None:
     """The next end of a slot, for a decision that is too late for the one it was computed for."""
     run = latest_decision(Pool.objects.get(pk=pool_id))
     return None if run is None else end_of_slot(run, at)
+
+
+def _caught_up(pool_id: int, clock: Clock) -> bool:
+    """Whether the past that a decision remembers is nearly metered; helps with that for some seconds.
+
+    After a day without workers it may take minutes: the job is put off by a moment, and the worker
+    is free for the other pools. Metering's own tasks go on meanwhile.
+    """
+    begun = clock()
+    pool = Pool.objects.filter(pk=pool_id, policy_long_term=True).select_related("meter").first()
+    due = None if pool is None else metering_due(pool, now=begun)
+    if due is None or begun - due.since <= LATE:
+        return True
+    if pool_meter_all(pool_id=pool_id, now=begun, clock=clock):
+        return True
+    RecomputeJob.objects.filter(pk=pool_id, claimed_at=None, run_after__lte=begun).update(
+        run_after=clock() + PUT_OFF, published_at=None, publications=0
+    )
+    log.info("decision_waits_for_metering", pool_id=pool_id)
+    return False
 
 
 @transaction.atomic

@@ -2,19 +2,28 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from itertools import count
 
 import pytest
 from django.db.models import Sum
 
-from allocator_service.allocation.long_term.metering import pool_meter, pools_to_meter
+from allocator_service.allocation.audit.ledger import books_verify
+from allocator_service.allocation.long_term.metering import (
+    CATCHING_UP,
+    LATE,
+    DueMetering,
+    meterings_due,
+    pool_meter,
+)
 from allocator_service.allocation.models import Meter
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Entry, Kind
+from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
-from allocator_service.pools.services import pool_update
+from allocator_service.pools.services import pool_create, pool_update
 from tests.integration.conftest import NOON, settings
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,7 +54,7 @@ def told(**filters):
 def test_intervals_end_with_the_decision_and_at_the_pool_s_boundaries(fig2):
     decide(fig2, NOON)
     decide(fig2, NOON + 90 * SECOND)
-    assert pools_to_meter() == [fig2.pk]
+    assert meterings_due(now=NOON + 125 * SECOND) == [DueMetering(fig2, NOON + 60 * SECOND)]
     assert pool_meter(pool_id=fig2.pk, now=NOON + 125 * SECOND) > 0
     usage = told(kind=Kind.USAGE, tenant__slug="u1", resource="cpu")
     spans = sorted({key[3:] for key in usage})
@@ -105,7 +114,7 @@ def test_divided_time_is_metered_slot_by_slot(fig2):
 
 
 def test_pools_that_take_reports_are_not_metered(reported):
-    assert pools_to_meter() == []
+    assert meterings_due(now=NOON + 3600 * SECOND) == []
     assert pool_meter(pool_id=reported.pk, now=NOON) == 0
 
 
@@ -118,3 +127,64 @@ def test_time_in_which_reports_were_taken_is_not_metered_as_well(fig2):
         pool_meter(pool_id=fig2.pk, now=NOON + (minute + 2) * MINUTE)
     starts = sorted({key[3] / 60 for key in told(kind=Kind.USAGE)})
     assert starts == [0, 1, 2, 3, 4, 10, 11]
+
+
+@pytest.fixture
+def three(fig2, tenant):
+    """Pools whose intervals are of a second, a minute and an hour, decided at noon."""
+    pools = [fig2]
+    for slug, interval in (("seconds", "PT1S"), ("hours", "PT1H")):
+        chosen = settings(decision_interval=interval)
+        pools.append(pool_create(slug=slug, settings=chosen, now=NOON))
+    for pool in pools:
+        decide(pool, NOON)
+    return pools
+
+
+def test_the_pool_that_waits_longest_is_metered_first(three):
+    minutes, seconds, hours = three
+    assert [due.pool for due in meterings_due(now=NOON + 61 * SECOND)] == [seconds, minutes]
+    due = meterings_due(now=NOON + 3600 * SECOND)
+    assert [(each.pool, each.since) for each in due] == [
+        (seconds, NOON + SECOND),
+        (minutes, NOON + 60 * SECOND),
+        (hours, NOON + 3600 * SECOND),
+    ]
+    pool_meter(pool_id=seconds.pk, now=NOON + 3600 * SECOND)  # as much as a task should
+    due = meterings_due(now=NOON + 3600 * SECOND)
+    assert [each.pool for each in due] == [minutes, seconds, hours]
+
+
+def test_a_decision_ends_an_interval_that_is_due_at_once(three):
+    *_, hours = three
+    decide(hours, NOON + 90 * SECOND)
+    assert DueMetering(hours, NOON + 90 * SECOND) in meterings_due(now=NOON + 91 * SECOND)
+
+
+def test_verify_names_the_pools_whose_metering_is_late(three):
+    def check(now):
+        (found,) = (each for each in books_verify(now=now) if each.name == "metered_in_time")
+        return found
+
+    assert check(NOON + LATE).holds
+    late = check(NOON + LATE + 2 * SECOND)
+    assert (late.holds, late.detail) == (False, "seconds since 2026-11-20 12:00:01")
+
+
+def test_a_decision_far_behind_its_metering_lets_the_worker_go_for_a_moment(pool, tenant):
+    """2,100 intervals were not metered, five batches; each look at the clock takes two seconds."""
+    choice = policy_choose("h-mrf", None, {})
+    seconds = settings(policy=choice, decision_interval="PT1S")
+    pool_update(pool=pool, settings=seconds, version=None, now=NOON)
+    decide(pool, NOON)
+    assert recompute_pool(pool_id=pool.pk, clock=lambda: NOON + SECOND) is not None
+    later = NOON + 2100 * SECOND
+    ticks = count()
+    assert recompute_pool(pool_id=pool.pk, clock=lambda: later + 2 * next(ticks) * SECOND) is None
+    first = Meter.objects.get(pool=pool).metered_until
+    assert NOON + 900 * SECOND < first < later - 300 * SECOND
+    job = RecomputeJob.objects.get(pool=pool)
+    assert (job.attempts, job.claimed_at) == (0, None)
+    assert later + CATCHING_UP < job.run_after < later + 60 * SECOND
+    assert recompute_pool(pool_id=pool.pk, clock=lambda: later + 60 * SECOND) is not None
+    assert Meter.objects.get(pool=pool).metered_until > later
