@@ -9,7 +9,7 @@ from pathlib import Path
 from demo import report
 from demo.main_job import run_main_job
 from launcher import commands, folders
-from launcher.client import Answer, Client
+from launcher.client import Client
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT, DataFolder
@@ -19,7 +19,8 @@ from launcher.servers import Servers
 from launcher.supervisor import Supervisor, interrupt_on_signals
 
 PICTURE = PROJECT / "demo.svg"
-_UP_SECONDS = 60.0
+# Without any progress, in all, and between two words about it.
+_STILL_SECONDS, _UP_SECONDS, _TELL_SECONDS = 60.0, 600.0, 15.0
 
 
 def demo(*, stay: bool) -> int:
@@ -81,26 +82,45 @@ def _new_key(python: Path, servers: Servers) -> str:
 
 
 def _wait_until_up(service: Supervisor, logs: Path) -> None:
-    """Return when the service says that it is ready; what still starts does so meanwhile."""
-    client = Client(service.url)
-    deadline = time.monotonic() + _UP_SECONDS
-    answer: Answer | OSError | None = None
-    while time.monotonic() < deadline:
+    """Return when the service says that it is ready; what still starts does so meanwhile.
+
+    A busy machine may need minutes: the wait goes on while there is progress, in what the service
+    says or in what its processes write, and tells what it waits for.
+    """
+    began = moved = told = time.monotonic()
+    client, seen = Client(service.url), ("", -1)
+    while True:
         service.check()
-        try:
-            answer = client.request("GET", "/readyz")
-        except OSError as error:
-            answer = error
-        else:
-            if answer.status == 200:
-                return
+        said, ready = _readiness(client)
+        if ready:
+            return
+        now, state = time.monotonic(), (said, _written(logs))
+        if state != seen:
+            moved, seen = now, state
+        if now - moved > _STILL_SECONDS or now - began > _UP_SECONDS:
+            raise StepFailed(
+                f"wait until the service is ready (it said: {said})",
+                f"read the logs in {logs}",
+                log=logs / "web.log",
+            )
+        if now - told > _TELL_SECONDS:
+            told = now
+            say(f"Still waiting for the service after {now - began:.0f} s; it says: {said}")
         time.sleep(0.1)
-    said = answer.body if isinstance(answer, Answer) else answer
-    raise StepFailed(
-        f"wait until the service is ready (it said: {said})",
-        f"read the logs in {logs}",
-        log=logs / "web.log",
-    )
+
+
+def _readiness(client: Client) -> tuple[str, bool]:
+    """What the service says of itself, and whether that is that it is ready."""
+    try:
+        answer = client.request("GET", "/readyz")
+    except OSError as error:
+        return str(error), False
+    return str(answer.body), answer.status == 200
+
+
+def _written(logs: Path) -> int:
+    """How much has been written to the logs; the web's own tells of our questions."""
+    return sum(log.stat().st_size for log in logs.glob("*.log") if log.name != "web.log")
 
 
 def _invitation(url: str, key: str, logs: Path) -> str:

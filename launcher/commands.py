@@ -2,26 +2,51 @@
 
 import hashlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from launcher.console import StepFailed
+from launcher.console import StepFailed, say
 from launcher.folders import PROJECT
 from launcher.servers import Servers
 
 _MIGRATED = "migrated"
+_REPAIR = "repair the migration that failed; those before it are applied and stay"
+_LOOK_AT_THE_DATABASE = (
+    "look why the database does not answer, then try again; what was applied stays"
+)
+_CONNECTION_LOST = re.compile(
+    r"connection failed|server closed the connection|the connection is (?:closed|lost)"
+    r"|terminating connection|database system is|Connection refused"
+)
 
 
 def migrate(python: Path, servers: Servers) -> None:
-    """Apply the migrations that the database does not have yet. Raises `StepFailed`."""
-    run_step(
-        "migrate the database",
-        [python, "manage.py", "migrate", "--no-input", "--verbosity", "1"],
-        servers.environ(ALLOCATOR_PROCESS="manage"),
-        "repair the migration that failed; those before it are applied and stay",
-    )
+    """Apply the migrations that the database does not have yet.
+
+    A PostgreSQL of our own that ended meanwhile is started again, once. Raises `StepFailed`.
+    """
+    try:
+        _migrate(python, servers)
+    except StepFailed:
+        if servers.postgres is None or not servers.postgres.has_ended():
+            raise
+        say("PostgreSQL ended during the migration; starting it again.")
+        servers.postgres.restart()
+        _migrate(python, servers)
+
+
+def _migrate(python: Path, servers: Servers) -> None:
+    command: list[str | Path] = [python, "manage.py", "migrate", "--no-input", "--verbosity", "1"]
+    environment = servers.environ(ALLOCATOR_PROCESS="manage")
+    try:
+        run_step("migrate the database", command, environment, _REPAIR)
+    except StepFailed as failure:
+        if _CONNECTION_LOST.search(str(failure.log)):
+            failure.advice = _LOOK_AT_THE_DATABASE
+        raise
 
 
 def migrate_what_changed(python: Path, servers: Servers, folder: Path) -> None:

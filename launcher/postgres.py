@@ -17,6 +17,7 @@ APPLICATION_ROLE = "allocator"
 OWNER_ROLE = "allocator_owner"
 DATABASE = "allocator"
 _SUPERUSER = "postgres"
+_ENDING_SECONDS = 2.0
 _PORT = 5432  # only part of the socket's name
 _THROWAWAY = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"]
 
@@ -63,6 +64,12 @@ class Postgres:
         how = signal.SIGINT if self._durable else signal.SIGQUIT
         processes.stop(self.process, first=how)
 
+    def has_ended(self) -> bool:
+        """Whether the server is gone, or going: it says so a moment before."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_ENDING_SECONDS)
+        return self.process.poll() is not None
+
     def restart(self) -> None:
         """Start the server again after it died."""
         self._clear_after_crash()
@@ -105,12 +112,20 @@ class Postgres:
             )
 
     def _clear_after_crash(self) -> None:
-        """Wait for what a killed launcher left ending; remove a process id that says nothing.
+        """Wait for what a killed launcher left ending, or end it; remove a process id that says nothing.
+
+        A server that hangs (in its recovery, for example) gets SIGQUIT, its immediate shutdown, and
+        then SIGKILL: by either nothing is lost that was committed.
 
         We hold the folder's lock, so no other launcher runs a server here; the id in the file may
         by now be any process, and PostgreSQL would refuse to start because of it.
         """
-        processes.wait_until_gone(self._data, step="wait for the previous PostgreSQL to end")
+        processes.end_what_works_in(
+            self._data,
+            step="wait for the previous PostgreSQL to end",
+            program="postgres",
+            signals=[signal.SIGQUIT, signal.SIGKILL],
+        )
         with contextlib.suppress(FileNotFoundError):
             (self._data / "postmaster.pid").unlink()
 

@@ -6,6 +6,7 @@ processes from a thread that lives as long as they should: the main one.
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -16,10 +17,12 @@ from pathlib import Path
 from typing import IO
 
 from launcher.accounts import Account
-from launcher.console import StepFailed
+from launcher.console import StepFailed, say
 
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 0.02
+# How long what is ending may take before it gets the next stronger signal.
+PATIENCE_SECONDS = 30.0
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 Process = subprocess.Popen[bytes]
@@ -133,11 +136,87 @@ def working_in(folder: Path) -> set[int]:
     return found
 
 
-def wait_until_gone(folder: Path, *, step: str, seconds: float = 30.0) -> None:
-    """Wait for the last process that works in `folder`; `StepFailed` when it stays."""
-    deadline = time.monotonic() + seconds
-    while remaining := working_in(folder):
-        if time.monotonic() > deadline:
-            names = ", ".join(map(str, sorted(remaining)))
-            raise StepFailed(step, f"stop the processes {names}, which still use {folder}")
-        time.sleep(_POLL_SECONDS)
+def end_what_works_in(
+    folder: Path, *, step: str, program: str, signals: Sequence[signal.Signals]
+) -> None:
+    """Return when no process works in `folder` any more.
+
+    Those of a crashed launcher are ending already. If they still run after `PATIENCE_SECONDS` they get
+    the first of `signals`, after as long again the next. Only processes whose program's name has
+    `program` in it get any: somebody may have gone into the folder with a shell. Raises `StepFailed`.
+    """
+    for number in (None, *signals):
+        remaining = working_in(folder)
+        for pid in remaining:
+            if number is not None and program in _program_of(pid):
+                say(f"Process {pid} still uses {folder}: sending it {number.name}.")
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while remaining and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            remaining = working_in(folder)
+        if not remaining:
+            return
+    names = ", ".join(map(str, sorted(remaining)))
+    raise StepFailed(step, f"stop the processes {names}, which still use {folder}")
+
+
+def _program_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/exe").readlink().name
+    return ""
+
+
+def record(pids: Mapping[str, int], file: Path) -> None:
+    """Write down which processes were started, for `end_recorded`."""
+    started = {name: [pid, _started_at(pid)] for name, pid in pids.items()}
+    draft = file.with_suffix(".new")
+    draft.write_text(json.dumps(started))
+    draft.replace(file)
+
+
+def end_recorded(file: Path, *, working_in: Path) -> None:
+    """Kill what a crashed launcher started and left: the recorded processes and their groups.
+
+    A number may be another process's by now: one is only taken for ours if it began when ours did, or
+    belongs to its group and works in the same folder.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for name, (pid, began) in json.loads(file.read_text()).items():
+            left = [
+                member
+                for member in _group(pid)
+                if (
+                    _started_at(member) == began if member == pid else _works_in(member, working_in)
+                )
+            ]
+            if left:
+                say(f"{name} of a launcher that is gone still runs: ending it.")
+            for member in left:
+                with contextlib.suppress(OSError):
+                    os.kill(member, signal.SIGKILL)
+    file.unlink(missing_ok=True)
+
+
+def _group(pid: int) -> list[int]:
+    """The processes of the group that `pid` leads or led (Linux; elsewhere none)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[2]) == pid:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _started_at(pid: int) -> int | None:
+    """When a process began, in ticks since the machine did."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return None
+
+
+def _works_in(pid: int, folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cwd").readlink() == folder
+    return False

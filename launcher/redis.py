@@ -39,7 +39,12 @@ class Redis:
         self.process = self._start()
 
     def _start(self) -> processes.Process:
-        processes.wait_until_gone(self._data, step="wait for the previous Redis to end")
+        processes.end_what_works_in(
+            self._data,
+            step="wait for the previous Redis to end",
+            program=self._program.name,
+            signals=[signal.SIGKILL],
+        )
         self._socket.unlink(missing_ok=True)
         with self.log.open("ab") as log:
             process = processes.start(

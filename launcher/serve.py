@@ -27,7 +27,10 @@ def serve() -> int:
         kernels.start_first()
         with (
             Servers(folder) as servers,
-            Supervisor(python, folder, servers, _port(), Terminal()) as service,
+            Supervisor(
+                *(python, folder, servers, _port(), Terminal()),
+                port_patience_seconds=_PATIENCE_SECONDS,
+            ) as service,
         ):
             commands.migrate_what_changed(python, servers, folder.path)
             kernels.wait_for_first()

@@ -1,5 +1,6 @@
 """Runs the service's processes on their servers: starts, watches, restarts and stops them."""
 
+import errno
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from launcher.output import Output
 from launcher.servers import Servers
 from launcher.service import DEFAULT_WEB_WORKERS, Component, components
 
+_RECORD = "processes.json"
 _WATCH_SECONDS = 0.2
 _RESTART_SECONDS = 1.0
 _RESTARTS_ALLOWED = 5
@@ -29,17 +31,27 @@ class Supervisor:
     """The running service. Use as a context manager: leaving it stops everything, in order."""
 
     def __init__(
-        self, python: Path, folder: DataFolder, servers: Servers, port: int, output: Output
+        self,
+        python: Path,
+        folder: DataFolder,
+        servers: Servers,
+        port: int,
+        output: Output,
+        *,
+        port_patience_seconds: float = 0.0,
     ) -> None:
         """Listen on `port` of this machine (0: any free one); nothing is started yet.
 
-        Raises `StepFailed` when the port is taken.
+        What a launcher that was killed left of these processes is ended first. Raises `StepFailed`
+        when the port is still taken after `port_patience_seconds`.
         """
         self._python = python
         self._folder = folder.path
         self._servers = servers
         self._output = output
-        self._listener = listen(port)
+        self._recorded = self._folder / _RECORD
+        processes.end_recorded(self._recorded, working_in=PROJECT)
+        self._listener = listen(port, port_patience_seconds)
         self.url = f"http://{self._listener.getsockname()[0]}:{self._listener.getsockname()[1]}"
         self._components = components(listener=self._listener.fileno(), data=folder.path)
         self._running: dict[str, processes.Process] = {}
@@ -99,7 +111,11 @@ class Supervisor:
                 cwd=PROJECT,
                 output=stream,
                 pass_fds=[self._listener.fileno()] if component.name == "web" else [],
+                orphan_signal=signal.SIGQUIT,  # nobody waits for what it could finish
             )
+        processes.record(
+            {name: process.pid for name, process in self._running.items()}, self._recorded
+        )
 
     def _end_if_silent(self, component: Component, process: processes.Process) -> None:
         """End a process that lives and does nothing, with what it started."""
@@ -145,6 +161,7 @@ class Supervisor:
             self._stop_together(running[-1:])
         for process in self._running.values():  # a second Ctrl-C ends the waiting
             processes.stop(process, first=signal.SIGKILL)
+        self._recorded.unlink(missing_ok=True)
         self._output.drain()
 
     def _stop_together(self, some: Sequence[Component]) -> None:
@@ -154,20 +171,32 @@ class Supervisor:
             processes.finish(self._running[component.name], component.patience_seconds)
 
 
-def listen(port: int) -> socket.socket:
-    """A listening socket on this machine's loopback address; `StepFailed` when it is taken."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((os.environ.get("HOST", "127.0.0.1"), port))
-    except OSError as error:
-        listener.close()
-        raise StepFailed(
-            f"listen on port {port}: {error.strerror}",
-            "stop what uses it, or choose another one: PORT=8001 ./dev serve",
-        ) from None
-    listener.listen(128)
-    return listener
+def listen(port: int, patience_seconds: float = 0.0) -> socket.socket:
+    """A listening socket on this machine's loopback address.
+
+    Waits so long for a port that is taken: what held it may be ending. Raises `StepFailed` then.
+    """
+    deadline = time.monotonic() + patience_seconds
+    said = False
+    while True:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((os.environ.get("HOST", "127.0.0.1"), port))
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= deadline:
+                raise StepFailed(
+                    f"listen on port {port}: {error.strerror}",
+                    "stop what uses it, or choose another one: PORT=8001 ./dev serve",
+                ) from None
+        else:
+            return listener
+        if not said:
+            said = True
+            say(f"Port {port} is in use; waiting up to {patience_seconds:.0f} s for it.")
+        time.sleep(_WATCH_SECONDS)
 
 
 def interrupt_on_signals() -> None:
