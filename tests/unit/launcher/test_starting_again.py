@@ -23,7 +23,10 @@ from launcher.supervisor import Supervisor, listen
 from tests.unit.launcher.conftest import until
 from tests.unit.launcher.test_supervisor import NoServers
 
-HANGS = "import signal, time; signal.signal(signal.SIGQUIT, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+HANGS = (
+    "import signal, time; signal.signal(signal.SIGQUIT, signal.SIG_IGN);"
+    " print(1, flush=True); time.sleep(600)"
+)
 
 
 @pytest.fixture
