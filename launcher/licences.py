@@ -14,7 +14,8 @@ PAGE = Path("docs/licences.md")
 # The licences that the owner's choice for the project itself stays free with, as far as their
 # packages are used here: imported, not changed. Another one needs somebody's decision.
 ACCEPTED = re.compile(
-    r"\b(MIT|BSD|Apache|PSF|Python Software Foundation|ISC|Zlib|Unlicense|0BSD|CC0|MPL|LGPL|PostgreSQL|Zope Public)",
+    r"\b(MIT|BSD|Apache|PSF|Python Software Foundation|ISC|Zlib|Unlicense|0BSD|CC0|MPL|LGPL|PostgreSQL"
+    r"|Zope Public)",
     re.IGNORECASE,
 )
 # Packages under another licence, and why they may be used all the same.
