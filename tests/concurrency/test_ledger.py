@@ -219,7 +219,7 @@ def test_the_first_reports_of_a_month_are_all_taken_though_they_come_at_once(bat
                         "meter", f"{number}-{start:%m}", owner, None, [Decimal(1)], start,
                         start + timedelta(hours=1),
                     )  # fmt: skip
-                    usage_record(pool=batch, events=[event], now=NOON)
+                    usage_record(pool=batch, events=[event], now=NOON, members_only=False)
         finally:
             connection.close()
 
