@@ -375,6 +375,8 @@ def _slots(truth, answer):
             item = schedule.placements[position]
             columns = (item.workload, item.server, item.tasks)
             where = list(zip(*(column.tolist() for column in columns), strict=True))
+        if any(not 0 <= server < len(left) for _, server, _ in where):
+            return f"slot {position} on a server that is not there"
         ran = [0] * problem.n
         for j, server, count in where:
             ran[j] += count
