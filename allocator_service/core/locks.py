@@ -21,6 +21,7 @@ class Lock(IntEnum):
     EVENT_SEAL = 4
     LEDGER_SEAL = 5
     LEDGER_EXPORT = 6
+    BILLING = 7
 
 
 def lock_key(namespace: Lock, name: str) -> int:

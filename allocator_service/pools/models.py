@@ -48,7 +48,10 @@ class PoolQuerySet(models.QuerySet["Pool"]):
 
 
 class Pool(models.Model):
-    """Servers that are shared under one policy. `generation` is the number of its last change."""
+    """Servers that are shared under one policy. `generation` is the number of its last change.
+
+    `money_fixed_at`: since when prices are published, so that currency and time zone stay as they are.
+    """
 
     slug = models.CharField(max_length=63, validators=[validate_slug])
     name = models.CharField(max_length=200)
@@ -67,6 +70,7 @@ class Pool(models.Model):
     metering_changed_at = models.DateTimeField(null=True, editable=False)
     currency = models.CharField(max_length=3, default="EUR")
     timezone = models.CharField(max_length=63, default="UTC")
+    money_fixed_at = models.DateTimeField(null=True, editable=False)
     transparent = models.BooleanField(default=False)
     generation = models.PositiveBigIntegerField(default=0, editable=False)
     version = models.PositiveIntegerField(default=1, editable=False)

@@ -12,6 +12,7 @@ from django.db import transaction
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
+from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock
@@ -60,6 +61,12 @@ class PoolSettings:
                 code="timezone.unknown",
                 pointer="/timezone",
             )
+        if self.currency not in MINOR_DIGITS:
+            raise Unacceptable(
+                f'"{self.currency}" is no currency of ISO 4217: write it as EUR.',
+                code="currency.unknown",
+                pointer="/currency",
+            )
         window = self.window.check(self.policy)
         interval = parse_duration(self.decision_interval, pointer="/decision_interval")
         epoch = window.anchor
@@ -98,6 +105,7 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     pool = pool_lock(pool)
     check_version(pool.version, version)
     settings = settings.check()
+    _refuse_other_money(pool, settings)
     _extend_resources(pool, settings.resources)
     if not settings.policy.places:
         _refuse_selectors(pool, settings.policy)
@@ -131,6 +139,20 @@ def pool_retire(*, pool: Pool, version: int | None, now: datetime) -> None:
     pool.version += 1
     pool.save(update_fields=["retired_at", "version"])
     audit_record(action="pool.retire", instance=pool, before=before, now=now, pool=pool.slug)
+
+
+def _refuse_other_money(pool: Pool, settings: PoolSettings) -> None:
+    """Prices that are published are in the pool's currency, and its months in its time zone."""
+    if pool.money_fixed_at is None:
+        return
+    for name in ("currency", "timezone"):
+        present = getattr(pool, name)
+        if getattr(settings, name) != present:
+            raise Conflict(
+                f"Price plans are published: the pool's {name} stays {present}.",
+                code="pool.money_fixed",
+                pointer=f"/{name}",
+            )
 
 
 def _counted(settings: PoolSettings) -> dict[str, Any]:

@@ -33,6 +33,7 @@ INSTALLED_APPS = [
     "allocator_service.imports",
     "allocator_service.ledger",
     "allocator_service.allocation",
+    "allocator_service.billing",
     "api",
 ]
 

@@ -1,0 +1,47 @@
+"""What is charged and what was charged: plans, postings and statements, banks and budgets."""
+
+from allocator_service.billing.models.plans import (
+    Commitment,
+    Exhausted,
+    FixedCost,
+    Increment,
+    PlanState,
+    PriceKind,
+    PricePlan,
+    Rate,
+    SpotPrice,
+    UnitWeight,
+)
+from allocator_service.billing.models.statements import (
+    Closing,
+    CreditNote,
+    LineKind,
+    Manifest,
+    Posting,
+    Rerating,
+    Statement,
+)
+from allocator_service.billing.models.watching import Budget, BudgetReached, UnitGrant
+
+__all__ = [
+    "Budget",
+    "BudgetReached",
+    "Closing",
+    "Commitment",
+    "CreditNote",
+    "Exhausted",
+    "FixedCost",
+    "Increment",
+    "LineKind",
+    "Manifest",
+    "PlanState",
+    "Posting",
+    "PriceKind",
+    "PricePlan",
+    "Rate",
+    "Rerating",
+    "SpotPrice",
+    "Statement",
+    "UnitGrant",
+    "UnitWeight",
+]

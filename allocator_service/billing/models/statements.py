@@ -1,0 +1,243 @@
+"""What was charged: postings that balance, closed months, and the statements made from them.
+
+All of it is only added to; the migration's triggers and privileges hold that, as the ledger's do.
+"""
+
+from decimal import Decimal
+
+from django.contrib.postgres.fields import ArrayField
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.db.models import F, Q
+
+from allocator_service.billing.models.plans import PricePlan
+from allocator_service.core.ids import new_id
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+
+MONEY_DIGITS = 4
+
+
+def money_field() -> "models.DecimalField[Decimal, Decimal]":
+    """An amount of the pool's currency, in whole minor units."""
+    return models.DecimalField(max_digits=36, decimal_places=MONEY_DIGITS, default=Decimal(0))
+
+
+class LineKind(models.TextChoices):
+    """Why something is on a statement."""
+
+    USAGE = "usage"
+    COMMITMENT = "commitment"
+    UNUSED = "commitment_unused"
+    UPFRONT = "upfront"
+    FIXED = "fixed"
+    ADJUSTMENT = "adjustment"
+    REVERSAL = "reversal"
+    RERATED = "rerated"
+    CREDIT_NOTE = "credit_note"
+
+
+class Posting(models.Model):
+    """One line: what it adds to four accounts, in one currency, and to nothing else together.
+
+    Positive is owed. `month` (its first day) is that of the statement that the line is on; the service
+    was in `[start, end)`, in `service_month`. `amount` is unit × seconds, `price` per unit and hour,
+    null where several held. `effective` is the tenant's cost with what was paid upfront spread over its
+    term. `entry` is the late entry of an adjustment.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
+    month = models.DateField()
+    service_month = models.DateField()
+    kind = models.CharField(max_length=17, choices=LineKind.choices)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
+    owner = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="+", db_index=False)
+    plan = models.ForeignKey(PricePlan, models.PROTECT, null=True, related_name="+", db_index=False)
+    resource = models.CharField(max_length=63, default="")
+    unit = models.CharField(max_length=20, default="")
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    amount = models.DecimalField(max_digits=60, decimal_places=18, default=Decimal(0))
+    price = models.DecimalField(max_digits=24, decimal_places=12, null=True)
+    entries = models.BigIntegerField(default=0)
+    currency = models.CharField(max_length=3)
+    tenant_amount = money_field()
+    owner_amount = money_field()
+    fee_amount = money_field()
+    pool_amount = money_field()
+    effective = money_field()
+    entry = models.UUIDField(null=True)
+    reverses = models.UUIDField(null=True)
+    credit_note = models.ForeignKey(
+        "CreditNote", models.PROTECT, null=True, related_name="postings", db_index=False
+    )
+    rerating = models.ForeignKey(
+        "Rerating", models.PROTECT, null=True, related_name="postings", db_index=False
+    )
+    note = models.TextField(default="")
+
+    class Meta:
+        db_table = "billing_posting"
+        ordering = ["id"]
+        indexes = [
+            models.Index(fields=["pool", "month"], name="posting_by_month"),
+            models.Index(fields=["pool", "service_month"], name="posting_by_service"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(
+                    tenant_amount=-(F("owner_amount") + F("fee_amount") + F("pool_amount"))
+                ),
+                name="posting_balances",
+            ),
+            models.CheckConstraint(
+                condition=Q(owner__isnull=False) | Q(owner_amount=0, fee_amount=0),
+                name="posting_credits_an_owner",
+            ),
+            models.UniqueConstraint(
+                fields=["reverses"],
+                name="posting_reversed_once",
+                violation_error_code="posting.reversed",
+                violation_error_message="The line was reversed already.",
+            ),
+            models.CheckConstraint(
+                condition=Q(reverses__isnull=True) | Q(kind__in=["reversal", "credit_note"]),
+                name="posting_reversal_names_its_line",
+            ),
+            models.CheckConstraint(
+                condition=Q(entry__isnull=True) | Q(kind="adjustment"),
+                name="posting_adjusts_for_an_entry",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.tenant_amount} {self.currency}"
+
+
+class Closing(models.Model):
+    """A month of a pool that is closed: its entries are those numbered up to `sequence`."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="closings", db_index=False)
+    month = models.DateField()
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    sequence = models.BigIntegerField()
+    closed_at = models.DateTimeField()
+    document = models.BinaryField()
+
+    class Meta:
+        db_table = "billing_closing"
+        ordering = ["pool", "month"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pool", "month"],
+                name="closing_once",
+                violation_error_code="statement.closed",
+                violation_error_message="The month is closed.",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.month:%Y-%m}"
+
+
+class Manifest(models.Model):
+    """From which entries a closed month was made: how many, their sums, and a digest of their export."""
+
+    closing = models.OneToOneField(
+        Closing, models.PROTECT, primary_key=True, related_name="manifest"
+    )
+    document = models.BinaryField()
+
+    class Meta:
+        db_table = "billing_manifest"
+
+    def __str__(self) -> str:
+        return f"manifest of {self.closing}"
+
+
+class Statement(models.Model):
+    """A tenant's closed month: one document, from which every format is made."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    closing = models.ForeignKey(Closing, models.PROTECT, related_name="statements", db_index=False)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="statements")
+    billed = money_field()
+    document = models.BinaryField()
+
+    class Meta:
+        db_table = "billing_statement"
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["closing", "tenant"], name="statement_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant} {self.closing}"
+
+
+class CreditNote(models.Model):
+    """A line by hand, with its reason, in the month that was open; `reverses` takes another one back."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="credit_notes")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+")
+    month = models.DateField()
+    amount = money_field()
+    reason = models.TextField()
+    reverses = models.OneToOneField(
+        "self", models.PROTECT, null=True, blank=True, related_name="reversal"
+    )
+    created_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "billing_credit_note"
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(reason=""),
+                name="credit_note_has_reason",
+                violation_error_code="credit_note.reason",
+                violation_error_message="A credit note needs a reason.",
+            ),
+            models.CheckConstraint(
+                condition=Q(amount__gt=0) | Q(reverses__isnull=False, amount__lt=0),
+                name="credit_note_positive",
+                violation_error_code="credit_note.amount",
+                violation_error_message="A credit note's amount is above 0.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.amount} to {self.tenant}"
+
+
+class Rerating(models.Model):
+    """A backdated plan applied to closed months: what was posted is reversed, and posted anew."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="reratings")
+    plan = models.OneToOneField(PricePlan, models.PROTECT, related_name="rerating")
+    month = models.DateField()
+    sequence = models.BigIntegerField()
+    months = ArrayField(models.DateField())
+    reason = models.TextField()
+    changes = models.JSONField(encoder=DjangoJSONEncoder)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "billing_rerating"
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(reason=""),
+                name="rerating_has_reason",
+                violation_error_code="rerating.reason",
+                violation_error_message="A rerating needs a reason.",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"by {self.plan}"

@@ -1,0 +1,1 @@
+"""Price plans: drafts, publishing, and which price holds when."""

@@ -1,0 +1,144 @@
+"""Which price holds when: time cut wherever any price changes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property
+from itertools import pairwise
+
+from django.db.models import Q
+
+from allocator_service.billing.models import Commitment, PlanState, PriceKind, PricePlan
+from allocator_service.pools.models import Pool
+
+
+class Prices:
+    """The prices of one plan, by resource."""
+
+    def __init__(self, plan: PricePlan) -> None:
+        self._rates = {(rate.resource, rate.owner_id): rate for rate in plan.rates.all()}
+        self._spots = list(plan.spot_prices.all())
+
+    def of(self, resource: str, kind: PriceKind, owner: int | None, at: datetime) -> Decimal | None:
+        """Per unit and hour; None where it is not charged.
+
+        An owner's own price goes before a spot price, and that before the price of all owners.
+        """
+        column = "pooled" if kind == PriceKind.POOL else kind.value
+        for_owner = self._rates.get((resource, owner)) if owner is not None else None
+        if for_owner is not None and getattr(for_owner, column) is not None:
+            price: Decimal | None = getattr(for_owner, column)
+            return price
+        for spot in self._spots:
+            if (spot.resource, spot.kind) == (resource, kind) and spot.start <= at < spot.end:
+                return spot.price
+        rate = self._rates.get((resource, None))
+        return None if rate is None else getattr(rate, column)
+
+    def outside(self, resource: str) -> Decimal | None:
+        """What it would cost elsewhere."""
+        rate = self._rates.get((resource, None))
+        return None if rate is None else rate.outside
+
+
+def kind_of(tenant: int, owner: int | None) -> PriceKind:
+    """Which price a tenant pays on the servers of an owner; None is the pool."""
+    if owner is None:
+        return PriceKind.POOL
+    return PriceKind.OWN if owner == tenant else PriceKind.SHARED
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Time in which no price changes; `plan` None: none holds."""
+
+    start: datetime
+    end: datetime
+    plan: PricePlan | None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The segments of a time, one after the other, and the prices of their plans."""
+
+    segments: Sequence[Segment]
+    prices: Mapping[object, Prices]
+
+    @cached_property
+    def edges(self) -> list[datetime]:
+        """The borders of segments: one more than there are segments."""
+        return [*(segment.start for segment in self.segments), self.segments[-1].end]
+
+    @property
+    def increments(self) -> list[str]:
+        """How the time of usage events counts, per segment."""
+        return [segment.plan.increment if segment.plan else "exact" for segment in self.segments]
+
+    def price(self, segment: int, resource: str, tenant: int, owner: int | None) -> Decimal | None:
+        """What a tenant pays in a segment; None where it is not charged."""
+        at = self.segments[segment]
+        if at.plan is None:
+            return None
+        return self.prices[at.plan.pk].of(resource, kind_of(tenant, owner), owner, at.start)
+
+    def outside(self, segment: int, resource: str) -> Decimal | None:
+        """What it would cost elsewhere in a segment."""
+        plan = self.segments[segment].plan
+        return None if plan is None else self.prices[plan.pk].outside(resource)
+
+
+def plans_of(pool: Pool, start: datetime, end: datetime) -> list[PricePlan]:
+    """The plans, published or applied by a rerating, that hold within `[start, end)`, by number."""
+    plans = (
+        PricePlan.objects.filter(pool=pool, start__lt=end)
+        .exclude(state=PlanState.DRAFT)
+        .filter(Q(end=None) | Q(end__gt=start))
+        .prefetch_related("rates", "spot_prices", "fixed_costs")
+    )
+    return list(plans.order_by("number"))
+
+
+def commitments_of(pool: Pool, start: datetime, end: datetime) -> list[Commitment]:
+    """The published commitments whose term reaches into `[start, end)`, oldest first."""
+    found = Commitment.objects.filter(
+        pool=pool, plan__state=PlanState.PUBLISHED, start__lt=end, end__gt=start
+    )
+    return list(found.order_by("id"))
+
+
+def timeline(
+    *,
+    pool: Pool,
+    start: datetime,
+    end: datetime,
+    without: PricePlan | None = None,
+    also: PricePlan | None = None,
+    cuts: Sequence[datetime] = (),
+) -> Timeline:
+    """The prices of `[start, end)`: of plans that reratings applied, the last; else the published one.
+
+    `also` is a draft to be taken for applied, `without` a plan to be left out; time is cut at `cuts` as
+    well.
+    """
+    plans = [plan for plan in plans_of(pool, start, end) if plan != without]
+    if also is not None:
+        plans.append(also)
+    borders = {start, end, *cuts}
+    for plan in plans:
+        borders |= {plan.start, plan.end or end}
+        for spot in plan.spot_prices.all():
+            borders |= {spot.start, spot.end}
+    inside = sorted(border for border in borders if start <= border <= end)
+    segments = [
+        Segment(since, until, _holding(plans, since, also)) for since, until in pairwise(inside)
+    ]
+    return Timeline(segments, {plan.pk: Prices(plan) for plan in plans})
+
+
+def _holding(plans: Sequence[PricePlan], at: datetime, also: PricePlan | None) -> PricePlan | None:
+    """The plan that holds at an instant: the later of those that replace the past goes first."""
+    there = [plan for plan in plans if plan.start <= at and (plan.end is None or at < plan.end)]
+    replacing = [plan for plan in there if plan.state == PlanState.RERATED or plan is also]
+    found = replacing or there
+    return found[-1] if found else None

@@ -1,0 +1,1 @@
+"""Rating: from sealed entries and prices to lines, each a balanced posting."""

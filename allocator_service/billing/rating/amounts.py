@@ -1,0 +1,148 @@
+"""What was used between prices' borders: summed by PostgreSQL over sealed entries, to the last digit.
+
+Entries are grouped by the segments in which they begin and end. What lies in each segment follows from
+a group's sums of quantity, quantity × start and quantity × end, so that every entry is read once and
+none is handed out: memory grows with tenants, owners, resources and borders only.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from decimal import Context, Decimal
+from typing import NamedTuple
+
+from django.db import connection
+
+from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
+from allocator_service.pools.models import Pool
+
+_EXACT = Context(prec=EXACT_DIGITS)
+_MICROSECOND = timedelta(microseconds=1)
+
+# An event's time counts in the steps of the plan that holds when it ends; its corrections count alike.
+_OF_EVENT = """
+(e.event_id IS NOT NULL OR e.corrects IS NOT NULL AND EXISTS (
+    SELECT FROM ledger_entry o
+    WHERE o.id = e.corrects AND o.start = e.start AND o.event_id IS NOT NULL))
+"""
+_ADDED = """
+e.quantity * CASE (%(increments)s::text[])[last]
+    WHEN 'second-min-60' THEN greatest(60, ceil(seconds)) - seconds
+    WHEN 'hour-up' THEN ceil(seconds / 3600) * 3600 - seconds ELSE 0 END
+"""
+_ENTRIES = """
+SELECT e.*, width_bucket(e.start, %(edges)s::timestamptz[]) AS first,
+       width_bucket(e."end" - interval '1 microsecond', %(edges)s::timestamptz[]) AS last,
+       extract(epoch FROM e."end" - e.start) AS seconds
+FROM ledger_entry e
+WHERE e.pool_id = %(pool)s AND {when}
+  AND (%(tenant)s::bigint IS NULL OR e.tenant_id = %(tenant)s OR e.server_owner_id = %(tenant)s)
+  AND NOT EXISTS (SELECT FROM unnumbered u WHERE u.entry_id = e.id)
+"""
+_SUMS = """
+WITH unnumbered AS MATERIALIZED (
+    SELECT entry_id FROM ledger_pending
+    UNION ALL
+    SELECT entry_id FROM ledger_seal
+    WHERE pool_id = %(pool)s AND %(upto)s::bigint IS NOT NULL AND sequence > %(upto)s)
+SELECT e.tenant_id, e.server_owner_id, e.resource, {counts_as} AS kind, first, last,
+       sum(e.quantity), sum(e.amount),
+       COALESCE(sum(e.quantity * extract(epoch FROM e.start)) FILTER (WHERE first <> last), 0),
+       COALESCE(sum(e.quantity * extract(epoch FROM e."end")) FILTER (WHERE first <> last), 0),
+       {added}, count(*)
+FROM ({within} UNION ALL {reaching}) AS e
+GROUP BY 1, 2, 3, 4, 5, 6
+"""
+_PARTS = {
+    "counts_as": COUNTS_AS,
+    "within": _ENTRIES.format(when="e.start >= %(begin)s AND e.start < %(end)s"),
+    "reaching": _ENTRIES.format(when='e.start < %(begin)s AND e."end" > %(begin)s'),
+}
+_EXACTLY = _SUMS.format(added="0::numeric", **_PARTS)
+_IN_STEPS = _SUMS.format(added=f"COALESCE(sum({_ADDED}) FILTER (WHERE {_OF_EVENT}), 0)", **_PARTS)
+
+
+class Use(NamedTuple):
+    """Resource × seconds that a tenant used of an owner's servers within a segment.
+
+    `amount` is the ledger's, `counted` with the steps in which the time of events counts.
+    """
+
+    tenant: int
+    owner: int | None
+    resource: str
+    kind: str
+    segment: int
+    amount: Decimal
+    counted: Decimal
+    entries: int
+
+
+def used_between(
+    *,
+    pool: Pool,
+    edges: Sequence[datetime],
+    increments: Sequence[str],
+    upto: int | None,
+    tenant: int | None = None,
+) -> Iterator[Use]:
+    """What sealed entries hold between edges, per tenant, owner, resource, kind and segment.
+
+    `increments` are those of the segments; entries with a number above `upto` do not count. `tenant`
+    limits it to what one used, and what was used of its servers. A correction counts as what it
+    corrects.
+    """
+    exactly = all(increment == "exact" for increment in increments)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _EXACTLY if exactly else _IN_STEPS,
+            {
+                "pool": pool.pk,
+                "edges": list(edges),
+                "begin": edges[0],
+                "end": edges[-1],
+                "increments": list(increments),
+                "upto": upto,
+                "tenant": tenant,
+            },
+        )
+        rows = cursor.fetchall()
+    instants = [seconds(edge - EPOCH) for edge in edges]
+    for user, owner, resource, kind, first, last, *sums, count in rows:
+        for segment, amount, added in _parts(instants, first, last, *sums):
+            counted = _EXACT.add(amount, added)
+            yield Use(user, owner, resource, kind, segment, amount, counted, count)
+
+
+def seconds(time: timedelta) -> Decimal:
+    """Its seconds, exactly."""
+    return Decimal(time // _MICROSECOND).scaleb(-6)
+
+
+def _parts(
+    instants: Sequence[Decimal],
+    first: int,
+    last: int,
+    quantity: Decimal,
+    amount: Decimal,
+    from_start: Decimal,
+    to_end: Decimal,
+    added: Decimal,
+) -> Iterator[tuple[int, Decimal, Decimal]]:
+    """The segments, from 0, of a group that begins in bucket `first` and ends in `last`.
+
+    Bucket 0 is before the first edge, and the one after the last edge is no segment either.
+    """
+    segments = len(instants) - 1
+    for bucket in range(max(first, 1), min(last, segments) + 1):
+        begin, end = instants[bucket - 1], instants[bucket]
+        here = added if bucket == last else Decimal(0)
+        if first == last:
+            part = amount
+        elif bucket == first:
+            part = _EXACT.subtract(_EXACT.multiply(quantity, end), from_start)
+        elif bucket == last:
+            part = _EXACT.subtract(to_end, _EXACT.multiply(quantity, begin))
+        else:
+            part = _EXACT.multiply(quantity, _EXACT.subtract(end, begin))
+        yield bucket - 1, part, here

@@ -1,0 +1,179 @@
+"""Lines of a month: amounts times prices, rounded once per line, each a posting that balances."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Context, Decimal
+from fractions import Fraction
+
+from allocator_service.billing.models import LineKind, Posting, PricePlan
+from allocator_service.billing.months import Month
+from allocator_service.billing.plans.timeline import Segment, Timeline
+from allocator_service.billing.rating.amounts import Use
+from allocator_service.core.money import MINOR_DIGITS, rounded
+from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.ledger.models import Kind
+from allocator_service.pools.models import Pool
+
+HOUR_SECONDS = 3600
+NO_PLAN, NO_PRICE = "no_plan", "no_price"
+REASONS = {
+    NO_PLAN: "No published plan of the pool holds at that time.",
+    NO_PRICE: "The plan has no price for the resource on such servers.",
+}
+_EXACT = Context(prec=EXACT_DIGITS)
+
+
+@dataclass(frozen=True)
+class Unrated:
+    """What is in the ledger and not charged, and why."""
+
+    tenant: int
+    resource: str
+    service_month: Month
+    reason: str
+    start: datetime
+    end: datetime
+    amount: Decimal
+    entries: int
+
+
+@dataclass
+class Rated:
+    """The lines of a month as postings that are not stored, and what was not charged."""
+
+    lines: list[Posting] = field(default_factory=list)
+    unrated: list[Unrated] = field(default_factory=list)
+
+    def add(self, other: "Rated") -> None:
+        """Take in what another part of the month has."""
+        self.lines += other.lines
+        self.unrated += other.unrated
+
+
+@dataclass
+class _Sum:
+    """What one line adds up: unit × seconds, and that times prices."""
+
+    plan: PricePlan
+    amount: Decimal = Decimal(0)
+    priced: Decimal = Decimal(0)
+    entries: int = 0
+    prices: set[Decimal] = field(default_factory=set)
+
+    def add(self, amount: Decimal, counted: Decimal, price: Decimal, entries: int) -> None:
+        self.amount = _EXACT.add(self.amount, amount)
+        self.priced = _EXACT.add(self.priced, _EXACT.multiply(counted, price))
+        self.entries += entries
+        self.prices.add(price)
+
+
+class Priced:
+    """Sums under prices, by tenant, owner, resource and plan: what becomes a line each."""
+
+    def __init__(self, pool: Pool, prices: Timeline, service_month: Month) -> None:
+        self._pool, self._prices, self._month = pool, prices, service_month
+        self._sums: dict[tuple[int, int | None, str, object], _Sum] = {}
+        self.unrated: list[Unrated] = []
+
+    def add(self, use: Use) -> None:
+        """Add what was used in a segment; what has no price is told as unrated."""
+        at = self._prices.segments[use.segment]
+        price = self._prices.price(use.segment, use.resource, use.tenant, use.owner)
+        if at.plan is None or price is None:
+            if use.amount:
+                self.unrated.append(_unrated(use, at, self._month))
+            return
+        key = (use.tenant, use.owner, use.resource, at.plan.pk)
+        if key not in self._sums:
+            self._sums[key] = _Sum(at.plan)
+        self._sums[key].add(use.amount, use.counted, price, use.entries)
+
+    def lines(self, kind: LineKind, *, month: Month, units: Mapping[str, str]) -> Iterator[Posting]:
+        """The lines, on the statement of `month`."""
+        for (tenant, owner, resource, _), found in self._sums.items():
+            if not found.amount and not found.priced:
+                continue
+            charge = rounded(Fraction(found.priced) / HOUR_SECONDS, minor_digits(self._pool))
+            yield Posting(
+                pool=self._pool,
+                month=month.first,
+                service_month=self._month.first,
+                kind=kind,
+                tenant_id=tenant,
+                owner_id=owner,
+                plan=found.plan,
+                resource=resource,
+                unit=units.get(resource, ""),
+                start=max(found.plan.start, self._month.start),
+                end=min(found.plan.end or self._month.end, self._month.end),
+                amount=found.amount,
+                price=next(iter(found.prices)) if len(found.prices) == 1 else None,
+                entries=found.entries,
+                currency=self._pool.currency,
+                **balanced(charge, found.plan.fee, tenant, owner, minor_digits(self._pool)),
+            )
+
+
+def _unrated(use: Use, at: Segment, month: Month) -> Unrated:
+    reason = NO_PLAN if at.plan is None else NO_PRICE
+    return Unrated(
+        use.tenant, use.resource, month, reason, at.start, at.end, use.amount, use.entries
+    )
+
+
+def balanced(
+    charge: Decimal, fee: Decimal, tenant: int, owner: int | None, digits: int
+) -> dict[str, Decimal]:
+    """What a charge adds to the four accounts, rounded so that it adds up to nothing."""
+    legs = {"tenant_amount": charge, "effective": charge}
+    if owner is None or owner == tenant:
+        return {**legs, "pool_amount": -charge}
+    kept = rounded(Fraction(charge) * Fraction(fee), digits)
+    return {**legs, "owner_amount": kept - charge, "fee_amount": -kept}
+
+
+def minor_digits(pool: Pool) -> int:
+    """The digits of the minor unit of the pool's currency."""
+    return MINOR_DIGITS[pool.currency]
+
+
+def usage_lines(
+    *,
+    pool: Pool,
+    month: Month,
+    prices: Timeline,
+    uses: Iterable[Use],
+    units: Mapping[str, str],
+) -> Rated:
+    """The lines of what was used in a month, and what of it has no price."""
+    priced = Priced(pool, prices, month)
+    for use in uses:
+        if use.kind == Kind.USAGE:
+            priced.add(use)
+    return Rated(list(priced.lines(LineKind.USAGE, month=month, units=units)), priced.unrated)
+
+
+def in_order(
+    lines: Iterable[Posting], slugs: Mapping[int, str], resources: Sequence[str]
+) -> list[Posting]:
+    """The lines as statements list them: by kind, time, resource, tenant and owner."""
+    kinds = {kind.value: number for number, kind in enumerate(LineKind)}
+    position = {name: number for number, name in enumerate(resources)}
+
+    def key(line: Posting) -> tuple[object, ...]:
+        owner = "" if line.owner_id is None else slugs[line.owner_id]
+        return (
+            kinds[line.kind],
+            line.service_month,
+            line.start,
+            position.get(line.resource, len(position)),
+            slugs[line.tenant_id],
+            (line.owner_id != line.tenant_id, line.owner_id is None, owner),
+            str(line.entry or ""),
+            str(line.credit_note_id or line.reverses or ""),
+            line.plan.number if line.plan is not None and line.plan.number else 0,
+            line.note,
+        )
+
+    return sorted(lines, key=key)

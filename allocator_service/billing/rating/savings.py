@@ -1,0 +1,122 @@
+"""What a month would have cost alone, and what sharing saved."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from fractions import Fraction
+
+from allocator_service.billing.models import LineKind, Posting
+from allocator_service.billing.plans.timeline import Timeline
+from allocator_service.billing.rating.amounts import Use
+from allocator_service.billing.rating.lines import HOUR_SECONDS
+from allocator_service.core.money import rounded
+from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.ledger.models import Kind
+
+NO_ALONE, NO_OUTSIDE, NO_OWN = "no_alone", "no_outside", "no_own"
+REASONS = {
+    NO_ALONE: "The ledger does not say what the tenant would have used alone.",
+    NO_OUTSIDE: "A resource that it used has no price outside.",
+    NO_OWN: "A resource that it would have used alone has no price on own servers.",
+}
+DEFINITION = (
+    "saved = alone cost + outside cost − paid. Alone cost: what the tenant would have used alone, at its"
+    " own prices. Outside cost: what it used beyond that in the month, at the prices outside. Paid: the"
+    " month's lines, credits included, what was paid upfront spread over its term; without adjustments,"
+    " reratings and credit notes. Less used than alone is a loss, in resource-hours, and has no price."
+)
+OF_THE_MONTH = {
+    LineKind.USAGE,
+    LineKind.COMMITMENT,
+    LineKind.UNUSED,
+    LineKind.UPFRONT,
+    LineKind.FIXED,
+}
+_EXACT = Context(prec=EXACT_DIGITS)
+_NOTHING = Decimal(0)
+
+
+@dataclass(frozen=True)
+class Savings:
+    """`saved` is None for a `reason`; `lost` is by resource, in unit × seconds."""
+
+    alone_cost: Decimal | None
+    outside_cost: Decimal | None
+    paid: Decimal
+    saved: Decimal | None
+    reason: str | None
+    lost: dict[str, Decimal]
+
+
+@dataclass
+class _Resource:
+    """What a tenant used of one resource, and would have used alone: sums, and sums times prices."""
+
+    used: Decimal = _NOTHING
+    alone: Decimal = _NOTHING
+    alone_priced: Decimal = _NOTHING
+    outside_priced: Decimal = _NOTHING
+    missing: set[str] = field(default_factory=set)
+
+    def add(self, use: Use, prices: Timeline) -> None:
+        own = prices.price(use.segment, use.resource, use.tenant, use.tenant)
+        outside = prices.outside(use.segment, use.resource)
+        if use.kind == Kind.ALONE:
+            self.alone = _EXACT.add(self.alone, use.amount)
+            self._price(own, NO_OWN)
+            self.alone_priced = _EXACT.add(
+                self.alone_priced, _EXACT.multiply(use.amount, own or _NOTHING)
+            )
+            return
+        self.used = _EXACT.add(self.used, use.amount)
+        self._price(outside, NO_OUTSIDE)
+        self.outside_priced = _EXACT.add(
+            self.outside_priced, _EXACT.multiply(use.amount, outside or _NOTHING)
+        )
+
+    def _price(self, price: Decimal | None, missing: str) -> None:
+        if price is None:
+            self.missing.add(missing)
+
+    @property
+    def outside_cost(self) -> Fraction:
+        """What was used beyond what alone gave, at the mean price outside of what was used."""
+        beyond = Fraction(self.used) - Fraction(self.alone)
+        if beyond <= 0:
+            return Fraction(0)
+        return beyond * Fraction(self.outside_priced) / Fraction(self.used)
+
+
+def savings(
+    *, tenant: int, uses: Iterable[Use], prices: Timeline, lines: Sequence[Posting], digits: int
+) -> Savings:
+    """What one tenant saved in a month. `uses` are those of the month, as the ledger has them."""
+    paid = sum((_paid(line, tenant) for line in lines if line.kind in OF_THE_MONTH), start=_NOTHING)
+    resources: dict[str, _Resource] = {}
+    for use in uses:
+        if use.tenant == tenant:
+            resources.setdefault(use.resource, _Resource()).add(use, prices)
+    lost = {
+        name: each.alone - each.used for name, each in resources.items() if each.used < each.alone
+    }
+    missing = set().union(*(each.missing for each in resources.values()))
+    if not any(each.alone for each in resources.values()):
+        missing.add(NO_ALONE)
+    reason = next((each for each in REASONS if each in missing), None)
+    if reason is not None:
+        return Savings(None, None, paid, None, reason, lost)
+    alone_cost = rounded(
+        sum((Fraction(each.alone_priced) for each in resources.values()), Fraction(0))
+        / HOUR_SECONDS,
+        digits,
+    )
+    outside_cost = rounded(
+        sum((each.outside_cost for each in resources.values()), Fraction(0)) / HOUR_SECONDS, digits
+    )
+    return Savings(alone_cost, outside_cost, paid, alone_cost + outside_cost - paid, None, lost)
+
+
+def _paid(line: Posting, tenant: int) -> Decimal:
+    if line.tenant_id == tenant:
+        return line.effective
+    return line.owner_amount if line.owner_id == tenant else _NOTHING

@@ -1,0 +1,212 @@
+"""Closing a month: one sequence for all of the pool's statements, and documents that stay."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Max
+
+from allocator_service.allocation.models import Meter, Run, RunStatus
+from allocator_service.billing.models import Closing, Posting, Statement
+from allocator_service.billing.months import Month
+from allocator_service.billing.rating.lines import in_order, minor_digits
+from allocator_service.billing.rating.savings import savings
+from allocator_service.billing.statements.documents import (
+    canonical,
+    month_document,
+    statement_document,
+)
+from allocator_service.billing.statements.drafting import (
+    Draft,
+    first_month,
+    month_draft,
+    open_month,
+)
+from allocator_service.core.audit import audit_record
+from allocator_service.core.copying import copy_rows
+from allocator_service.core.errors import Conflict, FieldError
+from allocator_service.core.locks import Lock, lock_in_transaction
+from allocator_service.core.outbox import events_record
+from allocator_service.ledger.models import Seal
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+
+_PENDING = """
+SELECT count(*) FROM ledger_pending p JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start
+WHERE e.pool_id = %(pool)s AND e.start < %(end)s
+"""
+
+
+def closing_of(pool: Pool, month: Month) -> Closing | None:
+    """The closing of a month, if it is closed."""
+    return Closing.objects.filter(pool=pool, month=month.first).first()
+
+
+def closing_missing(*, pool: Pool, month: Month, now: datetime) -> list[FieldError]:
+    """Why an open month cannot be closed yet; empty if it can be."""
+    first = first_month(pool)
+    if first is None or month < first:
+        return [_missing("statement.no_plan", "No published price plan holds in the month.")]
+    missing = []
+    earliest = open_month(pool)
+    if earliest is not None and earliest < month:
+        missing.append(_missing("statement.earlier_open", f"{earliest} is to be closed before."))
+    if now < month.end:
+        missing.append(
+            _missing(
+                "statement.month_not_over", f"The month ends at {month.end:%Y-%m-%dT%H:%M:%SZ}."
+            )
+        )
+    behind = _metering_behind(pool, month)
+    if behind is not None:
+        missing.append(_missing("statement.metering_behind", behind))
+    with connection.cursor() as cursor:
+        cursor.execute(_PENDING, {"pool": pool.pk, "end": month.end})
+        count = int(cursor.fetchall()[0][0])
+    if count:
+        detail = f"{count} entries of the month wait for their number: seconds, while a relay runs."
+        missing.append(_missing("statement.entries_pending", detail))
+    return missing
+
+
+def _missing(code: str, detail: str) -> FieldError:
+    return FieldError("", code, detail)
+
+
+def _metering_behind(pool: Pool, month: Month) -> str | None:
+    """What is not metered of the month, if anything is."""
+    decided = Run.objects.filter(
+        pool=pool, status=RunStatus.SUCCEEDED, effective_from__lt=month.end
+    )
+    if not decided.exists():
+        return None
+    meter = Meter.objects.filter(pool=pool).first()
+    if meter is not None and meter.metered_until >= month.end:
+        return None
+    until = "not at all" if meter is None else f"until {meter.metered_until:%Y-%m-%dT%H:%M:%SZ}"
+    return f"Decisions are metered {until}: a worker catches up."
+
+
+@transaction.atomic
+def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
+    """Close a month of a pool for all its tenants; one that is closed stays as it is.
+
+    Raises `Conflict` naming everything that is missing. Whoever posts usage meanwhile waits for nothing:
+    what is numbered later is adjusted for in the month that is open then.
+    """
+    lock_in_transaction(Lock.BILLING, pool.slug)
+    closed = closing_of(pool, month)
+    if closed is not None:
+        return closed
+    missing = closing_missing(pool=pool, month=month, now=now)
+    if missing:
+        raise Conflict(
+            " ".join(error.detail for error in missing), code=missing[0].code, errors=missing
+        )
+    with connection.cursor() as cursor:  # a month is read once, however many entries it has
+        cursor.execute("SET LOCAL statement_timeout = 0")
+    previous = (
+        Closing.objects.filter(pool=pool).aggregate(sequence=Max("sequence"))["sequence"] or 0
+    )
+    last = Seal.objects.filter(pool=pool).aggregate(sequence=Max("sequence"))["sequence"]
+    sequence = max(previous, last or 0)
+    draft = month_draft(pool=pool, month=month, now=now, upto=sequence)
+    _post(draft.rated.lines)
+    tenants = tenants_of(pool, month, draft.lines)
+    lines = in_order(draft.lines, tenants, [each.name for each in resources_of(pool)])
+    document = month_document(
+        pool=pool,
+        month=month,
+        lines=lines,
+        slugs=tenants,
+        tenants=list(tenants),
+        missing=[],
+        closed_at=now,
+        sequence=sequence,
+        previous_sequence=previous,
+    )
+    closing = Closing.objects.create(
+        pool=pool,
+        month=month.first,
+        start=month.start,
+        end=month.end,
+        sequence=sequence,
+        closed_at=now,
+        document=canonical(document),
+    )
+    statements = _statements(closing, draft, lines, tenants)
+    audit_record(
+        action="month.close", instance=closing, now=now, pool=pool.slug, extra={"lines": len(lines)}
+    )
+    events_record(
+        kind="statement.closed",
+        pool=pool.slug,
+        payloads={
+            slug: {
+                "month": str(month),
+                "billed": statement["totals"]["billed"],
+                "currency": pool.currency,
+            }
+            for slug, statement in statements.items()
+        },
+        now=now,
+    )
+    return closing
+
+
+def tenants_of(pool: Pool, month: Month, lines: Sequence[Posting]) -> dict[int, str]:
+    """Slugs of the members by the end of a month and of whoever its lines concern, by key."""
+    members = pool.memberships.filter(admitted_at__lt=month.end).values_list("tenant", flat=True)
+    keys = {*members, *(line.tenant_id for line in lines), *(line.owner_id for line in lines)}
+    found = Tenant.objects.filter(pk__in=[key for key in keys if key is not None])
+    return dict(found.order_by("slug").values_list("pk", "slug"))
+
+
+def _post(lines: Sequence[Posting]) -> None:
+    columns = [field.attname for field in Posting._meta.concrete_fields]
+    copy_rows(Posting, columns, ([getattr(line, name) for name in columns] for line in lines))
+
+
+def _statements(
+    closing: Closing, draft: Draft, lines: Sequence[Posting], tenants: dict[int, str]
+) -> dict[str, Any]:
+    """Store each tenant's statement; the documents by slug."""
+    by_tenant: dict[int, list[Posting]] = {key: [] for key in tenants}
+    for line in lines:
+        for key in {line.tenant_id, line.owner_id or line.tenant_id}:
+            by_tenant[key].append(line)
+    uses: dict[int, list[Any]] = {}
+    for use in draft.uses:
+        uses.setdefault(use.tenant, []).append(use)
+    documents: dict[str, Any] = {}
+    rows = []
+    for key, slug in tenants.items():
+        saved = savings(
+            tenant=key,
+            uses=uses.get(key, ()),
+            prices=draft.prices,
+            lines=by_tenant[key],
+            digits=minor_digits(closing.pool),
+        )
+        documents[slug] = statement_document(
+            pool=closing.pool,
+            month=draft.month,
+            tenant=(key, slug),
+            lines=by_tenant[key],
+            slugs=tenants,
+            saved=saved,
+            closed_at=closing.closed_at,
+            sequence=closing.sequence,
+        )
+        rows.append(
+            Statement(
+                closing=closing,
+                tenant_id=key,
+                billed=documents[slug]["totals"]["billed"],
+                document=canonical(documents[slug]),
+            )
+        )
+    Statement.objects.bulk_create(rows)
+    return documents

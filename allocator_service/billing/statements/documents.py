@@ -1,0 +1,230 @@
+"""Statements as documents: the one from which every format is made."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+import orjson
+
+from allocator_service.billing.models import LineKind, Posting
+from allocator_service.billing.months import Month
+from allocator_service.billing.rating.lines import HOUR_SECONDS, minor_digits
+from allocator_service.billing.rating.savings import DEFINITION, Savings
+from allocator_service.billing.rating.savings import REASONS as SAVINGS_REASONS
+from allocator_service.core.money import rounded
+from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.pools.models import Metering, Pool
+
+OPEN, CLOSED = "open", "closed"
+CHARGE, CREDIT = "charge", "credit"
+HOUR_DIGITS = 12
+REPORTED = (
+    "Usage of this pool is reported, and reports do not say whose servers were used: what they tell"
+    " settles with the pool."
+)
+LINE_COLUMNS = (
+    "number",
+    "kind",
+    "role",
+    "resource",
+    "unit",
+    "server_owner",
+    "user",
+    "plan",
+    "from",
+    "to",
+    "service_month",
+    "amount",
+    "hours",
+    "price",
+    "charge",
+    "fee",
+    "billed",
+    "effective",
+    "entries",
+    "entry",
+    "adjusts",
+    "note",
+)
+
+
+def canonical(document: Mapping[str, Any]) -> bytes:
+    """The bytes that are stored and served."""
+    return orjson.dumps(document)
+
+
+def instant_text(instant: datetime) -> str:
+    """RFC 3339 in UTC."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def money_text(amount: Decimal, digits: int) -> str:
+    """An amount with all digits of its currency."""
+    return f"{amount.quantize(Decimal(1).scaleb(-digits)) + 0:f}"
+
+
+def statement_document(
+    *,
+    pool: Pool,
+    month: Month,
+    tenant: tuple[int, str],
+    lines: Sequence[Posting],
+    slugs: Mapping[int, str],
+    saved: Savings,
+    closed_at: datetime | None,
+    sequence: int | None,
+) -> dict[str, Any]:
+    """The statement of a tenant, its key and slug, for a month; `lines` are in order."""
+    key, slug = tenant
+    digits = minor_digits(pool)
+    shown = [line for line in lines if key in (line.tenant_id, line.owner_id)]
+    rows = [
+        _line_document(number, line, key, slugs, digits)
+        for number, line in enumerate(shown, start=1)
+    ]
+    return {
+        "pool": pool.slug,
+        "tenant": slug,
+        "month": str(month),
+        "state": CLOSED if closed_at else OPEN,
+        "currency": pool.currency,
+        "timezone": pool.timezone,
+        "from": instant_text(month.start),
+        "to": instant_text(month.end),
+        "closed_at": None if closed_at is None else instant_text(closed_at),
+        "sequence": sequence,
+        "lines": rows,
+        "totals": _totals(shown, key, digits),
+        "savings": savings_document(saved, digits),
+        "notes": [REPORTED] if pool.metering == Metering.REPORTED else [],
+    }
+
+
+def _line_document(
+    number: int, line: Posting, tenant: int, slugs: Mapping[int, str], digits: int
+) -> dict[str, Any]:
+    charged = line.tenant_id == tenant
+    billed = line.tenant_amount if charged else line.owner_amount
+    by_usage = bool(line.resource) and line.kind != LineKind.UPFRONT
+    return {
+        "number": number,
+        "kind": line.kind,
+        "role": CHARGE if charged else CREDIT,
+        "resource": line.resource or None,
+        "unit": line.unit or None,
+        "server_owner": None if line.owner_id is None else slugs[line.owner_id],
+        "user": slugs[line.tenant_id],
+        "plan": None if line.plan is None else f"{line.plan.number}: {line.plan.name}",
+        "from": instant_text(line.start),
+        "to": instant_text(line.end),
+        "service_month": f"{line.service_month:%Y-%m}",
+        "amount": decimal_text(line.amount) if by_usage else None,
+        "hours": hours_text(line.amount) if by_usage else None,
+        "price": None if line.price is None else decimal_text(line.price),
+        "charge": money_text(line.tenant_amount, digits),
+        "fee": money_text(-line.fee_amount, digits),
+        "billed": money_text(billed, digits),
+        "effective": money_text(line.effective if charged else billed, digits),
+        "entries": line.entries,
+        "entry": None if line.entry is None else str(line.entry),
+        "adjusts": f"{line.service_month:%Y-%m}" if line.service_month != line.month else None,
+        "note": line.note or None,
+    }
+
+
+def hours_text(amount: Decimal) -> str:
+    """Unit × seconds in hours, to the nearest of twelve digits."""
+    with localcontext(prec=EXACT_DIGITS):
+        return decimal_text(rounded(Fraction(amount) / HOUR_SECONDS, HOUR_DIGITS))
+
+
+def _totals(lines: Sequence[Posting], tenant: int, digits: int) -> dict[str, str]:
+    own = [line for line in lines if line.tenant_id == tenant]
+    charges = sum((line.tenant_amount for line in own), Decimal(0))
+    credits_ = sum((line.owner_amount for line in lines if line.tenant_id != tenant), Decimal(0))
+    effective = sum((line.effective for line in own), Decimal(0)) + credits_
+    return {
+        "charges": money_text(charges, digits),
+        "credits": money_text(credits_, digits),
+        "billed": money_text(charges + credits_, digits),
+        "effective": money_text(effective, digits),
+    }
+
+
+def savings_document(saved: Savings, digits: int) -> dict[str, Any]:
+    """What sharing saved, with its definition."""
+
+    def text(amount: Decimal | None) -> str | None:
+        return None if amount is None else money_text(amount, digits)
+
+    return {
+        "alone_cost": text(saved.alone_cost),
+        "outside_cost": text(saved.outside_cost),
+        "paid": text(saved.paid),
+        "saved": text(saved.saved),
+        "reason": saved.reason,
+        "why": None if saved.reason is None else SAVINGS_REASONS[saved.reason],
+        "lost_hours": {name: hours_text(amount) for name, amount in sorted(saved.lost.items())},
+        "definition": DEFINITION,
+    }
+
+
+def account_totals(lines: Iterable[Posting]) -> tuple[dict[int, Decimal], Decimal, Decimal]:
+    """What the lines add to each tenant's account, to the pool's fee, and to the pool's."""
+    tenants: dict[int, Decimal] = {}
+    fee = pool = Decimal(0)
+    for line in lines:
+        tenants[line.tenant_id] = tenants.get(line.tenant_id, Decimal(0)) + line.tenant_amount
+        if line.owner_id is not None:
+            tenants[line.owner_id] = tenants.get(line.owner_id, Decimal(0)) + line.owner_amount
+        fee += line.fee_amount
+        pool += line.pool_amount
+    return tenants, fee, pool
+
+
+def month_document(
+    *,
+    pool: Pool,
+    month: Month,
+    lines: Sequence[Posting],
+    slugs: Mapping[int, str],
+    tenants: Sequence[int],
+    missing: Sequence[Mapping[str, str]],
+    closed_at: datetime | None,
+    sequence: int | None,
+    previous_sequence: int | None,
+) -> dict[str, Any]:
+    """A pool's month: what it adds to every account, which together is nothing."""
+    digits = minor_digits(pool)
+    by_tenant, fee, own = account_totals(lines)
+    accounts: list[dict[str, str | None]] = [
+        {
+            "account": "tenant",
+            "tenant": slugs[key],
+            "billed": money_text(by_tenant.get(key, Decimal(0)), digits),
+        }
+        for key in sorted(tenants, key=lambda key: slugs[key])
+    ]
+    accounts += [
+        {"account": "fee", "tenant": None, "billed": money_text(fee, digits)},
+        {"account": "pool", "tenant": None, "billed": money_text(own, digits)},
+    ]
+    return {
+        "pool": pool.slug,
+        "month": str(month),
+        "state": CLOSED if closed_at else OPEN,
+        "currency": pool.currency,
+        "timezone": pool.timezone,
+        "from": instant_text(month.start),
+        "to": instant_text(month.end),
+        "closed_at": None if closed_at is None else instant_text(closed_at),
+        "sequence": sequence,
+        "previous_sequence": previous_sequence,
+        "missing": list(missing),
+        "lines": len(lines),
+        "accounts": accounts,
+        "sum": money_text(sum(by_tenant.values(), Decimal(0)) + fee + own, digits),
+    }
