@@ -34,6 +34,12 @@ def refused(error, code, call, **arguments):
     return raised.value
 
 
+def write_rate(plan, pool):
+    Rate.objects.create(plan=plan, pool=pool, resource="memory", own=1)
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+
 def test_a_plan_without_an_end_ends_where_the_next_begins(berlin):
     first = publish(berlin, at(1), CPU)
     second = publish(berlin, at(20), CPU)
@@ -105,9 +111,7 @@ def test_no_price_names_another_pools_resource(berlin):
     assert error.errors[0].pointer == "/rates/0/resource"
     for pool in (berlin, other):  # an unknown name, and a plan of another pool
         with pytest.raises(IntegrityError, match="of_pool"), transaction.atomic():
-            Rate.objects.create(plan=plan, pool=pool, resource="memory", own=1)
-            with connection.cursor() as cursor:
-                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            write_rate(plan, pool)
     assert list(Rate.objects.values_list("resource", flat=True)) == ["cpu"]
 
 
