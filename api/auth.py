@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # views read the settings that name this module
     from rest_framework.views import APIView
 
 OPERATOR: Final = frozenset({Scope.OPERATOR})
+OPERATOR_AND_BILLING: Final = frozenset({Scope.OPERATOR, Scope.BILLING})
 OPERATOR_AND_TENANT: Final = frozenset({Scope.OPERATOR, Scope.TENANT})
 EVERY_SCOPE: Final = frozenset(Scope)
 

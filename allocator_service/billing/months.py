@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
-_MONTH = re.compile(r"(2[0-9]{3})-(0[1-9]|1[0-2])", re.ASCII)
+MONTH_PATTERN = "^(2[0-9]{3})-(0[1-9]|1[0-2])$"
+_MONTH = re.compile(MONTH_PATTERN.strip("^$"), re.ASCII)
 
 
 @dataclass(frozen=True)

@@ -59,12 +59,15 @@ def entries_export(
     pool: str | None = None,
     tenant: str | None = None,
     kind: str | None = None,
+    condition: str = "",
+    conditioned: Mapping[str, Any] | None = None,
 ) -> Export:
     """The sealed entries after a number in their order, as CSV or a JSON document a line.
 
     Parameters are those of `entries_after`; `file_format` is `csv` or `ndjson`. `columns` of the
     feed are written in this order; `owners` are the names of the owners of servers by pool and
-    tenant, for a caller who sees other tenants under other names. Raises `Unavailable` while four
+    tenant, for a caller who sees other tenants under other names. `condition` is one more on the
+    seals `s` and entries `e`, with its parameters in `conditioned`. Raises `Unavailable` while four
     exports are being read.
     """
     snapshot = SnapshotConnection()
@@ -82,6 +85,7 @@ def entries_export(
         "tenant": tenant,
         "caller": None if caller is None else caller.pk,
         "kind": kind,
+        **(conditioned or {}),
     }
     values = dict(COLUMNS)
     if caller is not None:
@@ -91,7 +95,7 @@ def entries_export(
             "owners": [owner for _, owner in owners],
             "owner_names": list(owners.values()),
         }
-    statement = _statement({name: values[name] for name in columns}, file_format)
+    statement = export_statement({name: values[name] for name in columns}, file_format, condition)
 
     def read(opened: SnapshotConnection) -> Iterator[bytes]:
         for chunk in opened.copied(statement, parameters):
@@ -108,7 +112,8 @@ _NAMED = """
 """
 
 
-def _statement(values: Mapping[str, str], file_format: str) -> str:
+def export_statement(values: Mapping[str, str], file_format: str, condition: str = "") -> str:
+    """The COPY of sealed entries: `values` by the names of their columns, in this order."""
     if file_format == "csv":
         selected = ", ".join(
             f'{_CELL.replace("{text}", value) if name in _WRITTEN else value} AS "{name}"'
@@ -119,6 +124,6 @@ def _statement(values: Mapping[str, str], file_format: str) -> str:
         selected = _DOCUMENT.replace("{members}", members)
     return (
         _EXPORT.replace("{columns}", selected)
-        .replace("{sealed}", SEALED)
+        .replace("{sealed}", SEALED + condition)
         .replace("{options}", _OPTIONS[file_format])
     )

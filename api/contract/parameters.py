@@ -13,6 +13,7 @@ MAX_LIMIT = 1_000
 FORMATS = ("json", "csv", "ndjson")
 EXPORT_FORMATS = ("csv", "ndjson")
 REPORT_FORMATS = (*FORMATS, "svg")
+STATEMENT_FORMATS = (*FORMATS, "html")
 
 # `format` is content negotiation's, on every route; see api.contract.negotiation.
 _EVERYWHERE = {"format"}
@@ -89,6 +90,16 @@ class ReportFormatParameter(Parameters):
 
     format = ChoiceField(
         choices=REPORT_FORMATS, required=False, description="Instead of `Accept`; svg is a picture."
+    )
+
+
+class StatementFormatParameter(Parameters):
+    """Of a statement in OpenAPI; read by content negotiation."""
+
+    format = ChoiceField(
+        choices=STATEMENT_FORMATS,
+        required=False,
+        description="Instead of `Accept`; html is a page.",
     )
 
 

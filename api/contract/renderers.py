@@ -1,4 +1,5 @@
-"""Answers out: JSON, for lists and reports CSV and NDJSON with the same rows, for reports pictures."""
+"""Answers out: JSON, for lists and reports CSV and NDJSON with the same rows, for reports pictures, for
+statements pages."""
 
 import csv
 import io
@@ -67,6 +68,22 @@ class SVGRenderer(OrjsonRenderer):
 
     media_type = "image/svg+xml"
     format = "svg"
+    charset = "utf-8"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return str(data).encode()
+
+
+class HTMLRenderer(OrjsonRenderer):
+    """`data` is the page."""
+
+    media_type = "text/html"
+    format = "html"
     charset = "utf-8"
 
     def render(

@@ -21,7 +21,7 @@ class Operation:
     that are no problems under another status, `other_rows` those of a list asked for otherwise.
     A `feed` is a list that clients follow without end: it gives `next_cursor` on every page. A
     `report` is one document, its rows as CSV and NDJSON, and a picture. An `export` is a list as one
-    stream.
+    stream. A `statement` is one document, its lines as CSV and NDJSON, and a page to be printed.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class Operation:
     feed: bool = False
     report: bool = False
     export: bool = False
+    statement: bool = False
     patched: bool = False
     many: bool = False
     claims: bool = False
@@ -96,6 +97,11 @@ def shows(
 def reports(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of a report: a document, its rows as CSV or NDJSON, or a picture."""
     return _described("show", summary, answer, report=True, problems=(404, 422))
+
+
+def states(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of a statement: a document, its lines as CSV or NDJSON, or a page."""
+    return _described("show", summary, answer, statement=True)
 
 
 def exports(answer: Doc, summary: str) -> Callable[[H], H]:

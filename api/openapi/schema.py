@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 
+from allocator_service.billing.months import MONTH_PATTERN
 from allocator_service.tenants.models import SLUG_PATTERN, Scope
 from api.contract.errors import PROBLEM_TYPE
-from api.contract.parameters import ExportFormatParameter, FormatParameter, ReportFormatParameter
+from api.contract.parameters import (
+    ExportFormatParameter,
+    FormatParameter,
+    ReportFormatParameter,
+    StatementFormatParameter,
+)
 from api.openapi.describing import Operation
 from policies.fields import Document, DocumentField, MapField, QuantitiesField, Schema
 
@@ -129,6 +135,8 @@ class ContractSchema(AutoSchema):
                 parameters += ExportFormatParameter.describe()
             if operation.report:
                 parameters += ReportFormatParameter.describe()
+            if operation.statement:
+                parameters += StatementFormatParameter.describe()
         else:
             parameters += self.view.write_parameters.describe()
         if operation.if_match:
@@ -205,6 +213,13 @@ class ContractSchema(AutoSchema):
                 "text/csv": text,
                 "application/x-ndjson": text,
                 "image/svg+xml": text,
+            }
+        if operation.statement:
+            return {
+                "application/json": {"schema": schema},
+                "text/csv": text,
+                "application/x-ndjson": text,
+                "text/html": text,
             }
         if operation.paged:
             if operation.other_rows is not None:
@@ -305,4 +320,6 @@ def _operation_id(path: str, operation: Operation) -> str:
 def _path_schema(name: str) -> Schema:
     if name in _SLUGS:
         return {"type": "string", "pattern": SLUG_PATTERN}
+    if name == "month":
+        return {"type": "string", "pattern": MONTH_PATTERN, "examples": ["2027-03"]}
     return {"type": "string", "format": "uuid"}

@@ -17,6 +17,9 @@ RESOURCES = (
     "events",
     "ledger",
     "reports",
+    "price_plans",
+    "statements",
+    "billing",
     "policies",
 )
 

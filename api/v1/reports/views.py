@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.reports.fairness import fairness_report
+from allocator_service.billing.tie_out import billing_report
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.ledger.reporting.lending import lending_report
@@ -18,9 +19,11 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for
 from api.auth import EVERY_SCOPE
+from api.contract.parameters import Parameters
 from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
 from api.openapi.describing import reports
 from api.pseudonyms import tenant_name
+from api.v1.reports.billing import BILLING, BillingDocument, BillingParameters
 from api.v1.reports.documents import Report, ReportParameters, head_document
 from api.v1.reports.fairness import FAIRNESS, FairnessDocument
 from api.v1.reports.lending import LENDING, LendingDocument
@@ -34,7 +37,7 @@ class ReportView(PoolView):
     """A report of a pool. A tenant sees its own part, of a transparent pool all by pseudonyms."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
-    parameters = ReportParameters
+    parameters: ClassVar[type[Parameters]] = ReportParameters
     report: ClassVar[Report]
 
     @classmethod
@@ -92,6 +95,32 @@ class ReportView(PoolView):
             resources=resources_of(self.pool),
         )
         return Response({**head, **as_shown.fields(report)})
+
+
+class BillingView(ReportView):
+    """Money: a tenant sees its own, also in a transparent pool."""
+
+    report = BILLING
+    parameters = BillingParameters
+
+    @reports(BillingDocument, "Report what was billed, and that it is what the ledger holds")
+    def get(self, request: Request, pool: str) -> Response:
+        limit = self.tenant
+        if limit is None and self.query["tenant"] is not None:
+            limit = tenants_for(None).filter(slug=self.query["tenant"]).first()
+        report = billing_report(
+            pool=self.pool,
+            period=report_period(
+                pool=self.pool,
+                start=self.query["from"],
+                end=self.query["to"],
+                step=None,
+                now=utc_now(),
+            ),
+            now=utc_now(),
+            tenant=limit,
+        )
+        return self.shown(report.under(self.wanted))
 
 
 class WholeReportView(ReportView):

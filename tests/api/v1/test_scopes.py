@@ -63,6 +63,21 @@ MATRIX = {
     "/api/v1/pools/<str:pool>/reports/fairness/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/reports/utilization/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/reports/lending/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/reports/billing/": {"GET": ALL},
+    "/api/v1/price-plans/": {"GET": ALL, "POST": ONE},
+    "/api/v1/price-plans/<str:plan>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
+    "/api/v1/price-plans/<str:plan>/publish/": {"POST": ONE},
+    "/api/v1/pools/<str:pool>/statements/": {"GET": ALL, "POST": ONE},
+    "/api/v1/pools/<str:pool>/statements/<str:month>/<str:tenant>/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/months/<str:month>/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/months/<str:month>/manifest/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/months/<str:month>/entries/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/reratings/": {"GET": {OPERATOR, BILLING}, "POST": ONE},
+    "/api/v1/pools/<str:pool>/credit-notes/": {"GET": ALL, "POST": ONE},
+    "/api/v1/pools/<str:pool>/credit-notes/<str:credit_note>/reverse/": {"POST": ONE},
+    "/api/v1/pools/<str:pool>/budgets/": {"GET": ALL, "POST": ONE},
+    "/api/v1/pools/<str:pool>/budgets/<str:budget>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
+    "/api/v1/pools/<str:pool>/service-units/": {"GET": ALL, "POST": ONE},
 }
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in sorted(ALL)]
@@ -101,7 +116,9 @@ def clients(world, operator, billing):
 
 def path_of(route: str) -> str:
     values = {"pool": "nowhere", "tenant": "nobody"}
-    for name in ("pool", "tenant", "server", "workload", "run", "simulation"):
+    names = ("pool", "tenant", "server", "workload", "run", "simulation", "plan", "month",
+             "credit_note", "budget")  # fmt: skip
+    for name in names:
         unknown = values.get(name, "00000000-0000-7000-8000-000000000000")
         route = route.replace(f"<str:{name}>", unknown)
     return route

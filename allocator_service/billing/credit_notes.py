@@ -1,0 +1,127 @@
+"""Credit notes: lines by hand, with a reason, on the statement of the month that is open."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from django.db import transaction
+
+from allocator_service.billing.models import CreditNote, LineKind, Posting
+from allocator_service.billing.months import Month
+from allocator_service.billing.rating.lines import minor_digits
+from allocator_service.billing.statements.drafting import open_month
+from allocator_service.core.audit import audit_record
+from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.core.locks import Lock, lock_in_transaction
+from allocator_service.core.outbox import event_record
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+
+LARGEST = Decimal(10) ** 12
+
+
+@transaction.atomic
+def credit_note_create(
+    *, pool: Pool, tenant: Tenant, amount: Decimal, reason: str, now: datetime
+) -> CreditNote:
+    """Credit a tenant with an amount of the pool's.
+
+    Raises `Unacceptable` without a reason or for an amount that is not above 0 in whole minor units,
+    `Conflict` where no price plan is published.
+    """
+    lock_in_transaction(Lock.BILLING, pool.slug)
+    month = _open_month(pool)
+    digits = minor_digits(pool)
+    if not 0 < amount < LARGEST or amount != round(amount, digits):
+        raise Unacceptable(
+            f"A credit note's amount is above 0, with at most {digits} digits after the point.",
+            code="credit_note.amount",
+            pointer="/amount",
+        )
+    note = CreditNote.objects.create(
+        pool=pool,
+        tenant=tenant,
+        month=month.first,
+        amount=amount,
+        reason=_reason(reason),
+        created_at=now,
+    )
+    _post(note, month, reverses=None)
+    _tell(note, "credit_note.create", now)
+    return note
+
+
+@transaction.atomic
+def credit_note_reverse(*, note: CreditNote, reason: str, now: datetime) -> CreditNote:
+    """Take a credit note back, by one of the opposite amount.
+
+    Raises `Conflict` for one that was taken back, or that takes one back itself.
+    """
+    lock_in_transaction(Lock.BILLING, note.pool.slug)
+    if note.reverses_id is not None:
+        raise Conflict(
+            "This credit note takes another one back: write a new one.",
+            code="credit_note.reversal",
+        )
+    if CreditNote.objects.filter(reverses=note).exists():
+        raise Conflict("The credit note was taken back already.", code="credit_note.reversed")
+    month = _open_month(note.pool)
+    opposite = CreditNote.objects.create(
+        pool=note.pool,
+        tenant=note.tenant,
+        month=month.first,
+        amount=-note.amount,
+        reason=_reason(reason),
+        reverses=note,
+        created_at=now,
+    )
+    _post(opposite, month, reverses=note.postings.get())
+    _tell(opposite, "credit_note.reverse", now)
+    return opposite
+
+
+def _open_month(pool: Pool) -> Month:
+    month = open_month(pool)
+    if month is None:
+        raise Conflict(
+            "No price plan is published: there is no statement for it to be on.",
+            code="statement.no_plan",
+        )
+    return month
+
+
+def _reason(reason: str) -> str:
+    if not reason.strip():
+        raise Unacceptable(
+            "A credit note needs a reason.", code="credit_note.reason", pointer="/reason"
+        )
+    return reason.strip()
+
+
+def _post(note: CreditNote, month: Month, *, reverses: Posting | None) -> None:
+    Posting.objects.create(
+        pool=note.pool,
+        month=month.first,
+        service_month=month.first,
+        kind=LineKind.CREDIT_NOTE,
+        tenant=note.tenant,
+        start=month.start,
+        end=month.end,
+        currency=note.pool.currency,
+        tenant_amount=-note.amount,
+        pool_amount=note.amount,
+        effective=-note.amount,
+        credit_note=note,
+        reverses=None if reverses is None else reverses.pk,
+        note=note.reason,
+    )
+
+
+def _tell(note: CreditNote, action: str, now: datetime) -> None:
+    audit_record(action=action, instance=note, now=now, pool=note.pool.slug)
+    event_record(
+        kind="credit_note.created",
+        pool=note.pool.slug,
+        tenant=note.tenant.slug,
+        payload={"credit_note": str(note.pk), "amount": str(note.amount)},
+        now=now,
+    )

@@ -1,0 +1,33 @@
+"""Reads of price plans."""
+
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from allocator_service.billing.models import PlanState, PricePlan
+from allocator_service.core.errors import Missing
+from allocator_service.tenants.models import Tenant
+
+PARTS = (
+    "rates__owner",
+    "spot_prices",
+    "commitments__tenant",
+    "fixed_costs",
+    "unit_weights",
+)
+
+
+def plans_for(tenant: Tenant | None) -> QuerySet[PricePlan]:
+    """The plans a caller may see: all, or what holds in the pools that a tenant is a member of."""
+    plans = PricePlan.objects.filter(pool__retired_at=None).select_related("pool")
+    if tenant is not None:
+        plans = plans.filter(pool__memberships__tenant=tenant).exclude(state=PlanState.DRAFT)
+    return plans.prefetch_related(*PARTS, "pool__resource_types")
+
+
+def plan_get(*, plan_id: UUID | None, tenant: Tenant | None) -> PricePlan:
+    """The plan of this id, if the caller may see it. Raises `Missing`."""
+    plan = plans_for(tenant).filter(pk=plan_id).first() if plan_id is not None else None
+    if plan is None:
+        raise Missing("There is no such price plan.", code="price_plan.not_found")
+    return plan

@@ -1,0 +1,145 @@
+"""Service units: a bank per tenant, charged for what it uses by the weights of the price plans.
+
+As Slurm's TRESBillingWeights: quantity × seconds × weight, summed over resources. What was used since a
+tenant's first grant is read from the ledger's totals, so that the bank needs no bookkeeping of its own.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Context, Decimal
+
+from django.db import transaction
+from django.db.models import Min, Sum
+
+from allocator_service.billing.models import Exhausted, PricePlan, UnitGrant
+from allocator_service.billing.plans.timeline import timeline
+from allocator_service.core.audit import audit_record
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.outbox import event_record
+from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.ledger.models import Kind
+from allocator_service.ledger.reporting.amounts import amounts_within
+from allocator_service.ledger.reporting.periods import Period
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import members_at
+from allocator_service.pools.services import member_put
+from allocator_service.tenants.models import Tenant
+
+LARGEST = Decimal(10) ** 24
+_EXACT = Context(prec=EXACT_DIGITS)
+
+
+@dataclass(frozen=True)
+class Bank:
+    """A tenant's service units since its first grant."""
+
+    tenant: Tenant
+    since: datetime
+    granted: Decimal
+    used: Decimal
+
+    @property
+    def balance(self) -> Decimal:
+        return _EXACT.subtract(self.granted, self.used)
+
+
+def banks_of(*, pool: Pool, now: datetime, tenant: Tenant | None = None) -> list[Bank]:
+    """The banks of the pool's tenants that have one, by slug; `tenant` limits it to its own."""
+    grants = UnitGrant.objects.filter(pool=pool, granted_at__lte=now)
+    if tenant is not None:
+        grants = grants.filter(tenant=tenant)
+    summed = grants.values("tenant").annotate(granted=Sum("units"), since=Min("granted_at"))
+    tenants = Tenant.objects.in_bulk([row["tenant"] for row in summed])
+    banks = [
+        Bank(
+            tenants[row["tenant"]],
+            row["since"],
+            row["granted"],
+            _used(pool, tenants[row["tenant"]], row["since"], now),
+        )
+        for row in summed
+    ]
+    return sorted(banks, key=lambda bank: bank.tenant.slug)
+
+
+def _used(pool: Pool, tenant: Tenant, since: datetime, now: datetime) -> Decimal:
+    if since >= now:
+        return Decimal(0)
+    prices = timeline(pool=pool, start=since, end=now)
+    weights = {segment.plan: _weights(segment.plan) for segment in prices.segments if segment.plan}
+    amounts = amounts_within(pool=pool, period=Period(prices.edges), tenant=tenant, values=1)
+    used = Decimal(0)
+    for use, interval, amount in amounts.all_intervals():
+        plan = prices.segments[interval].plan
+        if use.kind == Kind.USAGE and plan is not None:
+            weight = weights[plan].get(use.resource, Decimal(0))
+            used = _EXACT.add(used, _EXACT.multiply(amount, weight))
+    return used
+
+
+def _weights(plan: PricePlan) -> dict[str, Decimal]:
+    return dict(plan.unit_weights.values_list("resource", "weight"))
+
+
+@transaction.atomic
+def units_grant(
+    *, pool: Pool, tenant: Tenant, units: Decimal, reason: str, now: datetime
+) -> UnitGrant:
+    """Put service units into a tenant's bank. Raises `Unacceptable` for a number that is not above 0."""
+    pool = pool_lock(pool)
+    if not 0 < units < LARGEST:
+        raise Unacceptable(
+            "A grant is above 0 and below 10^24.", code="units.amount", pointer="/units"
+        )
+    grant = UnitGrant.objects.create(
+        pool=pool, tenant=tenant, units=units, reason=reason.strip(), granted_at=now
+    )
+    audit_record(action="units.grant", instance=grant, now=now, pool=pool.slug)
+    return grant
+
+
+@transaction.atomic
+def banks_check(*, pool: Pool, now: datetime) -> int:
+    """Tell which banks are empty, once per grant; returns how many were told.
+
+    Where the plan says so, their tenants are best-effort from then on.
+    """
+    if not UnitGrant.objects.filter(pool=pool).exists():
+        return 0
+    pool = pool_lock(pool)
+    told = 0
+    for bank in banks_of(pool=pool, now=now):
+        last = UnitGrant.objects.filter(pool=pool, tenant=bank.tenant).order_by("-id").first()
+        if bank.balance > 0 or last is None or last.exhausted_at is not None:
+            continue
+        last.exhausted_at = now
+        last.save(update_fields=["exhausted_at"])
+        demoted = _demote(pool, bank.tenant, now)
+        event_record(
+            kind="service_units.exhausted",
+            pool=pool.slug,
+            tenant=bank.tenant.slug,
+            payload={"balance": decimal_text(bank.balance), "best_effort": demoted},
+            now=now,
+        )
+        told += 1
+    return told
+
+
+def _demote(pool: Pool, tenant: Tenant, now: datetime) -> bool:
+    """Make the tenant best-effort, if the plan in force says so and it is a member."""
+    plan = timeline(pool=pool, start=now, end=now + timedelta(seconds=1)).segments[0].plan
+    terms = members_at(pool=pool, now=now, tenant=tenant).first()
+    if plan is None or plan.exhausted != Exhausted.BEST_EFFORT or terms is None:
+        return False
+    member_put(
+        pool=pool,
+        tenant=tenant,
+        weight=terms.weight,
+        best_effort=True,
+        version=terms.membership.version,
+        now=now,
+    )
+    return True

@@ -1,0 +1,115 @@
+"""From which entries a closed month was made, so that an auditor reads them and comes to the same."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import connection, transaction
+
+from allocator_service.billing.models import Closing, Manifest
+from allocator_service.billing.statements.documents import canonical
+from allocator_service.core.errors import Missing
+from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.exporting import export_statement
+from allocator_service.ledger.selectors import COLUMNS, SEALED
+
+# Entries of the month, and late ones of the months before, as they were numbered when it was closed.
+OF_CLOSING = """
+ AND s.sequence <= %(closed)s AND (
+     e.start < %(month_end)s AND e."end" > %(month_start)s
+     OR s.sequence > %(closed_before)s AND s.start < %(month_start)s)
+"""
+DEFINITION = (
+    "The pool's entries with a sequence up to `sequence` that lie in [from, to) at least in part, and"
+    " those above `previous_sequence` that began before `from`. `sha256` is of their export as NDJSON,"
+    " `entries`, in the order of their sequence."
+)
+_SUMS = """
+SELECT tenant.slug, e.resource, e.kind, count(*), sum(e.amount) {sealed}
+GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+"""
+
+
+def entries_of(closing: Closing) -> Mapping[str, Any]:
+    """The parameters of `OF_CLOSING` for a closed month."""
+    previous = (
+        Closing.objects.filter(pool=closing.pool, month__lt=closing.month)
+        .order_by("-month")
+        .values_list("sequence", flat=True)
+        .first()
+    )
+    return {
+        "closed": closing.sequence,
+        # Of the first closing nothing came late: there was no month before.
+        "closed_before": closing.sequence if previous is None else previous,
+        "month_start": closing.start,
+        "month_end": closing.end,
+    }
+
+
+def manifest_of(closing: Closing) -> Manifest:
+    """The manifest of a closed month. Raises `Missing` until it is written, which takes a while."""
+    manifest = Manifest.objects.filter(closing=closing).first()
+    if manifest is None:
+        raise Missing(
+            "The month's manifest is being written: it is there within minutes of its closing.",
+            code="manifest.not_found",
+        )
+    return manifest
+
+
+def closings_without_manifest() -> list[Closing]:
+    """The closed months whose manifest is still to be written, oldest first."""
+    found = Closing.objects.filter(manifest=None).defer("document").select_related("pool")
+    return list(found.order_by("id"))
+
+
+@transaction.atomic
+def manifest_write(*, closing: Closing) -> Manifest:
+    """Read a closed month's entries once, and store how many there are, their sums and their digest.
+
+    What was numbered is never changed, so that it is the same whenever it is written, and by whomever.
+    """
+    parameters = {
+        "after": 0,
+        "pool": closing.pool.slug,
+        "tenant": None,
+        "caller": None,
+        "kind": None,
+        **entries_of(closing),
+    }
+    digest = hashlib.sha256()
+    statement = export_statement(COLUMNS, "ndjson", OF_CLOSING)
+    with connection.wrap_database_errors, connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL jit = off")
+        cursor.execute(_SUMS.replace("{sealed}", SEALED + OF_CLOSING), parameters)
+        sums = cursor.fetchall()
+        with cursor.copy(statement, {**parameters, "last": closing.sequence}) as copy:
+            for chunk in copy:
+                digest.update(chunk)
+    document = {
+        "pool": closing.pool.slug,
+        "month": str(closing),
+        "sequence": closing.sequence,
+        "previous_sequence": parameters["closed_before"],
+        "from": closing.start,
+        "to": closing.end,
+        "rows": sum(count for *_, count, _ in sums),
+        "sums": [
+            {
+                "tenant": tenant,
+                "resource": resource,
+                "kind": kind,
+                "rows": count,
+                "amount": decimal_text(amount),
+            }
+            for tenant, resource, kind, count, amount in sums
+        ],
+        "sha256": digest.hexdigest(),
+        "entries": f"/api/v1/pools/{closing.pool.slug}/months/{closing}/entries/?format=ndjson",
+        "definition": DEFINITION,
+    }
+    manifest, _ = Manifest.objects.get_or_create(
+        closing=closing, defaults={"document": canonical(document)}
+    )
+    return manifest

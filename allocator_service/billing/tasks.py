@@ -1,0 +1,21 @@
+"""Celery tasks: each makes one service call with the time of the clock."""
+
+from celery import shared_task
+
+from allocator_service.billing.watching import manifests_write, pools_watch
+from allocator_service.core.clock import utc_now
+
+# Redis keeps a list for every priority, and workers empty that of decisions (0) first.
+AFTER_DECISIONS = 9
+
+
+@shared_task(name="billing.watch", priority=AFTER_DECISIONS)
+def watch() -> None:
+    """Tell which budgets and banks of service units have reached what they watch for."""
+    pools_watch(now=utc_now())
+
+
+@shared_task(name="billing.manifests", priority=AFTER_DECISIONS, time_limit=3600)
+def manifests() -> None:
+    """Write the manifests of months that were closed."""
+    manifests_write()

@@ -1,0 +1,333 @@
+"""The tie-out: what the ledger holds is on statements, or not yet billed, or cannot be billed.
+
+The ledger's side is read from the totals that reports are read from, the other sides from postings and
+from the entries: that they agree to the last digit is a check of each by the other.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Context, Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Sum
+
+from allocator_service.billing.models import LineKind, Posting
+from allocator_service.billing.months import Month, month_of, months_between
+from allocator_service.billing.plans.timeline import timeline
+from allocator_service.billing.rating.amounts import used_between
+from allocator_service.billing.rating.lines import (
+    REASONS,
+    Priced,
+    Unrated,
+    minor_digits,
+)
+from allocator_service.billing.statements.drafting import (
+    Draft,
+    closings_of,
+    month_draft,
+    open_month,
+)
+from allocator_service.core.charts import BarRow, Chart, bar_chart
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import Resource
+from allocator_service.core.snapshots import one_snapshot
+from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.ledger.amounts.rate_changes import amounts_between
+from allocator_service.ledger.models import Kind
+from allocator_service.ledger.reporting.periods import Period
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+
+MAX_MONTHS = 36
+ENTRIES_SHOWN = 20
+TENANTS_SHOWN = 25
+FROM_LEDGER = (
+    LineKind.USAGE,
+    LineKind.COMMITMENT,
+    LineKind.ADJUSTMENT,
+    LineKind.REVERSAL,
+    LineKind.RERATED,
+)
+DEFINITIONS = {
+    "ledger": "Resource × seconds of the month's entries of kind usage, with their corrections.",
+    "statements": "What of it is on statements of closed months, of this month or of later ones.",
+    "not_yet_billed": "What of it is on the statement of a month that is open.",
+    "not_billable": "What of it has no price. "
+    + " ".join(f"{reason}: {why}" for reason, why in REASONS.items()),
+    "difference": "ledger − statements − not_yet_billed − not_billable: 0.",
+    "money": "Charges for what a tenant used, credits for its servers that others used; of statements"
+    " closed and open of the months reported, whenever the service was.",
+    "alone": "Entries of kind alone are what would have been used, and never billed.",
+    "months": "Whole months of the pool's time zone: the period is widened to them.",
+}
+_NOTHING = Decimal(0)
+_EXACT = Context(prec=EXACT_DIGITS)
+
+
+@dataclass(frozen=True)
+class Tie:
+    """One month of one tenant and resource: four amounts that agree."""
+
+    month: Month
+    tenant: str
+    resource: Resource
+    ledger: Decimal
+    statements: Decimal
+    not_yet_billed: Decimal
+    not_billable: Decimal
+    reasons: Sequence[str] = ()
+    late: Sequence[UUID] = ()
+    unbillable: Sequence[UUID] = ()
+
+    @property
+    def difference(self) -> Decimal:
+        told = _EXACT.add(_EXACT.add(self.statements, self.not_yet_billed), self.not_billable)
+        return _EXACT.subtract(self.ledger, told)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a tenant was charged and credited in the months reported."""
+
+    tenant: str
+    charges: Decimal
+    credits: Decimal
+
+    @property
+    def billed(self) -> Decimal:
+        return self.charges + self.credits
+
+
+@dataclass(frozen=True)
+class BillingReport:
+    """Ties by month, tenant and resource; accounts by tenant."""
+
+    pool: Pool
+    period: Period
+    ties: Sequence[Tie]
+    accounts: Sequence[Account]
+
+    @property
+    def digits(self) -> int:
+        return minor_digits(self.pool)
+
+    def under(self, wanted: Callable[[str], bool]) -> "BillingReport":
+        """The part that is about the tenants wanted."""
+        return replace(
+            self,
+            ties=[tie for tie in self.ties if wanted(tie.tenant)],
+            accounts=[account for account in self.accounts if wanted(account.tenant)],
+        )
+
+
+@dataclass
+class _Sides:
+    """The sums of one key while they are gathered."""
+
+    ledger: Decimal = _NOTHING
+    statements: Decimal = _NOTHING
+    not_yet_billed: Decimal = _NOTHING
+    not_billable: Decimal = _NOTHING
+    reasons: set[str] = field(default_factory=set)
+    late: list[UUID] = field(default_factory=list)
+    times: list[Unrated] = field(default_factory=list)
+
+
+def billing_report(
+    *, pool: Pool, period: Period, now: datetime, tenant: Tenant | None = None
+) -> BillingReport:
+    """The months that a period reaches into. Raises `Unacceptable` for more than 36 of them."""
+    months = months_between(period.start, period.end, pool.timezone)
+    if len(months) > MAX_MONTHS:
+        raise Unacceptable(
+            f"The report would have {len(months)} months; the limit is {MAX_MONTHS}.",
+            code="report.too_long",
+        )
+    key = None if tenant is None else tenant.pk
+    with one_snapshot():
+        drafts = _drafts(pool, months, now, key)
+        sides = _sides(pool, months, drafts, tenant)
+        accounts = _accounts(pool, months, drafts, key)
+        slugs = dict(
+            Tenant.objects.filter(pk__in={*(who for _, who, _ in sides), *accounts}).values_list(
+                "pk", "slug"
+            )
+        )
+        resources = {each.name: each for each in resources_of(pool)}
+        ties = [
+            Tie(
+                month,
+                slugs[who],
+                resources.get(name, Resource(name)),
+                found.ledger,
+                found.statements,
+                found.not_yet_billed,
+                found.not_billable,
+                sorted(found.reasons),
+                found.late[:ENTRIES_SHOWN],
+                _entries_of(pool, who, name, found.times),
+            )
+            for (month, who, name), found in sides.items()
+            if key in (None, who)
+        ]
+    return BillingReport(
+        pool,
+        Period([months[0].start, months[-1].end]),
+        sorted(ties, key=lambda tie: (str(tie.month), tie.tenant, tie.resource.name)),
+        [
+            Account(slugs[who], *both)
+            for who, both in sorted(accounts.items(), key=lambda item: slugs[item[0]])
+            if key in (None, who)
+        ],
+    )
+
+
+def _drafts(pool: Pool, months: Sequence[Month], now: datetime, tenant: int | None) -> list[Draft]:
+    """The open months of the report, and the one to which late entries of closed months go."""
+    earliest = open_month(pool)
+    if earliest is None:
+        return []
+    wanted = {str(each): each for each in months if not each < earliest and each.start <= now}
+    wanted[str(earliest)] = earliest
+    return [
+        month_draft(pool=pool, month=month, now=now, tenant=tenant) for month in wanted.values()
+    ]
+
+
+def _sides(
+    pool: Pool, months: Sequence[Month], drafts: Sequence[Draft], tenant: Tenant | None
+) -> dict[tuple[Month, int, str], _Sides]:
+    by_first = {month.first: month for month in months}
+    sides: dict[tuple[Month, int, str], _Sides] = {}
+
+    def of(first: Any, who: int, resource: str) -> _Sides | None:
+        month = by_first.get(first)
+        return None if month is None else sides.setdefault((month, who, resource), _Sides())
+
+    edges = [months[0].start, *(month.end for month in months)]
+    for use, interval, amount in amounts_between(
+        pool=pool, edges=edges, tenant=tenant, kinds=[Kind.USAGE]
+    ).all_intervals():
+        side = of(months[interval].first, use.tenant, use.resource)
+        if side is not None:
+            side.ledger = _EXACT.add(side.ledger, amount)
+    for first, who, resource, amount in _closed_amounts(pool, months, tenant):
+        side = of(first, who, resource)
+        if side is not None:
+            side.statements = _EXACT.add(side.statements, amount)
+    for draft in drafts:
+        for line in draft.lines:
+            if line.kind in FROM_LEDGER and line.resource:
+                side = of(line.service_month, line.tenant_id, line.resource)
+                if side is not None:
+                    side.not_yet_billed = _EXACT.add(side.not_yet_billed, line.amount)
+                    if line.entry is not None:
+                        side.late.append(line.entry)
+    for unrated in _unrated(pool, months, tenant):
+        side = of(unrated.service_month.first, unrated.tenant, unrated.resource)
+        if side is not None:
+            side.not_billable = _EXACT.add(side.not_billable, unrated.amount)
+            side.reasons.add(unrated.reason)
+            side.times.append(unrated)
+    return sides
+
+
+def _closed_amounts(
+    pool: Pool, months: Sequence[Month], tenant: Tenant | None
+) -> Iterable[tuple[Any, int, str, Decimal]]:
+    closed = [closing.month for closing in closings_of(pool)]
+    found = Posting.objects.filter(
+        pool=pool,
+        month__in=closed,
+        service_month__in=[month.first for month in months],
+        kind__in=FROM_LEDGER,
+    )
+    if tenant is not None:
+        found = found.filter(tenant=tenant)
+    names = ("service_month", "tenant", "resource")
+    rows: Any = found.order_by().values_list(*names).annotate(amount=Sum("amount"))
+    return list(rows)
+
+
+def _unrated(pool: Pool, months: Sequence[Month], tenant: Tenant | None) -> Iterable[Unrated]:
+    """What has no price, of every month: all of it that is sealed."""
+    for month in months:
+        prices = timeline(pool=pool, start=month.start, end=month.end)
+        priced = Priced(pool, prices, month)
+        uses = used_between(
+            pool=pool,
+            edges=prices.edges,
+            increments=["exact"] * len(prices.segments),
+            upto=None,
+            tenant=None if tenant is None else tenant.pk,
+        )
+        for use in uses:
+            if use.kind == Kind.USAGE:
+                priced.add(use)
+        yield from priced.unrated
+
+
+def _accounts(
+    pool: Pool, months: Sequence[Month], drafts: Sequence[Draft], tenant: int | None
+) -> dict[int, tuple[Decimal, Decimal]]:
+    """Charges and credits by tenant, of statements of the months: stored ones, and open ones."""
+    firsts = {month.first for month in months}
+    closed = {closing.month for closing in closings_of(pool)} & firsts
+    sums: dict[int, list[Decimal]] = {}
+
+    def add(who: int | None, side: int, amount: Decimal) -> None:
+        if who is not None and tenant in (None, who):
+            sums.setdefault(who, [_NOTHING, _NOTHING])[side] += amount
+
+    stored = Posting.objects.filter(pool=pool, month__in=closed).order_by()
+    for side, who, leg in ((0, "tenant", "tenant_amount"), (1, "owner", "owner_amount")):
+        for key, amount in stored.values_list(who).annotate(amount=Sum(leg)):
+            add(key, side, amount)
+    for draft in drafts:
+        if draft.month.first in firsts:
+            for line in draft.lines:
+                add(line.tenant_id, 0, line.tenant_amount)
+                add(line.owner_id, 1, line.owner_amount)
+    return {key: (charges, credited) for key, (charges, credited) in sums.items()}
+
+
+_UNBILLABLE = """
+SELECT id FROM ledger_entry
+WHERE pool_id = %s AND tenant_id = %s AND resource = %s AND kind <> 'alone'
+  AND start < %s AND "end" > %s ORDER BY start, id LIMIT %s
+"""
+
+
+def _entries_of(pool: Pool, tenant: int, resource: str, times: Sequence[Unrated]) -> list[UUID]:
+    """Some of the entries that have no price."""
+    if not times:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _UNBILLABLE,
+            [pool.pk, tenant, resource, max(each.end for each in times),
+             min(each.start for each in times), ENTRIES_SHOWN],
+        )  # fmt: skip
+        return [id_ for (id_,) in cursor.fetchall()]
+
+
+def billing_chart(report: BillingReport) -> Chart:
+    """Charges and credits of each tenant, the largest first."""
+    known = sorted(report.accounts, key=lambda account: -account.charges)
+    months = f"{month_of(report.period.start, report.pool.timezone)}"
+    return bar_chart(
+        title=f"Charges and credits in {report.pool.slug} since {months}",
+        unit=report.pool.currency,
+        series=["charges", "credits"],
+        rows=[
+            BarRow(
+                each.tenant,
+                [float(max(each.charges, _NOTHING)), float(max(-each.credits, _NOTHING))],
+            )
+            for each in known[:TENANTS_SHOWN]
+        ],
+    )

@@ -1,0 +1,31 @@
+"""What is done from time to time: budgets and banks are checked, manifests are written."""
+
+from datetime import datetime
+
+import structlog
+
+from allocator_service.billing.budgets import budgets_check
+from allocator_service.billing.service_units import banks_check
+from allocator_service.billing.statements.manifest import closings_without_manifest, manifest_write
+from allocator_service.core.errors import DomainError
+from allocator_service.pools.models import Pool
+
+log = structlog.get_logger(__name__)
+
+
+def pools_watch(*, now: datetime) -> None:
+    """Check the budgets and banks of every pool: one that fails stops no other."""
+    for pool in Pool.objects.filter(retired_at=None).prefetch_related("resource_types"):
+        for check in (budgets_check, banks_check):
+            try:
+                check(pool=pool, now=now)
+            except DomainError as error:
+                log.warning("billing_not_watched", pool=pool.slug, reason=error.detail)
+
+
+def manifests_write() -> int:
+    """Write the manifests that closed months lack; returns how many."""
+    closings = closings_without_manifest()
+    for closing in closings:
+        manifest_write(closing=closing)
+    return len(closings)

@@ -1,0 +1,63 @@
+"""Money in bodies and answers: exact decimals, as texts or JSON numbers in, as texts out."""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from allocator_service.core.money import MINOR_DIGITS
+from api.contract.fields import SchemaField
+from policies.fields import FRACTIONAL_DIGITS, LIMIT, Field, PatternField, Schema, mistake
+
+MAX_TEXT = 60
+_DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?", re.ASCII)
+DECIMAL: Schema = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
+
+
+class PriceField(Field):
+    """A decimal of at least 0, with at most 12 digits after the point."""
+
+    type_name = 'a decimal, as a text such as "0.01" or a number'
+
+    def read(self, value: Any) -> Decimal:
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+            raise self.wrong_type()
+        text = value if isinstance(value, str) else f"{Decimal(str(value)):f}"
+        if len(text) > MAX_TEXT or not _DECIMAL.fullmatch(text):
+            raise mistake("price.syntax", f'Expected {self.type_name}, not "{text[:40]}".')
+        price = Decimal(text)
+        if price < 0:
+            raise mistake("price.negative", f"A price is at least 0; {text[:40]} is negative.")
+        if price >= LIMIT:
+            raise mistake("price.too_large", f"A price is below {LIMIT:e}.")
+        if price != round(price, FRACTIONAL_DIGITS):
+            raise mistake(
+                "price.precision",
+                f"A price has at most {FRACTIONAL_DIGITS} digits after the point.",
+            )
+        return abs(price)
+
+    def describe(self) -> Schema:
+        text = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]{1,12})?$"}
+        return {"oneOf": [text, {"type": "number", "minimum": 0}]}
+
+
+class CurrencyField(PatternField):
+    """A currency of ISO 4217."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(pattern="^[A-Z]{3}$", code="currency.syntax", **options)
+
+    def read(self, value: Any) -> Any:
+        code = super().read(value)
+        if code not in MINOR_DIGITS:
+            raise mistake(
+                "currency.unknown", f'"{code}" is no currency of ISO 4217: write it as EUR.'
+            )
+        return code
+
+
+def decimal_field(**options: Any) -> SchemaField:
+    """A decimal text in an answer."""
+    null = options.pop("allow_null", False)
+    schema = {**DECIMAL, "type": ["string", "null"]} if null else DECIMAL
+    return SchemaField(schema=schema, **options)

@@ -1,0 +1,252 @@
+"""Reratings and credit notes change what is billed; budgets and service units watch it."""
+
+from http import HTTPStatus
+from typing import ClassVar
+
+from django.urls import reverse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.billing.budgets import (
+    BudgetSettings,
+    budget_create,
+    budget_get,
+    budget_retire,
+    budget_update,
+    budgets_for,
+)
+from allocator_service.billing.credit_notes import credit_note_create, credit_note_reverse
+from allocator_service.billing.models import Budget, CreditNote, Rerating
+from allocator_service.billing.plans.selectors import plans_for
+from allocator_service.billing.reratings import rerating_apply, rerating_preview
+from allocator_service.billing.service_units import banks_of, units_grant
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing, Unacceptable
+from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.selectors import tenants_for
+from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING
+from api.contract.conditional import entity_tag, expected_version
+from api.contract.documents import merge_patch, read_document
+from api.contract.fields import uuid_or_none
+from api.contract.immutable import refuse_changed
+from api.contract.pagination import by_id, page_of_fixed
+from api.contract.parameters import PageParameters
+from api.openapi.describing import creates, lists, retires, shows, updates
+from api.v1.billing.serializers import (
+    BankDocument,
+    BudgetDocument,
+    BudgetRequest,
+    CreditNoteDocument,
+    CreditNoteRequest,
+    GrantRequest,
+    ReratingDocument,
+    ReratingRequest,
+    ReversalRequest,
+    bank_document,
+    budget_document,
+    budget_fields,
+    credit_note_document,
+    rerating_document,
+)
+from api.views import PoolView, writes
+
+RERATINGS = by_id("reratings", descending=True)
+CREDIT_NOTES = by_id("credit-notes", descending=True)
+BUDGETS = by_id("budgets")
+
+
+def tenant_named(slug: str) -> Tenant:
+    """The tenant that a body names. Raises `Unacceptable`."""
+    tenant = tenants_for(None).filter(slug=slug).first()
+    if tenant is None:
+        raise Unacceptable(
+            f'No tenant has the slug "{slug}".', code="tenant.unknown", pointer="/tenant"
+        )
+    return tenant
+
+
+class ReratingsView(PoolView):
+    scopes: ClassVar = {"GET": OPERATOR_AND_BILLING, "POST": OPERATOR}
+    parameters = PageParameters
+    listed = True
+
+    @lists(ReratingDocument, "List reratings, newest first")
+    def get(self, request: Request, pool: str) -> Response:
+        found = Rerating.objects.filter(pool=self.pool).select_related("pool")
+        page = RERATINGS.page(found, **self.query)
+        return self.listing(page, rerating_document, list(ReratingDocument.fields))
+
+    @creates(
+        ReratingRequest,
+        ReratingDocument,
+        "Apply a draft to closed months: 201, and 200 for a dry run or a repeat",
+    )
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        pool_of_route = self.pool
+        fields = self.read(ReratingRequest)
+        plan = plans_for(None).filter(pool=pool_of_route, pk=fields["plan"]).first()
+        if plan is None:
+            raise Unacceptable(
+                "The pool has no such price plan.", code="price_plan.unknown", pointer="/plan"
+            )
+        asked = {"pool": pool_of_route, "plan": plan, "reason": fields["reason"], "now": utc_now()}
+        if fields["dry_run"]:
+            preview = rerating_preview(**asked)
+            return Response(rerating_document(preview, dry_run=True))
+        rerating, new = rerating_apply(**asked)
+        return Response(
+            rerating_document(rerating),
+            status=HTTPStatus.CREATED if new else HTTPStatus.OK,
+            headers={"Location": reverse("reratings", args=[pool_of_route.slug])},
+        )
+
+
+class CreditNotesView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    parameters = PageParameters
+    listed = True
+
+    @lists(CreditNoteDocument, "List credit notes, newest first; a tenant sees its own")
+    def get(self, request: Request, pool: str) -> Response:
+        found = CreditNote.objects.filter(pool=self.pool).select_related("pool", "tenant")
+        if self.tenant is not None:
+            found = found.filter(tenant=self.tenant)
+        page = CREDIT_NOTES.page(found, **self.query)
+        return self.listing(page, credit_note_document, list(CreditNoteDocument.fields))
+
+    @creates(CreditNoteRequest, CreditNoteDocument, "Credit a tenant on its open statement")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        pool_of_route = self.pool
+        fields = self.read(CreditNoteRequest)
+        note = credit_note_create(
+            pool=pool_of_route,
+            tenant=tenant_named(fields["tenant"]),
+            amount=fields["amount"],
+            reason=fields["reason"],
+            now=utc_now(),
+        )
+        return _note_made(note)
+
+
+class ReverseView(PoolView):
+    scopes: ClassVar = {"POST": OPERATOR}
+
+    @creates(ReversalRequest, CreditNoteDocument, "Take a credit note back, once")
+    @writes
+    def post(self, request: Request, pool: str, credit_note: str) -> Response:
+        found = CreditNote.objects.filter(pool=self.pool).select_related("pool", "tenant")
+        note_id = uuid_or_none(credit_note)
+        note = None if note_id is None else found.filter(pk=note_id).first()
+        if note is None:
+            raise Missing("There is no such credit note.", code="credit_note.not_found")
+        reason = self.read(ReversalRequest)["reason"]
+        return _note_made(credit_note_reverse(note=note, reason=reason, now=utc_now()))
+
+
+def _note_made(note: CreditNote) -> Response:
+    return Response(
+        credit_note_document(note),
+        status=HTTPStatus.CREATED,
+        headers={"Location": reverse("credit-notes", args=[note.pool.slug])},
+    )
+
+
+class BudgetsView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    parameters = PageParameters
+    listed = True
+
+    @lists(BudgetDocument, "List budgets; a tenant sees its own")
+    def get(self, request: Request, pool: str) -> Response:
+        page = BUDGETS.page(budgets_for(self.pool, self.tenant), **self.query)
+        return self.listing(page, budget_document, list(BudgetDocument.fields))
+
+    @creates(BudgetRequest, BudgetDocument, "Give a tenant a budget per month")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        pool_of_route = self.pool
+        fields = self.read(BudgetRequest)
+        budget = budget_create(
+            pool=pool_of_route,
+            tenant=tenant_named(fields["tenant"]),
+            resource=fields["resource"] or "",
+            settings=BudgetSettings(fields["amount"], fields["thresholds"]),
+            now=utc_now(),
+        )
+        response = _budget_shown(budget, HTTPStatus.CREATED)
+        response["Location"] = f"{request.path}{budget.pk}/"
+        return response
+
+
+class BudgetView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "PATCH": OPERATOR, "DELETE": OPERATOR}
+
+    @shows(BudgetDocument, "Show a budget")
+    def get(self, request: Request, pool: str, budget: str) -> Response:
+        return _budget_shown(self._budget(budget))
+
+    @updates(BudgetRequest, BudgetDocument, "Change a budget")
+    @writes
+    def patch(self, request: Request, pool: str, budget: str) -> Response:
+        found = self._budget(budget)
+        version = expected_version(request, actual=found.version)
+        current = budget_fields(found)
+        fields = read_document(BudgetRequest, merge_patch(current, self.document()))
+        refuse_changed(current, fields, ["tenant", "resource"])
+        settings = BudgetSettings(fields["amount"], fields["thresholds"])
+        return _budget_shown(
+            budget_update(budget=found, settings=settings, version=version, now=utc_now())
+        )
+
+    @retires("Watch a budget no longer")
+    @writes
+    def delete(self, request: Request, pool: str, budget: str) -> Response:
+        found = self._budget(budget)
+        version = expected_version(request, actual=found.version)
+        budget_retire(budget=found, version=version, now=utc_now())
+        return Response(status=HTTPStatus.NO_CONTENT)
+
+    def _budget(self, budget: str) -> Budget:
+        return budget_get(pool=self.pool, budget_id=uuid_or_none(budget), tenant=self.tenant)
+
+
+def _budget_shown(budget: Budget, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(
+        budget_document(budget), status=status, headers={"ETag": entity_tag(budget.version)}
+    )
+
+
+class ServiceUnitsView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    parameters = PageParameters
+    listed = True
+
+    @lists(BankDocument, "List banks of service units; a tenant sees its own")
+    def get(self, request: Request, pool: str) -> Response:
+        banks = banks_of(pool=self.pool, now=utc_now(), tenant=self.tenant)
+        page = page_of_fixed(f"service-units/{self.pool.slug}", banks, **self.query)
+        return self.listing(
+            page, lambda bank: bank_document(bank, self.pool.slug), list(BankDocument.fields)
+        )
+
+    @creates(GrantRequest, BankDocument, "Put service units into a tenant's bank")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        pool_of_route = self.pool
+        fields = self.read(GrantRequest)
+        tenant, now = tenant_named(fields["tenant"]), utc_now()
+        grant = units_grant(
+            pool=pool_of_route,
+            tenant=tenant,
+            units=fields["units"],
+            reason=fields["reason"],
+            now=now,
+        )
+        (bank,) = banks_of(pool=pool_of_route, now=now, tenant=grant.tenant)
+        return Response(
+            bank_document(bank, pool_of_route.slug),
+            status=HTTPStatus.CREATED,
+            headers={"Location": request.path},
+        )

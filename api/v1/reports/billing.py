@@ -1,0 +1,120 @@
+"""The billing report as a document, as rows and as a picture."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from allocator_service.billing.statements.documents import money_text
+from allocator_service.billing.tie_out import (
+    DEFINITIONS,
+    ENTRIES_SHOWN,
+    BillingReport,
+    Tie,
+    billing_chart,
+)
+from allocator_service.core.quantities import decimal_text
+from api.contract.fields import SlugField, TimestampField, ids_field
+from api.contract.money import CurrencyField, decimal_field
+from api.contract.parameters import Parameters
+from api.v1.reports.documents import MAX_TENANTS, Report, ReportDocument
+from api.v1.statements.serializers import MonthField
+from policies.fields import ChoiceField, Document, ListField, TextField
+
+COLUMNS = (
+    "month",
+    "tenant",
+    "resource",
+    "unit",
+    "ledger",
+    "statements",
+    "not_yet_billed",
+    "not_billable",
+    "difference",
+    "reason",
+)
+STEPS = ("P1M",)
+
+
+class BillingParameters(Parameters):
+    """The period, widened to whole months, and the tenant."""
+
+    from_ = TimestampField(required=False, description="By default 7 days before `to`.")
+    to = TimestampField(required=False, description="Now by default, and at most now.")
+    tenant = TextField(max_length=63, required=False, description="Its slug; only this one.")
+    step = ChoiceField(choices=STEPS, required=False, description="Months are what it is cut into.")
+
+
+class AccountDocument(Document):
+    tenant = SlugField()
+    charges = decimal_field()
+    credits = decimal_field()
+    billed = decimal_field()
+
+
+class TieDocument(Document):
+    month = MonthField()
+    tenant = SlugField()
+    resource = TextField(max_length=63)
+    unit = TextField(max_length=20)
+    ledger = decimal_field()
+    statements = decimal_field()
+    not_yet_billed = decimal_field()
+    not_billable = decimal_field()
+    difference = decimal_field(description="0.")
+    reason = TextField(max_length=60, allow_null=True, description="Why it is not billable.")
+    late_entries = ids_field(
+        max_items=ENTRIES_SHOWN, description="Some that came after their month was closed."
+    )
+    unbillable_entries = ids_field(max_items=ENTRIES_SHOWN, description="Some that have no price.")
+
+
+class BillingDocument(ReportDocument):
+    currency = CurrencyField()
+    accounts = ListField(AccountDocument, min_items=0, max_items=MAX_TENANTS)
+    ties = ListField(TieDocument, min_items=0, max_items=MAX_TENANTS)
+
+
+def billing_fields(report: BillingReport) -> dict[str, Any]:
+    """What the document holds beside what every report begins with."""
+    return {
+        "currency": report.pool.currency,
+        "accounts": [
+            {
+                "tenant": account.tenant,
+                "charges": money_text(account.charges, report.digits),
+                "credits": money_text(account.credits, report.digits),
+                "billed": money_text(account.billed, report.digits),
+            }
+            for account in report.accounts
+        ],
+        "ties": [
+            {
+                **_tie(tie),
+                "late_entries": list(tie.late),
+                "unbillable_entries": list(tie.unbillable),
+            }
+            for tie in report.ties
+        ],
+    }
+
+
+def _tie(tie: Tie) -> dict[str, Any]:
+    return {
+        "month": str(tie.month),
+        "tenant": tie.tenant,
+        "resource": tie.resource.name,
+        "unit": tie.resource.unit,
+        "ledger": decimal_text(tie.ledger),
+        "statements": decimal_text(tie.statements),
+        "not_yet_billed": decimal_text(tie.not_yet_billed),
+        "not_billable": decimal_text(tie.not_billable),
+        "difference": decimal_text(tie.difference),
+        "reason": " ".join(tie.reasons) or None,
+    }
+
+
+def billing_rows(report: BillingReport) -> Iterator[dict[str, Any]]:
+    """A row per month, tenant and resource."""
+    return (_tie(tie) for tie in report.ties)
+
+
+BILLING = Report("billing", DEFINITIONS, COLUMNS, billing_fields, billing_rows, billing_chart)

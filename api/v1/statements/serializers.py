@@ -1,0 +1,206 @@
+"""Statements and months as documents."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from allocator_service.billing.models import LineKind
+from allocator_service.billing.months import MONTH_PATTERN
+from allocator_service.billing.rating.savings import REASONS
+from allocator_service.billing.statements.documents import CHARGE, CLOSED, CREDIT, OPEN
+from allocator_service.billing.statements.selectors import StatementRow
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+from api.contract.fields import IdField, SchemaField, SlugField, TimestampField
+from api.contract.money import CurrencyField, decimal_field
+from api.contract.parameters import PageParameters
+from api.pseudonyms import tenant_name
+from api.v1.ledger.serializers import MAX_SEQUENCE
+from policies.fields import (
+    ChoiceField,
+    Document,
+    DocumentField,
+    IntegerField,
+    ListField,
+    MapField,
+    PatternField,
+    TextField,
+)
+
+MAX_LINES = 10**9
+MAX_ACCOUNTS = 10**6
+STATES = [OPEN, CLOSED]
+
+
+class MonthField(PatternField):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            pattern=MONTH_PATTERN,
+            code="month.syntax",
+            expected="a month such as 2027-03",
+            **options,
+        )
+
+
+class StatementParameters(PageParameters):
+    month = MonthField(required=False)
+    tenant = SlugField(required=False)
+    state = ChoiceField(choices=STATES, required=False)
+
+
+class StatementRowDocument(Document):
+    month = MonthField()
+    tenant = SlugField()
+    state = ChoiceField(choices=STATES)
+    billed = decimal_field(
+        allow_null=True, description="Null while it is open: it is computed when it is read."
+    )
+    currency = CurrencyField()
+    closed_at = TimestampField(allow_null=True)
+
+
+class CloseRequest(Document):
+    month = MonthField()
+
+
+class LineDocument(Document):
+    number = IntegerField(minimum=1, maximum=MAX_LINES)
+    kind = ChoiceField(choices=LineKind.values)
+    role = ChoiceField(
+        choices=[CHARGE, CREDIT], description="A credit is for servers that others used."
+    )
+    resource = TextField(max_length=63, allow_null=True)
+    unit = TextField(max_length=20, allow_null=True)
+    server_owner = TextField(
+        max_length=63, allow_null=True, description="Null is the pool; others by pseudonyms."
+    )
+    user = TextField(max_length=63)
+    plan = TextField(max_length=300, allow_null=True)
+    from_ = TimestampField()
+    to = TimestampField()
+    service_month = MonthField()
+    amount = decimal_field(allow_null=True, description="Unit × seconds, exactly.")
+    hours = decimal_field(allow_null=True, description="Unit × hours, to 12 digits.")
+    price = decimal_field(allow_null=True, description="Null where several held.")
+    charge = decimal_field(description="What the user pays.")
+    fee = decimal_field(description="What of it the pool keeps.")
+    billed = decimal_field(description="What it adds to this statement.")
+    effective = decimal_field()
+    entries = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    entry = IdField(allow_null=True, description="The late entry of an adjustment.")
+    adjusts = MonthField(allow_null=True, description="The closed month that it changes.")
+    note = TextField(max_length=2_000, allow_null=True)
+
+
+class TotalsDocument(Document):
+    charges = decimal_field()
+    credits = decimal_field()
+    billed = decimal_field()
+    effective = decimal_field()
+
+
+class SavingsDocument(Document):
+    alone_cost = decimal_field(allow_null=True)
+    outside_cost = decimal_field(allow_null=True)
+    paid = decimal_field()
+    saved = decimal_field(allow_null=True)
+    reason = ChoiceField(choices=list(REASONS), allow_null=True)
+    why = TextField(max_length=300, allow_null=True)
+    lost_hours = MapField(decimal_field(), names=TextField(max_length=63))
+    definition = TextField(max_length=2_000)
+
+
+class StatementDocument(Document):
+    pool = SlugField()
+    tenant = SlugField()
+    month = MonthField()
+    state = ChoiceField(choices=STATES)
+    currency = CurrencyField()
+    timezone = TextField(max_length=63)
+    from_ = TimestampField()
+    to = TimestampField()
+    closed_at = TimestampField(allow_null=True)
+    sequence = IntegerField(
+        minimum=0,
+        maximum=MAX_SEQUENCE,
+        allow_null=True,
+        required=False,
+        description="Entries up to this number are in it.",
+    )
+    lines = ListField(LineDocument, min_items=0)
+    totals = DocumentField(TotalsDocument)
+    savings = DocumentField(SavingsDocument)
+    notes = SchemaField(schema={"type": "array", "items": {"type": "string"}})
+
+
+class AccountDocument(Document):
+    account = ChoiceField(choices=["tenant", "fee", "pool"])
+    tenant = TextField(max_length=63, allow_null=True)
+    billed = decimal_field()
+
+
+class MissingDocument(Document):
+    code = TextField(max_length=60)
+    detail = TextField(max_length=300)
+
+
+class MonthDocument(Document):
+    pool = SlugField()
+    month = MonthField()
+    state = ChoiceField(choices=STATES)
+    currency = CurrencyField()
+    timezone = TextField(max_length=63)
+    from_ = TimestampField()
+    to = TimestampField()
+    closed_at = TimestampField(allow_null=True)
+    sequence = IntegerField(minimum=0, maximum=MAX_SEQUENCE, allow_null=True)
+    previous_sequence = IntegerField(minimum=0, maximum=MAX_SEQUENCE, allow_null=True)
+    missing = ListField(MissingDocument, min_items=0, description="What it lacks to be closed.")
+    lines = IntegerField(minimum=0, maximum=MAX_LINES)
+    accounts = ListField(AccountDocument, min_items=0, max_items=MAX_ACCOUNTS)
+    sum = decimal_field(description="Of the accounts: 0.")
+
+
+class SumDocument(Document):
+    tenant = SlugField()
+    resource = TextField(max_length=63)
+    kind = TextField(max_length=10)
+    rows = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    amount = decimal_field()
+
+
+class ManifestDocument(Document):
+    pool = SlugField()
+    month = MonthField()
+    sequence = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    previous_sequence = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    from_ = TimestampField()
+    to = TimestampField()
+    rows = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    sums = ListField(SumDocument, min_items=0)
+    sha256 = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    entries = TextField(max_length=300, description="Where these entries are.")
+    definition = TextField(max_length=1_000)
+
+
+def row_document(row: StatementRow, pool: Pool) -> dict[str, Any]:
+    return {**vars(row), "currency": pool.currency}
+
+
+def statement_shown(content: bytes, *, pool: Pool, caller: Tenant | None) -> dict[str, Any]:
+    """The document as the caller may see it: a tenant knows others by pseudonyms, and no sequence."""
+    document: dict[str, Any] = orjson.loads(content)
+    if caller is None:
+        return document
+    del document["sequence"]
+    document["lines"] = [_line_shown(line, pool, caller) for line in document["lines"]]
+    return document
+
+
+def _line_shown(line: Mapping[str, Any], pool: Pool, caller: Tenant) -> dict[str, Any]:
+    shown = dict(line)
+    for name in ("server_owner", "user"):
+        if shown[name] is not None:
+            shown[name] = tenant_name(shown[name], pool=pool, caller=caller)
+    return shown

@@ -1,0 +1,21 @@
+from django.urls import path
+
+from api.v1.statements.views import (
+    ManifestView,
+    MonthEntriesView,
+    MonthView,
+    StatementsView,
+    StatementView,
+)
+
+_POOL = "pools/<str:pool>"
+
+urlpatterns = [
+    path(f"{_POOL}/statements/", StatementsView.as_view(), name="statements"),
+    path(
+        f"{_POOL}/statements/<str:month>/<str:tenant>/", StatementView.as_view(), name="statement"
+    ),
+    path(f"{_POOL}/months/<str:month>/", MonthView.as_view(), name="month"),
+    path(f"{_POOL}/months/<str:month>/manifest/", ManifestView.as_view(), name="manifest"),
+    path(f"{_POOL}/months/<str:month>/entries/", MonthEntriesView.as_view(), name="month-entries"),
+]

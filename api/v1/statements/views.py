@@ -1,0 +1,196 @@
+"""Statements: a tenant's month, and a pool's month with what it was made from."""
+
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+import orjson
+from django.http import StreamingHttpResponse
+from django.urls import reverse
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.billing.months import month_named
+from allocator_service.billing.statements.closing import closing_of, month_close
+from allocator_service.billing.statements.documents import LINE_COLUMNS
+from allocator_service.billing.statements.manifest import OF_CLOSING, entries_of, manifest_of
+from allocator_service.billing.statements.pages import statement_page
+from allocator_service.billing.statements.selectors import (
+    closing_get,
+    month_content,
+    month_get,
+    statement_content,
+    statement_not_found,
+    statement_rows,
+)
+from allocator_service.core.clock import utc_now
+from allocator_service.ledger.exporting import entries_export
+from allocator_service.tenants.models import Tenant
+from api.auth import EVERY_SCOPE, OPERATOR
+from api.contract.fields import is_slug
+from api.contract.pagination import page_of_fixed
+from api.contract.renderers import (
+    CSVRenderer,
+    HTMLRenderer,
+    NDJSONRenderer,
+    OrjsonRenderer,
+)
+from api.openapi.describing import creates, exports, lists, shows, states
+from api.v1.ledger.serializers import EntryDocument, entry_columns, owner_names
+from api.v1.statements.serializers import (
+    CloseRequest,
+    ManifestDocument,
+    MonthDocument,
+    StatementDocument,
+    StatementParameters,
+    StatementRowDocument,
+    row_document,
+    statement_shown,
+)
+from api.views import PoolView, keep_content_type, writes
+
+# A page of ours brings its styles with it, and loads nothing.
+PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+
+class StatementsView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    parameters = StatementParameters
+    listed = True
+
+    @lists(StatementRowDocument, "List statements by month and tenant; a tenant sees its own")
+    def get(self, request: Request, pool: str) -> Response:
+        rows = statement_rows(
+            pool=self.pool, now=utc_now(), tenant=self.tenant, month=self.query["month"]
+        )
+        wanted = [
+            row
+            for row in rows
+            if self.query["tenant"] in (None, row.tenant)
+            and self.query["state"] in (None, row.state)
+        ]
+        page = page_of_fixed(
+            f"statements/{self.pool.slug}",
+            wanted,
+            cursor=self.query["cursor"],
+            limit=self.query["limit"],
+        )
+        return self.listing(
+            page, lambda row: row_document(row, self.pool), list(StatementRowDocument.fields)
+        )
+
+    @creates(CloseRequest, MonthDocument, "Close a month: 201, and 200 if it was closed before")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        pool_of_route = self.pool
+        month = month_named(self.read(CloseRequest)["month"], pool_of_route.timezone)
+        if month is None:  # the field takes the same months
+            raise statement_not_found()
+        known = closing_of(pool_of_route, month)
+        closing = month_close(pool=pool_of_route, month=month, now=utc_now())
+        return Response(
+            orjson.loads(bytes(closing.document)),
+            status=HTTPStatus.CREATED if known is None else HTTPStatus.OK,
+            headers={"Location": reverse("month", args=[pool_of_route.slug, str(month)])},
+        )
+
+
+class StatementView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+
+    @classmethod
+    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
+        if method in ("GET", "HEAD"):
+            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer, HTMLRenderer]
+        return [OrjsonRenderer]
+
+    @states(
+        StatementDocument, "Show a statement: computed while open, as it was stored when closed"
+    )
+    def get(self, request: Request, pool: str, month: str, tenant: str) -> Response:
+        now = utc_now()
+        whose = self._tenant(tenant)
+        of = month_get(pool=self.pool, name=month, now=now)
+        content = statement_content(pool=self.pool, month=of, tenant=whose, now=now)
+        document = statement_shown(content, pool=self.pool, caller=self.tenant)
+        chosen = request.accepted_renderer.format
+        if chosen == HTMLRenderer.format:
+            return Response(
+                statement_page(document), headers={"Content-Security-Policy": PAGE_POLICY}
+            )
+        if chosen == OrjsonRenderer.format:
+            return Response(document)
+        self.columns = LINE_COLUMNS
+        response = Response({"results": document["lines"]})
+        response.add_post_render_callback(keep_content_type)
+        return response
+
+    def _tenant(self, slug: str) -> Tenant:
+        """The tenant of the path, retired or not, if the caller may see it. Raises `Missing`."""
+        found = Tenant.objects.filter(slug=slug).first() if is_slug(slug) else None
+        if found is None or self.tenant not in (None, found):
+            raise statement_not_found()
+        return found
+
+
+class _MonthView(PoolView):
+    """A route of a pool's month, which is absent for tenants: it tells of all of them."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+
+    def refuse_tenants(self) -> None:
+        """Raise `Missing` for the key of a tenant."""
+        visible = self.pool
+        if self.tenant is not None and visible is not None:
+            raise statement_not_found()
+
+
+class MonthView(_MonthView):
+    @shows(
+        MonthDocument,
+        "Show a pool's month: its accounts, and what it lacks to be closed",
+        headers=(),
+    )
+    def get(self, request: Request, pool: str, month: str) -> Response:
+        self.refuse_tenants()
+        now = utc_now()
+        of = month_get(pool=self.pool, name=month, now=now)
+        return Response(orjson.loads(month_content(pool=self.pool, month=of, now=now)))
+
+
+class ManifestView(_MonthView):
+    @shows(ManifestDocument, "Show from which entries a closed month was made", headers=())
+    def get(self, request: Request, pool: str, month: str) -> Response:
+        self.refuse_tenants()
+        of = month_get(pool=self.pool, name=month, now=utc_now())
+        manifest = manifest_of(closing_get(pool=self.pool, month=of))
+        return Response(orjson.loads(bytes(manifest.document)))
+
+
+class MonthEntriesView(PoolView):
+    """The entries of a closed month as one stream; a tenant sees its own."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    http_method_names = ["get"]
+
+    @classmethod
+    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
+        return [CSVRenderer, NDJSONRenderer] if method == "GET" else super().renderers_for(method)
+
+    @exports(EntryDocument, "Export exactly the entries that a closed month was made from")
+    def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
+        of = month_get(pool=self.pool, name=month, now=utc_now())
+        closing = closing_get(pool=self.pool, month=of)
+        renderer: Any = request.accepted_renderer
+        export = entries_export(
+            0,
+            file_format=renderer.format,
+            columns=entry_columns(caller=self.tenant),
+            caller=self.tenant,
+            owners=owner_names(self.tenant),
+            pool=self.pool.slug,
+            condition=OF_CLOSING,
+            conditioned=entries_of(closing),
+        )
+        media_type = "; charset=".join(filter(None, (renderer.media_type, renderer.charset)))
+        return StreamingHttpResponse(export.stream, content_type=media_type)

@@ -1,0 +1,340 @@
+"""The worked month over REST: plans, statements, their formats, and what is refused."""
+
+import csv
+import dataclasses
+import hashlib
+import io
+import json
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from allocator_service.billing.models import Closing, CreditNote, Posting, PricePlan
+from allocator_service.billing.statements.manifest import manifest_write
+from allocator_service.core.quantities import Resource
+from allocator_service.ledger.models import Entry
+from allocator_service.pools.services import members_admit
+from allocator_service.tenants.models import ApiKey
+from tests import factories
+from tests.integration.billing.conftest import at, seal, used
+
+pytestmark = pytest.mark.django_db
+
+POOL = "/api/v1/pools/lab"
+PLANS = "/api/v1/price-plans/"
+MARCH, APRIL = "2027-03", "2027-04"
+
+
+def plan(start="2027-03-01T00:00:00+01:00", shared="0.04", **changes):
+    return {
+        "pool": "lab",
+        "name": "2027",
+        "from": start,
+        "fee": "0.10",
+        "rates": [{"resource": "cpu", "own": "0.01", "shared": shared, "outside": "0.12"}],
+    } | changes
+
+
+@pytest.fixture
+def clock(operator, billing, settings, tmp_path):
+    """The service's time, which stands still until it is turned; keys live on."""
+    ApiKey.objects.update(expires_at=at(1, year=2030))
+    file = tmp_path / "clock"
+
+    def turn(instant):
+        file.write_text(instant.isoformat())
+
+    turn(at(1, 1))
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, clock_file=str(file))
+    return turn
+
+
+@pytest.fixture
+def lab(clock):
+    pool = factories.pool("lab", timezone="Europe/Berlin", resources=[Resource("cpu", "core")])
+    tenants = [factories.tenant(slug) for slug in "ab"]
+    members_admit(pool=pool, tenants=tenants, now=at(1, 1))
+    return pool
+
+
+def published(operator, body):
+    made = operator.post(PLANS, body)
+    assert made.status_code == 201, made.content
+    answer = operator.post(f"{made['Location']}publish/")
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+@pytest.fixture
+def march(lab, operator, clock):
+    a, b = (member.tenant for member in lab.memberships.order_by("id"))
+    published(operator, plan())
+    published(operator, plan("2027-03-20T00:00:00+01:00", "0.05", name="from 20 March"))
+    used(lab, a, a, 6, at(1), at(1, 4))
+    used(lab, a, b, 3, at(15), at(20))
+    used(lab, a, b, 3, at(20), at(1, 4))
+    used(lab, b, b, 4, at(1), at(1, 4))
+    for member, alone in ((a, 7), (b, 4)):
+        used(lab, member, None, alone, at(1), at(1, 4), kind="alone")
+    seal()
+    clock(at(2, 4))
+    return lab
+
+
+def closed(operator, month=MARCH):
+    answer = operator.post(f"{POOL}/statements/", {"month": month})
+    assert answer.status_code == 201, answer.content
+    return answer
+
+
+def test_march_to_the_cent(march, operator, billing):
+    open_ = billing.get(f"{POOL}/statements/{MARCH}/a/").json()
+    assert (open_["state"], open_["totals"]["billed"]) == ("open", "102.03")
+    month = closed(operator).json()
+    assert [row["billed"] for row in month["accounts"]] == ["102.03", "-21.99", "-5.74", "-74.30"]
+    a, b = (billing.get(f"{POOL}/statements/{MARCH}/{slug}/").json() for slug in "ab")
+    assert (a["totals"]["billed"], b["totals"]["billed"]) == ("102.03", "-21.99")
+    assert (a["savings"]["saved"], b["savings"]["saved"]) == ("7.34", "51.71")
+    assert (a["state"], a["lines"]) == ("closed", open_["lines"])
+    rows = billing.get(f"{POOL}/statements/").json()["results"]
+    assert [(row["month"], row["tenant"], row["state"], row["billed"]) for row in rows] == [
+        (MARCH, "a", "closed", "102.03"),
+        (MARCH, "b", "closed", "-21.99"),
+        (APRIL, "a", "open", None),
+        (APRIL, "b", "open", None),
+    ]
+
+
+def test_a_correction_is_on_the_next_statement(march, operator, billing, clock):
+    closed(operator)
+    before = billing.get(f"{POOL}/statements/{MARCH}/a/").content
+    lent = Entry.objects.get(start=at(15), end=at(20))
+    corrected = operator.post(
+        f"/api/v1/ledger-entries/{lent.pk}/corrections/",
+        {"quantity": "2.5", "reason": "the third core ran half of the time"},
+    )
+    seal()
+    line = billing.get(f"{POOL}/statements/{APRIL}/a/").json()["lines"][0]
+    assert (line["kind"], line["billed"], line["adjusts"]) == ("adjustment", "-2.40", MARCH)
+    assert line["entry"] == corrected.json()["id"]
+    assert billing.get(f"{POOL}/statements/{APRIL}/b/").json()["totals"]["billed"] == "2.16"
+    clock(at(2, 5))
+    accounts = closed(operator, APRIL).json()["accounts"]
+    assert [row["billed"] for row in accounts] == ["-2.40", "2.16", "0.24", "0.00"]
+    assert billing.get(f"{POOL}/statements/{MARCH}/a/").content == before
+
+
+def test_every_format_has_the_same_lines(march, operator, billing):
+    closed(operator)
+    path = f"{POOL}/statements/{MARCH}/a/"
+    lines = billing.get(path).json()["lines"]
+    ndjson = [json.loads(row) for row in billing.get(f"{path}?format=ndjson").content.splitlines()]
+    assert ndjson == lines
+    rows = list(csv.DictReader(io.StringIO(billing.get(f"{path}?format=csv").content.decode())))
+    assert [row["billed"] for row in rows] == [line["billed"] for line in lines]
+    assert sum(Decimal(row["billed"]) for row in rows) == Decimal("102.03")
+    page = billing.get(f"{path}?format=html")
+    assert page["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page["Content-Security-Policy"]
+    for text in ("102.03", "7.34", "14.40", "on servers of b", "Europe/Berlin"):
+        assert text in page.content.decode()
+
+
+def test_an_auditor_comes_to_the_manifests_digest(march, operator, billing):
+    closed(operator)
+    path = f"{POOL}/months/{MARCH}/manifest/"
+    assert billing.get(path).json()["code"] == "manifest.not_found"
+    manifest_write(closing=Closing.objects.get())
+    manifest = billing.get(path).json()
+    feed = billing.get("/api/v1/ledger-entries/?pool=lab&format=ndjson&limit=1000").content
+    assert manifest["sha256"] == hashlib.sha256(feed).hexdigest()
+    assert manifest["rows"] == 6
+
+
+def test_closing_twice_and_what_is_missing(march, operator, clock):
+    first = closed(operator)
+    again = operator.post(f"{POOL}/statements/", {"month": MARCH})
+    assert (again.status_code, again.content) == (200, first.content)
+    refused = operator.post(f"{POOL}/statements/", {"month": APRIL})
+    assert (refused.status_code, refused.json()["code"]) == (409, "statement.month_not_over")
+    month = operator.get(f"{POOL}/months/{APRIL}/").json()
+    assert [each["code"] for each in month["missing"]] == ["statement.month_not_over"]
+    assert operator.post(f"{POOL}/statements/", {"month": "2027-13"}).status_code == 422
+    assert Closing.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "code", "pointer"),
+    [
+        ({"currency": "EUX"}, 422, "currency.unknown", "/currency"),
+        ({"currency": "USD"}, 409, "plan.currency", "/currency"),
+        ({"pool": "nowhere"}, 422, "pool.unknown", "/pool"),
+        ({"increment": "hour-up"}, 422, "plan.increment", "/increment"),
+        ({"fee": "-0.1"}, 422, "price.negative", "/fee"),
+        ({"fee": "1.5"}, 422, "plan.fee", "/fee"),
+        (
+            {"rates": [{"resource": "gpu", "own": "1"}]},
+            422,
+            "resource.unknown",
+            "/rates/0/resource",
+        ),
+        ({"rates": [{"resource": "cpu", "own": -1}]}, 422, "price.negative", "/rates/0/own"),
+        ({"rates": [{"resource": "cpu", "own": "NaN"}]}, 422, "price.syntax", "/rates/0/own"),
+        ({"rates": [{"resource": "cpu", "own": "1e3"}]}, 422, "price.syntax", "/rates/0/own"),
+        ({"rates": [{"resource": "cpu", "own": "1" * 13}]}, 422, "price.too_large", "/rates/0/own"),
+        (
+            {"rates": [{"resource": "cpu", "own": "0.0000000000001"}]},
+            422,
+            "price.precision",
+            "/rates/0/own",
+        ),
+        (
+            {"rates": [{"resource": "cpu", "owner": "nobody", "shared": 1}]},
+            422,
+            "tenant.unknown",
+            "/rates/0/owner",
+        ),
+        ({"to": "2027-01-01T00:00:00Z"}, 422, "plan.interval", "/to"),
+        ({"note": "x"}, 400, "field.unknown", "/note"),
+    ],
+)
+def test_what_cannot_be_a_plan_is_refused(lab, operator, changes, status, code, pointer):
+    answer = operator.post(PLANS, plan(**changes))
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.json()["errors"][0]["pointer"] == pointer
+    assert not PricePlan.objects.exists()
+
+
+def test_a_draft_is_edited_at_its_version_and_published_once(lab, operator):
+    made = operator.post(PLANS, plan())
+    path = made["Location"]
+    assert operator.patch(path, {"name": "x"}).status_code == 428
+    assert operator.patch(path, {"name": "x"}, If_Match='"v9"').status_code == 412
+    changed = operator.patch(path, {"fee": "0.2", "to": "2027-05-01T00:00:00Z"}, If_Match='"v1"')
+    assert (changed["ETag"], changed.json()["fee"]) == ('"v2"', "0.2")
+    assert changed.json()["rates"] == made.json()["rates"]
+    published_ = operator.post(f"{path}publish/", If_Match='"v2"')
+    assert (published_.json()["state"], published_.json()["number"]) == ("published", 1)
+    for refused in (
+        operator.patch(path, {"name": "x"}, If_Match="*"),
+        operator.delete(path, If_Match="*"),
+        operator.post(f"{path}publish/"),
+    ):
+        assert (refused.status_code, refused.json()["code"]) == (409, "plan.published")
+    assert operator.get(path).json()["name"] == "2027"
+    currency = operator.patch(f"{POOL}/", {"currency": "CHF"}, If_Match="*")
+    assert (currency.status_code, currency.json()["code"]) == (409, "pool.money_fixed")
+    draft = operator.post(PLANS, plan("2028-01-01T00:00:00Z"))
+    assert operator.post(f"{draft['Location']}publish/").json()["code"] == "plan.gap"
+    assert operator.delete(draft["Location"], If_Match='"v1"').status_code == 204
+
+
+def test_an_unknown_currency_is_refused_for_pools_too(operator):
+    body = {"slug": "x", "name": "x", "currency": "EUX", "resources": [{"name": "cpu"}]}
+    answer = operator.post("/api/v1/pools/", {**body, "policy": {"name": "drf"}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "currency.unknown")
+
+
+def test_a_rerating_dry_and_done(march, operator, billing):
+    closed(operator)
+    body = plan("2027-03-15T00:00:00+01:00", "0.05", to="2027-03-20T00:00:00+01:00")
+    draft = operator.post(PLANS, body).json()["id"]
+    asked = {"plan": draft, "reason": "agreed in February"}
+    dry = operator.post(f"{POOL}/reratings/", {**asked, "dry_run": True})
+    assert (dry.status_code, dry.json()["id"]) == (200, None)
+    assert not Posting.objects.filter(kind="reversal").exists()
+    done = operator.post(f"{POOL}/reratings/", asked)
+    assert (done.status_code, done.json()["changes"]) == (201, dry.json()["changes"])
+    assert [(row["tenant"], row["difference"]) for row in done.json()["changes"]] == [
+        ("a", "3.60"),
+        ("b", "-3.24"),
+    ]
+    again = operator.post(f"{POOL}/reratings/", asked)
+    assert (again.status_code, again.json()) == (200, done.json())
+    assert billing.get(f"{POOL}/statements/{APRIL}/a/").json()["totals"]["billed"] == "3.60"
+    assert len(billing.get(f"{POOL}/reratings/").json()["results"]) == 1
+    unknown = operator.post(f"{POOL}/reratings/", {**asked, "plan": str(march.entries.first().pk)})
+    assert unknown.json()["code"] == "price_plan.unknown"
+
+
+def test_credit_notes(march, operator, billing):
+    path = f"{POOL}/credit-notes/"
+    body = {"tenant": "a", "amount": "5.00", "reason": "a day of outage"}
+    note = operator.post(path, body, Idempotency_Key="k")
+    assert operator.post(path, body, Idempotency_Key="k")["Idempotency-Replayed"] == "true"
+    assert (note.status_code, note.json()["amount"], note.json()["month"]) == (201, "5.00", MARCH)
+    assert billing.get(f"{POOL}/statements/{MARCH}/a/").json()["totals"]["billed"] == "97.03"
+    back = f"{path}{note.json()['id']}/reverse/"
+    assert operator.post(back, {"reason": "there was none"}).json()["amount"] == "-5.00"
+    twice = operator.post(back, {"reason": "again"})
+    assert (twice.status_code, twice.json()["code"]) == (409, "credit_note.reversed")
+    for wrong in ({"amount": "0"}, {"amount": "0.001"}, {"tenant": "nobody"}, {"reason": ""}):
+        assert operator.post(path, body | wrong).status_code == 422
+    assert CreditNote.objects.count() == 2
+    assert billing.get(f"{POOL}/statements/{MARCH}/a/").json()["totals"]["billed"] == "102.03"
+
+
+def test_the_report_ties_out(march, operator, billing):
+    path = f"{POOL}/reports/billing/?from=2027-03-02T00:00:00Z&to=2027-04-02T00:00:00Z"
+
+    def ties():
+        document = billing.get(path).json()
+        assert {tie["difference"] for tie in document["ties"]} == {"0"}
+        return [
+            tuple(
+                tie[n] for n in ("tenant", "ledger", "statements", "not_yet_billed", "not_billable")
+            )
+            for tie in document["ties"]
+        ]
+
+    a, b = str(5679 * 3600), str(2972 * 3600)
+    assert ties() == [("a", a, "0", a, "0"), ("b", b, "0", b, "0")]
+    closed(operator)
+    assert ties() == [("a", a, a, "0", "0"), ("b", b, b, "0", "0")]
+    tenant_a = march.memberships.order_by("id").first().tenant
+    entry = used(march, tenant_a, None, 1, at(2), at(3))  # no price for the pool's servers
+    lent = Entry.objects.get(start=at(15), end=at(20))
+    operator.post(
+        f"/api/v1/ledger-entries/{lent.pk}/corrections/", {"quantity": 2.5, "reason": "x"}
+    )
+    seal()
+    late = str(-60 * 3600)
+    assert ties()[0] == ("a", str((5679 - 60 + 24) * 3600), a, late, str(24 * 3600))
+    tie = billing.get(path).json()["ties"][0]
+    assert tie["reason"] == "no_price"
+    assert str(entry) in tie["unbillable_entries"]
+    assert len(tie["late_entries"]) == 1
+    document = billing.get(path).json()
+    assert [(row["tenant"], row["billed"]) for row in document["accounts"]] == [
+        ("a", "99.63"),
+        ("b", "-19.83"),
+    ]
+    rows = list(csv.DictReader(io.StringIO(billing.get(f"{path}&format=csv").content.decode())))
+    assert [row["ledger"] for row in rows] == [row["ledger"] for row in document["ties"]]
+    assert billing.get(f"{path}&format=svg").content.startswith(b"<svg")
+    assert billing.get(f"{path}&step=P1D").status_code == 400
+
+
+def test_budgets(march, operator):
+    path = f"{POOL}/budgets/"
+    made = operator.post(path, {"tenant": "a", "amount": "100"})
+    assert (made.status_code, made.json()["thresholds"]) == (201, [50, 80, 100])
+    assert operator.post(path, {"tenant": "a", "amount": "1"}).json()["code"] == "budget.exists"
+    for wrong in ({"amount": "0"}, {"thresholds": [0]}, {"resource": "gpu"}, {"tenant": "nobody"}):
+        body = {"tenant": "b", "amount": "1"} | wrong
+        assert operator.post(path, body).status_code == 422, wrong
+    one = made["Location"]
+    assert operator.patch(one, {"amount": "2"}).status_code == 428
+    assert operator.patch(one, {"amount": "200"}, If_Match='"v1"').json()["amount"] == "200"
+    assert operator.delete(one, If_Match='"v2"').status_code == 204
+    assert operator.get(one).json()["code"] == "budget.not_found"
+
+
+def test_service_units(march, operator, clock):
+    path = f"{POOL}/service-units/"
+    made = operator.post(path, {"tenant": "a", "units": "1000"})
+    assert (made.status_code, made.json()["balance"]) == (201, "1000")
+    assert operator.post(path, {"tenant": "a", "units": "0"}).json()["code"] == "units.amount"
+    clock(at(3, 4) + timedelta(hours=1))
+    assert operator.get(path).json()["results"][0]["granted"] == "1000"
