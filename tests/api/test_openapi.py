@@ -17,6 +17,15 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from allocator_service.allocation.what_if.simulations import simulation_request
+from allocator_service.billing.budgets import BudgetSettings, budget_create
+from allocator_service.billing.credit_notes import credit_note_create
+from allocator_service.billing.months import month_of
+from allocator_service.billing.plans.services import (
+    PlanDraft,
+    RateDraft,
+    plan_create,
+    plan_publish,
+)
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.services import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry
@@ -98,6 +107,25 @@ def _entry(owner):
     return Entry.objects.get().pk
 
 
+def _money(world):
+    """A plan, and what there is once one is published."""
+    now = utc_now()
+    month = month_of(now, "UTC")
+    draft = PlanDraft("2026", month.start, rates=[RateDraft("cpu", own=Decimal(1))])
+    plan_publish(plan=plan_create(pool=world.lab, draft=draft, now=now), version=None, now=now)
+    draft = plan_create(pool=world.other, draft=draft, now=now)
+    world.lab.refresh_from_db()
+    about = {"pool": world.lab, "tenant": world.ada, "now": now}
+    note = credit_note_create(**about, amount=Decimal(1), reason="kindness")
+    budget = budget_create(**about, resource="", settings=BudgetSettings(Decimal(1), [100]))
+    return {
+        "plan": str(draft.pk),
+        "month": str(month),
+        "credit_note": str(note.pk),
+        "budget": str(budget.pk),
+    }
+
+
 @pytest.fixture
 def decided(world, operator):
     """Real names for every parameter of a path, so that the fuzz gets beyond 404."""
@@ -115,6 +143,7 @@ def decided(world, operator):
             "run": str(run.pk),
             "simulation": str(simulation.pk),
             "entry": str(_entry(world.ada)),
+            **_money(world),
         },
     )
     request_started.connect(close_old_connections)

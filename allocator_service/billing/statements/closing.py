@@ -48,30 +48,28 @@ def closing_missing(*, pool: Pool, month: Month, now: datetime) -> list[FieldErr
     """Why an open month cannot be closed yet; empty if it can be."""
     first = first_month(pool)
     if first is None or month < first:
-        return [_missing("statement.no_plan", "No published price plan holds in the month.")]
+        return [_error("statement.no_plan", "No published price plan holds in the month.")]
     missing = []
     earliest = open_month(pool)
     if earliest is not None and earliest < month:
-        missing.append(_missing("statement.earlier_open", f"{earliest} is to be closed before."))
+        missing.append(_error("statement.earlier_open", f"{earliest} is to be closed before."))
     if now < month.end:
         missing.append(
-            _missing(
-                "statement.month_not_over", f"The month ends at {month.end:%Y-%m-%dT%H:%M:%SZ}."
-            )
+            _error("statement.month_not_over", f"The month ends at {month.end:%Y-%m-%dT%H:%M:%SZ}.")
         )
     behind = _metering_behind(pool, month)
     if behind is not None:
-        missing.append(_missing("statement.metering_behind", behind))
+        missing.append(_error("statement.metering_behind", behind))
     with connection.cursor() as cursor:
         cursor.execute(_PENDING, {"pool": pool.pk, "end": month.end})
         count = int(cursor.fetchall()[0][0])
     if count:
         detail = f"{count} entries of the month wait for their number: seconds, while a relay runs."
-        missing.append(_missing("statement.entries_pending", detail))
+        missing.append(_error("statement.entries_pending", detail))
     return missing
 
 
-def _missing(code: str, detail: str) -> FieldError:
+def _error(code: str, detail: str) -> FieldError:
     return FieldError("", code, detail)
 
 

@@ -24,6 +24,7 @@ from allocator_service.billing.statements.selectors import (
     statement_rows,
 )
 from allocator_service.core.clock import utc_now
+from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR
@@ -108,11 +109,12 @@ class StatementView(PoolView):
         StatementDocument, "Show a statement: computed while open, as it was stored when closed"
     )
     def get(self, request: Request, pool: str, month: str, tenant: str) -> Response:
-        now = utc_now()
+        now, of_pool = utc_now(), self.pool
         whose = self._tenant(tenant)
-        of = month_get(pool=self.pool, name=month, now=now)
-        content = statement_content(pool=self.pool, month=of, tenant=whose, now=now)
-        document = statement_shown(content, pool=self.pool, caller=self.tenant)
+        of = month_get(pool=of_pool, name=month, now=now)
+        with one_snapshot():
+            content = statement_content(pool=of_pool, month=of, tenant=whose, now=now)
+        document = statement_shown(content, pool=of_pool, caller=self.tenant)
         chosen = request.accepted_renderer.format
         if chosen == HTMLRenderer.format:
             return Response(
@@ -140,8 +142,7 @@ class _MonthView(PoolView):
 
     def refuse_tenants(self) -> None:
         """Raise `Missing` for the key of a tenant."""
-        visible = self.pool
-        if self.tenant is not None and visible is not None:
+        if self.pool is not None and self.tenant is not None:
             raise statement_not_found()
 
 
@@ -155,7 +156,9 @@ class MonthView(_MonthView):
         self.refuse_tenants()
         now = utc_now()
         of = month_get(pool=self.pool, name=month, now=now)
-        return Response(orjson.loads(month_content(pool=self.pool, month=of, now=now)))
+        with one_snapshot():
+            content = month_content(pool=self.pool, month=of, now=now)
+        return Response(orjson.loads(content))
 
 
 class ManifestView(_MonthView):

@@ -1,0 +1,92 @@
+"""Budgets and banks of service units tell once what they watch for."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from allocator_service.billing.budgets import (
+    BudgetSettings,
+    budget_create,
+    budget_update,
+    budgets_check,
+)
+from allocator_service.billing.models import BudgetReached
+from allocator_service.billing.service_units import banks_check, banks_of, units_grant
+from allocator_service.core.models import Event
+from allocator_service.pools.models import MembershipTerms
+from allocator_service.pools.services import members_admit
+from tests.integration.billing.conftest import at, publish, rate, seal, used
+
+MARCH_31 = at(31)
+
+
+def told(kind):
+    return [event.payload for event in Event.objects.filter(kind=kind).order_by("id")]
+
+
+@pytest.fixture
+def billed(berlin, tenant):
+    """Tenant a has used 10 core-hours of the pool, at 1 each, by the 2nd of March."""
+    publish(berlin, at(1), rate(pooled="1"), unit_weights={"cpu": Decimal("0.5")})
+    members_admit(pool=berlin, tenants=[tenant("a")], now=at(1))
+    used(berlin, tenant("a"), None, 1, at(1), at(1, hour=10))
+    seal()
+    return berlin
+
+
+def test_each_threshold_is_told_once_a_month(billed, tenant):
+    settings = BudgetSettings(Decimal("12.5"), [50, 80, 100])
+    budget = budget_create(
+        pool=billed, tenant=tenant("a"), resource="", settings=settings, now=at(2)
+    )
+    assert [budgets_check(pool=billed, now=at(2)) for _ in range(3)] == [2, 0, 0]
+    first, second = told("budget.reached")
+    assert (first["threshold"], first["spent"], first["month"]) == (50, "10", "2027-03")
+    assert second["threshold"] == 80
+    used(billed, tenant("a"), None, 1, at(3), at(3, hour=5))
+    seal()
+    assert budgets_check(pool=billed, now=at(4)) == 1
+    assert told("budget.reached")[2]["threshold"] == 100
+    budget_update(budget=budget, settings=settings, version=None, now=at(4))
+    assert budgets_check(pool=billed, now=at(4)) == 0
+    used(billed, tenant("a"), None, 1, at(1, 4), at(2, 4))
+    seal()
+    assert budgets_check(pool=billed, now=at(2, 4)) == 3
+    assert BudgetReached.objects.count() == 6
+
+
+def test_a_budget_of_hours_counts_a_resource(billed, tenant):
+    settings = BudgetSettings(Decimal(10), [100])
+    budget_create(pool=billed, tenant=tenant("a"), resource="cpu", settings=settings, now=at(2))
+    assert budgets_check(pool=billed, now=at(2)) == 1
+    payload = told("budget.reached")[0]
+    assert (payload["resource"], payload["spent"], payload["amount"]) == ("cpu", "10", "10")
+
+
+def test_the_bank_is_charged_by_weight(billed, tenant):
+    """10 core-hours × 0.5 per core-second are 18,000 units."""
+    a = tenant("a")
+    units_grant(pool=billed, tenant=a, units=Decimal(20_000), reason="", now=at(1))
+    (bank,) = banks_of(pool=billed, now=at(2))
+    assert (bank.used, bank.balance) == (18_000, 2_000)
+    assert banks_check(pool=billed, now=at(2)) == 0
+    used(billed, a, None, 1, at(3), at(3, hour=2))
+    seal()
+    assert [banks_check(pool=billed, now=at(4)) for _ in range(2)] == [1, 0]
+    assert told("service_units.exhausted") == [{"balance": "-1600", "best_effort": False}]
+    units_grant(pool=billed, tenant=a, units=Decimal(1), reason="more", now=at(5))
+    assert banks_check(pool=billed, now=at(6)) == 1
+
+
+def test_whose_bank_is_empty_is_best_effort_if_the_plan_says_so(billed, tenant):
+    a = tenant("a")
+    publish(
+        billed, at(2), rate(pooled="1"), unit_weights={"cpu": Decimal(1)}, exhausted="best_effort"
+    )
+    units_grant(pool=billed, tenant=a, units=Decimal(1), reason="", now=at(1))
+    now = at(2) + timedelta(hours=1)
+    assert banks_check(pool=billed, now=now) == 1
+    assert told("service_units.exhausted")[0]["best_effort"] is True
+    terms = MembershipTerms.objects.filter(membership__tenant=a).order_by("start")
+    assert [(each.best_effort, each.end) for each in terms] == [(False, now), (True, None)]
