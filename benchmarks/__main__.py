@@ -13,6 +13,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks import (
+    billing,
     ceei,
     exact_drfh,
     export,
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "usage": ledger.measure_usage,
     "windows": ledger.measure_windows,
     "reports": ledger.measure_reports,
+    "billing": billing.measure,
     "tda": tda.measure,
 }
 

@@ -156,7 +156,7 @@ def _of_month(
 
 def _reversal(line: Posting, month: Month) -> Posting:
     kept = ("pool", "service_month", "tenant_id", "owner_id", "plan", "resource", "unit", "start",
-            "end", "price", "entries", "currency", "note")  # fmt: skip
+            "end", "price", "currency", "note")  # fmt: skip
     return Posting(
         **{name: getattr(line, name) for name in kept},
         **{name: -getattr(line, name) for name in _NEGATED},

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from allocator_service.billing.watching import manifests_write, pools_watch
+from allocator_service.billing.watching import late_entries_watch, manifests_write, pools_watch
 from allocator_service.core.clock import utc_now
 
 # Redis keeps a list for every priority, and workers empty that of decisions (0) first.
@@ -13,6 +13,12 @@ AFTER_DECISIONS = 9
 def watch() -> None:
     """Tell which budgets and banks of service units have reached what they watch for."""
     pools_watch(now=utc_now())
+
+
+@shared_task(name="billing.late", priority=AFTER_DECISIONS)
+def late() -> None:
+    """Keep which newly numbered entries are of closed months."""
+    late_entries_watch()
 
 
 @shared_task(name="billing.manifests", priority=AFTER_DECISIONS, time_limit=3600)

@@ -17,7 +17,7 @@ from django.db.models import Sum
 from allocator_service.billing.models import LineKind, Posting
 from allocator_service.billing.months import Month, month_of, months_between
 from allocator_service.billing.plans.timeline import timeline
-from allocator_service.billing.rating.amounts import used_between
+from allocator_service.billing.rating.amounts import used_by_now
 from allocator_service.billing.rating.lines import (
     REASONS,
     Priced,
@@ -35,7 +35,6 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
-from allocator_service.ledger.amounts.rate_changes import amounts_between
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.models import Pool
@@ -209,12 +208,11 @@ def _sides(
         return None if month is None else sides.setdefault((month, who, resource), _Sides())
 
     edges = [months[0].start, *(month.end for month in months)]
-    for use, interval, amount in amounts_between(
-        pool=pool, edges=edges, tenant=tenant, kinds=[Kind.USAGE]
-    ).all_intervals():
-        side = of(months[interval].first, use.tenant, use.resource)
-        if side is not None:
-            side.ledger = _EXACT.add(side.ledger, amount)
+    limit = None if tenant is None else tenant.pk
+    for use in used_by_now(pool=pool, edges=edges, tenant=limit):
+        side = of(months[use.segment].first, use.tenant, use.resource)
+        if side is not None and use.kind == Kind.USAGE:
+            side.ledger = _EXACT.add(side.ledger, use.amount)
     for first, who, resource, amount in _closed_amounts(pool, months, tenant):
         side = of(first, who, resource)
         if side is not None:
@@ -258,12 +256,8 @@ def _unrated(pool: Pool, months: Sequence[Month], tenant: Tenant | None) -> Iter
     for month in months:
         prices = timeline(pool=pool, start=month.start, end=month.end)
         priced = Priced(pool, prices, month)
-        uses = used_between(
-            pool=pool,
-            edges=prices.edges,
-            increments=["exact"] * len(prices.segments),
-            upto=None,
-            tenant=None if tenant is None else tenant.pk,
+        uses = used_by_now(
+            pool=pool, edges=prices.edges, tenant=None if tenant is None else tenant.pk
         )
         for use in uses:
             if use.kind == Kind.USAGE:

@@ -5,6 +5,8 @@ from datetime import datetime
 import structlog
 
 from allocator_service.billing.budgets import budgets_check
+from allocator_service.billing.models import Closing
+from allocator_service.billing.rating.late import FOUND_AT_ONCE, late_entries_find
 from allocator_service.billing.service_units import banks_check
 from allocator_service.billing.statements.manifest import closings_without_manifest, manifest_write
 from allocator_service.core.errors import DomainError
@@ -21,6 +23,13 @@ def pools_watch(*, now: datetime) -> None:
                 check(pool=pool, now=now)
             except DomainError as error:
                 log.warning("billing_not_watched", pool=pool.slug, reason=error.detail)
+
+
+def late_entries_watch() -> None:
+    """Keep which of the newly numbered entries are of closed months, for every pool that has any."""
+    for pool in Pool.objects.filter(pk__in=Closing.objects.values("pool")):
+        while late_entries_find(pool=pool) == FOUND_AT_ONCE:
+            pass
 
 
 def manifests_write() -> int:

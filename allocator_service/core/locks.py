@@ -1,4 +1,4 @@
-"""Advisory locks: the registry of their namespaces, and the two ways to hold one.
+"""Advisory locks: the registry of their namespaces, and the ways to hold one.
 
 Order when several are taken: the namespaces as listed, then ascending key. Row locks come after.
 """
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 
 import psycopg
-from django.db import connection
+from django.db import connection, transaction
 
 
 class Lock(IntEnum):
@@ -19,9 +19,9 @@ class Lock(IntEnum):
     API_KEY_NAME = 2
     RECOMPUTE = 3
     EVENT_SEAL = 4
+    BILLING = 7
     LEDGER_SEAL = 5
     LEDGER_EXPORT = 6
-    BILLING = 7
 
 
 def lock_key(namespace: Lock, name: str) -> int:
@@ -42,6 +42,19 @@ def try_lock_in_transaction(namespace: Lock, name: str) -> bool:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock_key(namespace, name)])
         row = cursor.fetchone()
     return bool(row and row[0])
+
+
+@contextmanager
+def lock_for_block(namespace: Lock, name: str) -> Iterator[None]:
+    """Wait for the lock and hold it until the block ends, which the transaction around it outlasts."""
+    key = [lock_key(namespace, name)]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", key)
+        try:
+            with transaction.atomic():  # a failed statement is undone before the lock is let go
+                yield
+        finally:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", key)
 
 
 @contextmanager

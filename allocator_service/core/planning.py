@@ -20,6 +20,20 @@ def indexes_only() -> Iterator[None]:
 
 
 @contextmanager
+def hashed() -> Iterator[None]:
+    """Statements of the block group many rows into few by hashing, not by sorting all of them first."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            "SET LOCAL enable_sort = off; SET LOCAL jit = off; SET LOCAL work_mem = '64MB'"
+        )
+        yield
+        cursor.execute(
+            "SET LOCAL enable_sort TO DEFAULT; SET LOCAL jit TO DEFAULT;"
+            " SET LOCAL work_mem TO DEFAULT"
+        )
+
+
+@contextmanager
 def without_helpers() -> Iterator[None]:
     """Statements of the block start no parallel workers: a page is read before these are there."""
     with transaction.atomic(), connection.cursor() as cursor:

@@ -15,6 +15,8 @@ from allocator_service.billing.models.plans import (
 from allocator_service.billing.models.statements import (
     Closing,
     CreditNote,
+    LateCursor,
+    LateEntry,
     LineKind,
     Manifest,
     Posting,
@@ -32,6 +34,8 @@ __all__ = [
     "Exhausted",
     "FixedCost",
     "Increment",
+    "LateCursor",
+    "LateEntry",
     "LineKind",
     "Manifest",
     "PlanState",

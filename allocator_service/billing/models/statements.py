@@ -60,7 +60,6 @@ class Posting(models.Model):
     end = models.DateTimeField()
     amount = models.DecimalField(max_digits=60, decimal_places=18, default=Decimal(0))
     price = models.DecimalField(max_digits=24, decimal_places=12, null=True)
-    entries = models.BigIntegerField(default=0)
     currency = models.CharField(max_length=3)
     tenant_amount = money_field()
     owner_amount = money_field()
@@ -241,3 +240,32 @@ class Rerating(models.Model):
 
     def __str__(self) -> str:
         return f"by {self.plan}"
+
+
+class LateCursor(models.Model):
+    """Up to which number a pool's entries were looked at for those of closed months."""
+
+    pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="+")
+    through = models.BigIntegerField()
+
+    class Meta:
+        db_table = "billing_late_cursor"
+
+    def __str__(self) -> str:
+        return f"{self.pool_id} through {self.through}"
+
+
+class LateEntry(models.Model):
+    """The number of an entry that came after its month was closed; derived from the sealed order."""
+
+    sequence = models.BigIntegerField(primary_key=True)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
+    entry_id = models.UUIDField()
+    start = models.DateTimeField()
+
+    class Meta:
+        db_table = "billing_late_entry"
+        indexes = [models.Index(fields=["pool", "sequence"], name="late_entry_by_pool")]
+
+    def __str__(self) -> str:
+        return f"{self.sequence}: {self.entry_id}"

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from django.db.models import Q
 
-from allocator_service.billing.models import Commitment, PlanState, PriceKind, PricePlan
+from allocator_service.billing.models import Commitment, Increment, PlanState, PriceKind, PricePlan
 from allocator_service.pools.models import Pool
 
 
@@ -74,6 +74,11 @@ class Timeline:
     def increments(self) -> list[str]:
         """How the time of usage events counts, per segment."""
         return [segment.plan.increment if segment.plan else "exact" for segment in self.segments]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the time of events counts as it is, all the while."""
+        return all(increment == Increment.EXACT for increment in self.increments)
 
     def price(self, segment: int, resource: str, tenant: int, owner: int | None) -> Decimal | None:
         """What a tenant pays in a segment; None where it is not charged."""

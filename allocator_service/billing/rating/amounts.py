@@ -1,20 +1,27 @@
 """What was used between prices' borders: summed by PostgreSQL over sealed entries, to the last digit.
 
-Entries are grouped by the segments in which they begin and end. What lies in each segment follows from
-a group's sums of quantity, quantity × start and quantity × end, so that every entry is read once and
-none is handed out: memory grows with tenants, owners, resources and borders only.
+The ledger keeps totals of exactly that, from which any interval is read, whatever it holds. They know
+neither single events, whose time may count in steps, nor numbers: where these matter, entries are
+summed. Then they are grouped by the segments in which they begin and end. What lies in each segment
+follows from a group's sums of quantity, quantity × start and quantity × end, so that every entry is
+read once and none is handed out: memory grows with tenants, owners, resources and borders only.
 """
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
+from itertools import chain
 from typing import NamedTuple
 
 from django.db import connection
 
+from allocator_service.core.planning import hashed
 from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.ledger.amounts.rate_changes import amounts_between, used_of_owners
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
+from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
 
 _EXACT = Context(prec=EXACT_DIGITS)
 _MICROSECOND = timedelta(microseconds=1)
@@ -49,7 +56,7 @@ SELECT e.tenant_id, e.server_owner_id, e.resource, {counts_as} AS kind, first, l
        sum(e.quantity), sum(e.amount),
        COALESCE(sum(e.quantity * extract(epoch FROM e.start)) FILTER (WHERE first <> last), 0),
        COALESCE(sum(e.quantity * extract(epoch FROM e."end")) FILTER (WHERE first <> last), 0),
-       {added}, count(*)
+       {added}
 FROM ({within} UNION ALL {reaching}) AS e
 GROUP BY 1, 2, 3, 4, 5, 6
 """
@@ -75,7 +82,17 @@ class Use(NamedTuple):
     segment: int
     amount: Decimal
     counted: Decimal
-    entries: int
+
+
+def used_by_now(
+    *, pool: Pool, edges: Sequence[datetime], tenant: int | None = None
+) -> Iterator[Use]:
+    """As `used_between` of all that is sealed, with exact times: read from the ledger's totals."""
+    limit = None if tenant is None else Tenant(pk=tenant)
+    used = used_of_owners(pool=pool, edges=edges, tenant=limit)
+    alone = amounts_between(pool=pool, edges=edges, tenant=limit, kinds=[Kind.ALONE])
+    for of, interval, amount in chain(used.all_intervals(), alone.all_intervals()):
+        yield Use(of.tenant, of.owner, of.resource, of.kind, interval, amount, amount)
 
 
 def used_between(
@@ -93,7 +110,7 @@ def used_between(
     corrects.
     """
     exactly = all(increment == "exact" for increment in increments)
-    with connection.cursor() as cursor:
+    with hashed(), connection.cursor() as cursor:
         cursor.execute(
             _EXACTLY if exactly else _IN_STEPS,
             {
@@ -108,10 +125,10 @@ def used_between(
         )
         rows = cursor.fetchall()
     instants = [seconds(edge - EPOCH) for edge in edges]
-    for user, owner, resource, kind, first, last, *sums, count in rows:
+    for user, owner, resource, kind, first, last, *sums in rows:
         for segment, amount, added in _parts(instants, first, last, *sums):
             counted = _EXACT.add(amount, added)
-            yield Use(user, owner, resource, kind, segment, amount, counted, count)
+            yield Use(user, owner, resource, kind, segment, amount, counted)
 
 
 def seconds(time: timedelta) -> Decimal:

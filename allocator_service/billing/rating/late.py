@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 
-from allocator_service.billing.models import LineKind, Posting, PricePlan
+from allocator_service.billing.models import LateCursor, LineKind, Posting, PricePlan
 from allocator_service.billing.months import Month
 from allocator_service.billing.plans.timeline import Timeline
 from allocator_service.billing.rating.amounts import seconds
@@ -38,9 +38,15 @@ SELECT s.sequence, e.id, e.tenant_id, e.server_owner_id, e.resource, e.quantity,
            SELECT FROM ledger_entry o
            WHERE o.id = e.corrects AND o.start = e.start AND o.event_id IS NOT NULL),
        e.reason
-FROM ledger_seal s
+FROM (
+    SELECT sequence, entry_id, start FROM billing_late_entry
+    WHERE pool_id = %(pool)s AND sequence > %(after)s
+    UNION
+    SELECT sequence, entry_id, start FROM ledger_seal
+    WHERE pool_id = %(pool)s AND start < %(before)s AND sequence > greatest(%(after)s, (
+        SELECT through FROM billing_late_cursor WHERE pool_id = %(pool)s))) AS s
 JOIN ledger_entry e ON e.id = s.entry_id AND e.start >= s.start AND e.start <= s.start
-WHERE s.pool_id = %(pool)s AND s.sequence > %(after)s AND s.start < %(before)s
+WHERE s.start < %(before)s
   AND (%(upto)s::bigint IS NULL OR s.sequence <= %(upto)s)
   AND (%(tenant)s::bigint IS NULL OR e.tenant_id = %(tenant)s OR e.server_owner_id = %(tenant)s)
 ORDER BY s.sequence LIMIT %(limit)s
@@ -87,6 +93,52 @@ def late_entries(
         after = found[-1].sequence
 
 
+# Seals are read on from where the last reader of the pool's ended; what is late is kept.
+_PLACE = """
+SELECT through FROM billing_late_cursor WHERE pool_id = %(pool)s FOR NO KEY UPDATE SKIP LOCKED
+"""
+_FIND = """
+WITH read AS (
+    SELECT sequence, entry_id, start FROM ledger_seal
+    WHERE pool_id = %(pool)s AND sequence > %(through)s ORDER BY sequence LIMIT %(limit)s),
+found AS (
+    INSERT INTO billing_late_entry (sequence, pool_id, entry_id, start)
+    SELECT sequence, %(pool)s, entry_id, start FROM read
+    WHERE start < (SELECT max("end") FROM billing_closing WHERE pool_id = %(pool)s)
+    ON CONFLICT DO NOTHING)
+UPDATE billing_late_cursor SET through = last.sequence
+FROM (SELECT max(sequence) AS sequence, count(*) AS count FROM read) AS last
+WHERE pool_id = %(pool)s AND last.sequence IS NOT NULL
+RETURNING last.count
+"""
+FOUND_AT_ONCE = 100_000
+
+
+def late_entries_begin(*, pool: Pool, through: int) -> None:
+    """A month was closed: only what has a higher number can be late from now on."""
+    LateCursor.objects.update_or_create(
+        pool=pool, defaults={"through": through}, create_defaults={"through": through}
+    )
+
+
+@transaction.atomic
+def late_entries_find(*, pool: Pool) -> int:
+    """Keep which of the pool's newly numbered entries are of closed months; returns how many were read.
+
+    So that a reader of the open month need not look at all that was numbered in it.
+    """
+    with connection.cursor() as cursor:
+        # First the cursor, then, in a later snapshot, which months are closed: a month that is closed
+        # meanwhile puts the cursor back to its own number.
+        cursor.execute(_PLACE, {"pool": pool.pk})
+        place = cursor.fetchone()
+        if place is None:
+            return 0
+        cursor.execute(_FIND, {"pool": pool.pk, "through": place[0], "limit": FOUND_AT_ONCE})
+        rows = cursor.fetchall()
+    return int(rows[0][0]) if rows else 0
+
+
 def adjustment_lines(
     *,
     pool: Pool,
@@ -128,7 +180,7 @@ def _adjust(
         if segment.plan is None or price is None:
             reason = NO_PLAN if segment.plan is None else NO_PRICE
             rated.unrated.append(
-                Unrated(entry.tenant, entry.resource, service_month, reason, start, end, amount, 1)
+                Unrated(entry.tenant, entry.resource, service_month, reason, start, end, amount)
             )
             continue
         counted = amount
@@ -159,7 +211,6 @@ def _adjust(
                 end=end,
                 amount=amount,
                 price=next(iter(of)) if len(of) == 1 else None,
-                entries=1,
                 currency=pool.currency,
                 entry=entry.id,
                 note=entry.reason,

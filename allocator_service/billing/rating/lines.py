@@ -35,7 +35,6 @@ class Unrated:
     start: datetime
     end: datetime
     amount: Decimal
-    entries: int
 
 
 @dataclass
@@ -58,13 +57,11 @@ class _Sum:
     plan: PricePlan
     amount: Decimal = Decimal(0)
     priced: Decimal = Decimal(0)
-    entries: int = 0
     prices: set[Decimal] = field(default_factory=set)
 
-    def add(self, amount: Decimal, counted: Decimal, price: Decimal, entries: int) -> None:
+    def add(self, amount: Decimal, counted: Decimal, price: Decimal) -> None:
         self.amount = _EXACT.add(self.amount, amount)
         self.priced = _EXACT.add(self.priced, _EXACT.multiply(counted, price))
-        self.entries += entries
         self.prices.add(price)
 
 
@@ -87,7 +84,7 @@ class Priced:
         key = (use.tenant, use.owner, use.resource, at.plan.pk)
         if key not in self._sums:
             self._sums[key] = _Sum(at.plan)
-        self._sums[key].add(use.amount, use.counted, price, use.entries)
+        self._sums[key].add(use.amount, use.counted, price)
 
     def lines(self, kind: LineKind, *, month: Month, units: Mapping[str, str]) -> Iterator[Posting]:
         """The lines, on the statement of `month`."""
@@ -109,7 +106,6 @@ class Priced:
                 end=min(found.plan.end or self._month.end, self._month.end),
                 amount=found.amount,
                 price=next(iter(found.prices)) if len(found.prices) == 1 else None,
-                entries=found.entries,
                 currency=self._pool.currency,
                 **balanced(charge, found.plan.fee, tenant, owner, minor_digits(self._pool)),
             )
@@ -117,9 +113,7 @@ class Priced:
 
 def _unrated(use: Use, at: Segment, month: Month) -> Unrated:
     reason = NO_PLAN if at.plan is None else NO_PRICE
-    return Unrated(
-        use.tenant, use.resource, month, reason, at.start, at.end, use.amount, use.entries
-    )
+    return Unrated(use.tenant, use.resource, month, reason, at.start, at.end, use.amount)
 
 
 def balanced(

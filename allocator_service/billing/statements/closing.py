@@ -10,6 +10,7 @@ from django.db.models import Max
 from allocator_service.allocation.models import Meter, Run, RunStatus
 from allocator_service.billing.models import Closing, Posting, Statement
 from allocator_service.billing.months import Month
+from allocator_service.billing.rating.late import late_entries_begin
 from allocator_service.billing.rating.lines import in_order, minor_digits
 from allocator_service.billing.rating.savings import savings
 from allocator_service.billing.statements.documents import (
@@ -26,7 +27,7 @@ from allocator_service.billing.statements.drafting import (
 from allocator_service.core.audit import audit_record
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, FieldError
-from allocator_service.core.locks import Lock, lock_in_transaction
+from allocator_service.core.locks import Lock, lock_for_block, lock_in_transaction
 from allocator_service.core.outbox import events_record
 from allocator_service.ledger.models import Seal
 from allocator_service.pools.models import Pool
@@ -108,9 +109,10 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     previous = (
         Closing.objects.filter(pool=pool).aggregate(sequence=Max("sequence"))["sequence"] or 0
     )
-    last = Seal.objects.filter(pool=pool).aggregate(sequence=Max("sequence"))["sequence"]
-    sequence = max(previous, last or 0)
-    draft = month_draft(pool=pool, month=month, now=now, upto=sequence)
+    with lock_for_block(Lock.LEDGER_SEAL, "ledger"):  # nothing is numbered while it is read
+        last = Seal.objects.filter(pool=pool).aggregate(sequence=Max("sequence"))["sequence"]
+        sequence = max(previous, last or 0)
+        draft = month_draft(pool=pool, month=month, now=now, upto=sequence)
     _post(draft.rated.lines)
     tenants = tenants_of(pool, month, draft.lines)
     lines = in_order(draft.lines, tenants, [each.name for each in resources_of(pool)])
@@ -134,6 +136,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
         closed_at=now,
         document=canonical(document),
     )
+    late_entries_begin(pool=pool, through=sequence)
     statements = _statements(closing, draft, lines, tenants)
     audit_record(
         action="month.close", instance=closing, now=now, pool=pool.slug, extra={"lines": len(lines)}

@@ -1,13 +1,13 @@
 """The lines of a month: computed from entries and prices while it is open, read once it is closed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from allocator_service.billing.models import Closing, PlanState, Posting, PricePlan
 from allocator_service.billing.months import Month, month_of
 from allocator_service.billing.plans.timeline import Timeline, commitments_of, timeline
-from allocator_service.billing.rating.amounts import Use, used_between
+from allocator_service.billing.rating.amounts import Use, used_between, used_by_now
 from allocator_service.billing.rating.late import adjustment_lines, late_entries
 from allocator_service.billing.rating.lines import Rated, usage_lines
 from allocator_service.billing.rating.monthly import committed, fixed_cost_lines
@@ -59,8 +59,9 @@ def month_draft(
     upto: int | None = None,
     tenant: int | None = None,
 ) -> Draft:
-    """The lines of an open month from the sealed entries, those numbered up to `upto`.
+    """The lines of an open month from the sealed entries.
 
+    `upto` is the last number that there is, where it must not grow: hold the sealer's lock then.
     `tenant` limits them to what it owes and is owed.
     """
     closings = closings_of(pool)
@@ -71,15 +72,7 @@ def month_draft(
     ]
     cuts = [cut for each in commitments for cut in (each.start, each.end)]
     prices = timeline(pool=pool, start=month.start, end=month.end, cuts=cuts)
-    uses = list(
-        used_between(
-            pool=pool,
-            edges=prices.edges,
-            increments=prices.increments,
-            upto=upto,
-            tenant=tenant,
-        )
-    )
+    uses = list(_uses(pool, prices, upto, tenant))
     units = units_of(pool)
     charged, lines = committed(
         pool=pool,
@@ -110,6 +103,14 @@ def month_draft(
         uses,
         prices,
         upto,
+    )
+
+
+def _uses(pool: Pool, prices: Timeline, upto: int | None, tenant: int | None) -> Iterable[Use]:
+    if prices.exact:
+        return used_by_now(pool=pool, edges=prices.edges, tenant=tenant)
+    return used_between(
+        pool=pool, edges=prices.edges, increments=prices.increments, upto=upto, tenant=tenant
     )
 
 

@@ -87,7 +87,6 @@ class LineDocument(Document):
     fee = decimal_field(description="What of it the pool keeps.")
     billed = decimal_field(description="What it adds to this statement.")
     effective = decimal_field()
-    entries = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
     entry = IdField(allow_null=True, description="The late entry of an adjustment.")
     adjusts = MonthField(allow_null=True, description="The closed month that it changes.")
     note = TextField(max_length=2_000, allow_null=True)

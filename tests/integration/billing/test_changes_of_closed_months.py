@@ -10,6 +10,7 @@ from allocator_service.billing.credit_notes import credit_note_create, credit_no
 from allocator_service.billing.models import (
     Closing,
     CreditNote,
+    LateEntry,
     Manifest,
     Posting,
     PricePlan,
@@ -18,7 +19,9 @@ from allocator_service.billing.models import (
 )
 from allocator_service.billing.reratings import rerating_apply, rerating_preview
 from allocator_service.billing.statements.closing import month_close
+from allocator_service.billing.statements.drafting import month_draft
 from allocator_service.billing.statements.manifest import manifest_write
+from allocator_service.billing.watching import late_entries_watch
 from allocator_service.core.errors import Conflict, DomainError
 from allocator_service.ledger.intake.services import entry_correct
 from allocator_service.ledger.models import Entry
@@ -187,6 +190,30 @@ def test_a_late_entry_is_cut_by_month_and_plan(march, tenant):
         ("adjustment", 287, Decimal("2.87")),
         ("usage", 1, Decimal("0.01")),
     ]
+
+
+def test_what_is_late_is_found_whether_it_was_kept_or_not(march, tenant):
+    """Late entries are kept aside as they are numbered; the open statement is the same either way."""
+    late_entries_watch()
+    for hour in range(4):
+        used(march, tenant("a"), tenant("a"), 1, at(2, hour=hour), at(2, hour=hour + 1))
+        used(march, tenant("a"), tenant("a"), 1, at(2, 4, hour=hour), at(2, 4, hour=hour + 1))
+        seal()
+        if hour == 1:
+            late_entries_watch()
+            assert LateEntry.objects.count() == 2
+    april = month("2027-04", march)
+    lines = month_draft(pool=march, month=april, now=MAY_2).lines
+    assert sorted(line.kind for line in lines) == ["adjustment"] * 4 + ["usage"]
+    late_entries_watch()
+    assert LateEntry.objects.count() == 4
+    month_close(pool=march, month=april, now=MAY_2)
+    used(march, tenant("a"), tenant("a"), 1, at(3, 4), at(4, 4))
+    seal()
+    late_entries_watch()
+    assert LateEntry.objects.count() == 5
+    may = month_draft(pool=march, month=april.next, now=MAY_2).lines
+    assert [(line.kind, line.amount) for line in may] == [("adjustment", 86400)]
 
 
 def test_the_manifest_is_that_of_the_entries(march, tenant):
