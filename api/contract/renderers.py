@@ -79,6 +79,14 @@ class SVGRenderer(OrjsonRenderer):
         return str(data).encode()
 
 
+class ParquetRenderer(OrjsonRenderer):
+    """Files that are streamed; only the media type is of use."""
+
+    media_type = "application/vnd.apache.parquet"
+    format = "parquet"
+    charset = None
+
+
 class HTMLRenderer(OrjsonRenderer):
     """`data` is the page."""
 

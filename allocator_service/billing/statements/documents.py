@@ -98,6 +98,7 @@ def statement_document(
         "lines": rows,
         "totals": _totals(shown, key, digits),
         "savings": savings_document(saved, digits),
+        "method": {"policy": pool.policy_name, "mode": pool.policy_mode},
         "notes": [REPORTED] if pool.metering == Metering.REPORTED else [],
     }
 

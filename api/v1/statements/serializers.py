@@ -110,6 +110,11 @@ class SavingsDocument(Document):
     definition = TextField(max_length=2_000)
 
 
+class MethodDocument(Document):
+    policy = TextField(max_length=63)
+    mode = TextField(max_length=63)
+
+
 class StatementDocument(Document):
     pool = SlugField()
     tenant = SlugField()
@@ -130,6 +135,10 @@ class StatementDocument(Document):
     lines = ListField(LineDocument, min_items=0)
     totals = DocumentField(TotalsDocument)
     savings = DocumentField(SavingsDocument)
+    method = DocumentField(
+        MethodDocument,
+        description="How it was decided; entries name the run, and each run has its certificate.",
+    )
     notes = SchemaField(schema={"type": "array", "items": {"type": "string"}})
 
 

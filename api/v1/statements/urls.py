@@ -1,6 +1,7 @@
 from django.urls import path
 
 from api.v1.statements.views import (
+    FocusView,
     ManifestView,
     MonthEntriesView,
     MonthView,
@@ -17,5 +18,6 @@ urlpatterns = [
     ),
     path(f"{_POOL}/months/<str:month>/", MonthView.as_view(), name="month"),
     path(f"{_POOL}/months/<str:month>/manifest/", ManifestView.as_view(), name="manifest"),
+    path(f"{_POOL}/months/<str:month>/focus/", FocusView.as_view(), name="focus"),
     path(f"{_POOL}/months/<str:month>/entries/", MonthEntriesView.as_view(), name="month-entries"),
 ]

@@ -1,5 +1,6 @@
 """Statements: a tenant's month, and a pool's month with what it was made from."""
 
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -10,6 +11,8 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service.billing.exports.focus import focus_rows, focus_statements
+from allocator_service.billing.models import Closing
 from allocator_service.billing.months import month_named
 from allocator_service.billing.statements.closing import closing_of, month_close
 from allocator_service.billing.statements.documents import LINE_COLUMNS
@@ -35,9 +38,19 @@ from api.contract.renderers import (
     HTMLRenderer,
     NDJSONRenderer,
     OrjsonRenderer,
+    ParquetRenderer,
 )
-from api.openapi.describing import creates, exports, lists, shows, states
+from api.openapi.describing import (
+    Operation,
+    creates,
+    described,
+    exports,
+    lists,
+    shows,
+    states,
+)
 from api.v1.ledger.serializers import EntryDocument, entry_columns, owner_names
+from api.v1.statements.focus import focus_content
 from api.v1.statements.serializers import (
     CloseRequest,
     ManifestDocument,
@@ -168,6 +181,45 @@ class ManifestView(_MonthView):
         of = month_get(pool=self.pool, name=month, now=utc_now())
         manifest = manifest_of(closing_get(pool=self.pool, month=of))
         return Response(orjson.loads(bytes(manifest.document)))
+
+
+class FocusView(PoolView):
+    """A closed month's statements as FOCUS has them; a tenant sees its own."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    http_method_names = ["get"]
+
+    @classmethod
+    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
+        if method == "GET":
+            return [CSVRenderer, NDJSONRenderer, ParquetRenderer]
+        return super().renderers_for(method)
+
+    @described(
+        Operation(
+            "export",
+            "Export a closed month in the columns of FOCUS 1.3",
+            media_types={
+                "text/csv": {"schema": {"type": "string"}},
+                "application/x-ndjson": {"schema": {"type": "string"}},
+                "application/vnd.apache.parquet": {
+                    "schema": {"type": "string", "format": "binary"}
+                },
+            },
+        )
+    )
+    def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
+        of = month_get(pool=self.pool, name=month, now=utc_now())
+        closing = closing_get(pool=self.pool, month=of)
+        renderer: Any = request.accepted_renderer
+        media_type = "; charset=".join(filter(None, (renderer.media_type, renderer.charset)))
+        content = focus_content(self._rows(closing), file_format=renderer.format)
+        return StreamingHttpResponse(content, content_type=media_type)
+
+    def _rows(self, closing: Closing) -> Iterator[dict[str, Any]]:
+        for document in focus_statements(closing, self.tenant):
+            content = orjson.dumps(document)
+            yield from focus_rows(statement_shown(content, pool=self.pool, caller=self.tenant))
 
 
 class MonthEntriesView(PoolView):

@@ -8,8 +8,10 @@ import json
 from datetime import timedelta
 from decimal import Decimal
 
+import pyarrow.parquet as pq
 import pytest
 
+from allocator_service.billing.exports.focus import COLUMNS, focus_rows
 from allocator_service.billing.models import Closing, CreditNote, Posting, PricePlan
 from allocator_service.billing.statements.manifest import manifest_write
 from allocator_service.core.quantities import Resource
@@ -139,6 +141,32 @@ def test_every_format_has_the_same_lines(march, operator, billing):
     assert "default-src 'none'" in page["Content-Security-Policy"]
     for text in ("102.03", "7.34", "14.40", "on servers of b", "Europe/Berlin"):
         assert text in page.content.decode()
+
+
+def test_focus_rows_are_those_of_the_statements(march, operator, billing):
+    """The same rows and totals as CSV, NDJSON and Parquet, and from the JSON documents alone."""
+    closed(operator)
+    path = f"{POOL}/months/{MARCH}/focus/"
+    assert billing.get(f"{POOL}/months/{APRIL}/focus/?format=csv").status_code == 404
+    text = billing.get(f"{path}?format=csv").getvalue().decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == 8
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal("102.03") - Decimal("21.99")
+    lines = billing.get(f"{path}?format=ndjson").getvalue().splitlines()
+    assert [{k: v or "" for k, v in json.loads(line).items()} for line in lines] == rows
+    documents = [billing.get(f"{POOL}/statements/{MARCH}/{slug}/").json() for slug in "ab"]
+    assert [row for each in documents for row in focus_rows(each)] == [json.loads(x) for x in lines]
+    table = pq.read_table(io.BytesIO(billing.get(f"{path}?format=parquet").getvalue()))
+    assert table.column_names == list(COLUMNS)
+    assert table["BilledCost"].to_pylist() == [Decimal(row["BilledCost"]) for row in rows]
+    assert table["ChargePeriodStart"].to_pylist()[0] == at(1)
+    first = rows[0]
+    assert (first["ChargeCategory"], first["ConsumedQuantity"], first["ConsumedUnit"]) == (
+        "Usage", "2736", "core-Hours",
+    )  # fmt: skip
+    credit = next(row for row in rows if row["ChargeCategory"] == "Credit")
+    assert (credit["SubAccountId"], credit["x_User"], credit["BilledCost"]) == ("b", "a", "-12.96")
+    assert first["AllocatedMethodId"] == "drfh"
 
 
 def test_an_auditor_comes_to_the_manifests_digest(march, operator, billing):

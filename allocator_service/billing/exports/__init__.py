@@ -1,0 +1,1 @@
+"""Closed months in the formats that other tools read."""

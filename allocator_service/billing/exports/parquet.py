@@ -1,0 +1,55 @@
+"""Rows of text values as a Parquet file: exact decimals, instants in UTC."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROWS_AT_ONCE = 20_000
+PRECISION, SCALE = 38, 12
+
+
+def parquet_write(
+    path: Path,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    columns: Sequence[str],
+    decimals: Sequence[str],
+    instants: Sequence[str],
+) -> None:
+    """Write the rows to a file, a group of some thousand at a time."""
+    types = {
+        **dict.fromkeys(columns, pa.string()),
+        **dict.fromkeys(decimals, pa.decimal128(PRECISION, SCALE)),
+        **dict.fromkeys(instants, pa.timestamp("us", tz="UTC")),
+    }
+    schema = pa.schema([(name, types[name]) for name in columns])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for group in _groups(rows):
+            values = {
+                name: [_value(row[name], name in decimals, name in instants) for row in group]
+                for name in columns
+            }
+            writer.write_table(pa.table(values, schema=schema))
+
+
+def _groups(rows: Iterable[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any]]]:
+    group: list[Mapping[str, Any]] = []
+    for row in rows:
+        group.append(row)
+        if len(group) == ROWS_AT_ONCE:
+            yield group
+            group = []
+    yield group
+
+
+def _value(value: Any, decimal: bool, instant: bool) -> Any:
+    if value is None:
+        return None
+    if decimal:
+        return Decimal(value)
+    return datetime.fromisoformat(value) if instant else value
