@@ -123,9 +123,11 @@ def measure(*, quick: bool) -> list[Row]:
 def _filled(entries: int) -> tuple[Pool, list[Tenant]]:
     pool = open_pool(f"billed-{entries}-{new_id().hex[-8:]}", ("cpu", "memory"))
     tenants = some_tenants(TENANTS)
-    prices = {"own": Decimal("0.01"), "shared": Decimal("0.04"), "pooled": Decimal("0.03")}
     for start in (MARCH, datetime(2027, 3, 20, tzinfo=UTC)):
-        rates = [RateDraft(name, **prices) for name in ("cpu", "memory")]
+        rates = [
+            RateDraft(name, None, Decimal("0.01"), Decimal("0.04"), Decimal("0.03"))
+            for name in ("cpu", "memory")
+        ]
         draft = PlanDraft(f"from {start:%d}", start, fee=Decimal("0.1"), rates=rates)
         plan = plan_create(pool=pool, draft=draft, now=start)
         plan_publish(plan=plan, version=None, now=start)

@@ -1,6 +1,7 @@
 """Every page of the admin opens, and history offers neither adding nor changing."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from django.contrib import admin
@@ -14,17 +15,32 @@ from allocator_service.allocation.models import Allocation, Placement, Run
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import certificate_of
+from allocator_service.billing.credit_notes import credit_note_create
+from allocator_service.billing.models import Closing, Posting, Rerating, Statement
+from allocator_service.billing.months import month_of
+from allocator_service.billing.plans.services import (
+    PlanDraft,
+    RateDraft,
+    plan_create,
+    plan_publish,
+)
+from allocator_service.billing.reratings import rerating_apply
+from allocator_service.billing.statements.closing import month_close
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Block, Entry
 from allocator_service.pools.models import Server
 from allocator_service.pools.services import pool_update
+from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-HISTORY = {Run, Allocation, Placement, Event, AuditEntry, Entry, Block}
+HISTORY = {
+    Run, Allocation, Placement, Event, AuditEntry, Entry, Block, Closing, Statement, Posting, Rerating,
+}  # fmt: skip
+OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -33,7 +49,22 @@ def pages(client, fig2):
     recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
     pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=1))
     entries_seal(now=NOON)
+    bill(fig2)
     return client
+
+
+def bill(pool):
+    """October is closed, and rerated afterwards."""
+    prices = [RateDraft("cpu", own=Decimal("0.01"), pooled=Decimal("0.02"))]
+    plan = plan_create(pool=pool, draft=PlanDraft("2026", OCTOBER, rates=prices), now=NOON)
+    plan_publish(plan=plan, version=None, now=NOON)
+    credit_note_create(
+        pool=pool, tenant=Tenant.objects.first(), amount=Decimal(1), reason="outage", now=NOON
+    )
+    closing = month_close(pool=pool, month=month_of(OCTOBER, "UTC"), now=NOON)
+    draft = PlanDraft("dearer", OCTOBER, closing.end, rates=prices)
+    plan = plan_create(pool=pool, draft=draft, now=NOON)
+    rerating_apply(pool=pool, plan=plan, reason="agreed", now=NOON)
 
 
 OURS = [model for model in admin.site._registry if model._meta.app_label != "axes"]

@@ -55,6 +55,12 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     return orjson.dumps(document)
 
 
+def document_of(content: bytes) -> dict[str, Any]:
+    """The document in its stored bytes."""
+    document: dict[str, Any] = orjson.loads(content)
+    return document
+
+
 def instant_text(instant: datetime) -> str:
     """RFC 3339 in UTC."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

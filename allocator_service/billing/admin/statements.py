@@ -1,0 +1,202 @@
+"""Statements: what a month lacks, what it comes to, closing it, and the page that one sends."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from allocator_service.billing.credit_notes import credit_note_create, credit_note_reverse
+from allocator_service.billing.models import Closing, CreditNote, Posting, Statement
+from allocator_service.billing.months import month_named
+from allocator_service.billing.statements.closing import month_close
+from allocator_service.billing.statements.documents import document_of
+from allocator_service.billing.statements.drafting import open_month
+from allocator_service.billing.statements.pages import statement_page
+from allocator_service.billing.statements.selectors import month_content, statement_content
+from allocator_service.billing.tie_out import billing_report
+from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import DomainError
+from allocator_service.ledger.reporting.periods import Period
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+
+
+@admin.register(Closing)
+class ClosingAdmin(ReadOnlyAdmin):
+    """Closed months; the open one of each pool is shown, and closed, from here."""
+
+    list_display = ["month", "pool", "sequence", "closed_at"]
+    list_filter = ["pool"]
+    list_select_related = ["pool"]
+    ordering = ["-month"]
+    exclude = ["document"]
+    change_list_template = "admin/billing/closing/change_list.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view
+        return [
+            path("open/<int:pool>/", view(self.open_month), name="billing_closing_open"),
+            path(
+                "open/<int:pool>/<int:tenant>/", view(self.open_page), name="billing_closing_page"
+            ),
+            *super().get_urls(),
+        ]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        pools = Pool.objects.filter(retired_at=None, money_fixed_at__isnull=False)
+        context = {**(extra_context or {}), "pools": pools}
+        return super().changelist_view(request, context)
+
+    def open_month(self, request: HttpRequest, pool: int) -> HttpResponse:
+        """A pool's open month: what it lacks, what it comes to, and what is not billed in it."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        of = get_object_or_404(Pool.objects.prefetch_related("resource_types"), pk=pool)
+        month = open_month(of)
+        if month is None:
+            return redirect("admin:billing_closing_changelist")
+        closes = request.user.has_perm("billing.add_closing")
+        now = utc_now()
+        if request.method == "POST":
+            if not closes:
+                raise PermissionDenied
+            named = month_named(request.POST.get("month", ""), of.timezone)
+            try:
+                closing = month_close(pool=of, month=named or month, now=now)
+            except DomainError as error:
+                self.message_user(request, error.detail, messages.ERROR)
+            else:
+                self.message_user(request, f"Closed: {closing}.", messages.SUCCESS)
+                return redirect("admin:billing_closing_changelist")
+        begun = month.start < now
+        report = (
+            billing_report(pool=of, period=Period([month.start, min(now, month.end)]), now=now)
+            if begun
+            else None
+        )
+        document = document_of(month_content(pool=of, month=month, now=now))
+        keys = dict(Tenant.objects.values_list("slug", "pk"))
+        for row in document["accounts"]:
+            row["key"] = keys.get(row["tenant"])
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"{of.name}: {month}",
+            "pool": of,
+            "month": str(month),
+            "document": document,
+            "since": document["from"],
+            "unbilled": [tie for tie in report.ties if tie.not_billable] if report else [],
+            "closes": closes,
+        }
+        return render(request, "admin/billing/closing/open.html", context)
+
+    def open_page(self, request: HttpRequest, pool: int, tenant: int) -> HttpResponse:
+        """A tenant's statement of the open month, as it would be sent."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        of = get_object_or_404(Pool.objects.prefetch_related("resource_types"), pk=pool)
+        month, whose = open_month(of), get_object_or_404(Tenant, pk=tenant)
+        if month is None:
+            return redirect("admin:billing_closing_changelist")
+        content = statement_content(pool=of, month=month, tenant=whose, now=utc_now())
+        return HttpResponse(statement_page(document_of(content)))
+
+
+@admin.register(Statement)
+class StatementAdmin(ReadOnlyAdmin):
+    list_display = ["tenant", "pool", "closing", "billed", "page_link"]
+    list_filter = ["closing__pool", "closing__month"]
+    list_select_related = ["closing__pool", "tenant"]
+    search_fields = ["tenant__slug"]
+    exclude = ["document"]
+    ordering = ["-id"]
+
+    def get_urls(self) -> list[URLPattern]:
+        page = path(
+            "<uuid:pk>/page/", self.admin_site.admin_view(self.page), name="billing_statement_page"
+        )
+        return [page, *super().get_urls()]
+
+    @admin.display(description="pool")
+    def pool(self, statement: Statement) -> str:
+        return str(statement.closing.pool)
+
+    @admin.display(description="page")
+    def page_link(self, statement: Statement) -> SafeString:
+        return format_html(
+            '<a href="{}">Page</a>', reverse("admin:billing_statement_page", args=[statement.pk])
+        )
+
+    def page(self, request: HttpRequest, pk: Any) -> HttpResponse:
+        """The statement as a page to be printed or sent."""
+        statement = get_object_or_404(Statement, pk=pk)
+        if not self.has_view_permission(request, statement):
+            raise PermissionDenied
+        return HttpResponse(statement_page(document_of(bytes(statement.document))))
+
+
+@admin.register(Posting)
+class PostingAdmin(ReadOnlyAdmin):
+    list_display = [
+        "month", "pool", "kind", "tenant", "owner", "resource", "tenant_amount", "owner_amount",
+        "fee_amount", "pool_amount", "currency",
+    ]  # fmt: skip
+    list_filter = ["kind", "pool"]
+    list_select_related = ["pool", "tenant", "owner"]
+    ordering = ["-id"]
+
+
+class CreditNoteForm(ServiceForm):
+    reason = forms.CharField(
+        widget=forms.Textarea(attrs={"rows": 3}), help_text="Is on the statement."
+    )
+
+    class Meta:
+        model = CreditNote
+        fields = ["pool", "tenant", "amount", "reason"]
+
+    def clean(self) -> dict[str, Any]:
+        self._why = self.cleaned_data.get("reason", "")
+        return super().clean()
+
+    def perform(self, cleaned: dict[str, Any]) -> CreditNote:
+        return credit_note_create(
+            pool=cleaned["pool"],
+            tenant=cleaned["tenant"],
+            amount=cleaned["amount"],
+            reason=self._why,
+            now=utc_now(),
+        )
+
+
+@admin.register(CreditNote)
+class CreditNoteAdmin(ServiceAdmin):
+    form = CreditNoteForm
+    list_display = ["created_at", "pool", "tenant", "amount", "month", "reason", "reverses"]
+    list_filter = ["pool"]
+    list_select_related = ["pool", "tenant", "reverses__tenant"]
+    autocomplete_fields = ["pool", "tenant"]
+    actions = ["take_back"]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is None and super().has_change_permission(request, obj)
+
+    @admin.action(description="Take back (needs a reason)", permissions=["add"])
+    def take_back(self, request: HttpRequest, queryset: QuerySet[CreditNote]) -> None:
+        now, reason = utc_now(), request.POST.get("reason", "")
+        self.apply_to_each(
+            request,
+            queryset.select_related("pool", "tenant"),
+            lambda note: credit_note_reverse(note=note, reason=reason, now=now),
+            "taken back",
+        )

@@ -1,0 +1,60 @@
+"""What a draft would have charged for the usage of the last month that is over."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from allocator_service.billing.models import PricePlan
+from allocator_service.billing.months import Month, month_of
+from allocator_service.billing.plans.timeline import Prices, Segment, Timeline, timeline
+from allocator_service.billing.rating.amounts import used_between
+from allocator_service.billing.rating.lines import usage_lines
+from allocator_service.billing.statements.documents import account_totals
+from allocator_service.billing.statements.drafting import units_of
+from allocator_service.tenants.models import Tenant
+
+
+@dataclass(frozen=True)
+class Previewed:
+    """A tenant's month as it is charged now, and as it would be."""
+
+    tenant: str
+    present: Decimal
+    drafted: Decimal
+
+    @property
+    def difference(self) -> Decimal:
+        return self.drafted - self.present
+
+
+@dataclass(frozen=True)
+class PlanPreview:
+    """The month, and every tenant in it."""
+
+    month: Month
+    tenants: list[Previewed]
+
+
+def plan_preview(*, plan: PricePlan, now: datetime) -> PlanPreview:
+    """Rate the last whole month's usage by a plan, as if it had held all the while, and as it did."""
+    month = month_of(now, plan.pool.timezone).previous
+    whole = Timeline([Segment(month.start, month.end, plan)], {plan.pk: Prices(plan)})
+    held = timeline(pool=plan.pool, start=month.start, end=month.end)
+    present, drafted = _totals(plan, month, held), _totals(plan, month, whole)
+    slugs = dict(Tenant.objects.filter(pk__in={*present, *drafted}).values_list("pk", "slug"))
+    return PlanPreview(
+        month,
+        [
+            Previewed(slug, present.get(key, Decimal(0)), drafted.get(key, Decimal(0)))
+            for key, slug in sorted(slugs.items(), key=lambda item: item[1])
+        ],
+    )
+
+
+def _totals(plan: PricePlan, month: Month, prices: Timeline) -> dict[int, Decimal]:
+    uses = used_between(pool=plan.pool, edges=prices.edges, increments=prices.increments, upto=None)
+    rated = usage_lines(
+        pool=plan.pool, month=month, prices=prices, uses=uses, units=units_of(plan.pool)
+    )
+    totals, _, _ = account_totals(rated.lines)
+    return totals

@@ -1,0 +1,110 @@
+"""Money in the admin: a plan from draft to publication, a month from what it lacks to its page."""
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.urls import reverse
+
+from allocator_service.billing.models import Closing, CreditNote, PricePlan, Rerating, Statement
+from tests.integration.billing.conftest import APRIL_2, at, seal, used
+
+
+@pytest.fixture
+def admin(client, worked, monkeypatch):
+    """A superuser on the 2nd of April."""
+    for module in ("plans", "statements", "budgets"):
+        monkeypatch.setattr(f"allocator_service.billing.admin.{module}.utc_now", lambda: APRIL_2)
+    client.force_login(get_user_model().objects.create_superuser("operator"))
+    return client
+
+
+def plan_form(pool, **changes):
+    return {
+        "pool": pool.pk,
+        "name": "from April",
+        "start_0": "2027-03-31",
+        "start_1": "22:00:00",
+        "fee": "0.1",
+        "increment": "exact",
+        "exhausted": "event",
+        "prices": "cpu own=0.02 shared=0.08 outside=0.12\ncpu on=b shared=0.1",
+        **changes,
+    }
+
+
+def test_a_plan_is_drafted_previewed_and_published(admin, worked):
+    answer = admin.post(reverse("admin:billing_priceplan_add"), plan_form(worked))
+    assert answer.status_code == 302, answer.content.decode()
+    plan = PricePlan.objects.get(state="draft")
+    assert plan.start == at(1, 4)
+    preview = reverse("admin:billing_priceplan_preview", args=[plan.pk])
+    page = admin.get(preview).content.decode()
+    assert "102.03" in page
+    assert "211.26" in page  # 4,458 × 0.02 + 1,221 × 0.10
+    assert admin.post(preview, {"reason": "agreed"}).status_code == 302
+    plan.refresh_from_db()
+    assert plan.state == "published"
+    change = reverse("admin:billing_priceplan_change", args=[plan.pk])
+    page = admin.get(change).content
+    assert b'name="_save"' not in page
+    assert b"cpu on=b shared=0.1" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"prices": "gpu own=1"}, "no resource"),
+        ({"prices": "cpu own=x"}, "a price is a decimal"),
+        ({"prices": "cpu own=NaN"}, "a price is a decimal"),
+        ({"prices": "cpu"}, "prices are own"),
+        ({"prices": "cpu on=nobody own=1"}, "No tenant"),
+        ({"prices": "cpu own=-1"}, "at least 0"),
+        ({"increment": "hour-up"}, "charged exactly"),
+    ],
+)
+def test_what_cannot_be_a_plan_is_said_on_the_form(admin, worked, changes, said):
+    answer = admin.post(reverse("admin:billing_priceplan_add"), plan_form(worked, **changes))
+    assert (answer.status_code, said in answer.content.decode()) == (200, True)
+    assert not PricePlan.objects.filter(state="draft").exists()
+
+
+def test_a_month_is_shown_and_closed(admin, worked, tenant):
+    used(worked, tenant("a"), None, 1, at(2), at(3))  # the plan has no price for the pool's servers
+    seal()
+    assert "Research lab" in admin.get(reverse("admin:billing_closing_changelist")).content.decode()
+    open_ = reverse("admin:billing_closing_open", args=[worked.pk])
+    page = admin.get(open_).content.decode()
+    for text in ("102.03", "-21.99", "Nothing.", "no_price", "86400"):
+        assert text in page, text
+    sheet = reverse("admin:billing_closing_page", args=[worked.pk, tenant("a").pk])
+    assert "102.03 EUR" in admin.get(sheet).content.decode()
+    assert admin.post(open_, {"month": "2027-03", "reason": "checked"}).status_code == 302
+    assert Closing.objects.get().sequence == 7
+    page = admin.get(open_).content.decode()
+    assert "The month ends at 2027-04-30" in page
+    assert "The month ends" in admin.post(open_, {"month": "2027-04"}).content.decode()
+    stored = Statement.objects.get(tenant=tenant("a"))
+    sent = admin.get(reverse("admin:billing_statement_page", args=[stored.pk])).content.decode()
+    assert "closed" in sent
+    assert "10.22" in sent  # 52.01 + 502 × 0.12 − 102.03
+
+
+def test_credit_notes_and_reratings(admin, worked, tenant):
+    note = {"pool": worked.pk, "tenant": tenant("a").pk, "amount": "5", "reason": "outage"}
+    assert admin.post(reverse("admin:billing_creditnote_add"), note).status_code == 302
+    taken = {"action": "take_back", "_selected_action": [CreditNote.objects.get().pk]}
+    path = reverse("admin:billing_creditnote_changelist")
+    assert "needs a reason" in admin.post(path, taken, follow=True).content.decode()
+    admin.post(path, {**taken, "reason": "none"})
+    assert sorted(CreditNote.objects.values_list("amount", "reason")) == [
+        (-5, "none"),
+        (5, "outage"),
+    ]
+    admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
+    form = plan_form(
+        worked, start_0="2027-03-15", start_1="00:00:00", end_0="2027-03-20", end_1="00:00:00"
+    )
+    admin.post(reverse("admin:billing_priceplan_add"), form)
+    draft = PricePlan.objects.get(state="draft")
+    path = reverse("admin:billing_priceplan_changelist")
+    admin.post(path, {"action": "rerate", "_selected_action": [draft.pk], "reason": "agreed"})
+    assert Rerating.objects.get().reason == "agreed"
