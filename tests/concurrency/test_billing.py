@@ -73,7 +73,7 @@ def write(pool, owner, number):
             )
             for n in range(3)
         ]  # fmt: skip
-        usage_record(pool=pool, events=events, now=LATER)
+        usage_record(pool=pool, events=events, now=LATER, members_only=False)
         if step % 3 == 0:
             entry = Entry.objects.filter(tenant=owner, kind="usage").order_by("?").first()
             entry_correct(entry=entry, quantity=Decimal(step + 10), reason="storm", now=LATER)
@@ -115,6 +115,7 @@ def test_a_storm_over_closing_months(lab, tenant):  # noqa: F811
             for n in range(1, 5)
         ],
         now=LATER,
+        members_only=False,
     )
     done, closers = Event(), on_its_own(close)
     with ThreadPoolExecutor(WRITERS + 4) as threads:
@@ -169,7 +170,7 @@ def _every_entry_is_on_exactly_one_line(pool):
 def test_many_close_one_month_at_once(lab, tenant):  # noqa: F811
     """One of them closes it, the others answer with the same; nothing is posted twice."""
     event = UsageEvent("meter", "1", tenant("a"), None, [Decimal(1)], at(2, 1), at(3, 1))
-    usage_record(pool=lab, events=[event], now=LATER)
+    usage_record(pool=lab, events=[event], now=LATER, members_only=False)
     entries_seal_all(now=LATER)
     together = Barrier(8)
 
@@ -189,7 +190,7 @@ def test_many_close_one_month_at_once(lab, tenant):  # noqa: F811
 
 def test_many_rerate_by_one_plan_at_once(lab, tenant):  # noqa: F811
     event = UsageEvent("meter", "1", tenant("a"), None, [Decimal(1)], at(2, 1), at(3, 1))
-    usage_record(pool=lab, events=[event], now=LATER)
+    usage_record(pool=lab, events=[event], now=LATER, members_only=False)
     entries_seal_all(now=LATER)
     month_close(pool=lab, month=month("2027-01", lab), now=LATER)
     plan = draft_plan(lab, at(1, 1), at(1, 2), rate(pooled="1"))

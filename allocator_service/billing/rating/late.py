@@ -195,6 +195,8 @@ def _adjust(
             _EXACT.add(priced, _EXACT.multiply(counted, price)), of | {price},
         )  # fmt: skip
     for plan, start, end, amount, priced, of in sums.values():
+        if not amount and not priced:
+            continue
         charge = rounded(Fraction(priced) / HOUR_SECONDS, minor_digits(pool))
         rated.lines.append(
             Posting(

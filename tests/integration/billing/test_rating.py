@@ -53,7 +53,7 @@ def test_the_time_of_events_counts_in_steps(tenant, increment, charge):
         UsageEvent("meter", str(n), a, None, [Decimal(200)], at(2), at(2) + length)
         for n, length in enumerate(lengths)
     ]
-    usage_record(pool=pool, events=events, now=at(3))
+    usage_record(pool=pool, events=events, now=at(3), members_only=False)
     seal()
     (line,) = drafted(pool).lines
     assert (line.tenant_amount, line.amount) == (Decimal(charge), Decimal("26250"))
@@ -63,7 +63,7 @@ def test_corrections_of_events_count_in_the_same_steps(tenant):
     pool, a = pool_of("batch", metering="reported"), tenant("a")
     publish(pool, at(1), rate(pooled="1"), increment="hour-up")
     event = UsageEvent("meter", "1", a, None, [Decimal(4)], at(2), at(2) + 61 * SECOND)
-    usage_record(pool=pool, events=[event], now=at(3))
+    usage_record(pool=pool, events=[event], now=at(3), members_only=False)
     entry_correct(entry=Entry.objects.get(), quantity=Decimal(1), reason="fewer", now=at(3))
     seal()
     (line,) = drafted(pool).lines
