@@ -1,7 +1,9 @@
 """A statement as a page that one would send: from the same document as every other format."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.template.loader import render_to_string
 
@@ -20,25 +22,32 @@ KINDS = {
 
 def statement_page(document: Mapping[str, Any]) -> str:
     """The page of a statement's document: one file, nothing to load, made to be printed."""
+    zone = ZoneInfo(document["timezone"])
+    rows = [_row(line, zone) for line in document["lines"]]
     sections = [
-        ("Charges", [_row(line) for line in document["lines"] if line["role"] == "charge"]),
-        (
-            "Credits for servers that others used",
-            [_row(line) for line in document["lines"] if line["role"] == "credit"],
-        ),
+        ("Charges", [row for row in rows if row["role"] == "charge"]),
+        ("Credits for servers that others used", [row for row in rows if row["role"] == "credit"]),
     ]
     return render_to_string(
         "billing/statement.html",
         {
-            # A template has no way to say `from`.
-            "document": {**document, "from_": document["from"]},
+            "document": {**document, **_local(document, zone)},
             "sections": [(title, rows) for title, rows in sections if rows],
         },
     )
 
 
-def _row(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {**line, "from_": line["from"], "what": _what(line)}
+def _row(line: Mapping[str, Any], zone: ZoneInfo) -> dict[str, Any]:
+    return {**line, **_local(line, zone), "what": _what(line)}
+
+
+def _local(of: Mapping[str, Any], zone: ZoneInfo) -> dict[str, Any]:
+    """Instants by the pool's clocks. A template has no way to say `from`."""
+    named = {"from_": of["from"], "to": of["to"], "closed_at": of.get("closed_at")}
+    return {
+        name: text and f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M}"
+        for name, text in named.items()
+    }
 
 
 def _what(line: Mapping[str, Any]) -> str:
