@@ -27,6 +27,7 @@ from allocator_service.core.audit import audit_record
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.outbox import event_record
+from allocator_service.core.planning import without_time_limit
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -70,6 +71,7 @@ def rerating_apply(
     if plan.state != PlanState.DRAFT:
         raise Conflict("The plan is published: a rerating applies a draft.", code="plan.published")
     closings = _covered_closings(pool, plan)
+    without_time_limit()
     plan_number(plan, PlanState.RERATED, now)
     last = closings_of(pool)[-1]
     open_ = month_of(last.start, pool.timezone).next

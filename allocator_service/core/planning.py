@@ -19,6 +19,12 @@ def indexes_only() -> Iterator[None]:
         cursor.execute("SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL jit TO DEFAULT")
 
 
+def without_time_limit() -> None:
+    """Let statements take as long as they do until the open transaction ends: work that is read once."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = 0")
+
+
 @contextmanager
 def hashed() -> Iterator[None]:
     """Statements of the block group many rows into few by hashing, not by sorting all of them first."""

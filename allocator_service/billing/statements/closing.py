@@ -29,6 +29,7 @@ from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, FieldError
 from allocator_service.core.locks import Lock, lock_for_block, lock_in_transaction
 from allocator_service.core.outbox import events_record
+from allocator_service.core.planning import without_time_limit
 from allocator_service.ledger.models import Seal
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -104,8 +105,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
         raise Conflict(
             " ".join(error.detail for error in missing), code=missing[0].code, errors=missing
         )
-    with connection.cursor() as cursor:  # a month is read once, however many entries it has
-        cursor.execute("SET LOCAL statement_timeout = 0")
+    without_time_limit()  # a month is read once, however many entries it has
     previous = (
         Closing.objects.filter(pool=pool).aggregate(sequence=Max("sequence"))["sequence"] or 0
     )

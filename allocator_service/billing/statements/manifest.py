@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from allocator_service.billing.models import Closing, Manifest
 from allocator_service.billing.statements.documents import canonical
 from allocator_service.core.errors import Missing
+from allocator_service.core.planning import without_time_limit
 from allocator_service.core.quantities import decimal_text
 from allocator_service.ledger.exporting import export_statement
 from allocator_service.ledger.selectors import COLUMNS, SEALED
@@ -81,7 +82,8 @@ def manifest_write(*, closing: Closing) -> Manifest:
     digest = hashlib.sha256()
     statement = export_statement(COLUMNS, "ndjson", OF_CLOSING)
     with connection.wrap_database_errors, connection.cursor() as cursor:
-        cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL jit = off")
+        without_time_limit()
+        cursor.execute("SET LOCAL jit = off")
         cursor.execute(_SUMS.replace("{sealed}", SEALED + OF_CLOSING), parameters)
         sums = cursor.fetchall()
         with cursor.copy(statement, {**parameters, "last": closing.sequence}) as copy:
