@@ -64,7 +64,8 @@ _CHANGES = """
     FROM part CROSS JOIN LATERAL (
         SELECT * FROM {table}
         WHERE pool_id = %(pool)s AND level = part.level
-          AND bucket >= part.first AND bucket < part.last OFFSET 0) AS t
+          AND bucket >= part.first AND bucket < part.last
+          AND (%(tenant)s::bigint IS NULL OR {of_tenant}) OFFSET 0) AS t
     UNION ALL
     SELECT counted.edge, owner_id, tenant_id, kind, resource,
            counted.sign * rate, counted.sign * rate * instant
@@ -85,6 +86,7 @@ _TOTAL = {
     "through": "through",
     "owner": "NULL::bigint",
     "kind": "t.kind",
+    "of_tenant": "tenant_id = %(tenant)s",
     "counts_as": COUNTS_AS,
 }
 _OWNER_TOTAL = {
@@ -93,6 +95,7 @@ _OWNER_TOTAL = {
     "through": "owner_through",
     "owner": "t.owner_id",
     "kind": "'usage'",
+    "of_tenant": "%(tenant)s IN (tenant_id, owner_id)",
     "counts_as": COUNTS_AS,
 }
 _SUMS = """
