@@ -126,7 +126,11 @@ def test_no_price_names_another_pools_resource(berlin):
             "spot_price.interval",
             "/spot_prices/0",
         ),
-        (PlanDraft("x", at(1), unit_weights={"gpu": Decimal(1)}), "resource.unknown", "/unit_weights/gpu"),
+        (
+            PlanDraft("x", at(1), unit_weights={"gpu": Decimal(1)}),
+            "resource.unknown",
+            "/unit_weights/gpu",
+        ),
         (
             PlanDraft("x", at(1), fixed_costs=[FixedCostDraft("power", Decimal(1), [])]),
             "fixed_cost.shares",
