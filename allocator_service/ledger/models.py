@@ -5,8 +5,6 @@ sealed order are tables of their own, because PostgreSQL cannot keep them unique
 The migration makes what Django has no words for: partitions, triggers, privileges.
 """
 
-from typing import Self
-
 from django.db import models
 from django.db.models import Q
 
@@ -22,12 +20,6 @@ class Kind(models.TextChoices):
     USAGE = "usage"
     ALONE = "alone"
     CORRECTION = "correction"
-
-
-class EntryQuerySet(models.QuerySet["Entry"]):
-    def for_tenant(self, tenant: Tenant | None) -> Self:
-        """The entries a caller may see: all, or those of the tenant of a key."""
-        return self if tenant is None else self.filter(tenant=tenant)
 
 
 class Entry(models.Model):
@@ -55,8 +47,6 @@ class Entry(models.Model):
     event_id = models.CharField(max_length=200, null=True)  # noqa: DJ001 - null is "of no event"
     run_id = models.UUIDField(null=True)
     recorded_at = models.DateTimeField()
-
-    objects = EntryQuerySet.as_manager()
 
     class Meta:
         db_table = "ledger_entry"

@@ -11,10 +11,16 @@ from threading import Barrier
 import pytest
 from django.db import connection, transaction
 
+from allocator_service.core.errors import Unacceptable
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import UsageEvent, partitions_make_ahead, usage_record
+from allocator_service.ledger.intake.services import (
+    UsageEvent,
+    entry_correct,
+    partitions_make_ahead,
+    usage_record,
+)
 from allocator_service.ledger.models import Entry, Identity, Seal
 from allocator_service.ledger.selectors import entries_after
 from allocator_service.pools.services import pool_create
@@ -171,6 +177,29 @@ def test_entries_are_not_added_up_while_another_one_is_at_it(batch, tenant):  # 
     assert while_another_is_at_it(totals_advance, lambda: None) == 0
     assert totals_advance() == 0
     assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
+
+
+def test_corrections_of_one_entry_come_one_after_the_other(batch, tenant):  # noqa: F811
+    owner = tenant("u1")
+    usage_record(pool=batch, events=events(owner, "first"), now=NOON, members_only=False)
+    entry = Entry.objects.get()
+
+    def correct():
+        try:
+            return entry_correct(entry=entry, quantity=Decimal(3), reason="counted", now=NOON)
+        except Unacceptable as error:
+            return error.code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        with transaction.atomic():
+            entry_correct(entry=entry, quantity=Decimal(3), reason="counted", now=NOON)
+            other = threads.submit(correct)
+            with pytest.raises(TimeoutError):
+                other.result(timeout=0.5)
+        assert other.result() == "correction.nothing"
+    assert sum(Entry.objects.values_list("quantity", flat=True)) == 3
 
 
 def test_a_consumer_that_pages_by_id_misses_what_commits_late(batch, tenant):  # noqa: F811

@@ -230,7 +230,7 @@ class CorrectionsView(ContractView):
         entry_id = uuid_or_none(entry)
         if entry_id is None:
             raise Missing("There is no such entry.", code="entry.not_found")
-        corrected = entry_get(entry_id=entry_id, tenant=self.tenant)
+        corrected = entry_get(entry_id=entry_id)
         fields = self.read(CorrectionRequest)
         units = {each.name: each.unit for each in resources_of(corrected.pool)}
         unit = units.get(fields["resource"], corrected.unit)

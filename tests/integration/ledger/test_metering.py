@@ -1,10 +1,12 @@
 """Pools that meter themselves: every interval once, whoever writes it and whenever."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 from itertools import count
 
 import pytest
+from django.db import connection, transaction
 from django.db.models import Sum
 
 from allocator_service.allocation.audit.ledger import books_verify
@@ -23,8 +25,10 @@ from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Entry, Kind
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create, pool_update
-from tests.integration.conftest import NOON, settings
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -111,6 +115,62 @@ def test_divided_time_is_metered_slot_by_slot(fig2):
     assert float(amount) == pytest.approx(tasks["analysis"] * 120, rel=1e-3)
     entries_seal(now=NOON + 2 * MINUTE)
     assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
+
+
+def test_slots_in_which_others_run_are_told_apart(tenant):
+    """The thesis' example: u1 alone for 10 seconds, then both for 30."""
+    choice = policy_choose("tda", None, {"period_seconds": 40})
+    turns = pool_create(slug="turns", settings=settings(policy=choice), now=NOON)
+    servers_contribute(pool=turns, drafts=[ServerDraft("big", vector(15, 15))], now=NOON)
+    demands = [("u1", vector(5, 2)), ("u2", vector(3, "3.5"))]
+    drafts = [WorkloadDraft(tenant(slug), slug, demand) for slug, demand in demands]
+    workloads_submit(pool=turns, drafts=drafts, now=NOON)
+    decide(turns, NOON)
+    pool_meter(pool_id=turns.pk, now=NOON + MINUTE)
+    cpu = told(kind=Kind.USAGE, resource="cpu")
+    assert cpu == {
+        ("u1", "cpu", None, 0, 10): 15,
+        ("u1", "cpu", None, 10, 40): 5,
+        ("u2", "cpu", None, 10, 40): 9,
+        ("u1", "cpu", None, 40, 50): 15,
+        ("u1", "cpu", None, 50, 60): 5,
+        ("u2", "cpu", None, 50, 60): 9,
+    }
+
+
+def test_whole_tasks_are_whole_alone_too(fig2, tenant):
+    """Half of 15 and 15: 7 tasks that need 1 of memory, and not 7.5."""
+    choice = policy_choose("drfh", "indivisible", {})
+    pool_update(pool=fig2, settings=settings(policy=choice), version=None, now=NOON)
+    draft = ServerDraft("small", vector(1, 1), tenant("u1"))
+    servers_contribute(pool=fig2, drafts=[draft], now=NOON)
+    decide(fig2, NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + MINUTE)
+    alone = told(kind=Kind.ALONE, tenant__slug="u1")
+    assert alone["u1", "memory", None, 0, 60] == 7
+
+
+def test_who_comes_while_another_meters_writes_nothing(fig2):
+    decide(fig2, NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + MINUTE)
+
+    def second():
+        try:
+            return pool_meter(pool_id=fig2.pk, now=NOON + 2 * MINUTE)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as threads, transaction.atomic():
+        assert pool_meter(pool_id=fig2.pk, now=NOON + 2 * MINUTE) > 0
+        assert threads.submit(second).result() == 0
+
+
+def test_an_interval_ends_where_the_pool_begins_to_take_reports(fig2):
+    decide(fig2, NOON)
+    changed = settings(metering="reported")
+    pool_update(pool=fig2, settings=changed, version=None, now=NOON + 90 * SECOND)
+    pool_meter(pool_id=fig2.pk, now=NOON + 3 * MINUTE)
+    assert sorted({key[3:] for key in told(kind=Kind.USAGE)}) == [(0, 60), (60, 90)]
 
 
 def test_pools_that_take_reports_are_not_metered(reported):
