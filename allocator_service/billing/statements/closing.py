@@ -54,7 +54,7 @@ def closing_missing(*, pool: Pool, month: Month, now: datetime) -> list[FieldErr
     missing = []
     earliest = open_month(pool)
     if earliest is not None and earliest < month:
-        missing.append(_error("statement.earlier_open", f"{earliest} is to be closed before."))
+        missing.append(_error("statement.earlier_open", f"Close {earliest} first."))
     if now < month.end:
         missing.append(
             _error("statement.month_not_over", f"The month ends at {month.end:%Y-%m-%dT%H:%M:%SZ}.")
@@ -85,8 +85,10 @@ def _metering_behind(pool: Pool, month: Month) -> str | None:
     meter = Meter.objects.filter(pool=pool).first()
     if meter is not None and meter.metered_until >= month.end:
         return None
-    until = "not at all" if meter is None else f"until {meter.metered_until:%Y-%m-%dT%H:%M:%SZ}"
-    return f"Decisions are metered {until}: a worker catches up."
+    metered = "not been metered yet"
+    if meter is not None:
+        metered = f"been metered until {meter.metered_until:%Y-%m-%dT%H:%M:%SZ} only"
+    return f"The pool's decisions have {metered}; a worker catches up by itself."
 
 
 @transaction.atomic
