@@ -29,8 +29,8 @@ BUDGET_ROUNDING = 1e-15
 # A round whose bound is further from its level, relative, is not one that rounding leaves open.
 OPEN_GAP = 1e-3
 # ... nor one whose lift to the bound costs more than this part of the resources that those who rise
-# would take it from: a few units in the last place of these is what rounding hides, some 1e-15.
-HIDDEN_BY_ROUNDING = 1e-12
+# would take it from: mostly some 1e-15 of these is what rounding hides, 1.1e-11 was the most.
+HIDDEN_BY_ROUNDING = 1e-10
 # Time division: levels below it are as good as this one: what they are relative to.
 SMALLEST_LEVEL = 1e-3
 # ... and a tenant whose share has less than this part in a round's prices is left to a later round.

@@ -135,7 +135,8 @@ class Stated:
         table = np.ones((len(number), problem.k), dtype=np.bool_)
         for key, position in number.items():
             for label, values in key:
-                table[position] &= [row.get(label) in values for row in problem.server_labels]
+                having = [row.get(label) in values for row in problem.server_labels]
+                table[position] &= np.array(having, dtype=np.bool_)
         return which, table
 
     def places(self, sizes: IntArray | None = None) -> Places:

@@ -104,7 +104,7 @@ class Reporter(Client):
     EVENTS = 20
 
     def __init__(self, url: str, key: str, pool: str, tenant: str, pause: float) -> None:
-        super().__init__(f"{url}/api/v1/pools/{pool}/usage/", key, pause)
+        super().__init__(f"{url}/api/v1/pools/{pool}/usage/?non_members=accept", key, pause)
         self._tenant = tenant
         self._begin = datetime.now(UTC) - timedelta(hours=12)
         self.pool = pool

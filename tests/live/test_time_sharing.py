@@ -33,7 +33,7 @@ def test_a_change_is_in_force_at_the_border_of_a_slot_and_metered_from_it_on(ope
     border = second["effective_from"]
     entries = metered_past(operator, border)
     assert {row["run"] for row in entries if row["start"] >= border} == {second["id"]}
-    assert {row["run"] for row in entries if row["end"] <= border} == {first["id"]}
+    assert {row["run"] for row in entries if row["end"] == border} == {first["id"]}
     assert [row for row in entries if row["start"] < border < row["end"]] == []
 
 

@@ -59,7 +59,7 @@ def test_purification_keeps_every_share_and_fills_no_class_further():
     interior = rounds.maximise_level(
         rounds.level_program(form, form.weight, np.zeros(form.t))[0], None
     ).x
-    sparse = few_placements(form, interior)
+    sparse = few_placements(form, interior, None)
     assert (sparse >= 0).all()
     assert sparse.sum(axis=1) == pytest.approx(interior.sum(axis=1), rel=1e-13)
     used, before = sparse.T @ form.demand, interior.T @ form.demand

@@ -57,10 +57,11 @@ def test_counts_never_depend_on_what_runs_and_moves_are_counted(problem, data):
     limits = st.sampled_from([0.0, 1.0, 2.0, 4.0, np.inf])
     tasks = np.array(data.draw(st.lists(limits, min_size=problem.n, max_size=problem.n)))
     before = whole(replace(problem, tasks=tasks))
-    fresh, after = whole(problem), whole(problem, current_placements_of(before))
+    running = current_placements_of(before)
+    fresh, after = whole(problem), whole(problem, running)
     assert after.tasks.tolist() == fresh.tasks.tolist()
     assert after.level.tobytes() == fresh.level.tobytes()
-    assert verify(problem, after).valid
+    assert verify(problem, after, running=running).valid
     placed = tasks_on_servers(before)
     assert after.moved == moved_by_hand(placed, tasks_on_servers(after), problem.n)
     assert after.moved <= moved_by_hand(placed, tasks_on_servers(fresh), problem.n)
@@ -72,8 +73,9 @@ def test_servers_that_leave_take_only_their_own_tasks_along(problem, data):
     before = whole(problem)
     gone = np.array(data.draw(st.lists(st.booleans(), min_size=problem.k, max_size=problem.k)))
     smaller = replace(problem, contributed_only=problem.contributed_only | gone)
-    after = whole(smaller, current_placements_of(before))
-    assert verify(smaller, after).valid
+    running = current_placements_of(before)
+    after = whole(smaller, running)
+    assert verify(smaller, after, running=running).valid
     assert after.tasks.tolist() == whole(smaller).tasks.tolist()
 
 
