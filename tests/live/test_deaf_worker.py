@@ -172,7 +172,7 @@ def test_the_launcher_replaces_a_worker_that_gives_no_sign_of_life(
 
         def replaced() -> bool:
             service.check()
-            return service._running["worker"].pid != first.pid
+            return bool(service._running["worker"].pid != first.pid)
 
         assert until(replaced, 60)
         (tmp_path / "go").touch()
