@@ -139,7 +139,7 @@ def working_in(folder: Path) -> set[int]:
 def end_what_works_in(
     folder: Path, *, step: str, program: str, signals: Sequence[signal.Signals]
 ) -> None:
-    """Return when no process works in `folder` any more.
+    """Wait until no process works in `folder`.
 
     Those of a crashed launcher are ending already. If they still run after `PATIENCE_SECONDS` they get
     the first of `signals`, after as long again the next. Only processes whose program's name has

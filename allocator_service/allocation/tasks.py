@@ -11,7 +11,7 @@ from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 
 METER_SECONDS = 10.0
-# Redis keeps a list for every priority, and workers empty that of decisions (0) first.
+# Redis keeps one list per priority; workers empty the list of decisions (0) first.
 DECISIONS, AFTER_DECISIONS = 0, 9
 
 

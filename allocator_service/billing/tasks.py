@@ -5,7 +5,7 @@ from celery import shared_task
 from allocator_service.billing.watching import late_entries_watch, manifests_write, pools_watch
 from allocator_service.core.clock import utc_now
 
-# Redis keeps a list for every priority, and workers empty that of decisions (0) first.
+# Redis keeps one list per priority; workers empty the list of decisions (0) first.
 AFTER_DECISIONS = 9
 
 
@@ -17,7 +17,7 @@ def watch() -> None:
 
 @shared_task(name="billing.late", priority=AFTER_DECISIONS)
 def late() -> None:
-    """Keep which newly numbered entries are of closed months."""
+    """Record newly numbered entries that lie in closed months."""
     late_entries_watch()
 
 

@@ -26,7 +26,7 @@ def pools_watch(*, now: datetime) -> None:
 
 
 def late_entries_watch() -> None:
-    """Keep which of the newly numbered entries are of closed months, for every pool that has any."""
+    """Record late entries: newly numbered ones that lie in closed months, in every pool with such months."""
     for pool in Pool.objects.filter(pk__in=Closing.objects.values("pool")):
         while late_entries_find(pool=pool) == FOUND_AT_ONCE:
             pass

@@ -262,7 +262,7 @@ def logging(level: str, *, json: bool) -> dict[str, Any]:
             "celery.beat": {"level": "WARNING"},
             "celery.worker.strategy": {"level": "WARNING"},
             "celery.app.trace": {"level": "WARNING"},
-            # One line for every request that waits for a thread.
+            # Waitress logs a line for each request that waits for a thread.
             "waitress.queue": {"level": "ERROR"},
         },
     }

@@ -19,7 +19,7 @@ _making = threading.Lock()
 
 
 class _Yaml(OpenApiYamlRenderer):
-    """As `application/yaml`, which the first one's media type is not for every client."""
+    """The same as `application/yaml`: some clients do not know the other media type."""
 
     media_type = "application/yaml"
 

@@ -65,6 +65,59 @@ def test_what_rounding_hides_is_left_open_and_said(policy, problem):
     assert verify(problem, answer).valid
 
 
+def test_a_round_that_rounding_leaves_open_is_answered_with_its_bound():
+    """Its lift would take 1.1e-11 of the resources that it comes from: no engine gets closer."""
+    problem = Problem.create(
+        resources=["r0", "r1", "r2", "r3"],
+        capacity=[
+            [0.28337664714406563, 2.093825099533902, 0.5232290948239595, 1.6124820704336524],
+            [0.1950348774609043, 80.07264104848667, 0.44158276251256445, 10.358467024457042],
+            [0.7966365799071555, 41.901645516503564, 9.69715226601818, 0.24822610200125514],
+            [34.294380542146605, 68.36668363438511, 51.49325727643835, 5.118673677697119],
+        ],
+        tenants=[f"u{i}" for i in range(7)],
+        demand=[
+            [
+                0.0010017601070194451,
+                0.15056027792216312,
+                0.016050387501637883,
+                6.333700452897154e-07,
+            ],
+            [0.0, 0.09737053655528717, 1.1018498998512034e-08, 0.037138755533547604],
+            [0.023798820314604355, 0.0, 2.6561916954875603e-06, 1.6881261477481902e-06],
+            [
+                1.0938473052486514e-06,
+                3.63588758412455e-05,
+                0.00010873918450477421,
+                0.00026790376473100454,
+            ],
+            [0.9204543774830579, 0.021942967188681772, 0.0, 0.8159831326429429],
+            [
+                5.278002430618629e-07,
+                1.912917634846471e-07,
+                0.0007949079385257059,
+                2.2466533297037784e-08,
+            ],
+            [0.0, 0.00013155597031842893, 5.365969534291757e-05, 0.21744137493273635],
+        ],
+        tasks=[np.inf, 14, np.inf, np.inf, np.inf, np.inf, np.inf],
+        weight=[
+            1.3784421641217253,
+            0.5656863147140635,
+            0.6636063976897021,
+            0.3012856349490082,
+            0.1191556316950984,
+            5.655065196558134,
+            0.8619070511403113,
+        ],
+    )
+    answer = solve(problem, "drfh")
+    assert (
+        1e-9 < max(r.bound / r.level - 1 for r in answer.certificate.rounds if not r.proven) < 2e-7
+    )
+    assert verify(problem, answer).valid
+
+
 def test_numbers_that_the_simplex_method_takes_for_infinite_end_no_process():
     problem = Problem.create(
         resources=["r0", "r1", "r2"],
