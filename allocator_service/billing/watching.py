@@ -26,7 +26,7 @@ def pools_watch(*, now: datetime) -> None:
 
 
 def late_entries_watch() -> None:
-    """Record late entries: newly numbered ones that lie in closed months, in every pool with such months."""
+    """Record newly numbered entries that lie in closed months, in every pool that has any."""
     for pool in Pool.objects.filter(pk__in=Closing.objects.values("pool")):
         while late_entries_find(pool=pool) == FOUND_AT_ONCE:
             pass

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from allocator_service.pools.models import Pool
 from policies import policies_available
 from policies.__main__ import main
 from tests.factories import client, decision, pool, server, tenant, workload
@@ -49,6 +50,16 @@ def test_everybodys_copy_verifies_and_a_forged_one_does_not(name, mode, tmp_path
     assert not [word for word in ("bob", "secret-rack", "hidden", "cellar") if word in text]
     proof["answer"]["allocations"][1]["tasks"] += 1
     assert verified(proof, tmp_path) == 1
+
+
+@pytest.mark.parametrize(("name", "mode"), CHOICES)
+def test_a_later_decision_is_proven_with_what_ran_and_what_is_remembered(name, mode, tmp_path):
+    _, ada = decided(name, mode)
+    lab = Pool.objects.get(slug="lab")
+    workload(lab, "later", 0.3, 0.3, ada, tasks=2)
+    path = f"/api/v1/runs/{decision(lab).pk}/proof/"
+    for caller in (client(), client("tenant", ada)):
+        assert verified(caller.get(path).json(), tmp_path) == 0
 
 
 def test_a_price_says_of_which_servers_it_is(tmp_path):
