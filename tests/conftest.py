@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.db import connection
 
 from tests import factories
 from tests.factories import Client
+from tests.superuser import DECISIONS, unprotected
 
 # The same code draws the same examples: what turns the gate red is what was changed. Other examples,
 # new ones in every run, are asked for with `--hypothesis-profile=explore`.
@@ -43,6 +45,13 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
             "CREATE OR REPLACE FUNCTION ledger_refuse_truncate() RETURNS trigger"
             " LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
         )
+
+
+@pytest.fixture
+def falsifiable(db: None) -> Iterator[None]:
+    """A superuser's database: published decisions can be changed."""
+    with unprotected(*DECISIONS):
+        yield
 
 
 @pytest.fixture

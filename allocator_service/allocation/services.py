@@ -63,10 +63,10 @@ def retention_apply(*, now: datetime) -> int:
         .values_list("pk", flat=True)[:RUNS_PRUNED_AT_ONCE]
     )
     with transaction.atomic():
+        Run.objects.filter(pk__in=old).update(pruned_at=now)
         Placement.objects.filter(run__in=old).delete()
         ServerClass.objects.filter(run__in=old).delete()
         Certificate.objects.filter(run__in=old).delete()
-        Run.objects.filter(pk__in=old).update(pruned_at=now)
         (
             Snapshot.objects.filter(created_at__lt=before, document__isnull=False)
             .exclude(runs__in=Run.objects.filter(pruned_at=None))

@@ -114,14 +114,57 @@ class Seal(models.Model):
         return f"{self.sequence}: {self.entry_id}"
 
 
+class _PublishedDecision(models.Model):
+    """A decision as the chain names it: which run, from when in force, and the digests of its proof.
+
+    `input` and `answer` are SHA-256 of the two parts of `GET /runs/{run}/proof/`.
+    """
+
+    run_id = models.UUIDField(primary_key=True)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
+    generation = models.PositiveBigIntegerField()
+    effective_from = models.DateTimeField()
+    input = models.BinaryField()
+    answer = models.BinaryField()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return str(self.run_id)
+
+
+class PendingDecision(_PublishedDecision):
+    """A decision that is to be sealed; written in the transaction that publishes it."""
+
+    class Meta:
+        db_table = "ledger_decision_pending"
+
+
+class SealedDecision(_PublishedDecision):
+    """A decision in the block of its pool's chain whose digest covers it."""
+
+    block = models.PositiveBigIntegerField()
+
+    class Meta:
+        db_table = "ledger_decision"
+        indexes = [models.Index(fields=["pool", "block"], name="ledger_decision_by_block")]
+
+
 class Block(models.Model):
-    """Entries of one pool that were sealed together, and the digest that chains them to those before."""
+    """Entries and decisions of one pool that were sealed together, chained to those before by a digest.
+
+    `format` says what the digest is of (`ledger.intake.chain`). A block without entries has no
+    sequences.
+    """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
     number = models.PositiveBigIntegerField()
-    first_sequence = models.BigIntegerField()
-    last_sequence = models.BigIntegerField()
+    format = models.PositiveSmallIntegerField(db_default=1)
+    first_sequence = models.BigIntegerField(null=True)
+    last_sequence = models.BigIntegerField(null=True)
     entries = models.PositiveIntegerField()
+    decisions = models.PositiveIntegerField(db_default=0)
     digest = models.BinaryField()
     sealed_at = models.DateTimeField()
 
@@ -130,7 +173,14 @@ class Block(models.Model):
         ordering = ["pool", "number"]
         constraints = [
             models.UniqueConstraint(fields=["pool", "number"], name="ledger_block_number_unique"),
-            models.CheckConstraint(condition=Q(entries__gt=0), name="ledger_block_not_empty"),
+            models.CheckConstraint(
+                condition=Q(entries__gt=0) | Q(decisions__gt=0), name="ledger_block_holds_something"
+            ),
+            models.CheckConstraint(
+                condition=Q(entries=0, first_sequence=None, last_sequence=None)
+                | Q(entries__gt=0, first_sequence__isnull=False, last_sequence__isnull=False),
+                name="ledger_block_sequences_of_entries",
+            ),
         ]
 
     def __str__(self) -> str:

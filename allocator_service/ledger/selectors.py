@@ -1,6 +1,7 @@
 """Reads of the ledger, in its sealed order."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -8,11 +9,12 @@ from django.db import connection
 
 from allocator_service.core.errors import Missing
 from allocator_service.core.planning import without_helpers
-from allocator_service.ledger.models import Entry, Seal
+from allocator_service.ledger.models import Block, Entry, PendingDecision, Seal, SealedDecision
+from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 
 
-def _instant(column: str) -> str:
+def instant(column: str) -> str:
     """RFC 3339 in UTC, with six digits of a second where it has any."""
     whole, parts = (f'YYYY-MM-DD"T"HH24:MI:SS{digits}"Z"' for digits in ("", ".US"))
     return (
@@ -32,8 +34,8 @@ COLUMNS = {
     "resource": "e.resource",
     "unit": "e.unit",
     "quantity": "trim_scale(e.quantity)::text",
-    "start": _instant("e.start"),
-    "end": _instant('e."end"'),
+    "start": instant("e.start"),
+    "end": instant('e."end"'),
     "amount": "trim_scale(e.amount)::text",
     "kind": "e.kind",
     "corrects": "e.corrects::text",
@@ -41,7 +43,7 @@ COLUMNS = {
     "source": "e.source",
     "event_id": "e.event_id",
     "run": "e.run_id::text",
-    "recorded_at": _instant("e.recorded_at"),
+    "recorded_at": instant("e.recorded_at"),
     "digest": "encode(block.digest, 'hex')",
 }
 # Sealed entries after a number, as a caller and filters limit them. An entry's `start` is that of its
@@ -105,3 +107,56 @@ def entry_get(*, entry_id: UUID) -> Entry:
     if entry is None:
         raise Missing("There is no such entry.", code="entry.not_found")
     return entry
+
+
+def chained_digests(*, run_id: UUID) -> dict[str, str] | None:
+    """The digests of a decision's `input` and `answer` in its pool's chain, or about to be in it."""
+    found: PendingDecision | SealedDecision | None = (
+        SealedDecision.objects.filter(pk=run_id).first()
+        or PendingDecision.objects.filter(pk=run_id).first()
+        # It was sealed between the two.
+        or SealedDecision.objects.filter(pk=run_id).first()
+    )
+    if found is None:
+        return None
+    return {"input": bytes(found.input).hex(), "answer": bytes(found.answer).hex()}
+
+
+def decisions_chained_before(*, pool: Pool, instant: datetime | None) -> bool:
+    """Whether the pool's chain holds a decision that was in force before an instant."""
+    return SealedDecision.objects.filter(pool=pool, effective_from__lt=instant).exists()
+
+
+def blocks_after(number: int, *, pool: str, limit: int) -> list[dict[str, Any]]:
+    """The blocks of a pool's chain that follow a number, with the decisions in each."""
+    of_pool = Block.objects.filter(pool__slug=pool, number__gt=number)
+    blocks = list(of_pool.order_by("number")[:limit])
+    if not blocks:
+        return []
+    sealed = SealedDecision.objects.filter(pool=blocks[0].pool_id).order_by("pk")
+    decisions: dict[int, list[dict[str, Any]]] = {}
+    for row in sealed.filter(block__range=(blocks[0].number, blocks[-1].number)):
+        decisions.setdefault(row.block, []).append(
+            {
+                "run": row.run_id,
+                "pool": pool,
+                "generation": row.generation,
+                "effective_from": row.effective_from,
+                "input": bytes(row.input).hex(),
+                "answer": bytes(row.answer).hex(),
+            }
+        )
+    return [
+        {
+            "pool": pool,
+            "number": block.number,
+            "format": block.format,
+            "first_sequence": block.first_sequence,
+            "last_sequence": block.last_sequence,
+            "entries": block.entries,
+            "decisions": decisions.get(block.number, []),
+            "digest": bytes(block.digest).hex(),
+            "sealed_at": block.sealed_at,
+        }
+        for block in blocks
+    ]

@@ -27,7 +27,7 @@ class Parameters(Document):
     def read_query(cls, query: QueryDict) -> dict[str, Any]:
         """The values of every parameter, defaults filled in.
 
-        Raises `Unreadable` for a parameter that is unknown, given twice or has a bad value.
+        Raises `Unreadable` for a parameter that is unknown, given twice, missing or has a bad value.
         """
         fields = cls.fields
         for name, texts in query.lists():
@@ -40,6 +40,9 @@ class Parameters(Document):
                 )
             if len(texts) != 1:
                 raise _refusal("twice", name, "is given more than once.")
+        for name, field in fields.items():
+            if field.required and name not in query:
+                raise _refusal("required", name, "is required.")
         return {
             name: _read(field, name, str(query[name])) if name in query else field.left_out()
             for name, field in fields.items()
@@ -49,7 +52,7 @@ class Parameters(Document):
     def describe(cls) -> list[Schema]:
         """The parameters as OpenAPI parameter objects."""
         return [
-            {"name": name, "in": "query", "required": False, "schema": field.schema()}
+            {"name": name, "in": "query", "required": field.required, "schema": field.schema()}
             for name, field in cls.fields.items()
         ]
 

@@ -19,6 +19,7 @@ from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests import factories
 from tests.faults.long_term import Boundaries, Remembering, boundaries, long_term_wrongs
 from tests.integration.conftest import settings, tenant, vector
+from tests.superuser import unprotected
 
 __all__ = ["tenant"]
 
@@ -66,11 +67,9 @@ def decided(tenant):
 
 @pytest.fixture
 def changeable(db):
-    """Entries of the ledger can be changed and deleted."""
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE ledger_entry DISABLE TRIGGER ledger_no_change")
+    """Entries of the ledger and steps can be changed and deleted."""
+    with unprotected("ledger_entry", "run_step"), connection.cursor() as cursor:
         yield cursor
-        cursor.execute("ALTER TABLE ledger_entry ENABLE TRIGGER ledger_no_change")
 
 
 def found(now=END, calm=CALM):

@@ -21,6 +21,7 @@ from allocator_service.allocation.models import (
 from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.core.errors import Conflict, Missing
+from allocator_service.ledger.selectors import chained_digests, decisions_chained_before
 from policies import (
     Allocation,
     Choice,
@@ -58,12 +59,31 @@ def run_verify(run: Run) -> dict[str, Any]:
     checks = [
         {"name": "server_ranges", "holds": ranges_agree, "detail": _RANGES[ranges_agree]},
         {"name": "stored_numbers", "holds": not stored.wrong_row, "detail": stored.wrong_row},
+        *_chained(run, answer),
         *(
             {"name": check.name, "holds": check.holds, "detail": check.detail}
             for check in verification.checks
         ),
     ]
     return {"valid": all(check["holds"] for check in checks), "checks": checks}
+
+
+def _chained(run: Run, answer: Allocation) -> list[dict[str, Any]]:
+    """Whether the digests in the pool's chain are those of what is stored.
+
+    Decisions of before the chain held any are in none: then there is no such check.
+    """
+    chained = chained_digests(run_id=run.pk)
+    if chained is None:
+        if not decisions_chained_before(pool=run.pool, instant=run.effective_from):
+            return []
+        return [
+            {"name": "chain", "holds": False, "detail": "the pool's chain does not name the run"}
+        ]
+    computed = decision_proof(input_of(run), answer)["digests"]
+    wrong = [part for part in chained if chained[part] != computed[part]]
+    detail = f"the chain has another {' and another '.join(wrong)}" if wrong else ""
+    return [{"name": "chain", "holds": not wrong, "detail": detail}]
 
 
 _RANGES = {
@@ -91,14 +111,21 @@ class StoredDecision:
 def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     """All that an outsider needs to verify a decision, as `python -m policies verify` takes it.
 
-    `document` is the run's input, with the names by which the reader may know it. Digests are SHA-256
-    of the parts as JSON with sorted keys, no spaces and UTF-8. Raises `Conflict` for a run that
-    decided nothing, `Gone` once its input is pruned.
+    `document` is the run's input, with the names by which the reader may know it. Raises `Conflict`
+    for a run that decided nothing, `Gone` once its input is pruned.
     """
     _refuse_undecided(run)
     named = problem_from_document(document).problem
-    decision = replace(stored_decision(run).allocation, problem=named)
-    answer = {"policy": run.policy, **allocation_to_document(decision, PARTS_OF_A_PROOF)}
+    return decision_proof(document, replace(stored_decision(run).allocation, problem=named))
+
+
+def decision_proof(document: Mapping[str, Any], decision: Allocation) -> dict[str, Any]:
+    """A decision's input and answer, each with its digest.
+
+    Digests are SHA-256 of the parts as JSON with sorted keys, no spaces and UTF-8. The pool's chain
+    holds those of the parts with their own names.
+    """
+    answer = {"policy": document["policy"], **allocation_to_document(decision, PARTS_OF_A_PROOF)}
     certificate = answer["certificate"]
     if certificate is not None and not decision.choice.sees_one_pool:
         names = decision.problem.server_names
@@ -107,12 +134,25 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
             for position in range(decision.classes.count)
         ]
     parts = {"input": document, "answer": answer}
-    texts = {
-        name: json.dumps(part, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    digests = {
+        name: hashlib.sha256(
+            json.dumps(part, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        ).hexdigest()
         for name, part in parts.items()
     }
-    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     return {**parts, "digests": digests}
+
+
+def decision_digests(document: Mapping[str, Any], decision: Allocation) -> dict[str, str]:
+    """The digests of a decision's proof, before it is stored.
+
+    What is stored of placements is how many tasks run on each of identical servers: the digests are
+    of what that says.
+    """
+    servers = decision.classes.servers[decision.placement_class]
+    stored = replace(decision, placement_tasks=servers * (decision.placement_tasks / servers))
+    digests: dict[str, str] = decision_proof(document, stored)["digests"]
+    return digests
 
 
 def _refuse_undecided(run: Run) -> None:

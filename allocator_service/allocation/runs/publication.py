@@ -25,6 +25,7 @@ from allocator_service.allocation.selectors import finite_or_none
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.ids import new_ids
 from allocator_service.core.outbox import event_record, events_record
+from allocator_service.ledger.intake.services import decision_chain
 from allocator_service.pools.selectors import ServerGroup
 from allocator_service.workloads.models import Workload
 from policies import (
@@ -47,14 +48,15 @@ def decision_publish(
     run_id: UUID,
     state: PoolState,
     allocation: Decision,
+    digests: Mapping[str, str],
     seconds: float,
     begins: datetime | None,
     now: datetime,
 ) -> Run:
     """Put a decision in force in place of the one before it: now, or when the instant `begins` comes.
 
-    Call it in a transaction that holds the pool's job: readers see the old decision whole until the
-    commit, and the new one whole from then on.
+    `digests` are those of its proof, for the chain. Call it in a transaction that holds the pool's
+    job: readers see the old decision whole until the commit, and the new one whole from then on.
     """
     run = Run.objects.select_related("pool").get(pk=run_id)
     previous = (
@@ -89,6 +91,13 @@ def decision_publish(
     if allocation.history is not None:
         step_keep(run, list(state.tenant_pks.values()), state.basis, allocation)
     _mark_unsatisfiable(run, state, allocation, now)
+    decision_chain(
+        pool=run.pool,
+        run_id=run.pk,
+        generation=state.generation,
+        effective_from=run.effective_from,
+        digests=digests,
+    )
     event_record(
         kind="decision.published",
         pool=run.pool.slug,

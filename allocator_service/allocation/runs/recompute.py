@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import structlog
 from django.db import transaction
 
+from allocator_service.allocation.audit.decisions import decision_digests
 from allocator_service.allocation.long_term.metering import LATE, metering_due, pool_meter_all
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
@@ -92,13 +93,15 @@ def recompute_pool(*, pool_id: int, clock: Clock, early: bool = False) -> Run | 
                 _keep_input(claim, state, begun)
                 started = clock()
                 allocation = document_solve(state.document)
+                seconds = (clock() - started).total_seconds()
+                digests = decision_digests(state.document, allocation)
                 now = clock()
                 if border is None or now + (timedelta() if early else COMMIT) <= border:
                     break
                 border = _border_after(pool_id, now + 2 * (now - begun))
         except DomainError as error:
             return _fail(claim, error, clock())
-        solved = _Solved(state, allocation, (now - started).total_seconds(), border)
+        solved = _Solved(state, allocation, digests, seconds, border)
         return _publish(claim, solved, clock())
 
 
@@ -106,6 +109,7 @@ def recompute_pool(*, pool_id: int, clock: Clock, early: bool = False) -> Run | 
 class _Solved:
     state: PoolState
     allocation: Allocation
+    digests: Mapping[str, str]
     seconds: float
     border: datetime | None
 
@@ -233,6 +237,7 @@ def _publish(claim: Claim, solved: _Solved, now: datetime) -> Run | None:
             run_id=claim.run_id,
             state=state,
             allocation=solved.allocation,
+            digests=solved.digests,
             seconds=solved.seconds,
             begins=solved.border,
             now=now,

@@ -7,7 +7,13 @@ from decimal import Decimal
 from django.db import connection, transaction
 
 from allocator_service.ledger.amounts.totals import CHANGES, COUNTS_AS, bucket_parameters
-from allocator_service.ledger.intake.sealing import ENTRY_TEXT
+from allocator_service.ledger.intake.chain import (
+    DECISION_LINE,
+    ENTRIES,
+    ENTRY_LINE,
+    FORMAT_1_ENTRY,
+    block_digest,
+)
 from allocator_service.ledger.models import Kind, TotalsCursor
 from allocator_service.ledger.windows import amounts_in
 from allocator_service.pools.models import Pool
@@ -37,13 +43,28 @@ _LOST = """
 SELECT min(s.sequence) FROM ledger_seal s
 WHERE NOT EXISTS (SELECT FROM ledger_entry e WHERE e.id = s.entry_id AND e.start = s.start)
 """
-_CHAIN = """
-WITH content AS (
-    SELECT s.pool_id, s.block, count(*) AS entries,
-           min(s.sequence) AS first, max(s.sequence) AS last,
-           convert_to(string_agg({text}, E'\\n' ORDER BY s.sequence), 'UTF8') AS text
-    FROM ledger_seal s JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start
-    GROUP BY s.pool_id, s.block)
+_UNSEALED_DECISIONS = """
+SELECT count(*) FROM ledger_decision_pending WHERE effective_from < %(before)s
+"""
+_CHAIN = (
+    """
+WITH entries AS (
+    SELECT s.pool_id, s.block, count(*) AS count, min(s.sequence) AS first, max(s.sequence) AS last,
+           string_agg(CASE WHEN b.format = 1 THEN {format_1} ELSE {entry} END,
+                      E'\\n' ORDER BY s.sequence) AS lines
+    {from_entries}
+    LEFT JOIN ledger_block b ON b.pool_id = s.pool_id AND b.number = s.block
+    GROUP BY s.pool_id, s.block),
+decisions AS (
+    SELECT d.pool_id, d.block, count(*) AS count,
+           string_agg({decision}, E'\\n' ORDER BY d.run_id) AS lines
+    FROM ledger_decision d JOIN pool ON pool.id = d.pool_id
+    GROUP BY d.pool_id, d.block),
+content AS (
+    SELECT pool_id, block, first, last, COALESCE(entries.count, 0) AS entries,
+           COALESCE(decisions.count, 0) AS decisions, entries.lines AS entry_lines,
+           decisions.lines AS decision_lines
+    FROM entries FULL JOIN decisions USING (pool_id, block))
 SELECT pool.slug, COALESCE(b.number, content.block)
 FROM ledger_block b
 FULL JOIN content ON content.pool_id = b.pool_id AND content.block = b.number
@@ -51,12 +72,23 @@ LEFT JOIN ledger_block previous
        ON previous.pool_id = b.pool_id AND previous.number = b.number - 1
 JOIN pool ON pool.id = COALESCE(b.pool_id, content.pool_id)
 WHERE b.number IS NULL OR content.block IS NULL
-   OR (b.number > 1 AND previous.number IS NULL)
-   OR b.entries <> content.entries OR b.first_sequence <> content.first
-   OR b.last_sequence <> content.last
-   OR b.digest <> sha256(COALESCE(previous.digest, ''::bytea) || content.text)
+   OR (b.number > 1 AND previous.number IS NULL) OR b.format < previous.format
+   OR b.entries <> content.entries OR b.decisions <> content.decisions
+   OR b.first_sequence IS DISTINCT FROM content.first
+   OR b.last_sequence IS DISTINCT FROM content.last
+   OR b.digest <> CASE b.format
+          WHEN 1 THEN sha256(COALESCE(previous.digest, ''::bytea)
+                             || convert_to(content.entry_lines, 'UTF8'))
+          ELSE {digest} END
 ORDER BY 1, 2 LIMIT 1
-""".replace("{text}", ENTRY_TEXT)
+""".replace("{format_1}", FORMAT_1_ENTRY)
+    .replace("{entry}", ENTRY_LINE)
+    .replace("{from_entries}", ENTRIES)
+    .replace("{decision}", DECISION_LINE)
+    .replace(
+        "{digest}", block_digest(number="b.number", entries="b.entries", decisions="b.decisions")
+    )
+)
 _AMOUNTS = """
 SELECT min(id::text) FROM ledger_entry
 WHERE amount <> quantity * extract(epoch FROM "end" - start)
@@ -128,6 +160,9 @@ def ledger_verify(*, now: datetime) -> list[LedgerCheck]:
             _none("amounts", first(_AMOUNTS), "amount is not quantity × seconds:"),
             _none("corrections", first(_OVERCORRECTED), "corrects what is not there:"),
             _none("sealed_in_time", first(_STUCK), "entries have waited for a minute"),
+            _none(
+                "decisions_sealed", first(_UNSEALED_DECISIONS), "decisions have waited for a minute"
+            ),
         ]
         checks += [_totals_agree(), _windows_agree(now)]
         broken = first(_CHAIN)

@@ -2,8 +2,9 @@
 
 A consumer that pages by time or id misses what commits late; this one order is given to what is
 committed, by one process at a time, so whoever has read up to a number has missed nothing before it.
-A block's digest covers the digest of the block before it and every entry in it as text: a row that
-was changed behind the ledger's back no longer agrees with its block.
+A block's digest covers the digest of the block before it, every entry in it and every decision that
+was published meanwhile: a row that was changed behind the ledger's back no longer agrees with its
+block, and a decision no longer with its digest.
 """
 
 from datetime import datetime
@@ -11,16 +12,15 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from allocator_service.core.locks import Lock, try_lock_in_transaction
+from allocator_service.ledger.intake.chain import (
+    DECISION_LINE,
+    ENTRIES,
+    ENTRY_LINE,
+    FORMAT,
+    block_digest,
+)
 
 SEALED_AT_ONCE = 10_000
-
-# An entry as text, unambiguously; `s` is its seal and `e` the entry.
-ENTRY_TEXT = """
-jsonb_build_array(
-    s.sequence, e.id, e.pool_id, e.tenant_id, e.server_owner_id, e.workload_id, e.resource, e.unit,
-    e.quantity, extract(epoch FROM e.start), extract(epoch FROM e."end"), e.amount, e.kind, e.corrects,
-    e.reason, e.source, e.event_id, e.run_id, extract(epoch FROM e.recorded_at))::text
-"""
 
 _SEAL = """
 WITH taken AS (
@@ -42,24 +42,63 @@ FROM numbered JOIN last USING (pool_id)
 RETURNING sequence
 """
 
-_BLOCKS = """
-INSERT INTO ledger_block (pool_id, number, first_sequence, last_sequence, entries, digest, sealed_at)
-SELECT s.pool_id, s.block, min(s.sequence), max(s.sequence), count(*),
-       sha256(COALESCE((SELECT digest FROM ledger_block b
-                        WHERE b.pool_id = s.pool_id AND b.number = s.block - 1), ''::bytea)
-              || convert_to(string_agg({text}, E'\\n' ORDER BY s.sequence), 'UTF8')),
-       %(now)s
-FROM ledger_seal s JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start
-WHERE s.sequence >= %(first)s
-GROUP BY s.pool_id, s.block
-""".replace("{text}", ENTRY_TEXT)
+_SEAL_DECISIONS = """
+WITH taken AS (
+    DELETE FROM ledger_decision_pending
+    WHERE run_id = ANY(ARRAY(SELECT run_id FROM ledger_decision_pending ORDER BY run_id LIMIT %(limit)s))
+    RETURNING run_id, pool_id, generation, effective_from, input, answer)
+INSERT INTO ledger_decision (run_id, pool_id, generation, effective_from, input, answer, block)
+SELECT run_id, pool_id, generation, effective_from, input, answer,
+       COALESCE((SELECT max(number) FROM ledger_block b WHERE b.pool_id = taken.pool_id), 0) + 1
+FROM taken
+RETURNING run_id
+"""
+
+_BLOCKS = (
+    """
+WITH entries AS (
+    SELECT s.pool_id, s.block, min(s.sequence) AS first, max(s.sequence) AS last, count(*) AS count,
+           string_agg({entry}, E'\\n' ORDER BY s.sequence) AS lines
+    {from_entries}
+    WHERE s.sequence >= %(first)s::bigint
+    GROUP BY s.pool_id, s.block),
+decisions AS (
+    SELECT d.pool_id, d.block, count(*) AS count,
+           string_agg({decision}, E'\\n' ORDER BY d.run_id) AS lines
+    FROM ledger_decision d JOIN pool ON pool.id = d.pool_id
+    WHERE d.run_id = ANY(%(runs)s::uuid[])
+    GROUP BY d.pool_id, d.block),
+content AS (
+    SELECT pool_id, block, first, last, COALESCE(entries.count, 0) AS entries,
+           COALESCE(decisions.count, 0) AS decisions, entries.lines AS entry_lines,
+           decisions.lines AS decision_lines
+    FROM entries FULL JOIN decisions USING (pool_id, block))
+INSERT INTO ledger_block
+    (pool_id, number, format, first_sequence, last_sequence, entries, decisions, digest, sealed_at)
+SELECT content.pool_id, content.block, {format}, content.first, content.last, content.entries,
+       content.decisions, {digest}, %(now)s
+FROM content JOIN pool ON pool.id = content.pool_id
+LEFT JOIN ledger_block previous
+       ON previous.pool_id = content.pool_id AND previous.number = content.block - 1
+""".replace("{entry}", ENTRY_LINE)
+    .replace("{from_entries}", ENTRIES)
+    .replace("{decision}", DECISION_LINE)
+    .replace("{format}", str(FORMAT))
+    .replace(
+        "{digest}",
+        block_digest(
+            number="content.block", entries="content.entries", decisions="content.decisions"
+        ),
+    )
+)
 
 
 @transaction.atomic
 def entries_seal(*, now: datetime) -> int:
     """Number committed entries that have no number yet, at most `SEALED_AT_ONCE`; returns how many.
 
-    An entry of a transaction that is still open is not visible here, and gets a later number.
+    An entry of a transaction that is still open is not visible here, and gets a later number. The
+    decisions that wait, at most as many, go into the same blocks, and are counted too.
     """
     if not try_lock_in_transaction(Lock.LEDGER_SEAL, "ledger"):
         return 0
@@ -69,9 +108,12 @@ def entries_seal(*, now: datetime) -> int:
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(_SEAL, {"limit": SEALED_AT_ONCE})
         sequences = [sequence for (sequence,) in cursor.fetchall()]
-        if sequences:
-            cursor.execute(_BLOCKS, {"now": now, "first": min(sequences)})
-    return len(sequences)
+        cursor.execute(_SEAL_DECISIONS, {"limit": SEALED_AT_ONCE})
+        runs = [run for (run,) in cursor.fetchall()]
+        if sequences or runs:
+            first = min(sequences, default=None)
+            cursor.execute(_BLOCKS, {"now": now, "first": first, "runs": runs})
+    return max(len(sequences), len(runs))
 
 
 def entries_seal_all(*, now: datetime) -> None:

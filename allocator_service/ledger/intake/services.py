@@ -17,7 +17,7 @@ from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import MAX_ERRORS, Conflict, FieldError, Unacceptable
 from allocator_service.core.ids import new_ids
 from allocator_service.core.quantities import Resource, decimal_text
-from allocator_service.ledger.models import Entry, Identity, Kind, PendingEntry
+from allocator_service.ledger.models import Entry, Identity, Kind, PendingDecision, PendingEntry
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
@@ -130,6 +130,28 @@ def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
         ((id_, row["start"]) for id_, row in zip(ids, rows, strict=True)),
     )
     return ids
+
+
+def decision_chain(
+    *,
+    pool: Pool,
+    run_id: UUID,
+    generation: int,
+    effective_from: datetime,
+    digests: Mapping[str, str],
+) -> None:
+    """Have the sealer put a decision into its pool's chain; call it in the transaction that publishes.
+
+    `digests` are those of its proof's `input` and `answer`, in hexadecimal.
+    """
+    PendingDecision.objects.create(
+        pool=pool,
+        run_id=run_id,
+        generation=generation,
+        effective_from=effective_from,
+        input=bytes.fromhex(digests["input"]),
+        answer=bytes.fromhex(digests["answer"]),
+    )
 
 
 def amount_of(quantity: Decimal, start: datetime, end: datetime) -> Decimal:

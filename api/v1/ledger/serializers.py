@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.intake.chain import FORMAT
+from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE
 from allocator_service.ledger.models import Entry, Kind
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import contributors_of
@@ -17,10 +19,17 @@ from api.contract.fields import (
     SlugField,
     TimestampField,
 )
-from api.contract.parameters import Parameters
+from api.contract.parameters import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from api.pseudonyms import tenant_name
 from api.v1.feeds import FeedParameters
-from policies.fields import ChoiceField, Document, IntegerField, PatternField, TextField
+from policies.fields import (
+    ChoiceField,
+    Document,
+    IntegerField,
+    ListField,
+    PatternField,
+    TextField,
+)
 
 _DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
 MAX_SEQUENCE = 2**63 - 1
@@ -105,6 +114,41 @@ class EntryDocument(Document):
         required=False,
         description="Of the block in which the entry was sealed, chained to those before.",
     )
+
+
+class BlockParameters(Parameters):
+    """Of a pool's chain: the number after which it continues."""
+
+    pool = SlugField(description="Its chain; a retired pool's too.")
+    after = IntegerField(
+        minimum=0, maximum=MAX_SEQUENCE, default=0, description="The number of a block."
+    )
+    limit = IntegerField(minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT)
+
+
+class ChainedDecisionDocument(Document):
+    """A decision's line in its block: the digests are those of `GET /runs/{run}/proof/`."""
+
+    run = IdField()
+    pool = SlugField()
+    generation = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    effective_from = TimestampField()
+    input = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    answer = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+
+
+class BlockDocument(Document):
+    pool = SlugField()
+    number = IntegerField(minimum=1, maximum=MAX_SEQUENCE)
+    format = IntegerField(
+        minimum=1, maximum=FORMAT, description="1: sealed before digests were of exported lines."
+    )
+    first_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
+    last_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
+    entries = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    decisions = ListField(ChainedDecisionDocument, min_items=0, max_items=SEALED_AT_ONCE)
+    digest = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    sealed_at = TimestampField()
 
 
 class CorrectionRequest(Document):

@@ -22,18 +22,25 @@ from allocator_service.ledger.intake.services import (
     events_refuse_too_many,
     usage_record,
 )
-from allocator_service.ledger.selectors import entries_after, entry_get, position_of
+from allocator_service.ledger.selectors import (
+    blocks_after,
+    entries_after,
+    entry_get,
+    position_of,
+)
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
-from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_TENANT
+from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING, OPERATOR_AND_TENANT
 from api.contract.bulk import Items, read_items, tenants_named
 from api.contract.fields import uuid_or_none
-from api.contract.pagination import bad_cursor, make_cursor
+from api.contract.pagination import Page, bad_cursor, make_cursor
 from api.contract.renderers import CSVRenderer, NDJSONRenderer
-from api.openapi.describing import creates, exports, feeds, records
+from api.openapi.describing import creates, exports, feeds, lists, records
 from api.v1.feeds import FeedView, row_in
 from api.v1.ledger.serializers import (
+    BlockDocument,
+    BlockParameters,
     CorrectionRequest,
     EntryDocument,
     EntryParameters,
@@ -219,6 +226,23 @@ class ExportView(ContractView):
         if cursor is not None:
             response["X-Next-Cursor"] = cursor
         return response
+
+
+class BlocksView(ContractView):
+    """The chain of a pool, with which an auditor makes its digests again."""
+
+    scopes: ClassVar = {"GET": OPERATOR_AND_BILLING}
+    parameters = BlockParameters
+    listed = True
+    cursor_parameter = "after"
+
+    @lists(BlockDocument, "List the blocks of a pool's chain")
+    def get(self, request: Request) -> Response:
+        limit = self.query["limit"]
+        found = blocks_after(self.query["after"], pool=self.query["pool"], limit=limit + 1)
+        shown = found[:limit]
+        following = str(shown[-1]["number"]) if len(found) > limit else None
+        return self.listing(Page(shown, following), dict, list(BlockDocument.fields))
 
 
 class CorrectionsView(ContractView):

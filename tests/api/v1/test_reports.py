@@ -258,7 +258,7 @@ class TestFairness:
         assert bob["weight"] == pytest.approx(12 / 14)  # cpu
 
     @pytest.mark.django_db(transaction=True)
-    def test_who_wanted_more_envies_who_had_more(self, lent, operator):
+    def test_who_wanted_more_envies_who_had_more(self, falsifiable, lent, operator):
         run = factories.decision(lent.lab)
         run.effective_from = MONDAY
         run.save()

@@ -107,7 +107,7 @@ def test_a_decision_is_verified_from_what_is_stored(decided, operator, billing):
     assert all(check["holds"] for check in response.json()["checks"])
 
 
-def test_a_tampered_decision_is_not_valid(decided, operator):
+def test_a_tampered_decision_is_not_valid(falsifiable, decided, operator):
     decided.run.allocations.filter(position=0).update(tasks=11.0)
     document = operator.post(f"{decided.path}verify/").json()
     assert document["valid"] is False

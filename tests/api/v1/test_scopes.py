@@ -57,6 +57,7 @@ MATRIX = {
     "/api/v1/comparisons/": {"POST": ALL},
     "/api/v1/ledger-entries/": {"GET": ALL},
     "/api/v1/ledger-entries/export/": {"GET": ALL},
+    "/api/v1/ledger-blocks/": {"GET": {OPERATOR, BILLING}},
     "/api/v1/ledger-entries/<str:entry>/corrections/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/usage/": {"POST": BOTH},
     "/api/v1/pools/<str:pool>/reports/sharing-degree/": {"GET": ALL},

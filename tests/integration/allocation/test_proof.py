@@ -24,7 +24,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
 from tests.integration.allocation.test_long_term import MINUTE, START, Simulated
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("falsifiable")]
 
 WINDOWS = [
     Window("unbounded", START),

@@ -259,7 +259,7 @@ def test_a_class_of_several_contributors_servers_has_no_owner(fig2, tenant, now)
     assert sorted(classes, key=str) == [(1, "u1", False), (1, "u2", False), (2, None, True)]
 
 
-def test_a_tampered_row_fails_verification(fig2):
+def test_a_tampered_row_fails_verification(falsifiable, fig2):
     run = recomputed(fig2)
     row = run.allocations.first()
     Allocation.objects.filter(pk=row.pk).update(tasks=row.tasks * 1.001)
@@ -283,7 +283,7 @@ def test_a_tampered_row_fails_verification(fig2):
         lambda run: run.certificate.delete(),
     ],
 )
-def test_the_nightly_verification_finds_a_decision_that_was_changed(fig2, falsified):
+def test_the_nightly_verification_finds_a_decision_that_was_changed(falsifiable, fig2, falsified):
     run = recomputed(fig2)
     assert decisions_verify(since=NOON) == LedgerCheck("decisions", True, "1 decisions")
     falsified(run)

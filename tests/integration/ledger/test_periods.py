@@ -17,6 +17,7 @@ from allocator_service.ledger.amounts.rate_changes import (
 )
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.chain import FORMAT
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry, Kind, OwnerTotal, Total, TotalsCursor
@@ -38,6 +39,7 @@ from tests.integration.ledger.test_windows import (
     write,
 )
 from tests.references.ledger import plain_amounts
+from tests.superuser import as_superuser
 
 _numbers = count()
 TENANTS = ("a", "b", "c")
@@ -168,6 +170,7 @@ def test_a_database_from_before_there_were_owners_is_right_at_once_and_added_up_
         call_command("migrate", "ledger", "0003", verbosity=0)
     finally:
         call_command("migrate", verbosity=0)
+    as_superuser("UPDATE ledger_block SET format = %s", FORMAT)  # of which that schema knew nothing
     place = TotalsCursor.objects.get()
     assert (place.through, place.owner_through) == (10, 0)
     assert not OwnerTotal.objects.exists()

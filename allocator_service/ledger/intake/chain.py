@@ -1,0 +1,70 @@
+"""What the chain's digests are of: lines that anybody can make again from what the API exports.
+
+A block's digest is SHA-256 of its lines, joined by line feeds: one that names the block and the digest
+before it, the entries' in the sealed order, and the decisions' in the order of their runs' ids. An
+entry's line is its line of the NDJSON export without the last member. docs/chain.md says it byte by
+byte. Blocks of format 1, sealed before that, are of texts with the database's own ids.
+"""
+
+from allocator_service.ledger.selectors import COLUMNS, instant
+
+FORMAT = 2
+
+
+def _line(members: dict[str, str]) -> str:
+    """The statement's text for a JSON object without spaces."""
+    selected = ", ".join(f'{value} AS "{name}"' for name, value in members.items())
+    return "(SELECT row_to_json(line)::text FROM (SELECT {members}) AS line)".replace(
+        "{members}", selected
+    )
+
+
+# Of the seal `s`, the entry `e`, and what the feed joins with them.
+ENTRY_LINE = _line({name: value for name, value in COLUMNS.items() if name != "digest"})
+# Of the sealed decision `d` and its pool.
+DECISION_LINE = _line(
+    {
+        "run": "d.run_id::text",
+        "pool": "pool.slug",
+        "generation": "d.generation",
+        "effective_from": instant("d.effective_from"),
+        "input": "encode(d.input, 'hex')",
+        "answer": "encode(d.answer, 'hex')",
+    }
+)
+# Of a block's number and counts, its pool, and the block before it.
+BLOCK_LINE = _line(
+    {
+        "pool": "pool.slug",
+        "block": "{number}",
+        "format": str(FORMAT),
+        "entries": "{entries}",
+        "decisions": "{decisions}",
+        "previous": "encode(previous.digest, 'hex')",
+    }
+)
+FORMAT_1_ENTRY = """
+jsonb_build_array(
+    s.sequence, e.id, e.pool_id, e.tenant_id, e.server_owner_id, e.workload_id, e.resource, e.unit,
+    e.quantity, extract(epoch FROM e.start), extract(epoch FROM e."end"), e.amount, e.kind, e.corrects,
+    e.reason, e.source, e.event_id, e.run_id, extract(epoch FROM e.recorded_at))::text
+"""
+# What sealed entries `s` are read with.
+ENTRIES = """
+FROM ledger_seal s
+JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start
+JOIN pool ON pool.id = s.pool_id
+JOIN tenant ON tenant.id = s.tenant_id
+LEFT JOIN tenant owner ON owner.id = e.server_owner_id
+"""
+
+
+def block_digest(*, number: str, entries: str, decisions: str) -> str:
+    """The statement's text for a block's digest, of its `content` (texts of entries and decisions)."""
+    line = (
+        BLOCK_LINE.replace("{number}", number)
+        .replace("{entries}", entries)
+        .replace("{decisions}", decisions)
+    )
+    lines = f"concat_ws(E'\\n', {line}, content.entry_lines, content.decision_lines)"
+    return f"sha256(convert_to({lines}, 'UTF8'))"

@@ -1,0 +1,62 @@
+"""Make the digests of a pool's chain again, from what the API exports, and compare.
+
+python recompute_chain.py entries.ndjson blocks.ndjson [proof.json ...]
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+
+def text(value: object, sort: bool = False) -> str:
+    return json.dumps(value, sort_keys=sort, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def recompute(
+    entries: Iterable[str], blocks: Iterable[str], proofs: Iterable[Any]
+) -> Iterator[str]:
+    """Say what is wrong; `entries` and `blocks` are lines, `proofs` documents."""
+    parts = ("input", "answer")
+    proven = {
+        each["run"]: {part: digest(text(each[part], sort=True)) for part in parts}
+        for each in proofs
+    }
+    following = iter(entries)
+    entry = next(following, None)
+    number, previous = 0, None
+    for block in map(json.loads, blocks):
+        if block["number"] != number + 1:
+            yield f"block {number + 1} is missing"
+        number = block["number"]
+        counts = {"entries": block["entries"], "decisions": len(block["decisions"])}
+        head = {"pool": block["pool"], "block": number, "format": block["format"], **counts}
+        lines = [text({**head, "previous": previous})]
+        while entry is not None and json.loads(entry)["sequence"] <= (block["last_sequence"] or 0):
+            lines.append(entry[: entry.rindex(',"digest":')] + "}")
+            entry = next(following, None)
+        lines += [text(decision) for decision in block["decisions"]]
+        if block["format"] == 2 and digest("\n".join(lines)) != block["digest"]:
+            yield f"block {number} has another digest"
+        for decision in block["decisions"]:
+            for part, of_proof in proven.pop(decision["run"], {}).items():
+                if decision[part] != of_proof:
+                    yield f"the {part} of run {decision['run']} is not what was sealed"
+        previous = block["digest"]
+    yield from (f"run {run} is in no block" for run in proven)
+    if entry is not None:
+        yield "there are entries after the last block"
+
+
+if __name__ == "__main__":
+    exported, listed, *taken_home = (Path(name).read_text("utf-8") for name in sys.argv[1:])
+    proof_files = [json.loads(proof) for proof in taken_home]
+    faults = list(recompute(exported.splitlines(), listed.splitlines(), proof_files))
+    print("\n".join(faults) or "every block has the digest that its lines make")
+    sys.exit(bool(faults))
