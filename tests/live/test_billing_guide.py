@@ -1,16 +1,21 @@
-"""The session of docs/guides/billing.md is run as it stands, from usage to an audited statement."""
+"""The session of docs/guides/billing.md is run as it stands, from usage to an audited statement.
+
+An auditor's session, docs/chain.md, goes on from it.
+"""
 
 import json
 import re
 import subprocess
 from pathlib import Path
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "billing.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "guides" / "billing.md", DOCS / "chain.md"]
 
 
 def session(url):
-    """The guide's shell lines, but for management commands, against the service at `url`."""
-    blocks = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    """The pages' shell lines, but for management commands, against the service at `url`."""
+    text = "".join(page.read_text() for page in PAGES)
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     lines = "".join(block for block in blocks if "manage.py" not in block)
     return lines.replace("http://localhost:8000", url)
 
@@ -20,6 +25,7 @@ def test_the_billing_session_runs_from_usage_to_an_audited_statement(service, tm
         name: service.manage("apikey", "create", "--scope", scope, "--name", f"guide-{scope}")
         for name, scope in (("KEY", "operator"), ("BILLING", "billing"))
     }
+    (tmp_path / "docs").symlink_to(DOCS)
     ran = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", session(service.url)],
         env={**service.environment, **keys},
@@ -40,3 +46,5 @@ def test_the_billing_session_runs_from_usage_to_an_audited_statement(service, tm
     assert told.count(digest) == 2
     assert "0.70" in (tmp_path / "january.html").read_text()
     assert len((tmp_path / "january.csv").read_text().splitlines()) == 3
+    assert told[-1] == "every block has the digest that its lines make"
+    assert len((tmp_path / "blocks.ndjson").read_text().splitlines()) > 3
