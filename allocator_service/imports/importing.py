@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from allocator_service.core.errors import FieldError
 from allocator_service.imports.rows import (
@@ -33,12 +33,17 @@ def no_progress(step: str, done: int, total: int) -> None:
 
 
 class Owners:
-    """The tenants that a file names: those there are, and those that may be registered."""
+    """The tenants that a file names: those there are, and those that may be registered.
 
-    def __init__(self, slugs: Iterable[str | None], choice: ImportChoice) -> None:
+    With `retired`, those that are retired count as there: their rows are of the time before.
+    """
+
+    def __init__(self, slugs: Iterable[str | None], choice: ImportChoice, *, retired: bool) -> None:
         wanted = {slug for slug in slugs if slug}
         found = list(Tenant.objects.filter(slug__in=wanted))
-        self._present = {tenant.slug: tenant for tenant in found if tenant.retired_at is None}
+        self._present = {
+            tenant.slug: tenant for tenant in found if retired or tenant.retired_at is None
+        }
         self._retired = {tenant.slug for tenant in found} - self._present.keys()
         self._register = choice.register_tenants
         self.registered: list[str] = []
@@ -85,6 +90,7 @@ class Work(ABC, Generic[Row]):
     """What one kind of import does with its rows: judges each, remembers what it asks for, writes."""
 
     row_type: type[Row]
+    of_the_past: ClassVar[bool] = False  # its rows tell of a time in which tenants were not retired
 
     @abstractmethod
     def findings(self, row: Row) -> Iterable[FieldError | None]:
@@ -124,7 +130,8 @@ def rows_import(
 
     Nothing is written in a dry run, or when a row is refused, unless the choice is to skip those.
     """
-    owners = Owners((row.owner for row in rows_of(file, work.row_type)), choice)
+    rows = rows_of(file, work.row_type)
+    owners = Owners((row.owner for row in rows), choice, retired=work.of_the_past)
     claims = Claims()
     reports = []
     for number, row in enumerate(file.rows):

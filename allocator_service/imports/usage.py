@@ -55,19 +55,22 @@ class _Usage(Work[UsageRow]):
     """Rows that become events of usage."""
 
     row_type = UsageRow
+    of_the_past = True
 
     def __init__(self, pool: Pool, posted: Posted, choice: ImportChoice, now: datetime) -> None:
         self._pool, self._posted, self._now = pool, posted, now
         self._members_only = not choice.register_tenants
         others = Tenant.objects.exclude(memberships__pool=pool)
         self._strangers = set(others.values_list("slug", flat=True) if self._members_only else ())
+        gone = Tenant.objects.exclude(retired_at=None)
+        self._retired = {tenant.slug: tenant for tenant in gone}
         self._added: list[UsageRow] = []
 
     def namespace(self, row: UsageRow) -> str:
         return row.source
 
     def findings(self, row: UsageRow) -> list[FieldError | None]:
-        event = _event(row, Tenant(slug=row.owner))
+        event = _event(row, self._retired.get(row.owner) or Tenant(slug=row.owner))
         posted = self._posted.get((row.source, row.name))
         conflict = None
         if posted is not None and posted != event.digest:

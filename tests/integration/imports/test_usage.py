@@ -1,11 +1,13 @@
 """Importing usage: exactly once, whoever imports the file and however often."""
 
 import gzip
+from datetime import UTC, datetime
 
 import pytest
 
 from allocator_service.ledger.models import Entry, Identity
 from allocator_service.pools.services import members_admit, pool_create
+from allocator_service.tenants.services import tenant_retire
 from tests.integration.conftest import NOON, settings
 from tests.unit.imports.test_usage_formats import NASA
 
@@ -83,6 +85,15 @@ def test_tenants_are_registered_when_that_is_asked(reported, command):
     assert told()[0] == ("1@2026-10-05T10:00:00Z", "cpu", 14400)
     again = command("import_usage", jobs, "--format", "sacct")
     assert again.lines[-1].startswith("0 added, 0 changed, 1 unchanged")
+
+
+def test_usage_of_a_retired_tenant_is_posted_for_the_time_before(reported, tenant, command):
+    tenant_retire(tenant=tenant("u1"), version=None, now=datetime(2026, 10, 5, 11, tzinfo=UTC))
+    late = f"{HEADER}j3,u1,2026-10-05T10:00:00Z,2026-10-05T11:00:01Z,1,1\n"
+    assert command("import_usage", TWO).lines[-1].startswith("2 added")
+    ran = command("import_usage", late)
+    assert (ran.code, any("tenant.retired" in line for line in ran.lines)) == (1, True), ran
+    assert Entry.objects.count() == 4
 
 
 def test_a_pool_that_meters_itself_takes_none(pool, command):
