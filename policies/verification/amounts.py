@@ -21,6 +21,7 @@ LARGEST_WHOLE = 2.0**52
 FITS_NOWHERE = 2.0**53
 _LARGEST_DENOMINATOR = 1000
 _MOST_DIGITS = 340
+_SHORT_DIGITS = 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +68,13 @@ def read_amounts(demand: FloatArray, capacity: FloatArray, largest: FloatArray) 
 def whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
     """(v,) the values as whole numbers of a common unit; None where there is none that does."""
     distinct, where = np.unique(values, return_inverse=True)
-    some = distinct[distinct > 0].tolist()
-    if not some:
+    some = distinct[distinct > 0]
+    if not len(some):
         return np.zeros(len(values))
-    most = max(largest, some[-1])
+    most = max(largest, float(some[-1]))
     whole = _decimals(some, most)
     if whole is None:
-        whole = _fractions(some, most)
+        whole = _fractions(some.tolist(), most)
     if whole is None:
         return None
     table = np.zeros(len(distinct))
@@ -81,23 +82,54 @@ def whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
     return table[where]
 
 
-def _decimals(values: list[float], most: float) -> list[float] | None:
+def _decimals(values: FloatArray, most: float) -> FloatArray | None:
+    found = _short_decimals(values) or _long_decimals(values.tolist())
+    if found is None:
+        return None
+    digits, whole = found
+    finest = math.floor(math.log10(LARGEST_WHOLE) - math.log10(most))
+    if digits > finest or abs(finest) > _MOST_DIGITS or max(whole) > LARGEST_WHOLE:
+        return None
+    return np.array([float(number) for number in whole])
+
+
+def _short_decimals(values: FloatArray) -> tuple[int, list[int]] | None:
+    """The digits after the point that all values have, and the values as whole numbers of the last.
+
+    No two decimals of up to 15 digits have one nearest float64, and a quotient of two numbers that
+    float64 holds is the float64 nearest to it: what passes is what is written. None for longer ones.
+    """
+    for digits in range(_SHORT_DIGITS + 1):
+        scale = 10.0**digits
+        with np.errstate(over="ignore"):
+            whole = np.rint(values * scale)
+        if whole[-1] >= 10.0**_SHORT_DIGITS:
+            return None
+        if (whole / scale == values).all():
+            numbers = whole.astype(np.int64)
+            while digits <= 0 and not (numbers % 10).any():
+                numbers //= 10
+                digits -= 1
+            return digits, numbers.tolist()
+    return None
+
+
+def _long_decimals(values: list[float]) -> tuple[int, list[int]] | None:
+    """The same for decimals of any length."""
     written = [Decimal(repr(value)).normalize() for value in values]
     digits = max(-int(number.as_tuple().exponent) for number in written)
-    finest = math.floor(math.log10(LARGEST_WHOLE) - math.log10(most))
-    if digits > finest or abs(finest) > _MOST_DIGITS:
+    if abs(digits) > _MOST_DIGITS:
         return None
-    whole = [int(Fraction(number) * Fraction(10) ** digits) for number in written]
-    return None if max(whole) > LARGEST_WHOLE else [float(number) for number in whole]
+    return digits, [int(Fraction(number) * Fraction(10) ** digits) for number in written]
 
 
-def _fractions(values: list[float], most: float) -> list[float] | None:
+def _fractions(values: list[float], most: float) -> FloatArray | None:
     common = 1
     for value in values:
         common = math.lcm(common, _denominator(value))
         if common > LARGEST_WHOLE / max(most, 1.0):
             return None
-    return [float(round(Fraction(value) * common)) for value in values]
+    return np.array([float(round(Fraction(value) * common)) for value in values])
 
 
 def _denominator(value: float) -> int:

@@ -82,6 +82,19 @@ class Form:
         return grouped_sum(shares, self.owner, self.t)
 
 
+def _alike(owner: IntArray, direction: FloatArray, allowed: BoolArray) -> tuple[IntArray, IntArray]:
+    """Which kind each workload is of, and the first of each kind: those alike of one tenant are one."""
+    alike: dict[tuple[int, bytes, bytes], int] = {}
+    kind = np.empty(len(owner), dtype=np.int64)
+    first: list[int] = []
+    for position, i in enumerate(owner.tolist()):
+        key = (i, direction[position].tobytes(), allowed[position].tobytes())
+        kind[position] = alike.setdefault(key, len(alike))
+        if kind[position] == len(first):
+            first.append(position)
+    return kind, np.array(first, dtype=np.int64)
+
+
 def form_of(stated: Stated, places: Places) -> Form:
     """What can run of a problem, in shares as its policy counts them.
 
@@ -97,14 +110,9 @@ def form_of(stated: Stated, places: Places) -> Form:
     runnable = np.flatnonzero(reasons == "")
     workloads = runnable[np.argsort(problem.workload_tenant[runnable], kind="stable")]
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
-    alike: dict[tuple[int, bytes, bytes], int] = {}
-    first: list[int] = []
-    kind = np.empty(len(workloads), dtype=np.int64)
-    for position, (j, i) in enumerate(zip(workloads.tolist(), owner.tolist(), strict=True)):
-        key = (i, direction[j].tobytes(), places.allowed[j].tobytes())
-        kind[position] = alike.setdefault(key, len(alike))
-        if kind[position] == len(first):
-            first.append(position)
+    kind = first = np.arange(len(workloads))
+    if len(tenants) < len(workloads):
+        kind, first = _alike(owner, direction[workloads], places.allowed[workloads])
     chosen = workloads[first]
     return Form(
         tenants=tenants,
