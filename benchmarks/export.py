@@ -130,7 +130,7 @@ def _row(
         ours_seconds=seconds,
         peer="DRF serializer, without HTTP",
         peer_seconds=plain,
-        agreement=0.0,
+        agreement=None,
         goal=goal if more <= MORE_MEMORY_MIB else float("inf"),
         notes=f"{entries / seconds:,.0f} entries/s, {more:.0f} MiB more memory",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +17,8 @@ class Row:
     Attributes:
         name: what was measured; sizes: of the instance.
         ours_seconds: best time of ours; peer: the other side, peer_seconds: its best time.
-        agreement: largest relative difference between the two answers.
+        agreement: largest relative difference between the two answers; None where there are no two
+            answers to compare.
         goal: least ratio (peer / ours) asked for, or None where there is only a record.
         notes: certified gap, capacity violation, iterations, ...
     """
@@ -26,7 +28,7 @@ class Row:
     ours_seconds: float
     peer: str
     peer_seconds: float
-    agreement: float
+    agreement: float | None
     goal: float | None
     notes: str = ""
 
@@ -51,7 +53,8 @@ def best_seconds(
     """Least time of ``run`` on a fresh ``prepare()`` each time, and the last result.
 
     Both sides compute on one thread, so the processor's time for this process is the time on
-    the wall of an idle machine, and what else runs on a busy one does not count.
+    the wall of an idle machine, and what else runs on a busy one does not count. What is remembered
+    of a problem's content is forgotten before every run: a repetition costs what the first run does.
     """
     best, result = float("inf"), None
     gc.collect()  # once, as timeit does: before every run it would empty the processor's caches
@@ -59,12 +62,25 @@ def best_seconds(
     try:
         for _ in range(repeat):
             argument = prepare()
+            _forget_contents()
             begin = time.process_time()
             result = run(argument)
             best = min(best, time.process_time() - begin)
     finally:
         gc.enable()
     return best, result
+
+
+def _forget_contents() -> None:
+    """Empty the bounded caches of `policies`, which hold what was computed of a problem."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "policies":
+            for value in vars(module).values():
+                if (
+                    hasattr(value, "cache_clear")
+                    and value.cache_parameters()["maxsize"] is not None
+                ):
+                    value.cache_clear()
 
 
 def print_table(rows: Sequence[Row]) -> None:
@@ -79,7 +95,7 @@ def print_table(rows: Sequence[Row]) -> None:
             duration(row.peer_seconds),
             f"{row.ratio:.1f}x",
             "-" if row.goal is None else f"{row.goal:g}x {'met' if row.met else 'MISSED'}",
-            f"{row.agreement:.0e}",
+            "-" if row.agreement is None else f"{row.agreement:.0e}",
             row.notes,
         )
         for row in rows
@@ -90,5 +106,7 @@ def print_table(rows: Sequence[Row]) -> None:
 
 
 def duration(seconds: float) -> str:
-    """In milliseconds below a second."""
+    """In microseconds below a tenth of a millisecond, in milliseconds below a second."""
+    if seconds < 1e-4:
+        return f"{seconds * 1e6:.2f} µs"
     return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -48,7 +48,7 @@ def _line(row: dict[str, Any]) -> str:
         duration(row["peer_seconds"]),
         f"{row['ratio']:.1f}",
         goal,
-        f"{row['agreement']:.0e}",
+        "–" if row["agreement"] is None else f"{row['agreement']:.0e}",
         row["notes"],
     )
     return "| " + " | ".join(cells) + " |"

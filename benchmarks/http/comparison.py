@@ -95,7 +95,7 @@ def _rates(
         ours_seconds=1 / mine.rate,
         peer="OpenStack Placement 16",
         peer_seconds=1 / other.rate,
-        agreement=0.0,
+        agreement=None,
         goal=GOAL,
         notes=f"{mine.rate:.0f}/s beside {other.rate:.0f}/s",
     )
@@ -134,7 +134,7 @@ def _mixed(service: Service, server: str, *, seconds: float) -> Row:
         ours_seconds=p95,
         peer="p95 of at most 150 ms",
         peer_seconds=SLOWEST_SECONDS,
-        agreement=0.0,
+        agreement=None,
         goal=1.0 if not refused else float("inf"),
         notes=f"p50 {outcome.percentile(50) * 1e3:.1f} ms, p99 {outcome.percentile(99) * 1e3:.1f} ms, "
         f"{_decisions(service) - before} decisions, refused: {refused or 'none'}",

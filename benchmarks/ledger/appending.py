@@ -163,7 +163,7 @@ def _over_http(batches: int) -> Row:
         ours_seconds=seconds / entries,
         peer=f"{GOAL:.0f} entries/s",
         peer_seconds=1 / GOAL,
-        agreement=0.0,
+        agreement=None,
         goal=1.0,
         notes=f"{entries / seconds:.0f}/s, the last sealed {visible:.2f} s later",
     )

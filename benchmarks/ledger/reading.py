@@ -54,7 +54,7 @@ def _rows(name: str, past: Past, pools: dict[int, Pool]) -> list[Row]:
                 ours_seconds=ours,
                 peer="plain SUM, undecayed" if weighed else "plain SUM",
                 peer_seconds=plain,
-                agreement=0.0 if weighed else _difference(state, sums),
+                agreement=None if weighed else _difference(state, sums),
                 goal=None,
             )
         )
@@ -66,7 +66,7 @@ def _rows(name: str, past: Past, pools: dict[int, Pool]) -> list[Row]:
             ours_seconds=times[1],
             peer="ours, fewer entries",
             peer_seconds=times[0],
-            agreement=0.0,
+            agreement=None,
             goal=0.5,
             notes="a year's window costs at most twice that of days",
         )
