@@ -74,8 +74,9 @@ _RUN_CHECKS = {
             (SELECT count(*) FROM run_allocation a WHERE a.run_id = run.id)
                 <> cardinality(s.workload_ids)
             OR run.summary IS NULL
-            OR NOT EXISTS (SELECT FROM run_certificate c WHERE c.run_id = run.id
-                           UNION ALL SELECT FROM run_step s WHERE s.run_id = run.id))""",
+            OR (run.policy ->> 'mode' <> 'indivisible'
+                AND NOT EXISTS (SELECT FROM run_certificate c WHERE c.run_id = run.id
+                                UNION ALL SELECT FROM run_step s WHERE s.run_id = run.id)))""",
     "failed or running runs have rows": """
         SELECT count(*) FROM run WHERE status <> 'succeeded'
             AND EXISTS (SELECT FROM run_allocation a WHERE a.run_id = run.id)""",
