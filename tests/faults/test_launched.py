@@ -9,8 +9,10 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 
 from launcher.client import Client
@@ -159,3 +161,81 @@ def _print_hits(storm: Storm, reader: Reader, began: float) -> None:
     for kind, seen in sorted(by_kind.items()):
         answered = sum(part for part, _ in seen) / len(seen)
         print(f"{kind:<40}{len(seen):>5}{answered:>10.0%}{max(out for _, out in seen):>15.1f} s")
+
+
+@pytest.fixture
+def changeable(launched: LaunchedService, client: Client) -> Iterator[psycopg.Connection[Any]]:
+    """The database of a pool that has decided, without what keeps published rows as they are."""
+    assert seconds_until_decided(client, CHANGED, PATIENCE_SECONDS) < PATIENCE_SECONDS
+    tables = ("run_allocation", "ledger_entry")
+    with psycopg.connect(launched.database(), autocommit=True) as connection:
+        for table in tables:
+            connection.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        yield connection
+        for table in tables:
+            connection.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+
+
+def test_the_checker_finds_a_change_that_was_lost(
+    launched: LaunchedService, client: Client, key: str, changeable: psycopg.Connection[Any]
+) -> None:
+    changer = Changer(launched.url, key, CHANGED[1], SEED + 100, 0.0)
+    changer.start()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while changer.changes < 20 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    changer.enough.set()
+    changer.join()
+    assert changes_wrongs(client, changer.accepted) == []
+    path = next(path for path in changer.accepted.objects if "/servers/" in path)
+    server = path.split("/")[-2]
+    changeable.execute("UPDATE server SET capacity[1] = capacity[1] + 1 WHERE id = %s", [server])
+    (wrong,) = changes_wrongs(client, changer.accepted)
+    assert wrong.startswith(f"{path}: capacity is")
+    changeable.execute("UPDATE server SET version = version + 1 WHERE id = %s", [server])
+    assert len(changes_wrongs(client, changer.accepted)) == 2
+    changeable.execute(
+        "UPDATE server SET version = version - 1, capacity[1] = capacity[1] - 1 WHERE id = %s",
+        [server],
+    )
+
+
+def test_the_checker_finds_a_decision_that_its_input_does_not_make(
+    client: Client, changeable: psycopg.Connection[Any]
+) -> None:
+    pool = CHANGED[0]
+    assert settled(lambda: decisions_wrongs(client, [pool])) == []
+    run = client.get(f"/api/v1/pools/{pool}/decision/").body["run"]["id"]
+    change = "UPDATE run_allocation SET tasks = tasks + 1e-9 WHERE run_id = %s AND position = 0"
+    changeable.execute(change, [run])
+    assert decisions_wrongs(client, [pool]) == [f"{pool}: run {run} is not what its input makes"]
+    client.post(f"/api/v1/pools/{pool}/runs/", {"reason": "the one before was changed"})
+    assert settled(lambda: decisions_wrongs(client, [pool])) == []
+
+
+def test_the_checker_finds_metering_that_is_not_the_decision_s(
+    launched: LaunchedService, changeable: psycopg.Connection[Any]
+) -> None:
+    database = launched.database()
+    assert settled(lambda: metering_wrongs(database)) == []
+    add = """
+        UPDATE ledger_entry e SET quantity = quantity + %(more)s,
+               amount = (quantity + %(more)s) * extract(epoch FROM "end" - start)
+        WHERE e.id = (SELECT min(id::text)::uuid FROM ledger_entry
+                      WHERE source = 'decisions' AND kind = 'usage' AND workload_id IS NOT NULL)
+    """
+    changeable.execute(add, {"more": 1})
+    assert metering_wrongs(database) == ["1 metered amounts are not their decision's"]
+    changeable.execute(add, {"more": -1})
+    assert metering_wrongs(database) == []
+
+
+def test_the_checker_finds_a_consumer_that_missed_an_entry(
+    launched: LaunchedService, client: Client, key: str
+) -> None:
+    database = launched.database()
+    for spoil in (lambda read: read.pop(3), lambda read: read.insert(3, read[0]), list.reverse):
+        follower = Follower(launched.url, key)
+        assert settled(partial(consumer_wrongs, database, follower)) == []
+        spoil(follower.entries)
+        assert consumer_wrongs(database, follower) != []
