@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from policies.by_name import call_by_name
     from policies.documents.answer import allocation_to_document, summary_document
     from policies.documents.certificate import certificate_from_document, certificate_to_document
     from policies.documents.comparison import compare_documents
@@ -119,6 +120,7 @@ __all__ = [
     "Window",
     "allocation_from_document",
     "allocation_to_document",
+    "call_by_name",
     "certificate_from_document",
     "certificate_to_document",
     "choose",
@@ -165,6 +167,7 @@ __all__ = [
 
 # Where each name is: the same as above, for whoever runs it.
 _HOMES = {
+    "policies.by_name": ("call_by_name",),
     "policies.documents.answer": ("allocation_to_document", "summary_document"),
     "policies.documents.certificate": ("certificate_from_document", "certificate_to_document"),
     "policies.documents.comparison": ("compare_documents",),

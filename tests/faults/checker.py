@@ -42,9 +42,19 @@ def _pool_wrongs(
     told = {id_ for id_, name in stored.items() if name in unanswered} | accepted
     if doubled := stored.keys() - told:
         yield f"{pool}: {len(doubled)} workloads are stored that no client was told of"
+    withdrawn = {
+        id_
+        for (id_,) in connection.execute(
+            "SELECT w.id::text FROM workload w JOIN pool p ON p.id = w.pool_id"
+            " WHERE p.slug = %s AND w.state = 'withdrawn'",
+            [pool],
+        )
+    }
     decision = client.get(f"/api/v1/pools/{pool}/decision/").body
     decided = [row["workload"]["id"] for row in client.pages(f"/api/v1/pools/{pool}/allocations/")]
-    if missing := stored.keys() - set(decided):
+    if withdrawn & set(decided):
+        yield f"{pool}: withdrawn workloads are in the decision in force"
+    if missing := stored.keys() - withdrawn - set(decided):
         yield f"{pool}: {len(missing)} stored workloads are not in the decision in force"
     if len(decided) != len(set(decided)):
         yield f"{pool}: a workload is in the decision twice"

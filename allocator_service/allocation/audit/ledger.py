@@ -8,6 +8,7 @@ import numpy as np
 from django.db import connection, transaction
 from django.db.models import Q
 
+import policies
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.long_term.metering import LATE, meterings_due
 from allocator_service.allocation.long_term.steps import elapsed_seconds, step_basis, step_document
@@ -20,7 +21,7 @@ from allocator_service.ledger.audit.verification import STUCK_AFTER, LedgerCheck
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.windows import Past
-from policies import history_to_document, problem_from_document, step_added
+from policies import history_to_document, problem_from_document
 
 STEPS_BACK = timedelta(days=2)
 _STEPS_AT_ONCE = 50
@@ -178,7 +179,7 @@ def _wrong_after(step: Step, document: Mapping[str, Any]) -> str:
     tasks = np.array(list(rows.values_list("tasks", flat=True)), dtype=np.float64)
     if len(tasks) != problem.n:
         return f"it has {len(tasks)} allocations of {problem.n} workloads"
-    after = step_added(problem, parsed.choice, parsed.history, tasks)
+    after = policies.step_added(problem, parsed.choice, parsed.history, tasks)
     derived = history_to_document(after, problem.tenants, problem.resources)
     stored = step_document(step)
     for slug, row in derived["tenants"].items():

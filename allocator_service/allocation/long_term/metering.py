@@ -16,6 +16,7 @@ import structlog
 from django.db import transaction
 from django.db.models import Min, Q
 
+import policies
 from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Meter, Run, RunStatus
 from allocator_service.allocation.selectors import slot_in_force
@@ -28,7 +29,7 @@ from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import Allocation as Decision
-from policies import reasons_not_to_run, tasks_alone, tasks_by_owner, unserved_reasons
+from policies import tasks_alone, unserved_reasons
 
 SOURCE = "decisions"
 ENTRIES_AT_ONCE = 20_000
@@ -272,7 +273,7 @@ def _shared(
         for row in slot.allocations:
             placed[position[row["tenant"], row["workload"]], -1] = float(row["tasks"])
     elif len(decision.placement_tasks):
-        columns = (column.tolist() for column in tasks_by_owner(decision))
+        columns = (column.tolist() for column in policies.tasks_by_owner(decision))
         placed = {(j, owner): tasks for j, owner, tasks in zip(*columns, strict=True)}
     else:
         placed = {(j, -1): tasks for j, tasks in enumerate(decision.tasks.tolist()) if tasks}
@@ -293,7 +294,7 @@ def _alone(decision: Decision, keys: dict[str, int]) -> Iterator[_Use]:
     reasons = (
         unserved_reasons(problem, decision.classes.allowed)
         if decision.history is None
-        else reasons_not_to_run(problem, decision.choice)
+        else policies.reasons_not_to_run(problem, decision.choice)
     )
     runnable = reasons == ""
     tasks = tasks_alone(problem, runnable, whole=decision.mode == "indivisible")

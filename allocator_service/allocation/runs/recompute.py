@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import structlog
 from django.db import transaction
 
+import policies
 from allocator_service.allocation.audit.decisions import decision_digests
 from allocator_service.allocation.long_term.metering import LATE, metering_due, pool_meter_all
 from allocator_service.allocation.models import Run, RunStatus
@@ -39,7 +40,7 @@ from allocator_service.pools.recompute import (
     interval_around,
     job_settle,
 )
-from policies import Allocation, PolicyError, problem_from_document, solve
+from policies import Allocation, PolicyError, problem_from_document
 
 Clock = Callable[[], datetime]
 MAX_ATTEMPTS = 3
@@ -208,7 +209,7 @@ def document_solve(document: Mapping[str, Any]) -> Allocation:
     """
     try:
         parsed = problem_from_document(document)
-        return solve(
+        return policies.solve(
             parsed.problem,
             parsed.policy,
             mode=parsed.mode,

@@ -5,7 +5,7 @@ What runs in the child lives in `policies`: a child knows neither Django nor the
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
@@ -18,7 +18,7 @@ from pebble import ProcessExpired, ProcessPool
 from allocator_service.allocation.policies import domain_error
 from allocator_service.core.confined import confine
 from allocator_service.core.errors import DomainError, TooLarge, Unavailable
-from policies import PolicyError, compare_documents, evaluate_document
+from policies import PolicyError, call_by_name
 
 MAX_ITEMS = {"tenants": 2_000, "workloads": 5_000}
 MAX_SERVER_CLASSES = 1_000
@@ -54,7 +54,7 @@ def compare(
     Raises as `evaluate`; what only one policy refuses is in its column.
     """
     refuse_oversized(document)
-    return _in_child(compare_documents, document, policies)
+    return _in_child("compare_documents", document, policies)
 
 
 def answer_document(document: Mapping[str, Any], seconds: float = SECONDS) -> dict[str, Any]:
@@ -62,13 +62,14 @@ def answer_document(document: Mapping[str, Any], seconds: float = SECONDS) -> di
 
     Raises as `evaluate`, but for the limits on size.
     """
-    return _in_child(evaluate_document, document, seconds=seconds)
+    return _in_child("evaluate_document", document, seconds=seconds)
 
 
-def _in_child(
-    function: Callable[..., dict[str, Any]], *arguments: Any, seconds: float = SECONDS
-) -> dict[str, Any]:
-    """Compute in a child if one is free now. Raises `Unavailable`, `evaluation.busy`, if none is."""
+def _in_child(function: str, *arguments: Any, seconds: float = SECONDS) -> dict[str, Any]:
+    """Have a child call a function of `policies`, if one is free now.
+
+    Raises `Unavailable`, `evaluation.busy`, if none is.
+    """
     if not _places.acquire(blocking=False):
         raise Unavailable(
             f"This process has {PLACES} evaluations running: repeat the request.",
@@ -81,11 +82,9 @@ def _in_child(
         _places.release()
 
 
-def _computed(
-    function: Callable[..., dict[str, Any]], arguments: Sequence[Any], seconds: float
-) -> dict[str, Any]:
+def _computed(function: str, arguments: Sequence[Any], seconds: float) -> dict[str, Any]:
     future = _children().schedule(
-        function, args=arguments, kwargs={"time_limit": seconds}, timeout=seconds
+        call_by_name, args=[function, *arguments], kwargs={"time_limit": seconds}, timeout=seconds
     )
     try:
         # Only the first ones wait for children that still load their kernels.
