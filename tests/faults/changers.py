@@ -47,6 +47,7 @@ class Changer(threading.Thread):
         self._session.headers["Authorization"] = f"Bearer {key}"
         self._chance = random.Random(seed)
         self._number = 0
+        self._seed = seed
         self.pool = pool
         self.attempts = 0
         self.changes = 0
@@ -199,7 +200,7 @@ class Changer(threading.Thread):
 
     def _new_name(self, kind: str) -> str:
         self._number += 1
-        return f"{self.pool}-{kind}-{self._number:05d}"
+        return f"{self.pool}-{kind}-{self._seed}-{self._number:05d}"
 
 
 class _GivenUp(Exception):
