@@ -6,7 +6,7 @@ Requests are counted per process; the library adds them up in PROMETHEUS_MULTIPR
 
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import Count, F, Min
 from django.http import HttpRequest
@@ -20,6 +20,7 @@ from prometheus_client.values import ValueClass
 from allocator_service.allocation.models import Heartbeat, Run, RunStatus
 from allocator_service.core.clock import utc_now
 from allocator_service.pools.models import RecomputeJob
+from allocator_service.webhooks.selectors import delivery_counts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -73,6 +74,14 @@ class DatabaseCollector(Collector):
             "Pools with a decision in force.",
             value=Run.objects.filter(status=RunStatus.SUCCEEDED, effective_until=None).count(),
         )
+        counts = delivery_counts(failed_since=now - timedelta(days=1))
+        for name, what, value in (
+            ("pending", "Requests of webhooks that wait.", counts["pending"]),
+            ("oldest_seconds", "How long the oldest of them waits.", _age(counts["oldest"], now)),
+            ("failed", "Given up in the last 24 hours.", counts["failed"]),
+            ("disabled", "Webhooks that are disabled.", counts["disabled"]),
+        ):
+            yield GaugeMetricFamily(f"allocation_webhooks_{name}", what, value=value)
         beats = GaugeMetricFamily(
             "allocation_heartbeat_age_seconds",
             "Since a background process was last seen at work.",

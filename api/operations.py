@@ -27,9 +27,10 @@ from api.views import ContractView
 from policies.fields import ChoiceField, Document, DocumentField
 
 PING_SECONDS = 0.2
-# Beat asks every 10 s, the relay tells every 2 s.
+# Beat asks every 10 s, relay and sender tell every 2 s.
 WORKER_SILENCE_SECONDS = 35.0
 RELAY_SILENCE_SECONDS = 10.0
+SENDER_SILENCE_SECONDS = 10.0
 
 OK, DEGRADED, FAILED = "ok", "degraded", "failed"
 
@@ -53,6 +54,7 @@ class ChecksDocument(Document):
     broker = ChoiceField(choices=[OK, DEGRADED])
     worker = ChoiceField(choices=[OK, DEGRADED])
     relay = ChoiceField(choices=[OK, DEGRADED])
+    sender = ChoiceField(choices=[OK, DEGRADED])
     metering = ChoiceField(choices=[OK, DEGRADED])
 
 
@@ -95,6 +97,7 @@ def readiness() -> dict[str, str]:
         "broker": OK if _broker_answers() else DEGRADED,
         "worker": _heartbeat("worker", WORKER_SILENCE_SECONDS) if migrated else DEGRADED,
         "relay": _heartbeat("relay", RELAY_SILENCE_SECONDS) if migrated else DEGRADED,
+        "sender": _heartbeat("sender", SENDER_SILENCE_SECONDS) if migrated else DEGRADED,
         "metering": _metering() if migrated else DEGRADED,
     }
 

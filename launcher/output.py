@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import IO
 
-_COLOURS = {"web": 36, "relay": 35, "beat": 33, "worker": 32}
+_COLOURS = {"web": 36, "relay": 35, "sender": 34, "beat": 33, "worker": 32}
 _NAME_WIDTH = max(map(len, _COLOURS))
 
 

@@ -1,4 +1,4 @@
-"""The service's own processes: web, worker, beat and relay.
+"""The service's own processes: web, worker, beat, relay and sender.
 
 docker-compose.yml runs the same commands; tests/unit/test_compose.py compares the two.
 """
@@ -51,6 +51,7 @@ def components(*, listener: int, data: Path) -> tuple[Component, ...]:
             patience_seconds=35,
         ),
         Component("relay", ("manage.py", "relay"), patience_seconds=10),
+        Component("sender", ("manage.py", "sender"), patience_seconds=15),
         Component(
             "beat",
             (*celery, "beat", "--schedule", str(data / "beat-schedule"), "--loglevel", "INFO"),

@@ -17,6 +17,22 @@ from allocator_service.core.errors import Gone
 from allocator_service.core.locks import Lock, try_lock_in_transaction
 from allocator_service.core.models import Event, EventSeal, PendingEvent
 
+# Everything that is told; `tests/unit/test_event_kinds.py` holds the list against the code.
+EVENT_KINDS = (
+    "allocation.changed",
+    "budget.reached",
+    "credit_note.created",
+    "decision.failed",
+    "decision.published",
+    "price_plan.published",
+    "rerating.applied",
+    "service_units.exhausted",
+    "statement.closed",
+    "tenant.starved",
+    "webhook.disabled",
+    "workload.unsatisfiable",
+)
+
 
 def event_record(
     *,
@@ -112,6 +128,18 @@ def events_after(
             )
         events = events.filter(seal__sequence__gt=position)
     return list(events[:limit])
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """An event as the feed shows it and webhooks carry it."""
+    return {
+        "id": event.pk,
+        "kind": event.kind,
+        "pool": event.pool,
+        "tenant": event.tenant,
+        "payload": event.payload,
+        "occurred_at": event.occurred_at,
+    }
 
 
 def request_id() -> str:

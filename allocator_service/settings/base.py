@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "allocator_service.ledger",
     "allocator_service.allocation",
     "allocator_service.billing",
+    "allocator_service.webhooks",
     "api",
 ]
 
@@ -187,7 +188,7 @@ def redis_client_url(broker_url: str) -> str:
     return f"unix://{path}?{query.replace('virtual_host', 'db')}"
 
 
-_STATEMENT_TIMEOUT_MS = {"web": 5_000, "worker": 60_000}
+_STATEMENT_TIMEOUT_MS = {"web": 5_000, "worker": 60_000, "sender": 60_000}
 _LOCK_TIMEOUT_MS = 3_000
 # Only cursors that leave their parameters to the server prepare at all: `core.rows.only_row`.
 _PREPARED_AFTER = 5

@@ -32,6 +32,7 @@ class Environment:
     pulse_file: str
     notify_socket: str
     worker_silence_seconds: float
+    webhook_allowed_networks: list[IPv4Network | IPv6Network]
 
 
 def read_environment(*, secret_key: str | None = None) -> Environment:
@@ -58,17 +59,20 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         throttle_burst=_env.int("THROTTLE_BURST", 200),
         clock_file=_env.str("CLOCK_FILE", ""),
         static_root=_env.str("STATIC_ROOT", ""),
-        trusted_proxies=_networks(_env.list("TRUSTED_PROXIES", default=[])),
+        trusted_proxies=_networks("TRUSTED_PROXIES", _env.list("TRUSTED_PROXIES", default=[])),
         pulse_file=_env.str("PULSE_FILE", ""),
         notify_socket=_env.str("NOTIFY_SOCKET", ""),
         worker_silence_seconds=_env.float("WORKER_SILENCE_SECONDS", 30.0),
+        webhook_allowed_networks=_networks(
+            "WEBHOOK_ALLOWED_NETWORKS", _env.list("WEBHOOK_ALLOWED_NETWORKS", default=[])
+        ),
     )
 
 
-def _networks(texts: list[str]) -> list[IPv4Network | IPv6Network]:
+def _networks(variable: str, texts: list[str]) -> list[IPv4Network | IPv6Network]:
     try:
         return [ip_network(text) for text in texts]
     except ValueError as error:
         raise ImproperlyConfigured(
-            f"TRUSTED_PROXIES names networks, separated by commas, such as 10.0.0.0/8: {error}."
+            f"{variable} names networks, separated by commas, such as 10.0.0.0/8: {error}."
         ) from error

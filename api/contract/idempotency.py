@@ -1,7 +1,8 @@
 """`Idempotency-Key`: a POST that is sent again gets the answer of the first time.
 
 The answer is stored in the transaction of its effect, so that neither exists without the other.
-A refused request raises, its transaction rolls back, and nothing is claimed.
+A refused request raises, its transaction rolls back, and nothing is claimed. What an answer shows once
+only is not stored: it says in `kept` what is.
 """
 
 import hashlib
@@ -69,7 +70,7 @@ def served_once(
         headers={
             name: response.headers[name] for name in STORED_HEADERS if name in response.headers
         },
-        body=json_bytes(response.data),
+        body=json_bytes(getattr(response, "kept", response.data)),
         created_at=utc_now(),
     )
     return response

@@ -20,6 +20,7 @@ RESOURCES = (
     "price_plans",
     "statements",
     "billing",
+    "webhooks",
     "policies",
 )
 

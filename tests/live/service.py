@@ -1,4 +1,4 @@
-"""The service's processes, started and stopped by tests: web, relay, beat and worker."""
+"""The service's processes, started and stopped by tests: web, relay, sender, beat and worker."""
 
 import os
 import socket
@@ -66,7 +66,7 @@ class LiveService:
     def launch(self) -> None:
         """Migrate, start every process and wait until all of them are at work."""
         self.manage("migrate", "--verbosity", "0")
-        self.start("web", "relay", "worker", "beat")
+        self.start("web", "relay", "sender", "worker", "beat")
         wait_until_ready(
             self.ready,
             process=self.processes["web"],

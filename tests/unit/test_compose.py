@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
 SERVICES = COMPOSE["services"]
-OURS = ("migrate", "web", "worker", "beat", "relay")
+OURS = ("migrate", "web", "worker", "beat", "relay", "sender")
 COMPONENTS = {component.name: component for component in components(listener=3, data=Path("/tmp"))}
 SECRETS = ("SECRET_KEY", "POSTGRES_PASSWORD", "ALLOCATOR_PASSWORD", "ALLOCATOR_OWNER_PASSWORD")
 # Read by Django and gunicorn themselves.
@@ -109,7 +109,7 @@ def test_only_the_migration_knows_the_owner_of_the_tables():
     assert knowing == ["migrate"]
 
 
-@pytest.mark.parametrize("name", ["web", "worker", "beat", "relay"])
+@pytest.mark.parametrize("name", ["web", "worker", "beat", "relay", "sender"])
 def test_each_process_waits_for_the_migration_and_for_redis(name):
     assert SERVICES[name]["depends_on"] == {
         "migrate": {"condition": "service_completed_successfully"},
@@ -148,7 +148,7 @@ def test_the_roles_are_made_by_the_same_script_as_the_launchers():
     assert set(asked) <= SERVICES["postgres"]["environment"].keys()
 
 
-@pytest.mark.parametrize("name", ["web", "worker", "beat", "relay"])
+@pytest.mark.parametrize("name", ["web", "worker", "beat", "relay", "sender"])
 def test_compose_and_the_launcher_run_the_same_command(name):
     def comparable(command: list[str]) -> list[str]:
         words = [word for word in command if word not in ("python", "-m")]
@@ -172,7 +172,7 @@ def test_the_health_check_of_the_worker_reads_its_sign_of_life():
     assert file == SERVICES["worker"]["environment"]["PULSE_FILE"]
 
 
-@pytest.mark.parametrize("name", ["web", "worker", "beat", "relay"])
+@pytest.mark.parametrize("name", ["web", "worker", "beat", "relay", "sender"])
 def test_a_process_gets_the_time_it_needs_to_finish(name):
     granted = int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
     assert granted == COMPONENTS[name].patience_seconds
@@ -181,7 +181,7 @@ def test_a_process_gets_the_time_it_needs_to_finish(name):
 def test_the_modules_and_management_commands_that_are_run_exist():
     assert importlib.util.find_spec("allocator_service.wsgi") is not None
     assert importlib.util.find_spec("allocator_service.celery") is not None
-    assert {"migrate", "relay", "collectstatic"} <= get_commands().keys()
+    assert {"migrate", "relay", "sender", "collectstatic"} <= get_commands().keys()
 
 
 @pytest.mark.parametrize("name", ["migrate", "web"])

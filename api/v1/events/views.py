@@ -1,12 +1,9 @@
 """Events: what happened, in the order in which it was committed, each once for whoever follows."""
 
-from typing import Any
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.core.models import Event
-from allocator_service.core.outbox import events_after
+from allocator_service.core.outbox import event_document, events_after
 from allocator_service.pools.selectors import pools_for
 from api.contract.fields import IdField, SlugField, TimestampField
 from api.openapi.describing import feeds
@@ -37,17 +34,6 @@ class EventsView(FeedView):
                 limit=limit,
             ),
             lambda event: event.pk,
-            _document,
+            event_document,
             list(EventDocument.fields),
         )
-
-
-def _document(event: Event) -> dict[str, Any]:
-    return {
-        "id": event.pk,
-        "kind": event.kind,
-        "pool": event.pool,
-        "tenant": event.tenant,
-        "payload": event.payload,
-        "occurred_at": event.occurred_at,
-    }

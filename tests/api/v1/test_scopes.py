@@ -80,6 +80,12 @@ MATRIX = {
     "/api/v1/pools/<str:pool>/budgets/": {"GET": ALL, "POST": ONE},
     "/api/v1/pools/<str:pool>/budgets/<str:budget>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
     "/api/v1/pools/<str:pool>/service-units/": {"GET": ALL, "POST": ONE},
+    "/api/v1/webhooks/": {"GET": BOTH, "POST": BOTH},
+    "/api/v1/webhooks/<str:webhook>/": {"GET": BOTH, "PATCH": BOTH, "DELETE": BOTH},
+    "/api/v1/webhooks/<str:webhook>/test/": {"POST": BOTH},
+    "/api/v1/webhooks/<str:webhook>/rotate-secret/": {"POST": BOTH},
+    "/api/v1/webhooks/<str:webhook>/deliveries/": {"GET": BOTH},
+    "/api/v1/webhooks/<str:webhook>/deliveries/<str:delivery>/resend/": {"POST": BOTH},
 }
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in sorted(ALL)]
@@ -119,7 +125,7 @@ def clients(world, operator, billing):
 def path_of(route: str) -> str:
     values = {"pool": "nowhere", "tenant": "nobody"}
     names = ("pool", "tenant", "server", "workload", "run", "simulation", "plan", "month",
-             "credit_note", "budget")  # fmt: skip
+             "credit_note", "budget", "webhook", "delivery")  # fmt: skip
     for name in names:
         unknown = values.get(name, "00000000-0000-7000-8000-000000000000")
         route = route.replace(f"<str:{name}>", unknown)

@@ -70,7 +70,9 @@ def test_serve_keeps_its_data_and_shares_its_servers_with_management_commands(st
     output, errors = serve.communicate(timeout=60)
     assert serve.returncode == 0, errors
     assert errors.endswith("Stopped.\n")
-    assert all(re.match(r"(web   |relay |beat  |worker) \| ", line) for line in output.splitlines())
+    assert all(
+        re.match(r"(web   |relay |sender|beat  |worker) \| ", line) for line in output.splitlines()
+    )
     assert running(state_home) == set()
 
     again = start("manage", "apikey", "list")
@@ -82,8 +84,8 @@ def test_kill_9_of_serve_leaves_no_process(state_home):
     serve = start("serve", PORT="0", WEB_CONCURRENCY="1")
     assert serve.stderr is not None
     assert any("Serving at http" in line for line in serve.stderr)
-    # Itself, web with its worker, relay, beat, and worker with two children, at the least.
-    assert until(lambda: len(running(state_home)) >= 8, seconds=30)
+    # Itself, web with its worker, relay, sender, beat, and worker with two children, at the least.
+    assert until(lambda: len(running(state_home)) >= 9, seconds=30)
     serve.kill()
     serve.communicate()
     assert until(lambda: not running(state_home), seconds=30)

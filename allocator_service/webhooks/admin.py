@@ -1,0 +1,97 @@
+"""Webhooks in the admin: who is told of what, what was sent; sent again, disabled, enabled."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from allocator_service.core.admin import ReasonForm, ServiceAdmin
+from allocator_service.core.clock import utc_now
+from allocator_service.webhooks.models import Delivery, Webhook
+from allocator_service.webhooks.services import (
+    WebhookSettings,
+    delivery_resend,
+    webhook_test,
+    webhook_update,
+)
+
+
+class ActedOnAdmin(ServiceAdmin):
+    """Made over REST, where the secret is shown once; here it is read and acted on."""
+
+    action_form = ReasonForm
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is None and super().has_change_permission(request, obj)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return [field.name for field in self.opts.fields]
+
+
+@admin.register(Webhook)
+class WebhookAdmin(ActedOnAdmin):
+    list_display = [
+        "url", "tenant", "pool", "disabled_at", "disabled_because", "failing_since", "retired_at",
+    ]  # fmt: skip
+    list_filter = ["disabled_because", "tenant", "pool"]
+    list_select_related = ["tenant", "pool"]
+    actions = ["disable", "enable", "test"]
+
+    @admin.action(description="Disable: what waits is cancelled", permissions=["change"])
+    def disable(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
+        self._set_enabled(request, queryset, False, "disabled")
+
+    @admin.action(description="Enable again", permissions=["change"])
+    def enable(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
+        self._set_enabled(request, queryset, True, "enabled")
+
+    @admin.action(description="Send a test", permissions=["change"])
+    def test(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request, queryset, lambda webhook: webhook_test(webhook=webhook, now=now), "tested"
+        )
+
+    def _set_enabled(
+        self, request: HttpRequest, queryset: QuerySet[Webhook], enabled: bool, done: str
+    ) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request,
+            queryset.filter(retired_at=None),
+            lambda webhook: webhook_update(
+                webhook=webhook,
+                settings=WebhookSettings(webhook.url, webhook.events, enabled),
+                version=None,
+                allowed=settings.ENVIRONMENT.webhook_allowed_networks,
+                now=now,
+            ),
+            done,
+        )
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(ActedOnAdmin):
+    list_display = ["created_at", "kind", "webhook", "state", "tries", "due_at", "finished_at"]
+    list_filter = ["state", "kind"]
+    list_select_related = ["webhook"]
+    actions = ["resend"]
+
+    @admin.display(description="attempts")
+    def tries(self, delivery: Delivery) -> int:
+        return len(delivery.attempts)
+
+    @admin.action(description="Send again", permissions=["change"])
+    def resend(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request,
+            queryset.select_related("webhook"),
+            lambda delivery: delivery_resend(delivery=delivery, now=now),
+            "sent again",
+        )

@@ -1,0 +1,177 @@
+"""Who is told of what, and each event's way to each of them: the row of a delivery is the job."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from allocator_service.core.ids import new_id
+from allocator_service.core.models import Event
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+
+MAX_URL = 2_000
+
+
+class DisabledBecause(models.TextChoices):
+    REQUESTED = "requested"
+    FAILING = "failing"
+    GONE = "gone"
+
+
+class Webhook(models.Model):
+    """A URL that is told of events. Of a tenant: of what that tenant's key may see, else of all.
+
+    `since` is the sequence of the last event that it is not told of, `failing_since` when the first of
+    the attempts was made that have failed without a success between them.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="webhooks")
+    pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="webhooks")
+    url = models.CharField(max_length=MAX_URL)
+    events = ArrayField(models.TextField())
+    disabled_at = models.DateTimeField(null=True)
+    disabled_because = models.CharField(max_length=10, choices=DisabledBecause.choices, default="")
+    failing_since = models.DateTimeField(null=True)
+    since = models.BigIntegerField()
+    version = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField()
+    retired_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "webhook"
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["tenant", "id"], name="webhook_by_tenant")]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(disabled_at=None, disabled_because="")
+                | Q(disabled_at__isnull=False, disabled_because__in=DisabledBecause.values),
+                name="webhook_disabled_because",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.url[:100]
+
+
+class WebhookSecret(models.Model):
+    """What a webhook's secret is derived from, together with SECRET_KEY: the secret is nowhere stored.
+
+    `digest` tells whether SECRET_KEY is still the one that it was derived with. The present secret has
+    no end; the one before it signs too until its own.
+    """
+
+    webhook = models.ForeignKey(Webhook, models.CASCADE, related_name="secrets")
+    nonce = models.BinaryField()
+    digest = models.BinaryField()
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "webhook_secret"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["webhook"], condition=Q(expires_at=None), name="webhook_secret_one_present"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"secret of {self.webhook_id}"
+
+
+class WebhookQueue(models.Model):
+    """When a webhook's next request is due, and who is making it: one at a time.
+
+    `due_at` is null while nothing waits. `failures` counts the attempts that failed one after the
+    other; `slow` says that the last answer took long, which keeps it out of others' way.
+    """
+
+    webhook = models.OneToOneField(Webhook, models.CASCADE, primary_key=True, related_name="queue")
+    due_at = models.DateTimeField(null=True)
+    failures = models.PositiveIntegerField(default=0)
+    slow = models.BooleanField(default=False)
+    claimed_until = models.DateTimeField(null=True)
+    token = models.UUIDField(null=True)
+
+    class Meta:
+        db_table = "webhook_queue"
+        indexes = [
+            models.Index(
+                fields=["slow", "due_at"],
+                condition=Q(due_at__isnull=False),
+                name="webhook_queue_due",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"queue of {self.webhook_id}"
+
+
+class DeliveryState(models.TextChoices):
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Delivery(models.Model):
+    """One event on its way to one webhook; without an event it is a test.
+
+    `attempts` lists what was tried: `at`, `status` (of the answer, or null), `error` and
+    `milliseconds`. `due_at` is when the next one is, `give_up_at` when the last one is.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    webhook = models.ForeignKey(Webhook, models.CASCADE, related_name="deliveries")
+    event = models.ForeignKey(Event, models.CASCADE, null=True, related_name="+")
+    kind = models.TextField()
+    sequence = models.BigIntegerField(default=0)
+    state = models.CharField(
+        max_length=9, choices=DeliveryState.choices, default=DeliveryState.PENDING
+    )
+    attempts = models.JSONField(default=list)
+    due_at = models.DateTimeField()
+    give_up_at = models.DateTimeField()
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "webhook_delivery"
+        verbose_name_plural = "deliveries"
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["webhook", "-id"], name="delivery_by_webhook"),
+            models.Index(
+                fields=["webhook", "sequence", "id"],
+                condition=Q(state="pending"),
+                name="delivery_pending",
+            ),
+            models.Index(
+                fields=["created_at"], condition=Q(state="pending"), name="delivery_oldest"
+            ),
+            models.Index(fields=["state", "finished_at"], name="delivery_finished"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["webhook", "event"], name="delivery_once"),
+            models.CheckConstraint(
+                condition=Q(state__in=DeliveryState.values), name="delivery_state_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.created_at:%Y-%m-%d %H:%M:%S}"
+
+
+class DeliveryCursor(models.Model):
+    """Up to which sealed event deliveries were made: one row."""
+
+    sequence = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "webhook_cursor"
+        constraints = [
+            models.CheckConstraint(condition=Q(id=1), name="webhook_cursor_one"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.sequence)

@@ -1,0 +1,71 @@
+"""Reads of webhooks and their deliveries."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db.models import Count, Min, Q, QuerySet
+
+from allocator_service.core.errors import Missing
+from allocator_service.core.outbox import event_document
+from allocator_service.tenants.models import Tenant
+from allocator_service.webhooks.models import Delivery, DeliveryState, Webhook
+
+TEST_KIND = "webhook.test"
+# What is larger is sent without its `payload`, which the feed has.
+BODY_BYTES = 256 * 1024
+
+
+def webhooks_for(tenant: Tenant | None) -> QuerySet[Webhook]:
+    """The webhooks that a caller may see: all, or a tenant's own."""
+    webhooks = Webhook.objects.filter(retired_at=None).select_related("tenant", "pool")
+    return webhooks if tenant is None else webhooks.filter(tenant=tenant)
+
+
+def webhook_get(*, webhook_id: UUID | None, tenant: Tenant | None) -> Webhook:
+    """The webhook of this id, if the caller may see it. Raises `Missing`."""
+    found = None
+    if webhook_id is not None:
+        found = webhooks_for(tenant).filter(pk=webhook_id).first()
+    if found is None:
+        raise Missing("There is no such webhook.", code="webhook.not_found")
+    return found
+
+
+def delivery_get(*, webhook: Webhook, delivery_id: UUID | None) -> Delivery:
+    """The delivery of this id to the webhook. Raises `Missing`."""
+    found = None
+    if delivery_id is not None:
+        found = webhook.deliveries.filter(pk=delivery_id).first()
+    if found is None:
+        raise Missing("There is no such delivery.", code="delivery.not_found")
+    return found
+
+
+def message_of(delivery: Delivery) -> tuple[str, bytes]:
+    """The id and the body of a delivery's requests, the same in each: the id is the event's."""
+    event = delivery.event
+    if event is None:
+        content: dict[str, Any] = {"webhook": delivery.webhook_id}
+        at = delivery.created_at
+    else:
+        content, at = event_document(event), event.occurred_at
+    message = {"type": delivery.kind, "timestamp": at, "data": content}
+    body = orjson.dumps(message, option=orjson.OPT_UTC_Z)
+    if len(body) > BODY_BYTES:
+        message["data"] = {**content, "payload": None, "payload_omitted": True}
+        body = orjson.dumps(message, option=orjson.OPT_UTC_Z)
+    return str(delivery.event_id or delivery.pk), body
+
+
+def delivery_counts(*, failed_since: datetime) -> dict[str, Any]:
+    """Of all webhooks: `pending`, the `oldest` of them, `failed` since an instant, `disabled`."""
+    pending = Delivery.objects.filter(state=DeliveryState.PENDING)
+    failed = Delivery.objects.filter(state=DeliveryState.FAILED, finished_at__gt=failed_since)
+    stopped = Q(retired_at=None, disabled_at__isnull=False)
+    return {
+        **pending.aggregate(pending=Count("pk"), oldest=Min("created_at")),
+        **failed.aggregate(failed=Count("pk")),
+        **Webhook.objects.aggregate(disabled=Count("pk", filter=stopped)),
+    }
