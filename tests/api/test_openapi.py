@@ -29,6 +29,7 @@ from allocator_service.billing.plans.services import (
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.services import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry
+from allocator_service.webhooks.services import WebhookSettings, webhook_create, webhook_test
 from tests import factories
 from tests.api.v1.test_scopes import MATRIX
 
@@ -126,6 +127,20 @@ def _money(world):
     }
 
 
+def _webhook():
+    """A webhook with a delivery."""
+    made = webhook_create(
+        tenant=None,
+        pool=None,
+        settings=WebhookSettings("https://receiver.example/", []),
+        allowed=[],
+        secret_key="tests",
+        now=utc_now(),
+    )
+    delivery = webhook_test(webhook=made.webhook, now=utc_now())
+    return {"webhook": str(made.webhook.pk), "delivery": str(delivery.pk)}
+
+
 @pytest.fixture
 def decided(world, operator):
     """Real names for every parameter of a path, so that the fuzz gets beyond 404."""
@@ -144,6 +159,7 @@ def decided(world, operator):
             "simulation": str(simulation.pk),
             "entry": str(_entry(world.ada)),
             **_money(world),
+            **_webhook(),
         },
     )
     request_started.connect(close_old_connections)

@@ -16,12 +16,12 @@ from tests import factories
 from tests.api.v1.test_conventions import code
 
 READY = {"database": "ok", "migrations": "ok", "broker": "ok", "worker": "ok", "relay": "ok",
-         "metering": "ok"}  # fmt: skip
+         "sender": "ok", "metering": "ok"}  # fmt: skip
 
 
 @pytest.fixture
 def beating(db):
-    for process in ("worker", "relay"):
+    for process in ("worker", "relay", "sender"):
         heartbeat_record(process=process, now=utc_now())
 
 
@@ -34,7 +34,7 @@ def test_all_at_work_is_ready(beating, anonymous):
     assert (response.status_code, response.json()) == (200, {"status": "ok", "checks": READY})
 
 
-@pytest.mark.parametrize("process", ["worker", "relay"])
+@pytest.mark.parametrize("process", ["worker", "relay", "sender"])
 @pytest.mark.parametrize("silence", [None, 60])
 def test_a_silent_process_degrades_and_does_not_stop_the_service(
     process, silence, beating, anonymous

@@ -32,6 +32,8 @@ from allocator_service.ledger.models import Block, Entry
 from allocator_service.pools.models import Server
 from allocator_service.pools.services import pool_update
 from allocator_service.tenants.models import Tenant
+from allocator_service.webhooks.models import Delivery, Webhook
+from allocator_service.webhooks.services import WebhookSettings, webhook_create, webhook_test
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, settings, vector
 
@@ -39,6 +41,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 HISTORY = {
     Run, Allocation, Placement, Event, AuditEntry, Entry, Block, Closing, Statement, Posting, Rerating,
+    Webhook, Delivery,
 }  # fmt: skip
 OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
 
@@ -50,6 +53,11 @@ def pages(client, fig2):
     pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=1))
     entries_seal(now=NOON)
     bill(fig2)
+    told = WebhookSettings("https://receiver.example/", [])
+    made = webhook_create(
+        tenant=None, pool=fig2, settings=told, allowed=[], secret_key="tests", now=NOON
+    )
+    webhook_test(webhook=made.webhook, now=NOON)
     return client
 
 
@@ -197,3 +205,31 @@ def test_what_an_action_on_servers_would_do_is_shown_before_and_wants_a_reason(p
     assert (
         Server.objects.get(pk=server.pk).state == {"drain": "draining", "retire": "retired"}[action]
     )
+
+
+def test_a_webhook_is_disabled_enabled_tested_and_a_delivery_sent_again(pages):
+    """By the services of the API, with the reason in the audit."""
+    hook, first = Webhook.objects.get(), Delivery.objects.get()
+
+    def act(model, action, row):
+        form = {"action": action, "_selected_action": [str(row.pk)], "reason": "the receiver moved"}
+        page = pages.post(
+            reverse(f"admin:webhooks_{model}_changelist"), form, follow=True
+        ).content.decode()
+        row.refresh_from_db()
+        return page
+
+    assert "1 webhook disabled" in act("webhook", "disable", hook)
+    first.refresh_from_db()
+    assert (hook.disabled_because, first.state) == ("requested", "cancelled")
+    assert "enable it first" in act("delivery", "resend", first)
+    assert first.state == "cancelled"
+    act("webhook", "enable", hook)
+    assert (hook.disabled_at, hook.version) == (None, 3)
+    act("delivery", "resend", first)
+    assert first.state == "pending"
+    act("webhook", "test", hook)
+    assert Delivery.objects.count() == 2
+    reasons = AuditEntry.objects.filter(object_type="webhook").values_list("action", "reason")
+    told = [action for action, reason in reasons if reason == "the receiver moved"]
+    assert sorted(told) == ["webhook.resend", "webhook.update", "webhook.update"]

@@ -53,6 +53,27 @@ def step_keep(run: Run, tenant_ids: Sequence[int], basis: Basis | None, decision
     )
 
 
+def step_starved(
+    previous: Run | None, tenant_ids: Sequence[int], decision: Decision
+) -> dict[str, float]:
+    """Who will have waited for the policy's starvation timeout when the step ends, and for how long.
+
+    By slug, in seconds. Whoever had waited as long when the step of the `previous` decision ended is
+    not named again.
+    """
+    timeout = decision.choice.options.get("starvation_timeout")
+    if decision.history is None or timeout is None:
+        return {}
+    last = Step.objects.filter(run=previous).first()
+    before = {} if last is None else dict(zip(last.tenant_ids, last.waiting, strict=True))
+    waiting = decision.history.waiting.tolist()
+    return {
+        slug: waited
+        for slug, pk, waited in zip(decision.problem.tenants, tenant_ids, waiting, strict=True)
+        if waited >= float(timeout) > before.get(pk, 0.0)
+    }
+
+
 def step_basis(step: Step) -> Basis | None:
     """What of the ledger the step was decided from; None of steps of before this was kept."""
     if step.begin is None or step.sealed_through is None or step.unsealed is None:

@@ -10,7 +10,7 @@ from uuid import UUID
 import orjson
 from psycopg.types.json import Jsonb
 
-from allocator_service.allocation.long_term.steps import step_keep
+from allocator_service.allocation.long_term.steps import step_keep, step_starved
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
@@ -90,6 +90,7 @@ def decision_publish(
         _keep_schedule(run, state, allocation, allocation.schedule)
     if allocation.history is not None:
         step_keep(run, list(state.tenant_pks.values()), state.basis, allocation)
+        _tell_who_starves(run, previous, state, allocation, now)
     _mark_unsatisfiable(run, state, allocation, now)
     decision_chain(
         pool=run.pool,
@@ -136,6 +137,23 @@ def _tell_whose_tasks_changed(
         for tenant, workloads in changed.items()
     }
     events_record(kind="allocation.changed", pool=run.pool.slug, payloads=payloads, now=now)
+
+
+def _tell_who_starves(
+    run: Run, previous: Run | None, state: PoolState, allocation: Decision, now: datetime
+) -> None:
+    """An event for every tenant that has waited for as long as the policy lets one wait."""
+    starved = step_starved(previous, list(state.tenant_pks.values()), allocation)
+    payloads: dict[str, dict[str, Any]] = {
+        tenant: {
+            "run": str(run.pk),
+            "generation": run.generation,
+            "waiting_seconds": waited,
+            "timeout_seconds": float(allocation.choice.option("starvation_timeout")),
+        }
+        for tenant, waited in starved.items()
+    }
+    events_record(kind="tenant.starved", pool=run.pool.slug, payloads=payloads, now=now)
 
 
 def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 
 import pytest
 
@@ -11,6 +12,7 @@ from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.selectors import input_of
+from allocator_service.core.models import Event
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.sealing import entries_seal
@@ -297,6 +299,23 @@ def test_waiting_goes_on_while_nobody_decides(tenant):
     pool.step(4, (100, 1))
     waiting = {name: row["waiting"] for name, row in _history(pool)["tenants"].items()}
     assert waiting == {"a": 0, "b": 180}
+
+
+def test_a_tenant_that_waits_for_the_timeout_is_told_so_once(tenant):
+    window = Window("sliding", START, "PT1M")
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}, window=window)
+    pool.step(0, (15, 80))
+    # A task of b needs nearly the whole pool: while one of a runs, none of it does.
+    Workload.objects.filter(tenant__slug="b").update(demand=[90, 1])
+    waited = []
+    for number in range(1, 7):
+        pool.step(number, (100, 1))
+        waited.append(pool.run.step.waiting[1])
+    told = Event.objects.filter(kind="tenant.starved").values_list("tenant", "payload")
+    assert waited[:2] == [60, 0]
+    episodes = sum(now >= 60 > before for before, now in pairwise([0, *waited]))
+    assert [who for who, _ in told] == ["b"] * episodes
+    assert {(each["waiting_seconds"], each["timeout_seconds"]) for _, each in told} == {(60, 60)}
 
 
 @pytest.mark.parametrize(
