@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -60,8 +61,8 @@ def feed(hooked, pool):
 def test_the_session_of_the_guide_ends_with_a_verified_event(hooked, tmp_path):
     receiver_text = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[1]
     blocks = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    with Receiver() as free:
-        port = free.port
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     lines = blocks[0].replace("http://localhost:8000", hooked.url)
     lines = lines.replace("https://hooks.example.org", f"http://localhost:{port}")
     key = hooked.manage("apikey", "create", "--scope", "operator", "--name", "guide")

@@ -72,6 +72,7 @@ class Receiver:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # it would accept one more
         self._listener.close()
 
     @property
