@@ -157,8 +157,12 @@ def keep_content_type(response: Response) -> None:
 
 
 class PoolView(ContractView):
-    """A route below a pool, which is absent for whoever may not see it."""
+    """A route below a pool, which is absent for whoever may not see it.
 
+    `retired`: what it is about is there after the pool is retired.
+    """
+
+    retired: ClassVar[bool] = False
     _visible: Pool | None = None
 
     def get_authenticators(self) -> list[BaseAuthentication]:
@@ -166,7 +170,7 @@ class PoolView(ContractView):
 
     def _key_of(self, text: str) -> ApiKey | None:
         """The key, and with it the pool if its holder may see it."""
-        key, self._visible = key_and_pool(text=text, slug=self._slug)
+        key, self._visible = key_and_pool(text=text, slug=self._slug, retired=self.retired)
         return key
 
     @property
@@ -177,7 +181,7 @@ class PoolView(ContractView):
 
     @property
     def pool(self) -> Pool:
-        """The open pool of the path. Raises `Missing` unless the caller may see it."""
+        """The pool of the path. Raises `Missing` unless the caller may see it."""
         if self._visible is None:
             raise Missing("There is no such pool.", code="pool.not_found")
         return self._visible

@@ -43,7 +43,7 @@ _COLUMNS = """{key}, {pool},
 _FROM = """
 FROM api_key
 LEFT JOIN tenant ON tenant.id = api_key.tenant_id
-LEFT JOIN pool ON pool.slug = %(slug)s AND pool.retired_at IS NULL AND (
+LEFT JOIN pool ON pool.slug = %(slug)s AND (%(retired)s OR pool.retired_at IS NULL) AND (
     api_key.tenant_id IS NULL OR EXISTS (
         SELECT FROM pool_membership
         WHERE pool_id = pool.id AND tenant_id = api_key.tenant_id))
@@ -64,13 +64,17 @@ _KEY_POOL_AND_SERVER = selecting(
 )
 
 
-def key_and_pool(*, text: str, slug: str) -> tuple[ApiKey | None, Pool | None]:
+def key_and_pool(
+    *, text: str, slug: str, retired: bool = False
+) -> tuple[ApiKey | None, Pool | None]:
     """What every request below a pool needs, in one statement.
 
     The key with this text, revoked and expired ones too, and the open pool of this slug with its
-    resources if the key's holder may see it.
+    resources, or with `retired` the one that was retired too, if the key's holder may see it.
     """
-    row = only_row(_KEY_AND_POOL, {"slug": slug, "digest": api_key_digest(text)})
+    row = only_row(
+        _KEY_AND_POOL, {"slug": slug, "digest": api_key_digest(text), "retired": retired}
+    )
     if row is None:
         return None, None
     return _KEY.read(row), _pool_of(row[_KEY.width :])
@@ -81,7 +85,8 @@ def key_pool_and_server(
 ) -> tuple[ApiKey | None, Pool | None, Server | None]:
     """The same with the pool's server of this id, retired or not, if the key's holder may see it."""
     row = only_row(
-        _KEY_POOL_AND_SERVER, {"slug": slug, "digest": api_key_digest(text), "server": server_id}
+        _KEY_POOL_AND_SERVER,
+        {"slug": slug, "digest": api_key_digest(text), "server": server_id, "retired": False},
     )
     if row is None:
         return None, None, None

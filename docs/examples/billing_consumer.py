@@ -96,7 +96,9 @@ def pull_ledger(db: sqlite3.Connection, service: Service, limit: int) -> int:
 def pull_statements(db: sqlite3.Connection, service: Service) -> int:
     """Store the statements of months that were closed since, once their entries are checked."""
     count = 0
-    for pool in [row["slug"] for row in service.rows("/api/v1/pools/?limit=1000")]:
+    pools = {row["slug"] for row in service.rows("/api/v1/pools/?limit=1000")}
+    pools |= {pool for (pool,) in db.execute("SELECT DISTINCT pool FROM entries")}  # retired ones
+    for pool in sorted(pools):
         listed = defaultdict(list)
         for row in service.rows(f"/api/v1/pools/{pool}/statements/?state=closed&limit=1000"):
             listed[row["month"]].append(row)

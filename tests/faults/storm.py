@@ -46,7 +46,9 @@ class Client(threading.Thread):
         """Have the request of this number accepted."""
         raise NotImplementedError
 
-    def post(self, name: str, body: object, accepted: int) -> requests.Response | None:
+    def post(
+        self, name: str, body: object, accepted: int | set[int], url: str = ""
+    ) -> requests.Response | None:
         """Repeat a request, under a key of that name if any, until the answer is `accepted`.
 
         Patience ends some time after the storm, not during it: a busy machine may need as long to
@@ -60,11 +62,11 @@ class Client(threading.Thread):
                 deadline = time.monotonic() + PATIENCE_SECONDS
             self.attempts += 1
             try:
-                answer = requests.post(self._url, json=body, headers=headers, timeout=10)
+                answer = requests.post(url or self._url, json=body, headers=headers, timeout=10)
             except requests.RequestException:
                 time.sleep(RETRY_SECONDS)
                 continue
-            if answer.status_code == accepted:
+            if answer.status_code in (accepted if isinstance(accepted, set) else {accepted}):
                 return answer
             if answer.status_code < 500 and answer.status_code not in (409, 429):
                 self.refused.append(f"{answer.status_code} {answer.text[:300]}")

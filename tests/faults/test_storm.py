@@ -17,6 +17,17 @@ import pytest
 from launcher.client import Client
 from launcher.console import StepFailed
 from launcher.servers import Servers
+from tests.faults.billing import (
+    BILLED,
+    MONTHS,
+    TENANTS,
+    Closer,
+    Corrector,
+    LateReporter,
+    billing_wrongs,
+    late_lines,
+    months_before,
+)
 from tests.faults.checker import ledger_wrongs, wrongs
 from tests.faults.long_term import Boundaries, Remembering, long_term_wrongs
 from tests.faults.storm import Reporter, Storm, Writer
@@ -68,6 +79,17 @@ def client(service: LiveService, key: str) -> Client:
         "window": {"kind": "sliding", "length": "PT11H"},
         "resources": [{"name": "cpu"}, {"name": "memory"}],
     })  # fmt: skip
+    client.post("/api/v1/pools/", {
+        "slug": BILLED, "name": "Billed", "policy": {"name": "drf"}, "metering": "reported",
+        "resources": [{"name": "cpu"}, {"name": "memory"}],
+    })  # fmt: skip
+    for slug in TENANTS:
+        client.post("/api/v1/tenants/", {"slug": slug, "name": slug})
+    rates = [{"resource": "cpu", "pool": "0.37"}, {"resource": "memory", "pool": "0.041"}]
+    begin = months_before(datetime.now(UTC), MONTHS)[0]
+    plan = {"pool": BILLED, "name": "2026", "from": begin.isoformat(), "rates": rates}
+    made = client.post("/api/v1/price-plans/", plan).body
+    client.post(f"/api/v1/price-plans/{made['id']}/publish/", {})
     return client
 
 
@@ -101,13 +123,18 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
     reporters = [
         Reporter(service.url, key, REPORTED, f"storm-a-{number}", pause=0.2) for number in (1, 2)
     ]
-    for each in (*writers, *reporters):
+    months = months_before(datetime.now(UTC), MONTHS)
+    late = [LateReporter(service.url, key, tenant, months) for tenant in TENANTS]
+    corrector = Corrector(service.url, key)
+    closer = Closer(service.url, key, months, pause=SECONDS / MONTHS / 2)
+    clients = (*writers, *reporters, *late, corrector, closer)
+    for each in clients:
         each.start()
     storm = Storm(service, servers, SEED)
     storm.rage(SECONDS)
-    for each in (*writers, *reporters):
+    for each in clients:
         each.enough.set()
-    for each in (*writers, *reporters):
+    for each in clients:
         each.join()
     stopped, calm = time.monotonic(), datetime.now(UTC) + CALM_AFTER
     accepted: dict[str, list[str]] = {pool: [] for pool in WORK}
@@ -117,7 +144,11 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
     unanswered = set().union(*(writer.unanswered for writer in writers))
     found = settled(lambda: wrongs(client, database, accepted, unanswered))
     events: set[str] = set().union(*(reporter.accepted for reporter in reporters))
-    found += settled(lambda: ledger_wrongs(database, {REPORTED: events}, ENTRIES_EACH))
+    reported_late: set[str] = set().union(*(each.accepted for each in late))
+    reported = {REPORTED: events, BILLED: reported_late}
+    found += settled(lambda: ledger_wrongs(database, reported, ENTRIES_EACH))
+    now = {path: closer.content(path) for path in closer.seen}
+    found += billing_wrongs(database, closer.seen, now)
 
     def remembered() -> tuple[list[str], dict[str, Boundaries]]:
         return long_term_wrongs(client, database, REMEMBERING, calm=calm, now=datetime.now(UTC))
@@ -137,13 +168,20 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
             f" {sum(reporter.attempts for reporter in reporters)} requests of"
             f" {Reporter.EVENTS}; verify: {verified.splitlines()[-1]}"
         )
+        print(
+            f"{len(closer.closed)} months closed over {len(reported_late)} events and"
+            f" {corrector.corrected} corrections, {late_lines(database)} lines for late entries"
+        )
         for pool, counted in boundaries.items():
             print(f"{pool}: {counted.passed} boundaries, {counted.missed} while nobody could work")
         print(*found, sep="\n")
-    refused = [each.refused for each in (*writers, *reporters) if each.refused]
+    refused = [each.refused for each in clients if each.refused]
     assert (found, refused) == ([], [])
     assert len(events) >= 20 * SECONDS
     assert total >= min(200, 2 * SECONDS)
+    assert len(closer.closed) >= 3
+    assert late_lines(database) > len(closer.closed)
+    assert len(closer.seen) == 4 * len(closer.closed)
 
 
 def test_the_checker_finds_a_change_whose_job_was_never_written(
@@ -267,3 +305,28 @@ def test_the_checker_finds_events_that_were_lost_or_posted_twice(
         )
         found = ledger_wrongs(database, {REPORTED: posted}, ENTRIES_EACH)
         assert f"{REPORTED}: 1 events have another number of entries" in found
+
+
+def test_the_checker_finds_closed_months_that_changed(servers: Servers, client: Client) -> None:
+    """Control: closing that reads without a number to read to bills late entries twice, or never."""
+    database = servers.environment["MIGRATION_DATABASE_URL"]
+    assert billing_wrongs(database, {}, {}) == []
+    changed = billing_wrongs(database, {"2026-01/a/": b"1.00"}, {"2026-01/a/": b"1.01"})
+    assert changed == ["2026-01/a/: closed bytes changed"]
+    once = "SELECT id FROM billing_posting WHERE entry IS NOT NULL AND amount <> 0 LIMIT 1"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute(
+            f"CREATE TEMP TABLE kept AS SELECT * FROM billing_posting WHERE id = ({once})"
+        )
+        connection.execute("DELETE FROM billing_posting p USING kept WHERE p.id = kept.id")
+        assert "1 sums of lines are not those of entries" in billing_wrongs(database, {}, {})
+        connection.execute("INSERT INTO billing_posting SELECT * FROM kept")
+        assert billing_wrongs(database, {}, {}) == []
+        connection.execute("UPDATE kept SET id = gen_random_uuid()")
+        connection.execute("INSERT INTO billing_posting SELECT * FROM kept")
+        found = billing_wrongs(database, {}, {})
+        assert "1 late entries are on two lines" in found
+        assert "1 sums of lines are not those of entries" in found
+        connection.execute("DELETE FROM billing_posting p USING kept WHERE p.id = kept.id")
+        assert billing_wrongs(database, {}, {}) == []

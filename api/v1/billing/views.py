@@ -103,6 +103,7 @@ class ReratingsView(PoolView):
 
 
 class CreditNotesView(PoolView):
+    retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = PageParameters
     listed = True

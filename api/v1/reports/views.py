@@ -100,6 +100,7 @@ class ReportView(PoolView):
 class BillingView(ReportView):
     """Money: a tenant sees its own, also in a transparent pool."""
 
+    retired = True
     report = BILLING
     parameters = BillingParameters
 

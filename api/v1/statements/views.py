@@ -68,6 +68,7 @@ PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'n
 
 
 class StatementsView(PoolView):
+    retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = StatementParameters
     listed = True
@@ -110,6 +111,7 @@ class StatementsView(PoolView):
 
 
 class StatementView(PoolView):
+    retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
 
     @classmethod
@@ -151,6 +153,7 @@ class StatementView(PoolView):
 class _MonthView(PoolView):
     """A route of a pool's month, which is absent for tenants: it tells of all of them."""
 
+    retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
 
     def refuse_tenants(self) -> None:
@@ -186,6 +189,7 @@ class ManifestView(_MonthView):
 class FocusView(PoolView):
     """A closed month's statements as FOCUS has them; a tenant sees its own."""
 
+    retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     http_method_names = ["get"]
 
@@ -225,6 +229,7 @@ class FocusView(PoolView):
 class MonthEntriesView(PoolView):
     """The entries of a closed month as one stream; a tenant sees its own."""
 
+    retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     http_method_names = ["get"]
 

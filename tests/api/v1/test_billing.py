@@ -344,6 +344,31 @@ def test_the_report_ties_out(march, operator, billing):
     assert billing.get(f"{path}&step=P1D").status_code == 400
 
 
+def test_a_retired_pool_is_closed_and_read_to_its_last_month(march, operator, billing, clock):
+    closed(operator)
+    paths = (f"statements/{MARCH}/a/", f"months/{MARCH}/", f"months/{MARCH}/focus/?format=csv")
+    before = {path: b"".join(billing.get(f"{POOL}/{path}")) for path in paths}
+    used(march, march.memberships.first().tenant, None, 1, at(1, 4), at(2, 4))
+    seal()
+    operator.delete(f"{POOL}/", If_Match=operator.get(f"{POOL}/")["ETag"])
+    assert operator.get(f"{POOL}/").status_code == 404
+    clock(at(2, 5))
+    closed(operator, APRIL)
+    for path, content in before.items():
+        assert b"".join(billing.get(f"{POOL}/{path}")) == content
+    rows = billing.get(f"{POOL}/statements/?state=closed").json()["results"]
+    assert {row["month"] for row in rows} == {MARCH, APRIL}
+    report = billing.get(
+        f"{POOL}/reports/billing/?from=2027-03-01T00:00:00Z&to=2027-05-01T00:00:00Z"
+    )
+    assert report.status_code == 200
+    assert billing.get(f"{POOL}/credit-notes/").status_code == 200
+    assert operator.post(f"{POOL}/budgets/", {"tenant": "a", "amount": "1"}).status_code == 404
+    eve = factories.client("tenant", factories.tenant("eve"))
+    ApiKey.objects.update(expires_at=at(1, year=2030))
+    assert eve.get(f"{POOL}/statements/").status_code == 404
+
+
 def test_budgets(march, operator):
     path = f"{POOL}/budgets/"
     made = operator.post(path, {"tenant": "a", "amount": "100"})
