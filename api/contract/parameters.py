@@ -11,9 +11,9 @@ from policies.fields import ChoiceField, Document, Field, IntegerField, Mistakes
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
 FORMATS = ("json", "csv", "ndjson")
-EXPORT_FORMATS = ("csv", "ndjson")
+EXPORT_FORMATS = ("csv", "ndjson", "parquet")
 REPORT_FORMATS = (*FORMATS, "svg")
-STATEMENT_FORMATS = (*FORMATS, "html")
+STATEMENT_FORMATS = (*FORMATS, "html", "parquet")
 
 # `format` is content negotiation's, on every route; see api.contract.negotiation.
 _EVERYWHERE = {"format"}

@@ -80,11 +80,21 @@ class SVGRenderer(OrjsonRenderer):
 
 
 class ParquetRenderer(OrjsonRenderer):
-    """Files that are streamed; only the media type is of use."""
+    """`data` is the file; of those that are streamed only the media type is of use."""
 
     media_type = "application/vnd.apache.parquet"
     format = "parquet"
     charset = None
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        if isinstance(data, bytes):
+            return data
+        return super().render(data, accepted_media_type, renderer_context)
 
 
 class HTMLRenderer(OrjsonRenderer):

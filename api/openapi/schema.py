@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # views read the settings that name this module
     from api.views import ContractView
 
 _SLUGS = ("pool", "tenant")
+_PARQUET = "application/vnd.apache.parquet"
+_BYTES: Schema = {"schema": {"type": "string", "format": "binary"}}
 _TEXT_HEADER: Schema = {"schema": {"type": "string"}}
 _HEADERS: Mapping[str, Schema] = {
     "ETag": {"description": "The version, for If-Match.", **_TEXT_HEADER},
@@ -206,7 +208,7 @@ class ContractSchema(AutoSchema):
         schema = self._document(operation.answer)
         text: Schema = {"schema": {"type": "string"}}
         if operation.export:
-            return {"text/csv": text, "application/x-ndjson": text}
+            return {"text/csv": text, "application/x-ndjson": text, _PARQUET: _BYTES}
         if operation.report:
             return {
                 "application/json": {"schema": schema},
@@ -220,6 +222,7 @@ class ContractSchema(AutoSchema):
                 "text/csv": text,
                 "application/x-ndjson": text,
                 "text/html": text,
+                _PARQUET: _BYTES,
             }
         if operation.paged:
             if operation.other_rows is not None:

@@ -127,7 +127,8 @@ def pull_statements(db: sqlite3.Connection, service: Service) -> int:
 
 def check_entries(service: Service, manifest: dict[str, Any]) -> None:
     """Read the entries that a month was made from, and come to the manifest's digest and sums."""
-    digest, sums = hashlib.sha256(), defaultdict(Decimal)
+    digest = hashlib.sha256()
+    sums: defaultdict[tuple[str, ...], Decimal] = defaultdict(Decimal)
     for line in service.open(manifest["entries"]):
         digest.update(line)
         entry = json.loads(line)

@@ -11,7 +11,7 @@ PROJECT = Path(__file__).parents[2]
 def told() -> set[str]:
     """The `kind` of every call that records events."""
     return {
-        keyword.value.value
+        str(keyword.value.value)
         for path in (PROJECT / "allocator_service").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in RECORDING

@@ -1,9 +1,10 @@
 """Rows of text values as a Parquet file: exact decimals, instants in UTC."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,33 @@ import pyarrow.parquet as pq
 
 ROWS_AT_ONCE = 20_000
 PRECISION, SCALE = 38, 12
+CHUNK_BYTES = 64 * 1024
+
+
+def parquet_stream(
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    columns: Sequence[str],
+    decimals: Sequence[str],
+    instants: Sequence[str],
+    integers: Sequence[str] = (),
+    scale: int = SCALE,
+) -> Iterator[bytes]:
+    """The bytes of a Parquet file of the rows: written to the disk, then read, some at a time."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        parquet_write(
+            path,
+            rows,
+            columns=columns,
+            decimals=decimals,
+            instants=instants,
+            integers=integers,
+            scale=scale,
+        )
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
 
 
 def parquet_write(
@@ -20,12 +48,15 @@ def parquet_write(
     columns: Sequence[str],
     decimals: Sequence[str],
     instants: Sequence[str],
+    integers: Sequence[str] = (),
+    scale: int = SCALE,
 ) -> None:
     """Write the rows to a file, a group of some thousand at a time."""
     types = {
         **dict.fromkeys(columns, pa.string()),
-        **dict.fromkeys(decimals, pa.decimal128(PRECISION, SCALE)),
+        **dict.fromkeys(decimals, pa.decimal128(PRECISION, scale)),
         **dict.fromkeys(instants, pa.timestamp("us", tz="UTC")),
+        **dict.fromkeys(integers, pa.int64()),
     }
     schema = pa.schema([(name, types[name]) for name in columns])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:

@@ -35,9 +35,10 @@ from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING, OPERATOR_AND_T
 from api.contract.bulk import Items, read_items, tenants_named
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import Page, bad_cursor, make_cursor
-from api.contract.renderers import CSVRenderer, NDJSONRenderer
+from api.contract.renderers import CSVRenderer, NDJSONRenderer, ParquetRenderer
 from api.openapi.describing import creates, exports, feeds, lists, records
 from api.v1.feeds import FeedView, row_in
+from api.v1.ledger.parquet import copied_as, entries_streamed
 from api.v1.ledger.serializers import (
     BlockDocument,
     BlockParameters,
@@ -204,7 +205,9 @@ class ExportView(ContractView):
 
     @classmethod
     def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        return [CSVRenderer, NDJSONRenderer] if method == "GET" else super().renderers_for(method)
+        if method != "GET":
+            return super().renderers_for(method)
+        return [CSVRenderer, NDJSONRenderer, ParquetRenderer]
 
     @exports(EntryDocument, "Export the ledger in one stream")
     def get(self, request: Request) -> StreamingHttpResponse:
@@ -212,7 +215,7 @@ class ExportView(ContractView):
         renderer = self.request.accepted_renderer
         export = entries_export(
             _position(None if after is None else row_in(FEED, after)),
-            file_format=renderer.format,
+            file_format=copied_as(renderer.format),
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,
             owners=owner_names(self.tenant),
@@ -220,8 +223,7 @@ class ExportView(ContractView):
             tenant=self.query["tenant"],
             kind=self.query["kind"],
         )
-        media_type = "; charset=".join(filter(None, (renderer.media_type, renderer.charset)))
-        response = StreamingHttpResponse(export.stream, content_type=media_type)
+        response = entries_streamed(export, renderer, entry_columns(caller=self.tenant))
         cursor = after if export.last is None else make_cursor(FEED, str(export.last))
         if cursor is not None:
             response["X-Next-Cursor"] = cursor

@@ -49,8 +49,9 @@ from api.openapi.describing import (
     shows,
     states,
 )
+from api.v1.ledger.parquet import copied_as, entries_streamed
 from api.v1.ledger.serializers import EntryDocument, entry_columns, owner_names
-from api.v1.statements.focus import focus_content
+from api.v1.statements.focus import focus_content, lines_parquet
 from api.v1.statements.serializers import (
     CloseRequest,
     ManifestDocument,
@@ -117,7 +118,7 @@ class StatementView(PoolView):
     @classmethod
     def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
         if method in ("GET", "HEAD"):
-            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer, HTMLRenderer]
+            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer, HTMLRenderer, ParquetRenderer]
         return [OrjsonRenderer]
 
     @states(
@@ -137,6 +138,8 @@ class StatementView(PoolView):
             )
         if chosen == OrjsonRenderer.format:
             return Response(document)
+        if chosen == ParquetRenderer.format:
+            return Response(lines_parquet(document["lines"]))
         self.columns = LINE_COLUMNS
         response = Response({"results": document["lines"]})
         response.add_post_render_callback(keep_content_type)
@@ -235,7 +238,9 @@ class MonthEntriesView(PoolView):
 
     @classmethod
     def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        return [CSVRenderer, NDJSONRenderer] if method == "GET" else super().renderers_for(method)
+        if method != "GET":
+            return super().renderers_for(method)
+        return [CSVRenderer, NDJSONRenderer, ParquetRenderer]
 
     @exports(EntryDocument, "Export exactly the entries that a closed month was made from")
     def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
@@ -244,7 +249,7 @@ class MonthEntriesView(PoolView):
         renderer: Any = request.accepted_renderer
         export = entries_export(
             0,
-            file_format=renderer.format,
+            file_format=copied_as(renderer.format),
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,
             owners=owner_names(self.tenant),
@@ -252,5 +257,4 @@ class MonthEntriesView(PoolView):
             condition=OF_CLOSING,
             conditioned=entries_of(closing),
         )
-        media_type = "; charset=".join(filter(None, (renderer.media_type, renderer.charset)))
-        return StreamingHttpResponse(export.stream, content_type=media_type)
+        return entries_streamed(export, renderer, entry_columns(caller=self.tenant))

@@ -19,6 +19,7 @@ from allocator_service.ledger.models import Entry
 from allocator_service.pools.services import members_admit
 from allocator_service.tenants.models import ApiKey
 from tests import factories
+from tests.api.v1.test_conventions import code
 from tests.integration.billing.conftest import at, seal, used
 
 pytestmark = pytest.mark.django_db
@@ -141,6 +142,21 @@ def test_every_format_has_the_same_lines(march, operator, billing):
     assert "default-src 'none'" in page["Content-Security-Policy"]
     for text in ("102.03", "7.34", "14.40", "on servers of b", "Europe/Berlin"):
         assert text in page.content.decode()
+
+
+def test_a_parquet_file_has_the_lines_of_the_statement(march, operator, billing):
+    closed(operator)
+    path = f"{POOL}/statements/{MARCH}/a/"
+    answer = billing.get(f"{path}?format=parquet")
+    assert answer["Content-Type"] == "application/vnd.apache.parquet"
+    rows = pq.read_table(io.BytesIO(answer.content)).to_pylist()
+    lines = billing.get(path).json()["lines"]
+    assert [row["billed"] for row in rows] == [Decimal(line["billed"]) for line in lines]
+    assert [row["hours"] for row in rows] == [Decimal(line["hours"]) for line in lines]
+    assert [(row["number"], row["resource"]) for row in rows] == [
+        (line["number"], line["resource"]) for line in lines
+    ]
+    assert code(billing.get(f"{POOL}/statements/{APRIL}/nobody/?format=parquet"))[0] == 404
 
 
 def test_focus_rows_are_those_of_the_statements(march, operator, billing):

@@ -1,8 +1,11 @@
 """The ledger in one stream: the bytes of the pages, one snapshot, a few at a time."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from io import BytesIO
 
+import pyarrow.parquet as pq
 import pytest
 
 from allocator_service.core.clock import utc_now
@@ -65,6 +68,28 @@ def filled(world):
 
 def body(response):
     return b"".join(response.streaming_content) if response.streaming else response.content
+
+
+def test_a_parquet_file_has_the_rows_of_the_lines_with_exact_decimals(filled, billing):
+    for caller in (billing, filled.as_ada):
+        lines = body(caller.get(f"{EXPORT}?format=ndjson")).splitlines()
+        answer = caller.get(f"{EXPORT}?format=parquet")
+        assert answer.headers["Content-Type"] == "application/vnd.apache.parquet"
+        assert answer.headers["X-Next-Cursor"]
+        rows = pq.read_table(BytesIO(body(answer))).to_pylist()
+        told = [json.loads(line) for line in lines]
+        assert len(rows) == len(told) > 10
+        for row, line in zip(rows, told, strict=True):
+            assert list(row) == list(line)
+            for name, value in line.items():
+                if name in ("quantity", "amount"):
+                    assert row[name] == Decimal(value)
+                elif name in ("start", "end", "recorded_at"):
+                    assert row[name] == datetime.fromisoformat(value)
+                else:
+                    assert row[name] == value
+    for _ in range(MAX_STREAMS + 2):  # what is not read is closed all the same
+        caller.get(f"{EXPORT}?format=parquet").close()
 
 
 @pytest.mark.parametrize("chosen", ["csv", "ndjson"])
