@@ -1,4 +1,4 @@
-"""When a webhook is stopped: by its owner, after days of failures, by 410; nothing is sent from then on."""
+"""A webhook is stopped by its owner, by days of failures, by 410; nothing is sent from then on."""
 
 import threading
 
