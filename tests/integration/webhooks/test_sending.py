@@ -80,8 +80,8 @@ def test_however_slowly_it_drips_the_time_is_up(answer, monkeypatch):
         began = time.monotonic()
         outcome = send(receiver.url)
     assert (outcome.status, outcome.error) == (None, "timeout")
-    assert 0.9 < time.monotonic() - began < 1.6
-    assert 0.9 < outcome.seconds < 1.6
+    assert 0.9 < time.monotonic() - began < 6
+    assert 0.9 < outcome.seconds < 6
 
 
 @pytest.mark.parametrize("answer", [receivers.huge, receivers.slow_body])
@@ -90,7 +90,7 @@ def test_of_a_long_answer_only_the_status_counts(answer):
         began = time.monotonic()
         outcome = send(receiver.url)
     assert (outcome.status, outcome.error) == (200, "")
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 8
 
 
 def test_a_head_without_end_is_no_answer():
@@ -176,4 +176,4 @@ def test_many_slow_receivers_are_waited_for_at_the_same_time(monkeypatch):
             thread.start()
         for thread in threads:
             thread.join()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10  # and not 20 × 1 s
