@@ -211,6 +211,9 @@ class Total(models.Model):
 
     class Meta:
         db_table = "ledger_total"
+        indexes = [
+            models.Index(fields=["pool", "tenant", "level", "bucket"], name="total_by_tenant"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.resource} in {self.level}/{self.bucket}"
@@ -237,6 +240,12 @@ class OwnerTotal(models.Model):
 
     class Meta:
         db_table = "ledger_owner_total"
+        indexes = [
+            models.Index(
+                fields=["pool", "tenant", "level", "bucket"], name="owner_total_by_tenant"
+            ),
+            models.Index(fields=["pool", "owner", "level", "bucket"], name="owner_total_by_owner"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.resource} of {self.owner_id} in {self.level}/{self.bucket}"

@@ -61,11 +61,7 @@ _CHANGES = """
     SELECT entry_id, start FROM ledger_pending WHERE %(unsealed)s),
 {name}_changes AS (
     SELECT part.edge, {owner} AS owner_id, t.tenant_id, {kind} AS kind, t.resource, t.rate, t.moment
-    FROM part CROSS JOIN LATERAL (
-        SELECT * FROM {table}
-        WHERE pool_id = %(pool)s AND level = part.level
-          AND bucket >= part.first AND bucket < part.last
-          AND (%(tenant)s::bigint IS NULL OR {of_tenant}) OFFSET 0) AS t
+    FROM part CROSS JOIN LATERAL ({rows} OFFSET 0) AS t
     UNION ALL
     SELECT counted.edge, owner_id, tenant_id, kind, resource,
            counted.sign * rate, counted.sign * rate * instant
@@ -80,22 +76,33 @@ _CHANGES = """
     CROSS JOIN LATERAL (VALUES (e.start, 1), (e."end", -1)) AS change (instant, sign)
     WHERE e.pool_id = %(pool)s AND change.instant < %(last)s)
 """
+# One tenant's rows are sought by indexes of their own: the primary key has them among all the others'.
+_ROWS = """
+SELECT * FROM {table} WHERE pool_id = %(pool)s AND level = part.level
+   AND bucket >= part.first AND bucket < part.last AND {condition}
+"""
+_ANY, _ITS_OWN = "%(tenant)s::bigint IS NULL", "tenant_id = %(tenant)s"
+_ON_ITS_SERVERS = "owner_id = %(tenant)s AND tenant_id <> %(tenant)s"
+
+
+def _rows_of(table: str, conditions: Sequence[str]) -> str:
+    return "UNION ALL".join(_ROWS.format(table=table, condition=each) for each in conditions)
+
+
 _TOTAL = {
     "name": "total",
-    "table": "ledger_total",
+    "rows": _rows_of("ledger_total", [_ANY, _ITS_OWN]),
     "through": "through",
     "owner": "NULL::bigint",
     "kind": "t.kind",
-    "of_tenant": "tenant_id = %(tenant)s",
     "counts_as": COUNTS_AS,
 }
 _OWNER_TOTAL = {
     "name": "owner",
-    "table": "ledger_owner_total",
+    "rows": _rows_of("ledger_owner_total", [_ANY, _ITS_OWN, _ON_ITS_SERVERS]),
     "through": "owner_through",
     "owner": "t.owner_id",
     "kind": "'usage'",
-    "of_tenant": "%(tenant)s IN (tenant_id, owner_id)",
     "counts_as": COUNTS_AS,
 }
 _SUMS = """
