@@ -181,7 +181,7 @@ def test_nothing_accepted_is_lost_doubled_half_or_stuck(
     assert (found, refused) == ([], [])
     assert len(events) >= 20 * SECONDS
     assert total >= min(200, 2 * SECONDS)
-    assert len(closer.closed) >= 3
+    assert len(closer.closed) >= 2
     assert late_lines(database) > len(closer.closed)
     assert len(closer.seen) == 4 * len(closer.closed)
     assert b"404" not in closer.seen.values()
