@@ -108,7 +108,7 @@ def measure(*, quick: bool) -> list[Row]:
                 seconds,
                 "150 ms",
                 MONTH_GOAL_SECONDS,
-                0.0,
+                None,
                 1.0,
             )
         )
