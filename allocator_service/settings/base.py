@@ -35,6 +35,7 @@ INSTALLED_APPS = [
     "allocator_service.allocation",
     "allocator_service.billing",
     "allocator_service.webhooks",
+    "allocator_service.enforcement",
     "api",
 ]
 
@@ -166,6 +167,8 @@ CELERY_BEAT_SCHEDULE = {
     "budgets": {"task": "billing.watch", "schedule": 60.0, "options": {"expires": 60}},
     "late": {"task": "billing.late", "schedule": 10.0, "options": {"expires": 10}},
     "manifests": {"task": "billing.manifests", "schedule": 30.0, "options": {"expires": 30}},
+    "drift": {"task": "enforcement.watch", "schedule": 5.0, "options": {"expires": 5}},
+    "reports": {"task": "enforcement.retention", "schedule": 3600.0, "options": {"expires": 3600}},
     "retention": {"task": "allocation.retention", "schedule": 3600.0, "options": {"expires": 3600}},
 }
 CELERY_BROKER_TRANSPORT_OPTIONS = {

@@ -47,3 +47,13 @@ def optional_version(request: Request, *, actual: int) -> int | None:
                 " repeat the change."
             )
     return actual
+
+
+def is_known(request: Request, tag: str) -> bool:
+    """Whether `If-None-Match` names the entity tag, or is `*`: then 304 answers (weak comparison)."""
+    header = request.headers.get("If-None-Match", "").strip()
+    if header == "*":
+        return True
+    return _TAGS.fullmatch(header) is not None and tag in [
+        f'"{opaque}"' for _, opaque in _TAG.findall(header)
+    ]

@@ -14,6 +14,7 @@ FORMATS = ("json", "csv", "ndjson")
 EXPORT_FORMATS = ("csv", "ndjson", "parquet")
 REPORT_FORMATS = (*FORMATS, "svg")
 STATEMENT_FORMATS = (*FORMATS, "html", "parquet")
+RENDERING_FORMATS = ("json", "txt", "yaml")
 
 # `format` is content negotiation's, on every route; see api.contract.negotiation.
 _EVERYWHERE = {"format"}
@@ -103,6 +104,16 @@ class StatementFormatParameter(Parameters):
         choices=STATEMENT_FORMATS,
         required=False,
         description="Instead of `Accept`; html is a page.",
+    )
+
+
+class RenderingFormatParameter(Parameters):
+    """Of a rendering in OpenAPI; read by content negotiation."""
+
+    format = ChoiceField(
+        choices=RENDERING_FORMATS,
+        required=False,
+        description="Instead of `Accept`: txt is a script, yaml a stream of manifests.",
     )
 
 

@@ -97,6 +97,30 @@ class ParquetRenderer(OrjsonRenderer):
         return super().render(data, accepted_media_type, renderer_context)
 
 
+class PlainTextRenderer(OrjsonRenderer):
+    """`data` is the text."""
+
+    media_type = "text/plain"
+    format = "txt"
+    charset: str | None = "utf-8"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return b"" if data is None else str(data).encode()
+
+
+class YAMLRenderer(PlainTextRenderer):
+    """`data` is a stream of documents."""
+
+    media_type = "application/yaml"
+    format = "yaml"
+    charset = None
+
+
 class HTMLRenderer(OrjsonRenderer):
     """`data` is the page."""
 

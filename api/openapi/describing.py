@@ -21,7 +21,8 @@ class Operation:
     that are no problems under another status, `other_rows` those of a list asked for otherwise.
     A `feed` is a list that clients follow without end: it gives `next_cursor` on every page. A
     `report` is one document, its rows as CSV and NDJSON, and a picture. An `export` is a list as one
-    stream. A `statement` is one document, its lines as CSV and NDJSON, and a page to be printed.
+    stream. A `statement` is one document, its lines as CSV and NDJSON, and a page to be printed. A
+    `rendering` is one document, or its objects in a scheduler's own language.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Operation:
     report: bool = False
     export: bool = False
     statement: bool = False
+    rendering: bool = False
     patched: bool = False
     many: bool = False
     claims: bool = False
@@ -104,6 +106,13 @@ def states(answer: Doc, summary: str) -> Callable[[H], H]:
     return _described("show", summary, answer, statement=True)
 
 
+def renders(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of a rendering: a document, or its objects in the target's own language; 304 if known."""
+    return _described(
+        "show", summary, answer, rendering=True, headers=("ETag",), problems=(409, 413)
+    )
+
+
 def exports(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of a whole list as one stream of CSV or of a JSON document a line."""
     return _described("export", summary, answer, export=True, headers=("X-Next-Cursor",))
@@ -151,6 +160,11 @@ def puts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
         problems=(409, 411, 412, 413, 415, 422, 428),
         if_match="to replace",
     )
+
+
+def replaces(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
+    """PUT of what the caller alone writes, the newest of which counts (200)."""
+    return _described("replace", summary, answer, request, problems=(409, 411, 413, 415, 422))
 
 
 def retires(summary: str, *, pool: bool = False) -> Callable[[H], H]:

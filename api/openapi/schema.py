@@ -8,11 +8,13 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 
 from allocator_service.billing.months import MONTH_PATTERN
+from allocator_service.enforcement.rendering.targets import TARGETS
 from allocator_service.tenants.models import SLUG_PATTERN, Scope
 from api.contract.errors import PROBLEM_TYPE
 from api.contract.parameters import (
     ExportFormatParameter,
     FormatParameter,
+    RenderingFormatParameter,
     ReportFormatParameter,
     StatementFormatParameter,
 )
@@ -139,6 +141,8 @@ class ContractSchema(AutoSchema):
                 parameters += ReportFormatParameter.describe()
             if operation.statement:
                 parameters += StatementFormatParameter.describe()
+            if operation.rendering:
+                parameters += RenderingFormatParameter.describe()
         else:
             parameters += self.view.write_parameters.describe()
         if operation.if_match:
@@ -190,6 +194,11 @@ class ContractSchema(AutoSchema):
         responses = {str(int(operation.status)): success}
         if operation.kind == "put":
             responses["201"] = success | {"description": HTTPStatus.CREATED.phrase}
+        if operation.rendering:
+            responses["304"] = {
+                "description": HTTPStatus.NOT_MODIFIED.phrase,
+                "headers": {"ETag": _HEADERS["ETag"], **_EVERY_ANSWER},
+            }
         for other, document in operation.other_answers.items():
             responses[str(int(other))] = {
                 "description": other.phrase,
@@ -223,6 +232,12 @@ class ContractSchema(AutoSchema):
                 "application/x-ndjson": text,
                 "text/html": text,
                 _PARQUET: _BYTES,
+            }
+        if operation.rendering:
+            return {
+                "application/json": {"schema": schema},
+                "text/plain": text,
+                "application/yaml": text,
             }
         if operation.paged:
             if operation.other_rows is not None:
@@ -323,6 +338,8 @@ def _operation_id(path: str, operation: Operation) -> str:
 def _path_schema(name: str) -> Schema:
     if name in _SLUGS:
         return {"type": "string", "pattern": SLUG_PATTERN}
+    if name == "target":
+        return {"type": "string", "enum": list(TARGETS)}
     if name == "month":
         return {"type": "string", "pattern": MONTH_PATTERN, "examples": ["2027-03"]}
     return {"type": "string", "format": "uuid"}

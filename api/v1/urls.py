@@ -11,6 +11,7 @@ RESOURCES = (
     "imports",
     "runs",
     "decisions",
+    "enforcement",
     "evaluations",
     "comparisons",
     "simulations",

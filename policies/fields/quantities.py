@@ -146,6 +146,16 @@ def _unit_size(unit: str, suffix: str, text: str) -> Decimal:
     )
 
 
+def bytes_in(unit: str) -> Decimal | None:
+    """How many bytes a unit is; None for one that counts no bytes."""
+    return _BYTES.get(unit)
+
+
+def is_count(unit: str) -> bool:
+    """Whether a unit counts things one by one: cores, devices, or without a name."""
+    return unit in _COUNTS
+
+
 def json_type(value: object) -> str:
     """What JSON calls the type of a value, with its article."""
     names = {type(None): "null", bool: "a boolean", list: "an array", dict: "an object"}

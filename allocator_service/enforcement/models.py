@@ -1,0 +1,117 @@
+"""What agents applied of a pool's decisions: who they are, what they reported, what drifts."""
+
+import zlib
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+from django.db import models
+from django.db.models import Q
+
+from allocator_service.allocation.models import Run
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+
+SILENT_INTERVALS = 3
+
+
+class Agent(models.Model):
+    """A program beside a scheduler that applies a pool's decisions; known by its first report.
+
+    `reported_at` is by its clock, `received_at` by the service's. It reports every `interval_seconds`.
+    """
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="agents")
+    name = models.CharField(max_length=63)
+    target = models.CharField(max_length=20)
+    class_label = models.CharField(max_length=253)
+    interval_seconds = models.PositiveIntegerField()
+    run = models.ForeignKey(Run, models.PROTECT, null=True, related_name="+")
+    generation = models.PositiveBigIntegerField(null=True)
+    reported_at = models.DateTimeField()
+    received_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "enforcement_agent"
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "name"], name="agent_name_unique"),
+            models.CheckConstraint(
+                condition=Q(interval_seconds__gt=0), name="agent_interval_positive"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.pool_id}"
+
+    @property
+    def patience(self) -> timedelta:
+        """How long it may be silent, and how long a drift may last before it is told of."""
+        return SILENT_INTERVALS * timedelta(seconds=self.interval_seconds)
+
+    def is_stale(self, now: datetime) -> bool:
+        """Whether it has been silent for more than three of its intervals."""
+        return now - self.received_at > self.patience
+
+
+class Report(models.Model):
+    """What an agent reported over `[reported_at, repeated_at]`: reports of one content are one row.
+
+    `content` is zlib-compressed JSON: `tenants` with decimal texts in the pool's units, `problems`.
+    """
+
+    agent = models.ForeignKey(Agent, models.PROTECT, related_name="reports")
+    run = models.ForeignKey(Run, models.PROTECT, null=True, related_name="+")
+    reported_at = models.DateTimeField()
+    repeated_at = models.DateTimeField()
+    content = models.BinaryField()
+
+    class Meta:
+        db_table = "enforcement_report"
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["repeated_at"], name="report_by_age")]
+
+    def __str__(self) -> str:
+        return f"{self.agent} at {self.repeated_at:%Y-%m-%d %H:%M:%S}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What was reported."""
+        document: dict[str, Any] = orjson.loads(zlib.decompress(self.content))
+        return document
+
+
+class Watch(models.Model):
+    """What was in force in a pool, and the newest report, when its drift was last looked at.
+
+    `received_at` is null before the first look.
+    """
+
+    pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="watch")
+    run = models.ForeignKey(Run, models.PROTECT, null=True, related_name="+")
+    received_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "enforcement_watch"
+
+    def __str__(self) -> str:
+        return f"{self.pool_id}: {self.received_at}"
+
+
+class Drift(models.Model):
+    """A tenant whose scheduler does not have what was decided, since when; `told_at` its event."""
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="drifts")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="drifts")
+    since = models.DateTimeField()
+    told_at = models.DateTimeField(null=True)
+    payload = models.JSONField()
+
+    class Meta:
+        db_table = "enforcement_drift"
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "tenant"], name="drift_one_per_tenant")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} since {self.since:%Y-%m-%d %H:%M:%S}"

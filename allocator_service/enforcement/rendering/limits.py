@@ -1,0 +1,209 @@
+"""A decision in whole units of a target: per tenant what was decided, rendered and lost to rounding."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+
+from allocator_service.allocation.decided import (
+    EXACT,
+    Decided,
+    DecidedTenant,
+    ServerClassName,
+    Vector,
+)
+from allocator_service.core.quantities import decimal_text
+from allocator_service.enforcement.rendering.rounding import NOISE, whole_limits
+from allocator_service.enforcement.rendering.units import TargetUnit
+
+SHORTEST_SLOT_SECONDS = 60
+Limits = list[int]
+
+
+@dataclass(frozen=True)
+class TenantLimits:
+    """A tenant's limits, in the order of the pool's resources.
+
+    `decided` and `lost` are in the pool's units, `rendered` and `by_class` in the target's. `lost` is
+    below 0 where rounding gave a unit more.
+    """
+
+    slug: str
+    weight: Decimal
+    decided: Vector
+    rendered: Limits
+    lost: Vector
+    by_class: Mapping[ServerClassName, Limits]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class SlotLimits:
+    """What runs within `[start, end)` seconds of a period, by tenant and class."""
+
+    start: int
+    end: int
+    limits: Mapping[tuple[str, ServerClassName], Limits]
+
+
+@dataclass(frozen=True)
+class DecisionLimits:
+    """A decision in a target's units; `classes` are those that limits are kept for, by name."""
+
+    decided: Decided
+    label: str
+    units: Sequence[TargetUnit]
+    tenants: Sequence[TenantLimits]
+    classes: Sequence[str]
+    notes: Sequence[str]
+    slots: Sequence[SlotLimits] = field(default_factory=tuple)
+
+    def named(self, limits: Limits) -> dict[str, int]:
+        """Limits by the target's names of the resources that it knows."""
+        return {
+            unit.name: limit
+            for unit, limit in zip(self.units, limits, strict=True)
+            if unit.name is not None
+        }
+
+
+def decision_limits(
+    decided: Decided, *, label: str, units: Sequence[TargetUnit], members: Sequence[str] = ()
+) -> DecisionLimits:
+    """Round a decision to a target's units, per class and resource.
+
+    `members` are the pool's at present: one that the decision does not know has limits of 0. A tenant's
+    limit is the sum of its limits by class; where time is divided, the most that it has in any slot.
+    """
+    with localcontext(EXACT):
+        known = {tenant.slug for tenant in decided.tenants}
+        joined = [_joined(slug, decided) for slug in members if slug not in known]
+        tenants = [*decided.tenants, *joined]
+        if decided.period_seconds:
+            slots = [_slot(decided, index, tenants, units) for index in range(len(decided.slots))]
+            by_class = _most(slots)
+        else:
+            slots = []
+            by_class = _rounded(
+                {
+                    (tenant.slug, name): amounts
+                    for tenant in tenants
+                    for name, amounts in tenant.by_class.items()
+                },
+                decided,
+                tenants,
+                units,
+            )
+        classes = sorted(name for name in decided.capacity if name is not None)
+        rows = [
+            _tenant(tenant, by_class.get(tenant.slug, {}), slots, units, label)
+            for tenant in tenants
+        ]
+        return DecisionLimits(
+            decided, label, units, rows, classes, _notes(decided, units, classes, label), slots
+        )
+
+
+def _joined(slug: str, decided: Decided) -> DecidedTenant:
+    """A member that the decision in force does not know yet."""
+    zeros = [Decimal(0)] * len(decided.resources)
+    return DecidedTenant(slug, Decimal(0), (float("inf"), len(decided.tenants)), zeros, {})
+
+
+def _rounded(
+    amounts: Mapping[tuple[str, ServerClassName], Vector],
+    decided: Decided,
+    tenants: Sequence[DecidedTenant],
+    units: Sequence[TargetUnit],
+) -> dict[str, dict[ServerClassName, Limits]]:
+    """Every class and resource by itself: their sums are at most what the class has in whole units."""
+    rank = {tenant.slug: tenant.rank for tenant in tenants}
+    by_class: dict[str, dict[ServerClassName, Limits]] = {slug: {} for slug in rank}
+    of_class: dict[ServerClassName, list[tuple[str, Vector]]] = {}
+    for (slug, name), vector in amounts.items():
+        of_class.setdefault(name, []).append((slug, vector))
+    for name, cells in of_class.items():
+        ranks = [rank[slug] for slug, _ in cells]
+        columns = [
+            whole_limits(
+                [vector[r] * unit.per for _, vector in cells],
+                int(decided.capacity[name][r] * unit.per) if name in decided.capacity else 0,
+                ranks,
+            )
+            for r, unit in enumerate(units)
+        ]
+        for (slug, _), *limits in zip(cells, *columns, strict=True):
+            by_class[slug][name] = limits
+    return by_class
+
+
+def _slot(
+    decided: Decided, index: int, tenants: Sequence[DecidedTenant], units: Sequence[TargetUnit]
+) -> SlotLimits:
+    slot = decided.slots[index]
+    by_class = _rounded(slot.amounts, decided, tenants, units)
+    return SlotLimits(
+        slot.start,
+        slot.end,
+        {(slug, name): limits for slug, of in by_class.items() for name, limits in of.items()},
+    )
+
+
+def _most(slots: Sequence[SlotLimits]) -> dict[str, dict[ServerClassName, Limits]]:
+    """The most that each tenant has of all classes in any slot, under no class."""
+    most: dict[str, dict[ServerClassName, Limits]] = {}
+    for slot in slots:
+        totals: dict[str, Limits] = {}
+        for (slug, _), limits in slot.limits.items():
+            held = totals.get(slug, [0] * len(limits))
+            totals[slug] = [a + b for a, b in zip(held, limits, strict=True)]
+        for slug, limits in totals.items():
+            held = most.get(slug, {}).get(None, limits)
+            most[slug] = {None: [max(a, b) for a, b in zip(held, limits, strict=True)]}
+    return most
+
+
+def _tenant(
+    tenant: DecidedTenant,
+    by_class: Mapping[ServerClassName, Limits],
+    slots: Sequence[SlotLimits],
+    units: Sequence[TargetUnit],
+    label: str,
+) -> TenantLimits:
+    rendered = [sum(column) for column in zip(*by_class.values(), strict=True)] or [0] * len(units)
+    lost = [
+        amount - Decimal(limit) / unit.per
+        for amount, limit, unit in zip(tenant.amounts, rendered, units, strict=True)
+    ]
+    notes = [
+        f"{decimal_text(amount)} {unit.resource.name} became {decimal_text(amount - less)}: fractions"
+        f" of {unit.text} cannot be enforced."
+        for amount, less, unit in zip(tenant.amounts, lost, units, strict=True)
+        if unit.coarse and abs(less * unit.per) > NOISE * max(amount * unit.per, Decimal(1))
+    ]
+    without = by_class.get(None)
+    if without is not None and len(by_class) > 1 and any(without):
+        notes.append(
+            f"A part is on servers without the label {label}: it is enforced in the total only."
+        )
+    short = sum(
+        slot.end - slot.start < SHORTEST_SLOT_SECONDS
+        for slot in slots
+        if any(slug == tenant.slug for slug, _ in slot.limits)
+    )
+    if short:
+        notes.append(
+            f"{short} of its slots {'is' if short == 1 else 'are'} shorter than"
+            f" {SHORTEST_SLOT_SECONDS} s and left out."
+        )
+    return TenantLimits(tenant.slug, tenant.weight, tenant.amounts, rendered, lost, by_class, notes)
+
+
+def _notes(
+    decided: Decided, units: Sequence[TargetUnit], classes: Sequence[str], label: str
+) -> list[str]:
+    notes = [unit.note for unit in units if unit.note]
+    if not decided.placed:
+        notes.append("The policy sees the pool as one server: limits are totals, none is by class.")
+    elif not classes:
+        notes.append(f"No server has the label {label}: limits are totals, none is by class.")
+    return notes

@@ -1,0 +1,115 @@
+"""A decision for Slurm: GrpTRES of accounts and of (account, partition), reservations of slots.
+
+Sources: sacctmgr(1), GrpTRES and fairshare of associations; scontrol(1), reservations; slurm.conf(5),
+AccountingStorageEnforce=limits,qos,safe makes Slurm obey them.
+"""
+
+import hashlib
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+from allocator_service.core.errors import Conflict
+from allocator_service.enforcement.rendering.limits import (
+    SHORTEST_SLOT_SECONDS,
+    DecisionLimits,
+    SlotLimits,
+)
+from allocator_service.enforcement.rendering.names import account_name
+
+# 2^31 - 1 means "as its parent" to Slurm (SLURMDB_FS_USE_PARENT).
+LARGEST_FAIRSHARE = 2**31 - 2
+
+
+def slurm_objects(limits: DecisionLimits, *, pool: str, now: datetime) -> list[dict[str, Any]]:
+    """Accounts, their limits by partition, and reservations of the period in force and the next.
+
+    Raises `Conflict` where time is divided and no resource is CPUs, which reservations are made of.
+    """
+    run = limits.decided.run
+    comment = f"allocator pool={pool} run={run.pk} generation={run.generation}"
+    objects: list[dict[str, Any]] = [
+        {
+            "kind": "account",
+            "tenant": tenant.slug,
+            "account": account_name(tenant.slug),
+            "fairshare": fairshare(tenant.weight),
+            "limits": limits.named(tenant.rendered),
+            "comment": comment,
+        }
+        for tenant in limits.tenants
+    ]
+    if limits.decided.period_seconds:
+        return objects + _reservations(limits, pool=pool, now=now, comment=comment)
+    nothing = [0] * len(limits.units)
+    objects += [
+        {
+            "kind": "class",
+            "tenant": tenant.slug,
+            "account": account_name(tenant.slug),
+            "partition": name,
+            "limits": limits.named(tenant.by_class.get(name, nothing)),
+            "comment": comment,
+        }
+        for tenant in limits.tenants
+        for name in limits.classes
+    ]
+    return objects
+
+
+def fairshare(weight: Decimal) -> int:
+    """A tenant's fair-share: its weight in thousandths, at least 1."""
+    thousandths = int((weight * 1000).to_integral_value(ROUND_HALF_EVEN))
+    return max(1, min(thousandths, LARGEST_FAIRSHARE))
+
+
+def _reservations(
+    limits: DecisionLimits, *, pool: str, now: datetime, comment: str
+) -> list[dict[str, Any]]:
+    """Of every slot that is not over by the end of the period after the one in force."""
+    decided = limits.decided
+    if all(unit.name != "cpu" for unit in limits.units):
+        raise Conflict(
+            "Slurm reserves CPUs, and the pool has no resource cpu: its slots cannot be reserved.",
+            code="rendering.unsupported",
+        )
+    begin = decided.run.effective_from
+    if begin is None:
+        return []
+    period = timedelta(seconds=decided.period_seconds)
+    first = max((now - begin) // period, 0)
+    found = []
+    for number in (first, first + 1):
+        for position, slot in enumerate(limits.slots):
+            start = begin + number * period + timedelta(seconds=slot.start)
+            end = begin + number * period + timedelta(seconds=slot.end)
+            if end > now and slot.end - slot.start >= SHORTEST_SLOT_SECONDS:
+                key = f"{pool}/{start.isoformat()}/{position}"
+                found += _of_slot(limits, slot, key, start, end, comment)
+    return found
+
+
+def _of_slot(
+    limits: DecisionLimits, slot: SlotLimits, key: str, start: datetime, end: datetime, comment: str
+) -> list[dict[str, Any]]:
+    reservations = []
+    for (slug, name), of in slot.limits.items():
+        named = limits.named(of)
+        if not named["cpu"]:
+            continue
+        digest = hashlib.sha256(f"{key}/{slug}/{name}".encode()).hexdigest()[:12]
+        reservations.append(
+            {
+                "kind": "reservation",
+                "name": f"allocator-{digest}",
+                "tenant": slug,
+                "account": account_name(slug),
+                "partition": name,
+                "start": start,
+                "end": end,
+                "cores": named["cpu"],
+                "limits": named,
+                "comment": comment,
+            }
+        )
+    return reservations

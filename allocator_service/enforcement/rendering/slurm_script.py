@@ -1,0 +1,88 @@
+"""The objects of Slurm as a script of its own commands, for sites without an agent.
+
+It cannot know what is set now, so it lowers everything to nothing first and raises it then: at no
+instant do the limits exceed the capacity. Running jobs go on meanwhile, new ones wait.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+NAMES_OF_A_COMMAND = 200
+
+
+def slurm_script(objects: Sequence[Mapping[str, Any]], *, notes: Iterable[str]) -> str:
+    """A script for sh; running it twice leaves what running it once does."""
+    of_kind = {
+        kind: [each for each in objects if each["kind"] == kind]
+        for kind in ("account", "class", "reservation")
+    }
+    lines = ["#!/bin/sh", "set -eu"]
+    lines += [f"# {objects[0]['comment']}"] if objects else []
+    lines += [f"# {note}" for note in notes]
+    lines += ["", "# Lower first: everything to 0."]
+    lines += _lowered(of_kind["account"], of_kind["class"])
+    lines += ["", "# Then raise."]
+    lines += [_account(each) for each in of_kind["account"]]
+    lines += [_class(each) for each in of_kind["class"]]
+    if of_kind["reservation"]:
+        lines += ["", "# Slots, in UTC.", "export TZ=UTC"]
+        lines += [_reservation(each) for each in of_kind["reservation"]]
+    return "\n".join(lines) + "\n"
+
+
+def _lowered(
+    accounts: Sequence[Mapping[str, Any]], classes: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    for some in _batches([each["account"] for each in accounts]):
+        nothing = _tres(dict.fromkeys(accounts[0]["limits"], 0))
+        yield f"sacctmgr -i modify account where name={','.join(some)} set {nothing}"
+    for partition in dict.fromkeys(each["partition"] for each in classes):
+        of = [each["account"] for each in classes if each["partition"] == partition]
+        nothing = _tres(dict.fromkeys(classes[0]["limits"], 0))
+        for some in _batches(of):
+            where = shlex.quote(f"partition={partition}")
+            yield f"sacctmgr -i modify user where account={','.join(some)} {where} set {nothing}"
+
+
+def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), NAMES_OF_A_COMMAND):
+        yield names[start : start + NAMES_OF_A_COMMAND]
+
+
+def _account(each: Mapping[str, Any]) -> str:
+    return (
+        f"sacctmgr -i modify account where name={each['account']} set {_tres(each['limits'])}"
+        f" fairshare={each['fairshare']}"
+    )
+
+
+def _class(each: Mapping[str, Any]) -> str:
+    where = shlex.quote(f"partition={each['partition']}")
+    return (
+        f"sacctmgr -i modify user where account={each['account']} {where}"
+        f" set {_tres(each['limits'])}"
+    )
+
+
+def _reservation(each: Mapping[str, Any]) -> str:
+    partition = each["partition"]
+    where = "" if partition is None else " " + shlex.quote(f"PartitionName={partition}")
+    name = f"ReservationName={each['name']}"
+    what = (
+        f"StartTime={_instant(each['start'])} EndTime={_instant(each['end'])}"
+        f" Accounts={each['account']} CoreCnt={each['cores']}{where}"
+    )
+    return (
+        f"scontrol show reservation {each['name']} >/dev/null 2>&1 ||"
+        f" scontrol create reservation {name} {what}"
+    )
+
+
+def _tres(limits: Mapping[str, int]) -> str:
+    return "GrpTRES=" + ",".join(f"{name}={limit}" for name, limit in limits.items())
+
+
+def _instant(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,0 +1,185 @@
+"""Reads around the enforcement of decisions: what was decided, is enforced and is used, per tenant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal, localcontext
+from typing import Any
+
+from allocator_service.allocation.decided import EXACT, Vector
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.selectors import decision_now, slot_in_force
+from allocator_service.core.errors import DomainError, Missing
+from allocator_service.core.quantities import Resource
+from allocator_service.enforcement.models import Agent, Report
+from allocator_service.enforcement.rendering.limits import TenantLimits
+from allocator_service.enforcement.rendering.rounding import NOISE
+from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
+from allocator_service.enforcement.rendering.units import TargetUnit
+from allocator_service.pools.models import Pool
+from allocator_service.pools.recompute import interval_around
+from allocator_service.pools.selectors import members_at, resources_of
+
+_HALF = Decimal("0.5")
+
+
+def member_slugs(*, pool: Pool, now: datetime) -> list[str]:
+    """The present members of a pool, those that are still tenants, by slug."""
+    members = members_at(pool=pool, now=now).filter(membership__tenant__retired_at=None)
+    slugs = members.order_by("membership__tenant__slug").values_list(
+        "membership__tenant__slug", flat=True
+    )
+    return list(slugs)
+
+
+def next_boundary(*, pool: Pool, run: Run, now: datetime) -> datetime | None:
+    """When what the decision gives changes next without any change to the pool.
+
+    The end of the slot in force where time is divided, the end of the decision interval under a
+    long-term policy, else None.
+    """
+    slot = slot_in_force(run=run, at=now)
+    if slot is not None:
+        return slot.end
+    return interval_around(pool, now)[1] if pool.policy_long_term else None
+
+
+def decision_in_force(*, pool: Pool, now: datetime) -> Run | None:
+    """The run whose decision is in force, None before the first."""
+    try:
+        return decision_now(pool=pool, now=now)
+    except Missing:
+        return None
+
+
+@dataclass(frozen=True)
+class AgentState:
+    """An agent and its newest report; `behind`: by how many generations its decision is older."""
+
+    agent: Agent
+    stale: bool
+    behind: int | None
+    problems: Sequence[str]
+
+
+@dataclass(frozen=True)
+class TenantEnforcement:
+    """The three numbers of a tenant, in the pool's units and order; None: nobody reported it.
+
+    `rendered` is what the scheduler is told: `decided` in whole units of the target. `drift` is
+    enforced − rendered, 0 where that is less than half a unit of the target: agents convert to the
+    pool's units with 12 fractional digits. `over`: it uses more than both.
+    """
+
+    tenant: str
+    decided: Vector
+    rendered: Vector
+    enforced: Vector | None
+    used: Vector | None
+    drift: Vector | None
+    pending_tasks: int | None
+    running_tasks: int | None
+    problems: Sequence[str] = ()
+
+    @property
+    def over(self) -> bool:
+        """Whether more is used than was decided and told."""
+        return self.used is not None and any(
+            used > max(decided, rendered) * (1 + NOISE)
+            for used, decided, rendered in zip(self.used, self.decided, self.rendered, strict=True)
+        )
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the scheduler does not have what was decided, or lets more run."""
+        if self.drift is None:
+            return any(self.rendered)
+        return self.over or any(self.drift)
+
+
+@dataclass(frozen=True)
+class EnforcementState:
+    """A pool's enforcement; `run` is None before the first decision, `refused` says why none is told."""
+
+    pool: Pool
+    run: Run | None
+    resources: Sequence[Resource]
+    agents: Sequence[AgentState]
+    tenants: Sequence[TenantEnforcement] = field(default_factory=tuple)
+    refused: str = ""
+
+    @property
+    def stale(self) -> bool:
+        """Whether any agent is silent."""
+        return any(state.stale for state in self.agents)
+
+
+def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
+    """Decided, enforced and used per tenant, by the agent that reported each last."""
+    resources = resources_of(pool)
+    run = decision_in_force(pool=pool, now=now)
+    agents = list(Agent.objects.filter(pool=pool).order_by("received_at"))
+    newest = (
+        Report.objects.filter(agent__in=agents).order_by("agent_id", "-id").distinct("agent_id")
+    )
+    reports = {report.agent_id: report.document for report in newest}
+    states = [
+        AgentState(
+            agent,
+            agent.is_stale(now),
+            None if run is None else (run.generation or 0) - (agent.generation or 0),
+            reports[agent.pk]["problems"],
+        )
+        for agent in agents
+    ]
+    reported = {row["tenant"]: row for agent in agents for row in reports[agent.pk]["tenants"]}
+    if run is None or not agents:
+        return EnforcementState(pool, run, resources, states)
+    target = agents[-1]
+    try:
+        limits = limits_for(
+            TARGETS[target.target],
+            run,
+            label=target.class_label,
+            members=member_slugs(pool=pool, now=now),
+        )
+    except DomainError as error:
+        return EnforcementState(pool, run, resources, states, refused=error.detail)
+    with localcontext(EXACT):
+        rows = [
+            _row(tenant, reported.get(tenant.slug), resources, limits.units)
+            for tenant in limits.tenants
+        ]
+    return EnforcementState(pool, run, resources, states, rows)
+
+
+def _row(
+    tenant: TenantLimits,
+    reported: Mapping[str, Any] | None,
+    resources: Sequence[Resource],
+    units: Sequence[TargetUnit],
+) -> TenantEnforcement:
+    rendered = [amount - less for amount, less in zip(tenant.decided, tenant.lost, strict=True)]
+    if reported is None:
+        nothing = (None, None, None, None, None)
+        return TenantEnforcement(tenant.slug, tenant.decided, rendered, *nothing)
+    enforced = _vector(reported["applied"], resources)
+    drift = [
+        has - told if abs(has - told) * unit.per >= _HALF else Decimal(0)
+        for has, told, unit in zip(enforced, rendered, units, strict=True)
+    ]
+    return TenantEnforcement(
+        tenant.slug,
+        tenant.decided,
+        rendered,
+        enforced,
+        _vector(reported["used"], resources),
+        drift,
+        reported["pending_tasks"],
+        reported["running_tasks"],
+        reported["problems"],
+    )
+
+
+def _vector(quantities: Mapping[str, str], resources: Sequence[Resource]) -> Vector:
+    return [Decimal(quantities.get(each.name, "0")) for each in resources]

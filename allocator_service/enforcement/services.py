@@ -1,0 +1,257 @@
+"""What agents report, and what is told of it: a drift that lasts, and that it has settled."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import orjson
+from django.db import transaction
+from django.db.models import Max
+
+from allocator_service.allocation.models import Run
+from allocator_service.core.durations import parse_duration
+from allocator_service.core.errors import Conflict, FieldError, Unacceptable
+from allocator_service.core.outbox import events_record
+from allocator_service.core.quantities import decimal_text, vector_from
+from allocator_service.enforcement.models import Agent, Drift, Report, Watch
+from allocator_service.enforcement.selectors import (
+    EnforcementState,
+    TenantEnforcement,
+    decision_in_force,
+    enforcement_state,
+)
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import Membership, Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+
+REPORT_RETENTION = timedelta(days=7)
+# A clock that is further ahead would keep its own later reports out when it is set right.
+CLOCK_TOLERANCE = timedelta(minutes=5)
+LONGEST_INTERVAL_SECONDS = 86_400
+MAX_MISTAKES = 20
+
+
+@dataclass(frozen=True)
+class TenantReport:
+    """What an agent says of a tenant; quantities are the client's, keyed by resource."""
+
+    tenant: str
+    applied: Any
+    used: Any
+    pending_tasks: int | None
+    running_tasks: int | None
+    problems: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ReportDraft:
+    """A report as an agent sends it; `run` is the decision that it applied, None without any.
+
+    `interval` is the ISO 8601 duration between two reports.
+    """
+
+    agent: str
+    target: str
+    class_label: str
+    run: Any
+    generation: int | None
+    interval: str
+    reported_at: datetime
+    tenants: Sequence[TenantReport]
+    problems: Sequence[str]
+
+
+@transaction.atomic
+def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Agent:
+    """Store what an agent applied; the same report again changes nothing.
+
+    Raises `Unacceptable` for a tenant, resource or run that the pool does not have, or a clock that is
+    ahead; `Conflict` for a report that is not newer than the stored one.
+    """
+    pool = pool_lock(pool)
+    if draft.reported_at > now + CLOCK_TOLERANCE:
+        raise Unacceptable(
+            f"The report is dated {draft.reported_at - now} ahead of the service's clock: set the"
+            " agent's clock right.",
+            code="enforcement.clock",
+            pointer="/reported_at",
+        )
+    interval = parse_duration(draft.interval, pointer="/interval").nominal_seconds
+    if interval > LONGEST_INTERVAL_SECONDS:
+        raise Unacceptable(
+            "An agent reports at least once a day.",
+            code="enforcement.interval",
+            pointer="/interval",
+        )
+    run = _run(pool, draft)
+    content = orjson.dumps(_content(pool, draft))
+    agent = Agent.objects.select_for_update(no_key=True).filter(pool=pool, name=draft.agent).first()
+    latest = None if agent is None else agent.reports.order_by("-pk").first()
+    same = (
+        latest is not None
+        and latest.run_id == draft.run
+        and zlib.decompress(latest.content) == content
+    )
+    if agent is not None and draft.reported_at <= agent.reported_at:
+        if draft.reported_at == agent.reported_at and same:
+            return agent
+        raise Conflict(
+            f"A report of {draft.agent} dated {agent.reported_at:%Y-%m-%dT%H:%M:%S.%fZ} is stored:"
+            " only a newer one replaces it.",
+            code="enforcement.older",
+        )
+    if agent is None:
+        agent = Agent(pool=pool, name=draft.agent)
+        Watch.objects.get_or_create(pool=pool)
+    agent.target, agent.class_label = draft.target, draft.class_label
+    agent.interval_seconds = interval
+    agent.run, agent.generation = run, draft.generation
+    agent.reported_at, agent.received_at = draft.reported_at, now
+    agent.save()
+    if latest is not None and same:
+        latest.repeated_at = draft.reported_at
+        latest.save(update_fields=["repeated_at"])
+        return agent
+    Report.objects.create(
+        agent=agent,
+        run=run,
+        reported_at=draft.reported_at,
+        repeated_at=draft.reported_at,
+        content=zlib.compress(content, 1),
+    )
+    return agent
+
+
+def _run(pool: Pool, draft: ReportDraft) -> Run | None:
+    if draft.run is None:
+        return None
+    run = Run.objects.filter(pool=pool, pk=draft.run).first()
+    if run is None or run.effective_from is None:
+        raise Unacceptable(
+            "The pool has no decision of this id.", code="run.unknown", pointer="/run"
+        )
+    if run.generation != draft.generation:
+        raise Unacceptable(
+            f"The generation of this run is {run.generation}.",
+            code="enforcement.generation",
+            pointer="/generation",
+        )
+    return run
+
+
+def _content(pool: Pool, draft: ReportDraft) -> dict[str, Any]:
+    """The report as it is kept. Raises `Unacceptable` with all that is wrong (at most 20)."""
+    resources = resources_of(pool)
+    members = set(Membership.objects.filter(pool=pool).values_list("tenant__slug", flat=True))
+    found: list[FieldError] = []
+    rows, seen = [], set[str]()
+    for index, each in enumerate(draft.tenants):
+        where = f"/tenants/{index}"
+        if each.tenant not in members:
+            detail = f'The pool has no member "{each.tenant}".'
+            found.append(FieldError(f"{where}/tenant", "tenant.unknown", detail))
+        if each.tenant in seen:
+            detail = f'"{each.tenant}" is reported twice.'
+            found.append(FieldError(f"{where}/tenant", "tenant.duplicate", detail))
+        seen.add(each.tenant)
+        row: dict[str, Any] = {
+            "tenant": each.tenant,
+            "pending_tasks": each.pending_tasks,
+            "running_tasks": each.running_tasks,
+            "problems": list(each.problems),
+        }
+        for name in ("applied", "used"):
+            try:
+                vector = vector_from(getattr(each, name), resources, pointer=f"{where}/{name}")
+            except Unacceptable as error:
+                found.extend(error.errors)
+                continue
+            row[name] = {
+                resource.name: decimal_text(amount)
+                for resource, amount in zip(resources, vector, strict=True)
+            }
+        rows.append(row)
+        if len(found) >= MAX_MISTAKES:
+            break
+    if found:
+        raise Unacceptable(found[0].detail, code=found[0].code, errors=found[:MAX_MISTAKES])
+    return {"tenants": rows, "problems": list(draft.problems)}
+
+
+def pools_enforced() -> list[Pool]:
+    """The open pools that an agent has reported of."""
+    pools = Pool.objects.filter(retired_at=None, agents__isnull=False).distinct()
+    return list(pools.prefetch_related("resource_types"))
+
+
+@transaction.atomic
+def drift_watch(*, pool: Pool, now: datetime) -> None:
+    """Tell once of each tenant whose drift has lasted three intervals, and once that it settled.
+
+    Whether a tenant drifts is worked out anew when there is another decision or another report.
+    """
+    watch = Watch.objects.select_for_update(skip_locked=True).filter(pool=pool).first()
+    agent = Agent.objects.filter(pool=pool).order_by("-received_at").first()
+    if watch is None or agent is None:
+        return  # somebody else looks, or nobody reports
+    run = decision_in_force(pool=pool, now=now)
+    if (watch.run, watch.received_at) != (run, agent.received_at):
+        _look(pool, now)
+        watch.run, watch.received_at = run, agent.received_at
+        watch.save()
+    due = Drift.objects.filter(pool=pool, told_at=None, since__lt=now - agent.patience)
+    payloads = dict(due.values_list("tenant__slug", "payload"))
+    if payloads:
+        due.update(told_at=now)
+        events_record(kind="enforcement.drift", pool=pool.slug, payloads=payloads, now=now)
+
+
+def _look(pool: Pool, now: datetime) -> None:
+    """Note who drifts since when, and tell of those that were told to drift and do no longer."""
+    state = enforcement_state(pool=pool, now=now)
+    drifting = {row.tenant: row for row in state.tenants if row.drifts}
+    known = {
+        drift.tenant.slug: drift
+        for drift in Drift.objects.filter(pool=pool).select_related("tenant")
+    }
+    settled = {
+        slug: {**drift.payload, "since": drift.since.isoformat()}
+        for slug, drift in known.items()
+        if slug not in drifting and drift.told_at is not None
+    }
+    events_record(kind="enforcement.settled", pool=pool.slug, payloads=settled, now=now)
+    Drift.objects.filter(pool=pool).exclude(tenant__slug__in=drifting).delete()
+    new = Tenant.objects.filter(slug__in=drifting.keys() - known.keys())
+    Drift.objects.bulk_create(
+        Drift(pool=pool, tenant=tenant, since=now, payload=_payload(state, drifting[tenant.slug]))
+        for tenant in new
+    )
+
+
+def _payload(state: EnforcementState, row: TenantEnforcement) -> dict[str, Any]:
+    def named(vector: Sequence[Decimal] | None) -> dict[str, str] | None:
+        if vector is None:
+            return None
+        return {
+            each.name: decimal_text(amount)
+            for each, amount in zip(state.resources, vector, strict=True)
+        }
+
+    return {
+        "run": None if state.run is None else str(state.run.pk),
+        "generation": None if state.run is None else state.run.generation,
+        "decided": named(row.decided),
+        "enforced": named(row.enforced),
+        "used": named(row.used),
+    }
+
+
+def reports_prune(*, now: datetime) -> int:
+    """Drop reports of before the retention, save for the newest of each agent; returns how many."""
+    newest = Agent.objects.annotate(newest=Max("reports")).values("newest")
+    old = Report.objects.filter(repeated_at__lt=now - REPORT_RETENTION).exclude(pk__in=newest)
+    return old.delete()[0]

@@ -1,0 +1,31 @@
+"""Celery tasks: each makes one service call with the time of the clock."""
+
+from celery import shared_task
+
+from allocator_service.core.clock import utc_now
+from allocator_service.enforcement.services import drift_watch, pools_enforced, reports_prune
+from allocator_service.pools.models import Pool
+
+# Redis keeps one list per priority; workers empty the list of decisions (0) first.
+AFTER_DECISIONS = 9
+WATCH_SECONDS = 5.0
+
+
+@shared_task(name="enforcement.watch", priority=AFTER_DECISIONS)
+def watch() -> None:
+    """Ask for a look at every pool with an agent: one that fails stops no other."""
+    for pool in pools_enforced():
+        watch_pool.apply_async(args=[pool.pk], expires=WATCH_SECONDS, retry=False)
+
+
+@shared_task(name="enforcement.watch_pool", priority=AFTER_DECISIONS)
+def watch_pool(pool_id: int) -> None:
+    """Tell of a drift that lasts, or has settled."""
+    pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
+    drift_watch(pool=pool, now=utc_now())
+
+
+@shared_task(name="enforcement.retention", priority=AFTER_DECISIONS)
+def retention() -> None:
+    """Drop reports that have been kept long enough."""
+    reports_prune(now=utc_now())

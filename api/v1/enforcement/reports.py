@@ -1,0 +1,170 @@
+"""What agents report, and what is made of it, as documents."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.enforcement.rendering.targets import CLASS_LABEL, TARGETS
+from allocator_service.enforcement.selectors import (
+    AgentState,
+    EnforcementState,
+    TenantEnforcement,
+)
+from allocator_service.enforcement.services import ReportDraft, TenantReport
+from allocator_service.tenants.models import Tenant
+from api.contract.fields import (
+    DurationField,
+    IdField,
+    PoolQuantitiesField,
+    SlugField,
+    TimestampField,
+)
+from api.v1.pools.serializers import MAX_GENERATION
+from api.v1.reports.documents import MAX_TENANTS, AmountsField
+from api.v1.runs.serializers import MAX_ROWS
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    IntegerField,
+    ListField,
+    StringField,
+    TextField,
+)
+
+MAX_PROBLEMS = 100
+MAX_PROBLEM_LENGTH = 500
+
+
+def problems_field() -> ListField:
+    """What could not be done, in sentences."""
+    return ListField(
+        TextField(max_length=MAX_PROBLEM_LENGTH), min_items=0, max_items=MAX_PROBLEMS, default=list
+    )
+
+
+class TenantReportRequest(Document):
+    tenant = SlugField()
+    applied = PoolQuantitiesField(description="The limits that the scheduler has.")
+    used = PoolQuantitiesField(default=dict, description="What runs.")
+    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True, default=None)
+    running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True, default=None)
+    problems = problems_field()
+
+
+class ReportRequest(Document):
+    agent = SlugField(description="The agent's name, unique in the pool.")
+    target = ChoiceField(choices=list(TARGETS))
+    class_label = TextField(max_length=253, default=CLASS_LABEL)
+    run = IdField(allow_null=True, description="The decision that it applied; null without any.")
+    generation = IntegerField(minimum=0, maximum=MAX_GENERATION, allow_null=True, default=None)
+    interval = DurationField(description="How often it reports, such as PT15S; at most a day.")
+    reported_at = TimestampField(description="By the agent's clock.")
+    tenants = ListField(TenantReportRequest, min_items=0, max_items=MAX_TENANTS)
+    problems = problems_field()
+
+
+class AgentDocument(Document):
+    agent = SlugField()
+    target = ChoiceField(choices=list(TARGETS))
+    run = IdField(allow_null=True)
+    generation = IntegerField(minimum=0, maximum=MAX_GENERATION, allow_null=True)
+    reported_at = TimestampField()
+    received_at = TimestampField(description="By the service's clock.")
+    interval = StringField()
+    stale = BooleanField(description="Silent for more than three intervals.")
+    behind = IntegerField(
+        minimum=-MAX_GENERATION,
+        maximum=MAX_GENERATION,
+        allow_null=True,
+        description="By how many generations its decision is older than the one in force.",
+    )
+    problems = ListField(StringField(), min_items=0)
+
+
+class TenantEnforcementDocument(Document):
+    tenant = SlugField()
+    decided = AmountsField()
+    rendered = AmountsField(description="What the scheduler is told: decided in its whole units.")
+    enforced = AmountsField(allow_null=True, description="Null where no agent reported it.")
+    used = AmountsField(allow_null=True)
+    drift = AmountsField(description="enforced − rendered where that is not 0.")
+    over = BooleanField(description="More is used than was decided.")
+    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    problems = ListField(StringField(), min_items=0)
+
+
+class EnforcementDocument(Document):
+    pool = SlugField()
+    run = IdField(allow_null=True, description="The decision in force.")
+    generation = IntegerField(minimum=0, maximum=MAX_GENERATION, allow_null=True)
+    agents = ListField(AgentDocument, min_items=0, max_items=MAX_TENANTS)
+    tenants = ListField(TenantEnforcementDocument, min_items=0, max_items=MAX_TENANTS)
+    stale = BooleanField(description="Any agent is silent: limits stay as they are.")
+    refused = StringField(
+        description="Why the decision cannot be rendered for the agent; or empty."
+    )
+
+
+def report_draft(fields: dict[str, Any]) -> ReportDraft:
+    """The report in a body."""
+    tenants = [TenantReport(**row) for row in fields["tenants"]]
+    return ReportDraft(**{**fields, "tenants": tenants})
+
+
+def enforcement_document(state: EnforcementState, *, caller: Tenant | None) -> dict[str, Any]:
+    """The three numbers; a tenant sees its own, and of agents whether they are silent."""
+    return {
+        "pool": state.pool.slug,
+        "run": None if state.run is None else state.run.pk,
+        "generation": None if state.run is None else state.run.generation,
+        "agents": [_agent(each, whole=caller is None) for each in state.agents],
+        "tenants": [
+            _tenant(row, state.resources)
+            for row in state.tenants
+            if caller is None or row.tenant == caller.slug
+        ],
+        "stale": state.stale,
+        "refused": state.refused,
+    }
+
+
+def _agent(state: AgentState, *, whole: bool) -> dict[str, Any]:
+    agent = state.agent
+    return {
+        "agent": agent.name,
+        "target": agent.target,
+        "run": agent.run_id,
+        "generation": agent.generation,
+        "reported_at": agent.reported_at,
+        "received_at": agent.received_at,
+        "interval": f"PT{agent.interval_seconds}S",
+        "stale": state.stale,
+        "behind": state.behind,
+        "problems": state.problems if whole else [],  # they may name other members
+    }
+
+
+def _tenant(row: TenantEnforcement, resources: Sequence[Resource]) -> dict[str, Any]:
+    names = [each.name for each in resources]
+
+    def amounts(vector: Sequence[Decimal] | None) -> dict[str, str] | None:
+        if vector is None:
+            return None
+        return dict(zip(names, map(decimal_text, vector), strict=True))
+
+    drift = zip(names, row.drift or (), strict=False)
+    return {
+        "tenant": row.tenant,
+        "decided": amounts(row.decided),
+        "rendered": amounts(row.rendered),
+        "enforced": amounts(row.enforced),
+        "used": amounts(row.used),
+        "drift": {name: decimal_text(amount) for name, amount in drift if amount},
+        "over": row.over,
+        "pending_tasks": row.pending_tasks,
+        "running_tasks": row.running_tasks,
+        "problems": row.problems,
+    }

@@ -1,0 +1,93 @@
+"""A decision as the limits of a scheduler, and what became of them."""
+
+import hashlib
+from http import HTTPStatus
+from typing import ClassVar
+
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.selectors import decision_now
+from allocator_service.core.clock import utc_now
+from allocator_service.enforcement.rendering.targets import (
+    TARGETS,
+    decision_render,
+    target_named,
+)
+from allocator_service.enforcement.selectors import (
+    enforcement_state,
+    member_slugs,
+    next_boundary,
+)
+from allocator_service.enforcement.services import report_put
+from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING
+from api.contract.conditional import is_known
+from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
+from api.openapi.describing import renders, replaces, shows
+from api.v1.enforcement.reports import (
+    EnforcementDocument,
+    ReportRequest,
+    enforcement_document,
+    report_draft,
+)
+from api.v1.enforcement.serializers import (
+    RenderingDocument,
+    RenderingParameters,
+    rendering_document,
+)
+from api.views import PoolView, writes
+
+
+class RenderingView(PoolView):
+    """The decision in force as a target's objects: of all tenants, so that tenant keys never have it."""
+
+    scopes: ClassVar = {"GET": OPERATOR_AND_BILLING}
+    parameters = RenderingParameters
+    http_method_names = ["get", "head"]
+
+    def get_renderers(self) -> list[BaseRenderer]:
+        target = TARGETS.get(str(self.kwargs["target"]))
+        text = [form() for form in (PlainTextRenderer, YAMLRenderer) if target is not None
+                and form.media_type == target.media_type]  # fmt: skip
+        return [OrjsonRenderer(), *text]
+
+    @renders(RenderingDocument, "Render the decision in force for a scheduler")
+    def get(self, request: Request, pool: str, target: str) -> Response:
+        now, of_pool = utc_now(), self.pool
+        chosen, label = target_named(target), self.query["class_label"]
+        run = decision_now(pool=of_pool, now=now)
+        members = member_slugs(pool=of_pool, now=now)
+        boundary = next_boundary(pool=of_pool, run=run, now=now)
+        form = request.accepted_renderer
+        parts = [run.pk, chosen.name, label, form.format, boundary, *members]
+        digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
+        tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
+        if is_known(request, tag):
+            return Response(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
+        rendering = decision_render(run=run, target=chosen, label=label, members=members, now=now)
+        if form.format == OrjsonRenderer.format:
+            document = rendering_document(rendering, next_boundary=boundary)
+            return Response(document, headers={"ETag": tag})
+        return Response(rendering.text, headers={"ETag": tag})
+
+
+class EnforcementView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "PUT": OPERATOR}
+
+    @shows(
+        EnforcementDocument,
+        "Show what was decided, is enforced and is used; a tenant sees its own",
+        headers=(),
+    )
+    def get(self, request: Request, pool: str) -> Response:
+        state = enforcement_state(pool=self.pool, now=utc_now())
+        return Response(enforcement_document(state, caller=self.tenant))
+
+    @replaces(ReportRequest, ReportRequest, "Report what a scheduler was told and what it runs")
+    @writes
+    def put(self, request: Request, pool: str) -> Response:
+        of_pool = self.pool
+        fields = self.read(ReportRequest)
+        report_put(pool=of_pool, draft=report_draft(fields), now=utc_now())
+        return Response(self.document())
