@@ -15,7 +15,7 @@ import numpy as np
 from allocator_service.allocation.models import Allocation, Placement, Run, Schedule, ServerClass
 from allocator_service.allocation.selectors import input_of
 from allocator_service.core.quantities import Resource
-from policies import choose, classes_of_decision, problem_from_document
+from policies import classes_of_decision, problem_from_document
 
 # Products of a double's 17 digits with 24 of a demand, added up over 10^6 rows, are exact in so many.
 EXACT = Context(prec=120)
@@ -28,8 +28,9 @@ ServerClassName = str | None
 class DecidedTenant:
     """A tenant's part, in the order of the pool's resources.
 
-    `weight` is the one that counted. `rank` orders tenants as the policy would: the least weighted
-    share first, then the order of the input. `amounts` is all of it, `by_class` its parts.
+    `weight` is the one that counted: 0 of who is served after all others. `rank` orders tenants as the
+    policy would: the least weighted share first, then the order of the input. `amounts` is all of it,
+    `by_class` its parts.
     """
 
     slug: str
@@ -66,77 +67,123 @@ class Decided:
     slots: Sequence[DecidedSlot] = field(default_factory=tuple)
 
 
+@dataclass(frozen=True)
+class StoredRows:
+    """What is stored of a decision: `document` is its input, workloads and classes go by position.
+
+    `tasks` are per workload, with its tenant's weighted share; `classes` count their servers, with the
+    labels that all of them carry; `placements` are of a workload on a class, tasks per server. `plan`,
+    `intervals` and `period_seconds` are those of a schedule.
+    """
+
+    document: Mapping[str, Any]
+    tasks: Sequence[tuple[float, float | None]]
+    classes: Sequence[tuple[int, Mapping[str, str]]]
+    placements: Iterable[tuple[int, int, float]]
+    plan: Mapping[str, Any] | None = None
+    intervals: Sequence[Sequence[int]] = ()
+    period_seconds: int = 0
+
+
 def decided_by_class(run: Run, *, label: str) -> Decided:
     """The decision of a succeeded run, with servers told apart by the value of a label.
 
     Raises `Gone` once its input is pruned, which that of a decision in force never is.
     """
+    return decided_from(_stored(run), run=run, label=label)
+
+
+def decided_from(rows: StoredRows, *, run: Run, label: str) -> Decided:
+    """The same of rows that are at hand."""
     with localcontext(EXACT):
-        return _Reading(run, label).decided()
+        return _Reading(rows, run, label).decided()
+
+
+def _stored(run: Run) -> StoredRows:
+    """A statement per table."""
+    allocations = list(
+        Allocation.objects.filter(run=run)
+        .order_by("position")
+        .values_list("workload_id", "tasks", "weighted_share")
+    )
+    classes = list(
+        ServerClass.objects.filter(run=run)
+        .order_by("position")
+        .values_list("id", "count", "labels")
+    )
+    workload_of = {row[0]: position for position, row in enumerate(allocations)}
+    class_of = {row[0]: position for position, row in enumerate(classes)}
+    placements = Placement.objects.filter(run=run).values_list(
+        "workload_id", "server_class_id", "tasks"
+    )
+    schedule = Schedule.objects.filter(run=run).first()
+    return StoredRows(
+        document=input_of(run),
+        tasks=[(tasks, share) for _, tasks, share in allocations],
+        classes=[(count, labels) for _, count, labels in classes],
+        placements=(
+            (workload_of[workload], class_of[server_class], tasks)
+            for workload, server_class, tasks in placements.iterator(chunk_size=10_000)
+        ),
+        plan=None if schedule is None else schedule.plan,
+        intervals=() if schedule is None else schedule.intervals,
+        period_seconds=0 if schedule is None else schedule.period_seconds,
+    )
 
 
 class _Reading:
-    """One reading of a run's rows: a statement per table."""
+    """One reading of a decision's rows."""
 
-    def __init__(self, run: Run, label: str) -> None:
-        self.run, self.label = run, label
-        self.document = input_of(run)
-        self.problem = problem_from_document(self.document).problem
-        self.choice = choose(**run.policy)
+    def __init__(self, rows: StoredRows, run: Run, label: str) -> None:
+        self.rows, self.run, self.label = rows, run, label
+        self.document = rows.document
+        parsed = problem_from_document(self.document)
+        self.problem, self.choice = parsed.problem, parsed.choice
         self.resources = [Resource(**each) for each in self.document["resources"]]
         workloads = self.document["workloads"]
         self.owner = [workload["tenant"] for workload in workloads]
         self.demand = [self._vector(workload["demand"]) for workload in workloads]
 
     def decided(self) -> Decided:
-        rows = list(
-            Allocation.objects.filter(run=self.run)
-            .order_by("position")
-            .values_list("tasks", "workload_id", "weighted_share")
-        )
         shares: dict[str, float] = {}
-        for owner, (_, _, share) in zip(self.owner, rows, strict=True):
+        for owner, (_, share) in zip(self.owner, self.rows.tasks, strict=True):
             shares.setdefault(owner, float("inf") if share is None else share)
-        slots, period = self._slots()
-        parts: Iterable[tuple[str, ServerClassName, Vector]]
-        if period:
+        slots = self._slots()
+        if slots:
             totals, by_class = _most(slots)
         else:
             whole = self._added(
                 (owner, None, self._times(tasks, demand))
-                for owner, demand, (tasks, _, _) in zip(self.owner, self.demand, rows, strict=True)
+                for owner, demand, (tasks, _) in zip(
+                    self.owner, self.demand, self.rows.tasks, strict=True
+                )
             )
             totals = {owner: amounts for (owner, _), amounts in whole.items()}
-            parts = self._placed([id_ for _, id_, _ in rows]) if self._places else ()
-            by_class = self._added(parts) if self._places else whole
+            by_class = self._added(self._placed()) if self._places else whole
         classes: dict[str, dict[ServerClassName, Vector]] = defaultdict(dict)
         for (owner, name), amounts in by_class.items():
             classes[owner][name] = amounts
-        weights = self.problem.effective_weight.tolist()
+        first_stage = np.where(self.problem.second_stage, 0.0, self.problem.effective_weight)
+        weights = first_stage if first_stage.any() else self.problem.effective_weight
         return Decided(
             run=self.run,
             resources=self.resources,
             tenants=[
                 DecidedTenant(
                     slug,
-                    Decimal(0) if second else Decimal(repr(weight)),
+                    Decimal(repr(weight)),
                     (shares.get(slug, float("inf")), position),
                     totals.get(slug, self._zeros()),
                     classes.get(slug, {}),
                 )
-                for position, (slug, weight, second) in enumerate(
-                    zip(
-                        self.problem.tenants,
-                        weights,
-                        self.problem.second_stage.tolist(),
-                        strict=True,
-                    )
+                for position, (slug, weight) in enumerate(
+                    zip(self.problem.tenants, weights.tolist(), strict=True)
                 )
             ],
             capacity=self._capacity(),
             placed=self._places,
             whole_tasks=self.choice.whole_tasks,
-            period_seconds=period,
+            period_seconds=self.rows.period_seconds,
             slots=slots,
         )
 
@@ -177,57 +224,46 @@ class _Reading:
             capacity[name] = [a + b for a, b in zip(held, offered, strict=True)]
         return capacity
 
-    def _placed(self, workload_ids: Sequence[Any]) -> Iterator[tuple[str, ServerClassName, Vector]]:
+    def _placed(self) -> Iterator[tuple[str, ServerClassName, Vector]]:
         """What each placement takes of each class."""
-        position_of = {id_: position for position, id_ in enumerate(workload_ids)}
         servers = self._servers_by_class()
-        placements = Placement.objects.filter(run=self.run).values_list(
-            "workload_id", "server_class_id", "tasks"
-        )
-        for workload, server_class, tasks in placements.iterator(chunk_size=10_000):
-            position = position_of[workload]
-            of_one = self._times(tasks, self.demand[position])
-            for name, count in servers[server_class].items():
-                amounts = of_one if count == 1 else [amount * count for amount in of_one]
-                yield self.owner[position], name, amounts
+        for workload, server_class, tasks in self.rows.placements:
+            demand, by_name = self.demand[workload], servers[server_class]
+            if self.choice.whole_tasks and len(by_name) == 1:
+                # Tasks per server are a quotient, which no double may hold exactly.
+                ((name, count),) = by_name.items()
+                yield self.owner[workload], name, self._times(round(tasks * count), demand)
+                continue
+            of_one = self._times(tasks, demand)
+            for name, count in by_name.items():
+                yield self.owner[workload], name, [amount * count for amount in of_one]
 
-    def _servers_by_class(self) -> dict[Any, dict[ServerClassName, int]]:
+    def _servers_by_class(self) -> list[dict[ServerClassName, int]]:
         """How many servers of each value of the label the run's own classes have."""
-        rows = list(
-            ServerClass.objects.filter(run=self.run)
-            .order_by("position")
-            .values_list("id", "count", "labels")
-        )
         labels = [server["labels"] for server in self.document["servers"]]
         exists = any(self.label in each for each in labels)
-        known = {
-            id_: {own.get(self.label): count}
-            for id_, count, own in rows
-            if self.label in own or not exists
-        }
-        if len(known) == len(rows):
-            return known
+        if not exists or all(self.label in own for _, own in self.rows.classes):
+            return [{own.get(self.label): count} for count, own in self.rows.classes]
         # Identical servers that the run did not tell apart, of several values of the label or none.
-        counts = np.array([count for _, count, _ in rows], dtype=np.int64)
+        counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
         classes = classes_of_decision(self.problem, self.choice, counts)
-        for position, (id_, count, _) in enumerate(rows):
-            if id_ in known:
+        found: list[dict[ServerClassName, int]] = []
+        for position, (count, own) in enumerate(self.rows.classes):
+            if self.label in own:
+                found.append({own[self.label]: count})
                 continue
             members = classes.rows_of(position).tolist()
-            if len(members) == 1:
-                known[id_] = {labels[members[0]].get(self.label): count}
-                continue
-            found: dict[ServerClassName, int] = defaultdict(int)
+            sums: dict[ServerClassName, int] = defaultdict(int)
             for row in members:
-                found[labels[row].get(self.label)] += int(self.problem.server_count[row])
-            known[id_] = dict(found)
-        return known
+                of_row = int(self.problem.server_count[row]) if len(members) > 1 else count
+                sums[labels[row].get(self.label)] += of_row
+            found.append(dict(sums))
+        return found
 
-    def _slots(self) -> tuple[list[DecidedSlot], int]:
-        """The slots of a period on the clock, and its seconds; none where time is not divided."""
-        schedule = Schedule.objects.filter(run=self.run).first()
-        if schedule is None:
-            return [], 0
+    def _slots(self) -> list[DecidedSlot]:
+        """The slots of a period on the clock; none where time is not divided."""
+        if self.rows.plan is None:
+            return []
         position_of = {
             (workload["tenant"], workload["name"]): position
             for position, workload in enumerate(self.document["workloads"])
@@ -240,10 +276,9 @@ class _Reading:
                 for position in [position_of[row["tenant"], row["workload"]]]
                 for name, tasks in _where(row, names)
             )
-            for slot in schedule.plan["slots"]
+            for slot in self.rows.plan["slots"]
         ]
-        slots = [DecidedSlot(start, end, planned[slot]) for start, end, slot in schedule.intervals]
-        return slots, schedule.period_seconds
+        return [DecidedSlot(start, end, planned[slot]) for start, end, slot in self.rows.intervals]
 
     def _class_of_server(self) -> dict[str, ServerClassName]:
         """By the name that a schedule gives to a server."""

@@ -142,6 +142,7 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
             run,
             label=target.class_label,
             members=member_slugs(pool=pool, now=now),
+            at=now,
         )
     except DomainError as error:
         return EnforcementState(pool, run, resources, states, refused=error.detail)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal, localcontext
 
 from allocator_service.allocation.decided import (
@@ -16,6 +17,7 @@ from allocator_service.enforcement.rendering.rounding import NOISE, whole_limits
 from allocator_service.enforcement.rendering.units import TargetUnit
 
 SHORTEST_SLOT_SECONDS = 60
+HARD, SOFT, EFFECTIVE = "hard", "soft", "effective"
 Limits = list[int]
 
 
@@ -47,15 +49,28 @@ class SlotLimits:
 
 @dataclass(frozen=True)
 class DecisionLimits:
-    """A decision in a target's units; `classes` are those that limits are kept for, by name."""
+    """A decision in a target's units at an instant; `classes` are those that have limits, by name.
+
+    `quota`: whether tenants may have more than their limits while others do not use theirs.
+    """
 
     decided: Decided
     label: str
+    quota: str
+    at: datetime
     units: Sequence[TargetUnit]
     tenants: Sequence[TenantLimits]
     classes: Sequence[str]
     notes: Sequence[str]
     slots: Sequence[SlotLimits] = field(default_factory=tuple)
+
+    def capacity(self, name: ServerClassName) -> Limits:
+        """What the servers of a class offered, in whole units of the target."""
+        with localcontext(EXACT):
+            offered = self.decided.capacity.get(name, [Decimal(0)] * len(self.units))
+            return [
+                int(amount * unit.per) for amount, unit in zip(offered, self.units, strict=True)
+            ]
 
     def named(self, limits: Limits) -> dict[str, int]:
         """Limits by the target's names of the resources that it knows."""
@@ -67,7 +82,13 @@ class DecisionLimits:
 
 
 def decision_limits(
-    decided: Decided, *, label: str, units: Sequence[TargetUnit], members: Sequence[str] = ()
+    decided: Decided,
+    *,
+    label: str,
+    units: Sequence[TargetUnit],
+    members: Sequence[str],
+    quota: str,
+    at: datetime,
 ) -> DecisionLimits:
     """Round a decision to a target's units, per class and resource.
 
@@ -98,9 +119,8 @@ def decision_limits(
             _tenant(tenant, by_class.get(tenant.slug, {}), slots, units, label)
             for tenant in tenants
         ]
-        return DecisionLimits(
-            decided, label, units, rows, classes, _notes(decided, units, classes, label), slots
-        )
+        notes = _notes(decided, units, classes, label)
+        return DecisionLimits(decided, label, quota, at, units, rows, classes, notes, slots)
 
 
 def _joined(slug: str, decided: Decided) -> DecidedTenant:

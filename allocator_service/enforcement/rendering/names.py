@@ -5,6 +5,7 @@ A name that has to change gets the first letters of its digest, so that two neve
 
 import hashlib
 import re
+from collections.abc import Collection
 
 # RFC 1123, section 2.1, as Kubernetes has it for labels: at most 63 characters.
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -24,8 +25,22 @@ def account_name(slug: str) -> str:
 
 
 def object_name(slug: str) -> str:
-    """The namespace or queue of a tenant: its slug, save for those that Kubernetes keeps for itself."""
-    return _changed("tenant", slug) if slug == "default" or slug.startswith("kube-") else slug
+    """The namespace or queue of a tenant: its slug, save for those that others keep for themselves.
+
+    Kubernetes has `default` and `kube-...`, Volcano `default` and `root`.
+    """
+    kept = slug in ("default", "root") or slug.startswith("kube-")
+    return _changed("tenant", slug) if kept else slug
+
+
+def parent_name(pool: str, taken: Collection[str]) -> str:
+    """The queue above those of a pool's tenants, whose names are taken."""
+    return _free(f"pool-{pool}", taken)
+
+
+def any_class_name(taken: Collection[str]) -> str:
+    """The name of what is no class: servers without the label, or all of them."""
+    return _free("any", taken)
 
 
 def class_name(value: str) -> str:
@@ -36,6 +51,12 @@ def class_name(value: str) -> str:
 def is_node_label(key: str, value: str) -> bool:
     """Whether a node of Kubernetes can have this label."""
     return _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    while name in taken or len(name) > _LABEL_LENGTH:
+        name = _changed("allocator", name)
+    return name
 
 
 def _changed(kind: str, text: str) -> str:

@@ -11,6 +11,7 @@ from allocator_service.allocation.decided import EXACT
 
 # Divisible tasks are doubles: what they say of a sum is so far off at most, as a part of it.
 NOISE = Decimal("1e-9")
+_HALF = Decimal("0.5")
 
 
 def whole_limits(
@@ -36,7 +37,8 @@ def _whole_limits(
         _take_back(limits, -spare)
         return limits
     total = sum(amounts, Decimal(0))
-    handed_out = min(int(sum(remainders, Decimal(0)) + NOISE * max(total, Decimal(1))), spare)
+    noise = min(NOISE * max(total, Decimal(1)), _HALF)
+    handed_out = min(int(sum(remainders, Decimal(0)) + noise), spare)
     nearest = [remainder.quantize(NOISE) for remainder in remainders]
     order = sorted(
         (index for index, remainder in enumerate(remainders) if remainder),

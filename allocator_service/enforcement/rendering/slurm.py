@@ -21,13 +21,13 @@ from allocator_service.enforcement.rendering.names import account_name
 LARGEST_FAIRSHARE = 2**31 - 2
 
 
-def slurm_objects(limits: DecisionLimits, *, pool: str, now: datetime) -> list[dict[str, Any]]:
+def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
     """Accounts, their limits by partition, and reservations of the period in force and the next.
 
     Raises `Conflict` where time is divided and no resource is CPUs, which reservations are made of.
     """
     run = limits.decided.run
-    comment = f"allocator pool={pool} run={run.pk} generation={run.generation}"
+    comment = f"allocator pool={run.pool.slug} run={run.pk} generation={run.generation}"
     objects: list[dict[str, Any]] = [
         {
             "kind": "account",
@@ -40,7 +40,7 @@ def slurm_objects(limits: DecisionLimits, *, pool: str, now: datetime) -> list[d
         for tenant in limits.tenants
     ]
     if limits.decided.period_seconds:
-        return objects + _reservations(limits, pool=pool, now=now, comment=comment)
+        return objects + _reservations(limits, comment)
     nothing = [0] * len(limits.units)
     objects += [
         {
@@ -63,9 +63,7 @@ def fairshare(weight: Decimal) -> int:
     return max(1, min(thousandths, LARGEST_FAIRSHARE))
 
 
-def _reservations(
-    limits: DecisionLimits, *, pool: str, now: datetime, comment: str
-) -> list[dict[str, Any]]:
+def _reservations(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:
     """Of every slot that is not over by the end of the period after the one in force."""
     decided = limits.decided
     if all(unit.name != "cpu" for unit in limits.units):
@@ -76,7 +74,7 @@ def _reservations(
     begin = decided.run.effective_from
     if begin is None:
         return []
-    period = timedelta(seconds=decided.period_seconds)
+    now, period = limits.at, timedelta(seconds=decided.period_seconds)
     first = max((now - begin) // period, 0)
     found = []
     for number in (first, first + 1):
@@ -84,24 +82,28 @@ def _reservations(
             start = begin + number * period + timedelta(seconds=slot.start)
             end = begin + number * period + timedelta(seconds=slot.end)
             if end > now and slot.end - slot.start >= SHORTEST_SLOT_SECONDS:
-                key = f"{pool}/{start.isoformat()}/{position}"
-                found += _of_slot(limits, slot, key, start, end, comment)
+                found += _of_slot(limits, slot, str(position), (start, end), comment)
     return found
 
 
 def _of_slot(
-    limits: DecisionLimits, slot: SlotLimits, key: str, start: datetime, end: datetime, comment: str
+    limits: DecisionLimits,
+    slot: SlotLimits,
+    key: str,
+    between: tuple[datetime, datetime],
+    comment: str,
 ) -> list[dict[str, Any]]:
+    (start, end), pool = between, limits.decided.run.pool.slug
     reservations = []
     for (slug, name), of in slot.limits.items():
         named = limits.named(of)
         if not named["cpu"]:
             continue
-        digest = hashlib.sha256(f"{key}/{slug}/{name}".encode()).hexdigest()[:12]
+        digest = hashlib.sha256(f"{key}/{start}/{slug}/{name}".encode()).hexdigest()[:12]
         reservations.append(
             {
                 "kind": "reservation",
-                "name": f"allocator-{digest}",
+                "name": f"allocator-{pool}-{digest}",
                 "tenant": slug,
                 "account": account_name(slug),
                 "partition": name,

@@ -7,14 +7,31 @@ from typing import Any
 
 from allocator_service.allocation.decided import decided_by_class
 from allocator_service.allocation.models import Run
-from allocator_service.core.errors import Missing, TooLarge
+from allocator_service.core.errors import Missing, TooLarge, Unreadable
 from allocator_service.core.quantities import Resource
-from allocator_service.enforcement.rendering.limits import DecisionLimits, decision_limits
+from allocator_service.enforcement.rendering.kubernetes import kubernetes_objects
+from allocator_service.enforcement.rendering.kueue import kueue_objects
+from allocator_service.enforcement.rendering.limits import (
+    EFFECTIVE,
+    HARD,
+    SOFT,
+    DecisionLimits,
+    decision_limits,
+)
+from allocator_service.enforcement.rendering.manifests import yaml_stream
+from allocator_service.enforcement.rendering.queues import kai_objects, volcano_objects
 from allocator_service.enforcement.rendering.slurm import slurm_objects
 from allocator_service.enforcement.rendering.slurm_script import slurm_script
-from allocator_service.enforcement.rendering.units import TargetUnit, slurm_units
+from allocator_service.enforcement.rendering.units import (
+    TargetUnit,
+    kai_units,
+    kubernetes_units,
+    slurm_units,
+)
 
 CLASS_LABEL = "partition"
+QUOTAS = (HARD, SOFT, EFFECTIVE)
+YAML = "application/yaml"
 MAX_CELLS = 200_000
 
 
@@ -22,14 +39,16 @@ MAX_CELLS = 200_000
 class Target:
     """How a decision becomes the objects of a scheduler.
 
-    `text` writes them in its own language, whose media type is `media_type`.
+    `text` writes them in its own language, whose media type is `media_type`. `quotas` are the kinds of
+    quota that it has: hard ones, ones that others may borrow, ones in a status.
     """
 
     name: str
     units: Callable[[Sequence[Resource]], list[TargetUnit]]
-    objects: Callable[..., list[dict[str, Any]]]
+    objects: Callable[[DecisionLimits], list[dict[str, Any]]]
     media_type: str
     text: Callable[..., str]
+    quotas: Sequence[str] = (HARD,)
 
 
 @dataclass(frozen=True)
@@ -49,7 +68,13 @@ class Rendering:
 
 TARGETS = {
     target.name: target
-    for target in (Target("slurm", slurm_units, slurm_objects, "text/plain", slurm_script),)
+    for target in (
+        Target("slurm", slurm_units, slurm_objects, "text/plain", slurm_script),
+        Target("kueue", kubernetes_units, kueue_objects, YAML, yaml_stream, QUOTAS),
+        Target("kubernetes", kubernetes_units, kubernetes_objects, YAML, yaml_stream),
+        Target("volcano", kubernetes_units, volcano_objects, YAML, yaml_stream, (HARD, SOFT)),
+        Target("kai", kai_units, kai_objects, YAML, yaml_stream, (HARD, SOFT)),
+    )
 }
 
 
@@ -65,7 +90,13 @@ def target_named(name: str) -> Target:
 
 
 def limits_for(
-    target: Target, run: Run, *, label: str, members: Sequence[str] = ()
+    target: Target,
+    run: Run,
+    *,
+    label: str,
+    members: Sequence[str],
+    at: datetime,
+    quota: str = HARD,
 ) -> DecisionLimits:
     """What the target is told, per tenant. Raises `TooLarge` for too many tenants × classes."""
     decided = decided_by_class(run, label=label)
@@ -78,14 +109,33 @@ def limits_for(
             code="rendering.too_large",
         )
     return decision_limits(
-        decided, label=label, units=target.units(decided.resources), members=members
+        decided,
+        label=label,
+        units=target.units(decided.resources),
+        members=members,
+        quota=quota,
+        at=at,
     )
 
 
 def decision_render(
-    *, run: Run, target: Target, label: str, members: Sequence[str], now: datetime
+    *,
+    run: Run,
+    target: Target,
+    label: str,
+    members: Sequence[str],
+    now: datetime,
+    quota: str = HARD,
 ) -> Rendering:
-    """Render a decision. Raises `Conflict` where the target cannot express it."""
-    limits = limits_for(target, run, label=label, members=members)
-    objects = target.objects(limits, pool=run.pool.slug, now=now)
-    return Rendering(target, run, limits, objects)
+    """Render a decision.
+
+    Raises `Conflict` where the target cannot express it, `Unreadable` for a quota that it does not have.
+    """
+    if quota not in target.quotas:
+        raise Unreadable(
+            f'"quota" of {target.name} is one of: {", ".join(target.quotas)}.',
+            code="parameter.value",
+            extra={"parameter": "quota"},
+        )
+    limits = limits_for(target, run, label=label, members=members, at=now, quota=quota)
+    return Rendering(target, run, limits, target.objects(limits))

@@ -3,8 +3,13 @@
 from typing import Any
 
 from allocator_service.core.quantities import decimal_text
-from allocator_service.enforcement.rendering.limits import TenantLimits
-from allocator_service.enforcement.rendering.targets import CLASS_LABEL, TARGETS, Rendering
+from allocator_service.enforcement.rendering.limits import HARD, TenantLimits
+from allocator_service.enforcement.rendering.targets import (
+    CLASS_LABEL,
+    QUOTAS,
+    TARGETS,
+    Rendering,
+)
 from api.contract.fields import IdField, SchemaField, SlugField, TimestampField, texts_field
 from api.contract.parameters import Parameters
 from api.v1.pools.serializers import MAX_GENERATION
@@ -27,6 +32,12 @@ class RenderingParameters(Parameters):
         max_length=253,
         default=CLASS_LABEL,
         description="The server label whose values are the classes of servers.",
+    )
+    quota = ChoiceField(
+        choices=QUOTAS,
+        default=HARD,
+        description="hard: never above the decision; soft (kueue, volcano, kai): what is not used is"
+        " lent; effective (kueue): in `status.effectiveQuota`.",
     )
 
 

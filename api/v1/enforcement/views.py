@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.clock import utc_now
+from allocator_service.enforcement.entitlements import pool_entitlements
 from allocator_service.enforcement.rendering.targets import (
     TARGETS,
     decision_render,
@@ -25,6 +26,7 @@ from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING
 from api.contract.conditional import is_known
 from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
 from api.openapi.describing import renders, replaces, shows
+from api.v1.enforcement.entitlements import EntitlementsDocument, entitlements_document
 from api.v1.enforcement.reports import (
     EnforcementDocument,
     ReportRequest,
@@ -55,17 +57,20 @@ class RenderingView(PoolView):
     @renders(RenderingDocument, "Render the decision in force for a scheduler")
     def get(self, request: Request, pool: str, target: str) -> Response:
         now, of_pool = utc_now(), self.pool
-        chosen, label = target_named(target), self.query["class_label"]
+        chosen = target_named(target)
+        label, quota = self.query["class_label"], self.query["quota"]
         run = decision_now(pool=of_pool, now=now)
         members = member_slugs(pool=of_pool, now=now)
         boundary = next_boundary(pool=of_pool, run=run, now=now)
         form = request.accepted_renderer
-        parts = [run.pk, chosen.name, label, form.format, boundary, *members]
+        parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members]
         digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
         tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
         if is_known(request, tag):
             return Response(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
-        rendering = decision_render(run=run, target=chosen, label=label, members=members, now=now)
+        rendering = decision_render(
+            run=run, target=chosen, label=label, members=members, now=now, quota=quota
+        )
         if form.format == OrjsonRenderer.format:
             document = rendering_document(rendering, next_boundary=boundary)
             return Response(document, headers={"ETag": tag})
@@ -91,3 +96,16 @@ class EnforcementView(PoolView):
         fields = self.read(ReportRequest)
         report_put(pool=of_pool, draft=report_draft(fields), now=utc_now())
         return Response(self.document())
+
+
+class EntitlementsView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+
+    @shows(
+        EntitlementsDocument,
+        "Show who has what each tenant is entitled to, and when it has it back; a tenant sees its own",
+        headers=(),
+    )
+    def get(self, request: Request, pool: str) -> Response:
+        found = pool_entitlements(pool=self.pool, now=utc_now())
+        return Response(entitlements_document(found, caller=self.tenant))

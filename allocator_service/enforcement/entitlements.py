@@ -1,0 +1,195 @@
+"""Who has what a tenant is entitled to, and when the tenant has it back.
+
+Source of the entitlement: Tang et al., TPDS 2018, §4, formula (1): the part of the pool that a tenant's
+weight is of all weights.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal, localcontext
+
+from allocator_service.allocation.decided import EXACT, Decided, Vector, decided_by_class
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.selectors import decision_now
+from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
+from allocator_service.enforcement.rendering.rounding import whole_limits
+from allocator_service.enforcement.rendering.targets import CLASS_LABEL
+from allocator_service.pools.models import Pool
+from allocator_service.pools.recompute import interval_around
+
+DEFINITIONS = {
+    "entitled": "The capacity of the pool's servers × the tenant's weight / all weights; nothing for who"
+    " is served after all others.",
+    "has": "What the decision in force gives it; of the slot in force where time is divided.",
+    "lent": "What it is entitled to and does not have, as far as others have more than they are entitled"
+    " to. Who borrowed from whom: the largest lender lends to the largest borrower first, resource by"
+    " resource. It is about parts of the pool; whose servers were used, the report of lending says.",
+    "unused": "What it is entitled to and neither has nor lent: nobody has it.",
+    "borrowed": "What it has above its entitlement, as far as others lend it. All that is lent is all"
+    " that is borrowed, exactly.",
+    "returns": "When it has back what it lent, once it asks for it: at_once, because every change is"
+    " decided at once; next_boundary, at the end of the decision interval; next_slot, when its next slot"
+    " begins.",
+}
+AT_ONCE, NEXT_BOUNDARY, NEXT_SLOT = "at_once", "next_boundary", "next_slot"
+WHEN = (AT_ONCE, NEXT_BOUNDARY, NEXT_SLOT)
+_QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
+
+
+@dataclass(frozen=True)
+class Returns:
+    """When a tenant has back what it lent; `at` is None where it only has to ask, or never."""
+
+    when: str
+    at: datetime | None
+
+
+@dataclass(frozen=True)
+class Entitlement:
+    """A tenant's part of the pool and who has it, in the order of the pool's resources.
+
+    `lent_to` and `borrowed_from` are per tenant; `returns` is None where nothing is lent.
+    """
+
+    tenant: str
+    entitled: Vector
+    has: Vector
+    lent: Vector
+    borrowed: Vector
+    unused: Vector
+    lent_to: Mapping[str, Vector] = field(default_factory=dict)
+    borrowed_from: Mapping[str, Vector] = field(default_factory=dict)
+    returns: Returns | None = None
+
+
+@dataclass(frozen=True)
+class Entitlements:
+    """The entitlements under a decision at an instant."""
+
+    pool: Pool
+    run: Run
+    at: datetime
+    resources: Sequence[Resource]
+    tenants: Sequence[Entitlement]
+
+
+def pool_entitlements(*, pool: Pool, now: datetime) -> Entitlements:
+    """Who has whose part of the pool under the decision in force. Raises `Missing` without any."""
+    run = decision_now(pool=pool, now=now)
+    decided = decided_by_class(run, label=CLASS_LABEL)
+    return Entitlements(pool, run, now, decided.resources, entitlements(decided, pool, now))
+
+
+def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlement]:
+    """The same of a decision that is at hand."""
+    with localcontext(EXACT):
+        resources = range(len(decided.resources))
+        has = _has_now(decided, now)
+        entitled = _entitled(decided)
+        lent_to: dict[str, dict[str, Vector]] = defaultdict(dict)
+        borrowed_from: dict[str, dict[str, Vector]] = defaultdict(dict)
+        for r in resources:
+            above = {slug: has[slug][r] - part[r] for slug, part in entitled.items()}
+            for lender, borrower, amount in _matched(above):
+                for one, other, book in (
+                    (lender, borrower, lent_to),
+                    (borrower, lender, borrowed_from),
+                ):
+                    book[one].setdefault(other, [Decimal(0)] * len(resources))[r] = amount
+        rows = []
+        for slug, part in entitled.items():
+            lent = _sum(lent_to[slug], len(resources))
+            rows.append(
+                Entitlement(
+                    slug,
+                    part,
+                    has[slug],
+                    lent,
+                    _sum(borrowed_from[slug], len(resources)),
+                    [max(part[r] - has[slug][r], Decimal(0)) - lent[r] for r in resources],
+                    lent_to[slug],
+                    borrowed_from[slug],
+                    _returns(decided, pool, slug, now) if any(lent) else None,
+                )
+            )
+        return rows
+
+
+def _entitled(decided: Decided) -> dict[str, Vector]:
+    """Parts of the capacity in whole 10⁻¹² of the resource's unit, which add up to all of it."""
+    weights = [tenant.weight for tenant in decided.tenants]
+    all_weights = sum(weights, Decimal(0))
+    ranks = [tenant.rank for tenant in decided.tenants]
+    columns = []
+    for r in range(len(decided.resources)):
+        capacity = sum((offered[r] for offered in decided.capacity.values()), Decimal(0)) / _QUANTUM
+        parts = [capacity * weight / all_weights for weight in weights]
+        columns.append([limit * _QUANTUM for limit in whole_limits(parts, int(capacity), ranks)])
+    return {tenant.slug: list(row) for tenant, *row in zip(decided.tenants, *columns, strict=True)}
+
+
+def _has_now(decided: Decided, now: datetime) -> dict[str, Vector]:
+    nothing = [Decimal(0)] * len(decided.resources)
+    if not decided.period_seconds:
+        return {tenant.slug: tenant.amounts for tenant in decided.tenants}
+    within = _seconds_within(decided, now)
+    slot = next(slot for slot in decided.slots if within < slot.end)
+    has = {tenant.slug: nothing for tenant in decided.tenants}
+    for (slug, _), amounts in slot.amounts.items():
+        has[slug] = [a + b for a, b in zip(has[slug], amounts, strict=True)]
+    return has
+
+
+def _seconds_within(decided: Decided, now: datetime) -> float:
+    begin = decided.run.effective_from or now
+    return (now - begin).total_seconds() % decided.period_seconds
+
+
+def _matched(above: Mapping[str, Decimal]) -> list[tuple[str, str, Decimal]]:
+    """Lender, borrower and amount: the largest of both first, until one side has nothing left."""
+    lenders = sorted((amount, slug) for slug, amount in above.items() if amount < 0)
+    borrowers = sorted((-amount, slug) for slug, amount in above.items() if amount > 0)
+    matched = []
+    lending, borrowing = iter(lenders), iter(borrowers)
+    lender, borrower = next(lending, None), next(borrowing, None)
+    left = -lender[0] if lender else Decimal(0)
+    needed = -borrower[0] if borrower else Decimal(0)
+    while lender is not None and borrower is not None:
+        amount = min(left, needed)
+        matched.append((lender[1], borrower[1], amount))
+        left, needed = left - amount, needed - amount
+        if not left:
+            lender = next(lending, None)
+            left = -lender[0] if lender else Decimal(0)
+        if not needed:
+            borrower = next(borrowing, None)
+            needed = -borrower[0] if borrower else Decimal(0)
+    return matched
+
+
+def _sum(of: Mapping[str, Vector], count: int) -> Vector:
+    return [sum((amounts[r] for amounts in of.values()), Decimal(0)) for r in range(count)]
+
+
+def _returns(decided: Decided, pool: Pool, slug: str, now: datetime) -> Returns:
+    if decided.period_seconds:
+        return Returns(NEXT_SLOT, _next_slot(decided, slug, now))
+    if pool.policy_long_term:
+        return Returns(NEXT_BOUNDARY, interval_around(pool, now)[1])
+    return Returns(AT_ONCE, None)
+
+
+def _next_slot(decided: Decided, slug: str, now: datetime) -> datetime | None:
+    """When the tenant's next slot begins, in this period or the next one; None if it has none."""
+    within = timedelta(seconds=_seconds_within(decided, now))
+    starts = [
+        timedelta(seconds=slot.start)
+        for slot in decided.slots
+        if any(tenant == slug for tenant, _ in slot.amounts)
+    ]
+    if not starts:
+        return None
+    begin, period = now - within, timedelta(seconds=decided.period_seconds)
+    return min(begin + start + (period if start <= within else timedelta(0)) for start in starts)

@@ -1,0 +1,163 @@
+"""A decision for Kueue: a ResourceFlavor per class of servers, a ClusterQueue per tenant.
+
+Sources: Kueue's API kueue.x-k8s.io/v1beta2 (ClusterQueue, ResourceFlavor); KEP-12382 for
+`status.effectiveQuota`, an alpha field that a controller writes and schedulers take instead of the spec.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC
+from typing import Any
+
+from allocator_service.core.errors import Conflict
+from allocator_service.enforcement.rendering.limits import (
+    EFFECTIVE,
+    SOFT,
+    DecisionLimits,
+    TenantLimits,
+)
+from allocator_service.enforcement.rendering.manifests import (
+    metadata,
+    quantity,
+    refuse_nothing,
+    refuse_slots,
+)
+from allocator_service.enforcement.rendering.names import (
+    any_class_name,
+    class_name,
+    is_node_label,
+    object_name,
+)
+
+API_VERSION = "kueue.x-k8s.io/v1beta2"
+MAX_FLAVORS = 64
+MAX_RESOURCES = 64
+MANAGER = {"apiGroup": "allocator", "kind": "Pool"}
+
+
+def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
+    """Flavors, then queues.
+
+    Hard: a queue has its decision and no cohort. Soft: the pool is a cohort, in which a queue lends
+    what it does not use and borrows up to the class's capacity. Effective: the spec gives a queue
+    nothing, and its status what was decided.
+
+    Raises `Conflict` for more classes or resources than Kueue takes, and for values that no node has.
+    """
+    refuse_slots(limits, "Kueue")
+    refuse_nothing(limits, "Kueue")
+    names = _flavors(limits)
+    flavors = [
+        {
+            "apiVersion": API_VERSION,
+            "kind": "ResourceFlavor",
+            "metadata": metadata(name, limits),
+            "spec": {} if value is None else {"nodeLabels": {limits.label: value}},
+        }
+        for value, name in names
+    ]
+    return flavors + [_queue(limits, tenant, names) for tenant in limits.tenants]
+
+
+def _flavors(limits: DecisionLimits) -> Sequence[tuple[str | None, str]]:
+    """The classes of servers and the names of their flavors; that of servers without the label last."""
+    values: list[str | None] = [*limits.classes]
+    if None in limits.decided.capacity or not values:
+        values.append(None)
+    if len(values) > MAX_FLAVORS or len(limits.units) > MAX_RESOURCES:
+        raise Conflict(
+            f"{len(values)} classes of servers with {len(limits.units)} resources: Kueue takes"
+            f" {MAX_FLAVORS} flavors with {MAX_RESOURCES} resources in a group. Choose a label with"
+            " fewer values.",
+            code="rendering.too_many",
+        )
+    for value in limits.classes:
+        if not is_node_label(limits.label, value):
+            raise Conflict(
+                f'No node of Kubernetes can have the label "{limits.label[:80]}" with the value'
+                f' "{value[:80]}": choose another label.',
+                code="rendering.label",
+            )
+    taken = {class_name(value) for value in limits.classes}
+    return [
+        (value, any_class_name(taken) if value is None else class_name(value)) for value in values
+    ]
+
+
+def _queue(
+    limits: DecisionLimits,
+    tenant: TenantLimits,
+    names: Sequence[tuple[str | None, str]],
+) -> dict[str, Any]:
+    queue, pool = object_name(tenant.slug), limits.decided.run.pool.slug
+    spec: dict[str, Any] = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": queue}}
+    }
+    if limits.quota == SOFT:
+        spec["cohortName"] = pool
+        spec["fairSharing"] = {"weight": _weight(tenant)}
+    decided = _groups(limits, tenant, names, soft=limits.quota == SOFT)
+    spec["resourceGroups"] = _nothing(decided) if limits.quota == EFFECTIVE else decided
+    document: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "ClusterQueue",
+        "metadata": metadata(queue, limits, tenant=tenant.slug),
+        "spec": spec,
+    }
+    begin = limits.decided.run.effective_from
+    if limits.quota == EFFECTIVE and begin is not None:
+        document["status"] = {
+            "effectiveQuota": {
+                "lastUpdateTime": begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "managerRef": {**MANAGER, "name": pool},
+                "resourceGroups": decided,
+            }
+        }
+    return document
+
+
+def _weight(tenant: TenantLimits) -> str:
+    """As Kueue takes it: above 10^-9, or 0, which would never be served."""
+    thousandths = max(int(tenant.weight * 1000), 1)
+    return f"{thousandths}m"
+
+
+def _groups(
+    limits: DecisionLimits,
+    tenant: TenantLimits,
+    names: Sequence[tuple[str | None, str]],
+    *,
+    soft: bool,
+) -> list[dict[str, Any]]:
+    known = [(r, unit) for r, unit in enumerate(limits.units) if unit.name is not None]
+    nothing = [0] * len(limits.units)
+    flavors = []
+    for value, flavor in names:
+        of = tenant.by_class.get(value, nothing)
+        resources = []
+        for r, unit in known:
+            name = str(unit.name)
+            row = {"name": name, "nominalQuota": quantity(name, of[r])}
+            if soft:
+                room = limits.capacity(value)[r] - of[r]
+                row["borrowingLimit"] = quantity(name, max(room, 0))
+                row["lendingLimit"] = quantity(name, of[r])
+            resources.append(row)
+        flavors.append({"name": flavor, "resources": resources})
+    return [{"coveredResources": [unit.name for _, unit in known], "flavors": flavors}]
+
+
+def _nothing(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same groups with no quota: what holds until a controller has written the status."""
+    return [
+        {
+            **group,
+            "flavors": [
+                {
+                    **flavor,
+                    "resources": [{**row, "nominalQuota": "0"} for row in flavor["resources"]],
+                }
+                for flavor in group["flavors"]
+            ],
+        }
+        for group in groups
+    ]

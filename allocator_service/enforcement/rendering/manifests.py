@@ -1,0 +1,76 @@
+"""What manifests of Kubernetes have in common: who they are from, quantities, and their stream."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from allocator_service.core.errors import Conflict
+from allocator_service.enforcement.rendering.limits import DecisionLimits, Limits
+
+# Larger quantities are cut to this one (k8s.io/apimachinery, resource.Quantity).
+LARGEST_QUANTITY = 2**63 - 1
+_THOUSANDTHS = "cpu"
+
+
+def metadata(
+    name: str, limits: DecisionLimits, *, tenant: str = "", namespace: str = ""
+) -> dict[str, Any]:
+    """An object's name, and the pool, run and generation that it is from."""
+    run = limits.decided.run
+    labels = {"allocator.pool": run.pool.slug} | ({"allocator.tenant": tenant} if tenant else {})
+    return {
+        "name": name,
+        **({"namespace": namespace} if namespace else {}),
+        "labels": labels,
+        "annotations": {
+            "allocator.run": str(run.pk),
+            "allocator.generation": str(run.generation),
+        },
+    }
+
+
+def quantity(name: str, limit: int) -> str:
+    """A limit as a Kubernetes quantity. Raises `Conflict` for one that Kubernetes would cut."""
+    if limit > LARGEST_QUANTITY:
+        raise Conflict(
+            f"{limit} of {name} is more than Kubernetes counts, {LARGEST_QUANTITY}.",
+            code="rendering.quantity",
+        )
+    if name != _THOUSANDTHS:
+        return str(limit)
+    whole, thousandths = divmod(limit, 1000)
+    return f"{limit}m" if thousandths else str(whole)
+
+
+def quantities(limits: DecisionLimits, of: Limits) -> dict[str, str]:
+    """Limits as quantities, by the names that Kubernetes has for the resources."""
+    return {name: quantity(name, limit) for name, limit in limits.named(of).items()}
+
+
+def refuse_slots(limits: DecisionLimits, target: str) -> None:
+    """Raise `Conflict` for a decision that divides time: only Slurm has reservations."""
+    if limits.decided.period_seconds:
+        raise Conflict(
+            f"The pool's policy divides time, which {target} cannot express: render for slurm, or"
+            " choose a policy that does not divide time.",
+            code="rendering.unsupported",
+        )
+
+
+def refuse_nothing(limits: DecisionLimits, target: str) -> None:
+    """Raise `Conflict` where the target knows none of the pool's resources."""
+    if all(unit.name is None for unit in limits.units):
+        raise Conflict(
+            f"{target} knows none of the pool's resources: name one cpu, memory or gpu.",
+            code="rendering.unsupported",
+        )
+
+
+def yaml_stream(objects: Iterable[Mapping[str, Any]], *, notes: Iterable[str]) -> str:
+    """The manifests as a stream of YAML documents, notes as comments at its head."""
+    comments = "".join(f"# {note}\n" for note in notes)
+    documents = yaml.dump_all(
+        objects, Dumper=yaml.CSafeDumper, sort_keys=False, explicit_start=True, width=200
+    )
+    return comments + documents

@@ -1,0 +1,105 @@
+"""Who has whose part of a pool, as a document."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from allocator_service.core.quantities import decimal_text
+from allocator_service.enforcement.entitlements import (
+    DEFINITIONS,
+    WHEN,
+    Entitlement,
+    Entitlements,
+)
+from allocator_service.tenants.models import Tenant
+from api.contract.fields import IdField, SlugField, TimestampField
+from api.pseudonyms import tenant_name
+from api.v1.pools.serializers import MAX_GENERATION
+from api.v1.reports.documents import MAX_TENANTS, AmountsField
+from policies.fields import (
+    ChoiceField,
+    Document,
+    DocumentField,
+    IntegerField,
+    ListField,
+    ObjectField,
+    TextField,
+)
+
+
+class LoanDocument(Document):
+    tenant = TextField(max_length=63, description="A pseudonym for the keys of other tenants.")
+    resources = AmountsField()
+
+
+class ReturnsDocument(Document):
+    when = ChoiceField(choices=WHEN)
+    at = TimestampField(allow_null=True, description="Null: at once, or in no slot.")
+
+
+class EntitlementDocument(Document):
+    tenant = TextField(max_length=63)
+    entitled = AmountsField()
+    has = AmountsField()
+    lent = AmountsField()
+    borrowed = AmountsField()
+    unused = AmountsField()
+    lent_to = ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
+    borrowed_from = ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
+    returns = DocumentField(
+        ReturnsDocument, allow_null=True, description="Null where nothing is lent."
+    )
+
+
+class EntitlementsDocument(Document):
+    pool = SlugField()
+    run = IdField()
+    generation = IntegerField(minimum=0, maximum=MAX_GENERATION)
+    at = TimestampField()
+    definitions = ObjectField(description="The definition of each figure, in a sentence.")
+    tenants = ListField(EntitlementDocument, min_items=0, max_items=MAX_TENANTS)
+
+
+def entitlements_document(found: Entitlements, *, caller: Tenant | None) -> dict[str, Any]:
+    """The entitlements as the caller may see them: a tenant its own, unless the pool is transparent."""
+    own = None if caller is None or found.pool.transparent else caller.slug
+    return {
+        "pool": found.pool.slug,
+        "run": found.run.pk,
+        "generation": found.run.generation,
+        "at": found.at,
+        "definitions": DEFINITIONS,
+        "tenants": [
+            _row(row, found, caller) for row in found.tenants if own is None or row.tenant == own
+        ],
+    }
+
+
+def _row(row: Entitlement, found: Entitlements, caller: Tenant | None) -> dict[str, Any]:
+    def name(slug: str) -> str:
+        return tenant_name(slug, pool=found.pool, caller=caller)
+
+    def amounts(vector: Any) -> dict[str, str]:
+        return {
+            each.name: decimal_text(amount)
+            for each, amount in zip(found.resources, vector, strict=True)
+        }
+
+    def loans(of: Mapping[str, Any]) -> list[dict[str, Any]]:
+        named = sorted(
+            ((name(slug), amounts(vector)) for slug, vector in of.items()),
+            key=lambda loan: loan[0],
+        )
+        return [{"tenant": tenant, "resources": resources} for tenant, resources in named]
+
+    returns = row.returns
+    return {
+        "tenant": name(row.tenant),
+        "entitled": amounts(row.entitled),
+        "has": amounts(row.has),
+        "lent": amounts(row.lent),
+        "borrowed": amounts(row.borrowed),
+        "unused": amounts(row.unused),
+        "lent_to": loans(row.lent_to),
+        "borrowed_from": loans(row.borrowed_from),
+        "returns": None if returns is None else {"when": returns.when, "at": returns.at},
+    }
