@@ -19,6 +19,8 @@ from prometheus_client.values import ValueClass
 
 from allocator_service.allocation.models import Heartbeat, Run, RunStatus
 from allocator_service.core.clock import utc_now
+from allocator_service.enforcement.models import Drift
+from allocator_service.enforcement.selectors import agents_of_open_pools
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.webhooks.selectors import delivery_counts
 
@@ -82,6 +84,22 @@ class DatabaseCollector(Collector):
             ("disabled", "Webhooks that are disabled.", counts["disabled"]),
         ):
             yield GaugeMetricFamily(f"allocation_webhooks_{name}", what, value=value)
+        agents = agents_of_open_pools()
+        yield GaugeMetricFamily(
+            "allocation_enforcement_agents",
+            "Agents that apply decisions to schedulers.",
+            value=len(agents),
+        )
+        yield GaugeMetricFamily(
+            "allocation_enforcement_agents_stale",
+            "Those of them that have been silent for more than three of their intervals.",
+            value=sum(agent.is_stale(now) for agent in agents),
+        )
+        yield GaugeMetricFamily(
+            "allocation_enforcement_drifts",
+            "Tenants whose scheduler has not had what was decided for so long that it was told.",
+            value=Drift.objects.filter(told_at__isnull=False).count(),
+        )
         beats = GaugeMetricFamily(
             "allocation_heartbeat_age_seconds",
             "Since a background process was last seen at work.",

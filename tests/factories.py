@@ -9,11 +9,14 @@ from typing import Any
 
 from rest_framework.test import APIClient
 
+from allocator_service.allocation.decided import decided_by_class
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource
+from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
+from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
@@ -133,3 +136,39 @@ def decision(pool: Pool) -> Run:
     assert run is not None
     assert run.status == "succeeded"
     return run
+
+
+def enforcement_report(run: Run, **changes: Any) -> Any:
+    """What an agent of the run's pool reports that has applied all of it; nothing runs."""
+    now = utc_now()
+    decided = decided_by_class(run, label="partition")
+    limits = limits_for(TARGETS["slurm"], decided, label="partition", members=[], at=now)
+    names = [each.name for each in decided.resources]
+    rows = [
+        TenantReport(
+            row.slug,
+            {
+                name: str((amount - less).quantize(Decimal("1e-12")))
+                for name, amount, less in zip(names, row.decided, row.lost, strict=True)
+            },
+            {},
+            None,
+            None,
+            [],
+        )
+        for row in limits.tenants
+    ]
+    draft = {
+        "agent": "slurm-lab",
+        "target": "slurm",
+        "class_label": "partition",
+        "run": run.pk,
+        "generation": run.generation,
+        "interval": "PT15S",
+        "reported_at": now,
+        "tenants": rows,
+        "problems": [],
+        "now": now,
+        **changes,
+    }
+    return report_put(pool=run.pool, now=draft.pop("now"), draft=ReportDraft(**draft))

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any
 
-from allocator_service.allocation.decided import EXACT, Vector
+from allocator_service.allocation.decided import EXACT, Vector, decided_by_class
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import decision_now, slot_in_force
 from allocator_service.core.errors import DomainError, Missing
@@ -114,6 +114,11 @@ class EnforcementState:
         return any(state.stale for state in self.agents)
 
 
+def agents_of_open_pools() -> list[Agent]:
+    """The agents of all pools that are not retired."""
+    return list(Agent.objects.filter(pool__retired_at=None))
+
+
 def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
     """Decided, enforced and used per tenant, by the agent that reported each last."""
     resources = resources_of(pool)
@@ -139,7 +144,7 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
     try:
         limits = limits_for(
             TARGETS[target.target],
-            run,
+            decided_by_class(run, label=target.class_label),
             label=target.class_label,
             members=member_slugs(pool=pool, now=now),
             at=now,

@@ -226,6 +226,10 @@ def _look(pool: Pool, now: datetime) -> None:
     events_record(kind="enforcement.settled", pool=pool.slug, payloads=settled, now=now)
     Drift.objects.filter(pool=pool).exclude(tenant__slug__in=drifting).delete()
     new = Tenant.objects.filter(slug__in=drifting.keys() - known.keys())
+    going_on = [drift for slug, drift in known.items() if slug in drifting and not drift.told_at]
+    for drift in going_on:
+        drift.payload = _payload(state, drifting[drift.tenant.slug])
+    Drift.objects.bulk_update(going_on, ["payload"])
     Drift.objects.bulk_create(
         Drift(pool=pool, tenant=tenant, since=now, payload=_payload(state, drifting[tenant.slug]))
         for tenant in new

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from allocator_service.allocation.decided import decided_by_class
+from allocator_service.allocation.decided import Decided
 from allocator_service.allocation.models import Run
 from allocator_service.core.errors import Missing, TooLarge, Unreadable
 from allocator_service.core.quantities import Resource
@@ -91,7 +91,7 @@ def target_named(name: str) -> Target:
 
 def limits_for(
     target: Target,
-    run: Run,
+    decided: Decided,
     *,
     label: str,
     members: Sequence[str],
@@ -99,7 +99,6 @@ def limits_for(
     quota: str = HARD,
 ) -> DecisionLimits:
     """What the target is told, per tenant. Raises `TooLarge` for too many tenants × classes."""
-    decided = decided_by_class(run, label=label)
     cells = len(decided.tenants) * len(decided.capacity)
     if cells > MAX_CELLS:
         raise TooLarge(
@@ -120,14 +119,14 @@ def limits_for(
 
 def decision_render(
     *,
-    run: Run,
+    decided: Decided,
     target: Target,
     label: str,
     members: Sequence[str],
     now: datetime,
     quota: str = HARD,
 ) -> Rendering:
-    """Render a decision.
+    """Render a decision, whose classes are the values of `label`.
 
     Raises `Conflict` where the target cannot express it, `Unreadable` for a quota that it does not have.
     """
@@ -137,5 +136,5 @@ def decision_render(
             code="parameter.value",
             extra={"parameter": "quota"},
         )
-    limits = limits_for(target, run, label=label, members=members, at=now, quota=quota)
-    return Rendering(target, run, limits, target.objects(limits))
+    limits = limits_for(target, decided, label=label, members=members, at=now, quota=quota)
+    return Rendering(target, decided.run, limits, target.objects(limits))

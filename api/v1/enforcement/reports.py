@@ -127,7 +127,7 @@ def enforcement_document(state: EnforcementState, *, caller: Tenant | None) -> d
             if caller is None or row.tenant == caller.slug
         ],
         "stale": state.stale,
-        "refused": state.refused,
+        "refused": state.refused if caller is None else "",  # it may name others' servers
     }
 
 

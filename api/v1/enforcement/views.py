@@ -8,6 +8,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service.allocation.decided import decided_by_class
 from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.clock import utc_now
 from allocator_service.enforcement.entitlements import pool_entitlements
@@ -69,7 +70,12 @@ class RenderingView(PoolView):
         if is_known(request, tag):
             return Response(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
         rendering = decision_render(
-            run=run, target=chosen, label=label, members=members, now=now, quota=quota
+            decided=decided_by_class(run, label=label),
+            target=chosen,
+            label=label,
+            members=members,
+            now=now,
+            quota=quota,
         )
         if form.format == OrjsonRenderer.format:
             document = rendering_document(rendering, next_boundary=boundary)

@@ -1,9 +1,14 @@
 """What agents report, and decided, enforced and used per tenant, over REST."""
 
+from datetime import timedelta
 
 import pytest
 
 from allocator_service.core.clock import utc_now
+from allocator_service.core.models import Event
+from allocator_service.enforcement.models import Agent, Drift, Report
+from allocator_service.enforcement.services import drift_watch, reports_prune
+from allocator_service.pools.services import pool_retire
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,7 +22,10 @@ def decided(world):
     return factories.decision(world.lab)
 
 
-def report(run, *, ada=(2, 10), bob=(10, 2), **changes):
+UNKNOWN = "01a1fa35-2b84-7418-8537-e4019453fdf6"
+
+
+def report(run, *, ada=(2, 10), bob=(10, 2), used=1, **changes):
     rows = {"ada": ada, "bob": bob}
     return {
         "agent": "slurm-lab",
@@ -27,17 +35,223 @@ def report(run, *, ada=(2, 10), bob=(10, 2), **changes):
         "interval": "PT15S",
         "reported_at": utc_now().isoformat(),
         "tenants": [
-            {"tenant": tenant, "applied": {"cpu": cpu, "memory": str(memory)}, "used": {"cpu": 1}}
+            {
+                "tenant": tenant,
+                "applied": {"cpu": cpu, "memory": str(memory)},
+                "used": {"cpu": used},
+            }
             for tenant, (cpu, memory) in rows.items()
         ],
         **changes,
     }
 
 
+def kinds():
+    rows = Event.objects.filter(kind__startswith="enforcement.").order_by("pk")
+    return list(rows.values_list("kind", "tenant"))
+
+
+def test_before_any_agent_nothing_is_enforced(world, operator):
+    assert operator.get(PATH).json() == {
+        "pool": "lab", "run": None, "generation": None, "agents": [], "tenants": [],
+        "stale": False, "refused": "",
+    }  # fmt: skip
+
+
 def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
-    body = report(decided)
+    body = report(decided, ada=(1, 10))
+    body["tenants"][0] |= {"pending_tasks": 3, "running_tasks": 8, "problems": ["a job above"]}
     answer = operator.put(PATH, body)
     assert (answer.status_code, answer.json()) == (200, body)
     document = operator.get(PATH).json()
-    print(document)
-    assert document["stale"] is False
+    (agent,) = document["agents"]
+    assert (agent["agent"], agent["interval"], agent["behind"]) == ("slurm-lab", "PT15S", 0)
+    assert (agent["stale"], document["stale"]) == (False, False)
+    ada, bob = document["tenants"]
+    assert ada | {"decided": None} == {
+        "tenant": "ada", "decided": None, "rendered": {"cpu": "2", "memory": "10"},
+        "enforced": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"},
+        "drift": {"cpu": "-1"}, "over": False, "pending_tasks": 3, "running_tasks": 8,
+        "problems": ["a job above"],
+    }  # fmt: skip
+    assert float(ada["decided"]["cpu"]) == pytest.approx(2)
+    assert bob["drift"] == {}
+
+
+def test_more_in_use_than_decided_is_over(decided, operator):
+    operator.put(PATH, report(decided, used=3))
+    ada, bob = operator.get(PATH).json()["tenants"]
+    assert (ada["over"], bob["over"]) == (True, False)
+
+
+def test_a_tenant_sees_its_own_row_only(world, decided, operator):
+    operator.put(PATH, report(decided, problems=["bob has no account"]))
+    document = world.as_ada.get(PATH).json()
+    assert [row["tenant"] for row in document["tenants"]] == ["ada"]
+    assert document["agents"][0]["problems"] == []
+    assert world.as_ada.put(PATH, report(decided)).status_code == 403
+    assert world.as_eve.get(PATH).status_code == 404
+
+
+def test_an_agent_is_stale_after_three_silent_intervals(decided, operator):
+    operator.put(PATH, report(decided))
+    for seconds, stale in ((45, False), (46, True)):
+        at = utc_now() - timedelta(seconds=seconds - 0.5)
+        Agent.objects.update(received_at=at)
+        document = operator.get(PATH).json()
+        assert (document["agents"][0]["stale"], document["stale"]) == (stale, stale), seconds
+        # Its limits are shown as they are: nobody took them back.
+        assert document["tenants"][0]["enforced"]["cpu"] == "2"
+
+
+def test_the_same_report_again_changes_nothing_and_an_older_one_is_refused(decided, operator):
+    body = report(decided)
+    for _ in range(2):
+        assert operator.put(PATH, body).status_code == 200
+    later = body | {"reported_at": (utc_now() + timedelta(seconds=1)).isoformat()}
+    assert operator.put(PATH, later).status_code == 200
+    assert Report.objects.count() == 1
+    answer = operator.put(PATH, body | {"problems": ["other"]})
+    assert (answer.status_code, answer.json()["code"]) == (409, "enforcement.older")
+    assert operator.get(PATH).json()["agents"][0]["problems"] == []
+    newest = later | {
+        "reported_at": (utc_now() + timedelta(seconds=2)).isoformat(), "problems": ["other"]
+    }  # fmt: skip
+    assert operator.put(PATH, newest).status_code == 200
+    assert Report.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "code"),
+    [
+        ({"agent": "No Name"}, "/agent", "slug.syntax"),
+        ({"target": "mesos"}, "/target", "field.choice"),
+        ({"interval": "P2D"}, "/interval", "enforcement.interval"),
+        ({"interval": "PT0S"}, "/interval", "duration.zero"),
+        ({"reported_at": "2036-01-01T00:00:00Z"}, "/reported_at", "enforcement.clock"),
+        ({"run": UNKNOWN}, "/run", "run.unknown"),
+        ({"generation": 1}, "/generation", "enforcement.generation"),
+        ({"tenants": [{"tenant": "eve", "applied": {}}]}, "/tenants/0/tenant", "tenant.unknown"),
+        (
+            {"tenants": [{"tenant": "ada", "applied": {}}, {"tenant": "ada", "applied": {}}]},
+            "/tenants/1/tenant",
+            "tenant.duplicate",
+        ),
+        (
+            {"tenants": [{"tenant": "ada", "applied": {"gpu": 1}}]},
+            "/tenants/0/applied/gpu",
+            "resource.unknown",
+        ),
+        (
+            {"tenants": [{"tenant": "ada", "applied": {}, "used": {"cpu": -1}}]},
+            "/tenants/0/used/cpu",
+            "quantity.negative",
+        ),
+        (
+            {"tenants": [{"tenant": "ada", "applied": {"cpu": "0.0000000000001"}}]},
+            "/tenants/0/applied/cpu",
+            "quantity.precision",
+        ),
+    ],
+)
+def test_a_wrong_report_is_refused_where_it_is_wrong(decided, operator, changes, pointer, code):
+    answer = operator.put(PATH, report(decided) | changes)
+    assert answer.status_code == 422, answer.content
+    assert (answer.json()["errors"][0]["pointer"], answer.json()["errors"][0]["code"]) == (
+        pointer,
+        code,
+    )
+    assert (Agent.objects.count(), Report.objects.count()) == (0, 0)
+
+
+def test_a_run_of_another_pool_is_unknown(world, decided, operator):
+    other = factories.decision(world.other)
+    answer = operator.put(PATH, report(other))
+    assert (answer.status_code, answer.json()["code"]) == (422, "run.unknown")
+
+
+def test_a_retired_pool_takes_no_report(world, decided, operator):
+    operator.put(PATH, report(decided))
+    for row in (*world.lab.servers.all(),):
+        row.state = "retired"
+        row.save()
+    world.lab.workloads.update(state="withdrawn")
+    pool_retire(pool=world.lab, version=None, now=utc_now())
+    assert operator.put(PATH, report(decided)).status_code == 404
+    assert operator.get(PATH).status_code == 404
+
+
+def test_a_drift_that_lasts_is_told_once_and_once_that_it_settled(world, decided, operator):
+    operator.put(PATH, report(decided, ada=(1, 10)))
+    start = utc_now()
+    pool = world.lab
+    for seconds in (0, 20, 44):
+        drift_watch(pool=pool, now=start + timedelta(seconds=seconds))
+    assert kinds() == []
+    for seconds in (46, 60, 600):
+        drift_watch(pool=pool, now=start + timedelta(seconds=seconds))
+    assert kinds() == [("enforcement.drift", "ada")]
+    event = Event.objects.get(kind="enforcement.drift")
+    assert event.payload["enforced"] == {"cpu": "1", "memory": "10"}
+    assert event.payload["generation"] == decided.generation
+    operator.put(PATH, report(decided))
+    for seconds in (601, 602):
+        drift_watch(pool=pool, now=start + timedelta(seconds=seconds))
+    assert kinds() == [("enforcement.drift", "ada"), ("enforcement.settled", "ada")]
+    assert not Drift.objects.exists()
+
+
+def test_a_drift_that_passes_is_not_told(world, decided, operator):
+    operator.put(PATH, report(decided, ada=(1, 10)))
+    start = utc_now()
+    drift_watch(pool=world.lab, now=start)
+    operator.put(PATH, report(decided))
+    for seconds in (5, 60, 120):
+        drift_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
+    assert kinds() == []
+
+
+def test_a_decision_that_a_silent_agent_does_not_apply_becomes_a_drift(world, decided, operator):
+    operator.put(PATH, report(decided))
+    start = utc_now()
+    drift_watch(pool=world.lab, now=start)
+    factories.workload(world.lab, "more", 1, 1, world.bob)
+    factories.server(world.lab, "third", 40, 40, None)
+    new = factories.decision(world.lab)
+    assert operator.get(PATH).json()["agents"][0]["behind"] == new.generation - decided.generation
+    for seconds in (10, 60):
+        drift_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
+    assert {kind for kind, _ in kinds()} == {"enforcement.drift"}
+
+
+def test_two_watchers_tell_once(world, decided, operator):
+    operator.put(PATH, report(decided, ada=(1, 10)))
+    start = utc_now()
+    for _ in range(2):
+        drift_watch(pool=world.lab, now=start)
+    for _ in range(2):
+        drift_watch(pool=world.lab, now=start + timedelta(seconds=60))
+    assert kinds() == [("enforcement.drift", "ada")]
+
+
+def test_reports_are_kept_for_a_week_and_the_newest_for_ever(decided, operator):
+    for problem in ("first", "second"):
+        operator.put(PATH, report(decided, problems=[problem]))
+    assert reports_prune(now=utc_now() + timedelta(days=6)) == 0
+    assert reports_prune(now=utc_now() + timedelta(days=8)) == 1
+    assert operator.get(PATH).json()["agents"][0]["problems"] == ["second"]
+
+
+def test_a_tenants_events_are_its_own(world, decided, operator):
+    operator.put(PATH, report(decided, ada=(1, 10), bob=(9, 2)))
+    start = utc_now()
+    for seconds in (0, 60):
+        drift_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
+    assert sorted(kinds()) == [("enforcement.drift", "ada"), ("enforcement.drift", "bob")]
+
+
+def test_metrics_count_silent_agents(decided, operator):
+    operator.put(PATH, report(decided))
+    assert "allocation_enforcement_agents_stale 0.0" in operator.get("/metrics").content.decode()
+    Agent.objects.update(received_at=utc_now() - timedelta(minutes=1))
+    assert "allocation_enforcement_agents_stale 1.0" in operator.get("/metrics").content.decode()

@@ -42,6 +42,8 @@ OBJECTS = {
     "/api/v1/pools/{other}/decision/": ("GET",),
     "/api/v1/pools/{other}/allocations/": ("GET",),
     "/api/v1/pools/{other}/placements/": ("GET",),
+    "/api/v1/pools/{other}/enforcement/": ("GET",),
+    "/api/v1/pools/{other}/entitlements/": ("GET",),
     "/api/v1/tenants/{bob}/": ("GET",),
     "/api/v1/pools/lab/members/{bob}/": ("GET",),
     "/api/v1/pools/lab/servers/{server}/": ("GET", "PATCH", "DELETE"),
@@ -101,6 +103,7 @@ def test_no_text_of_another_tenant_is_in_any_answer(transparent):
         lab, "bobtext-work", 1, 2, bob, server_selector={"bobtext-label": ["bobtext-value"]}
     )
     run = factories.decision(lab)
+    factories.enforcement_report(run, problems=["bobtext-slug has no account"])
     as_ada = factories.client("tenant", ada)
     paths = ["/api/v1/tenants/", "/api/v1/pools/", "/api/v1/pools/lab/"]
     paths += [
@@ -113,6 +116,8 @@ def test_no_text_of_another_tenant_is_in_any_answer(transparent):
             "decision",
             "allocations",
             "placements",
+            "enforcement",
+            "entitlements",
         )
     ]
     parts = ("", "allocations/", "allocations/?by=tenant", "placements/", "certificate/", "input/")
@@ -149,13 +154,18 @@ def test_a_transparent_input_replays_to_the_same_shares():
 @pytest.mark.django_db(transaction=True)
 def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided):
     def seen() -> list[bytes]:
-        parts = ("", "members/", "servers/", "workloads/", "runs/", "allocations/", "placements/")
+        parts = (
+            "", "members/", "servers/", "workloads/", "runs/", "allocations/", "placements/",
+            "enforcement/",
+        )  # fmt: skip
         return [decided.as_ada.get(f"/api/v1/pools/lab/{part}").content for part in parts] + [
             decided.as_ada.get("/api/v1/pools/").content,
             decided.as_ada.get("/api/v1/tenants/").content,
         ]
 
+    factories.enforcement_report(decided.run)
     before = seen()
+    factories.enforcement_report(decided.other_run)
     factories.server(decided.other, "more", 9, 9, decided.eve)
     factories.workload(decided.other, "more", 1, 1, decided.eve)
     factories.decision(decided.other)

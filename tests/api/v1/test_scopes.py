@@ -40,6 +40,9 @@ MATRIX = {
     "/api/v1/pools/<str:pool>/decision/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/allocations/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/placements/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/decision/renderings/<str:target>/": {"GET": {OPERATOR, BILLING}},
+    "/api/v1/pools/<str:pool>/enforcement/": {"GET": ALL, "PUT": ONE},
+    "/api/v1/pools/<str:pool>/entitlements/": {"GET": ALL},
     "/api/v1/runs/<str:run>/": {"GET": ALL},
     "/api/v1/runs/<str:run>/allocations/": {"GET": ALL},
     "/api/v1/runs/<str:run>/placements/": {"GET": ALL},
@@ -123,9 +126,10 @@ def clients(world, operator, billing):
 
 
 def path_of(route: str) -> str:
-    values = {"pool": "nowhere", "tenant": "nobody"}
+    values = {"pool": "nowhere", "tenant": "nobody", "target": "slurm"}
     names = ("pool", "tenant", "server", "workload", "run", "simulation", "plan", "month",
              "credit_note", "budget", "webhook", "delivery")  # fmt: skip
+             "credit_note", "budget", "target")  # fmt: skip
     for name in names:
         unknown = values.get(name, "00000000-0000-7000-8000-000000000000")
         route = route.replace(f"<str:{name}>", unknown)
