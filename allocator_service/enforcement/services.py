@@ -66,7 +66,7 @@ class ReportDraft:
 
 
 @transaction.atomic
-def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Agent:
+def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
     """Store what an agent applied; the same report again changes nothing.
 
     Raises `Unacceptable` for a tenant, resource or run that the pool does not have, or a clock that is
@@ -97,8 +97,8 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Agent:
         and zlib.decompress(latest.content) == content
     )
     if agent is not None and draft.reported_at <= agent.reported_at:
-        if draft.reported_at == agent.reported_at and same:
-            return agent
+        if draft.reported_at == agent.reported_at and same and latest is not None:
+            return latest
         raise Conflict(
             f"A report of {draft.agent} dated {agent.reported_at:%Y-%m-%dT%H:%M:%S.%fZ} is stored:"
             " only a newer one replaces it.",
@@ -115,15 +115,15 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Agent:
     if latest is not None and same:
         latest.repeated_at = draft.reported_at
         latest.save(update_fields=["repeated_at"])
-        return agent
-    Report.objects.create(
+        latest.agent = agent
+        return latest
+    return Report.objects.create(
         agent=agent,
         run=run,
         reported_at=draft.reported_at,
         repeated_at=draft.reported_at,
         content=zlib.compress(content, 1),
     )
-    return agent
 
 
 def _run(pool: Pool, draft: ReportDraft) -> Run | None:

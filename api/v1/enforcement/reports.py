@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.enforcement.models import Report
 from allocator_service.enforcement.rendering.targets import CLASS_LABEL, TARGETS
 from allocator_service.enforcement.selectors import (
     AgentState,
@@ -65,6 +66,17 @@ class ReportRequest(Document):
     problems = problems_field()
 
 
+class StoredTenantReport(TenantReportRequest):
+    applied = AmountsField()
+    used = AmountsField()
+
+
+class ReportDocument(ReportRequest):
+    """The report as it is kept: amounts are exact decimals."""
+
+    tenants = ListField(StoredTenantReport, min_items=0, max_items=MAX_TENANTS)
+
+
 class AgentDocument(Document):
     agent = SlugField()
     target = ChoiceField(choices=list(TARGETS))
@@ -112,6 +124,21 @@ def report_draft(fields: dict[str, Any]) -> ReportDraft:
     """The report in a body."""
     tenants = [TenantReport(**row) for row in fields["tenants"]]
     return ReportDraft(**{**fields, "tenants": tenants})
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """The report as it is kept."""
+    agent = report.agent
+    return {
+        "agent": agent.name,
+        "target": agent.target,
+        "class_label": agent.class_label,
+        "run": report.run_id,
+        "generation": agent.generation,
+        "interval": f"PT{agent.interval_seconds}S",
+        "reported_at": report.repeated_at,
+        **report.document,
+    }
 
 
 def enforcement_document(state: EnforcementState, *, caller: Tenant | None) -> dict[str, Any]:

@@ -30,8 +30,10 @@ from api.openapi.describing import renders, replaces, shows
 from api.v1.enforcement.entitlements import EntitlementsDocument, entitlements_document
 from api.v1.enforcement.reports import (
     EnforcementDocument,
+    ReportDocument,
     ReportRequest,
     enforcement_document,
+    report_document,
     report_draft,
 )
 from api.v1.enforcement.serializers import (
@@ -95,13 +97,13 @@ class EnforcementView(PoolView):
         state = enforcement_state(pool=self.pool, now=utc_now())
         return Response(enforcement_document(state, caller=self.tenant))
 
-    @replaces(ReportRequest, ReportRequest, "Report what a scheduler was told and what it runs")
+    @replaces(ReportRequest, ReportDocument, "Report what a scheduler was told and what it runs")
     @writes
     def put(self, request: Request, pool: str) -> Response:
         of_pool = self.pool
         fields = self.read(ReportRequest)
-        report_put(pool=of_pool, draft=report_draft(fields), now=utc_now())
-        return Response(self.document())
+        report = report_put(pool=of_pool, draft=report_draft(fields), now=utc_now())
+        return Response(report_document(report))
 
 
 class EntitlementsView(PoolView):

@@ -59,10 +59,28 @@ def test_before_any_agent_nothing_is_enforced(world, operator):
 
 
 def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
-    body = report(decided, ada=(1, 10))
+    body = report(decided, ada=(1.0, 10))
     body["tenants"][0] |= {"pending_tasks": 3, "running_tasks": 8, "problems": ["a job above"]}
+    body["tenants"][1]["applied"]["memory"] = 2.0009765625
     answer = operator.put(PATH, body)
-    assert (answer.status_code, answer.json()) == (200, body)
+    assert answer.status_code == 200
+    assert answer.json() == body | {
+        "class_label": "partition",
+        "problems": [],
+        "reported_at": body["reported_at"].replace("+00:00", "Z"),
+        "tenants": [
+            body["tenants"][0]
+            | {"applied": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"}},
+            {
+                "tenant": "bob",
+                "applied": {"cpu": "10", "memory": "2.0009765625"},
+                "used": {"cpu": "1", "memory": "0"},
+                "pending_tasks": None,
+                "running_tasks": None,
+                "problems": [],
+            },
+        ],
+    }
     document = operator.get(PATH).json()
     (agent,) = document["agents"]
     assert (agent["agent"], agent["interval"], agent["behind"]) == ("slurm-lab", "PT15S", 0)
@@ -75,7 +93,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "problems": ["a job above"],
     }  # fmt: skip
     assert float(ada["decided"]["cpu"]) == pytest.approx(2)
-    assert bob["drift"] == {}
+    assert bob["drift"] == {"memory": "0.0009765625"}
 
 
 def test_more_in_use_than_decided_is_over(decided, operator):
