@@ -18,10 +18,17 @@ def slurm_script(objects: Sequence[Mapping[str, Any]], *, notes: Iterable[str]) 
         kind: [each for each in objects if each["kind"] == kind]
         for kind in ("account", "class", "reservation")
     }
-    lines = ["#!/bin/sh", "set -eu"]
+    lines = ["#!/bin/sh"]
     lines += [f"# {objects[0]['comment']}"] if objects else []
     lines += [f"# {note}" for note in notes]
-    lines += ["", "# Lower first: everything to 0."]
+    lines += [
+        "",
+        "# What fails, or has nothing to modify, is passed over; the script ends with 1 then.",
+        "failed=0",
+        'run() { "$@" || failed=1; }',
+        "",
+        "# Lower first: everything to 0.",
+    ]
     lines += _lowered(of_kind["account"], of_kind["class"])
     lines += ["", "# Then raise."]
     lines += [_account(each) for each in of_kind["account"]]
@@ -29,6 +36,7 @@ def slurm_script(objects: Sequence[Mapping[str, Any]], *, notes: Iterable[str]) 
     if of_kind["reservation"]:
         lines += ["", "# Slots, in UTC.", "export TZ=UTC"]
         lines += [_reservation(each) for each in of_kind["reservation"]]
+    lines += ["", 'exit "$failed"']
     return "\n".join(lines) + "\n"
 
 
@@ -37,13 +45,13 @@ def _lowered(
 ) -> Iterator[str]:
     for some in _batches([each["account"] for each in accounts]):
         nothing = _tres(dict.fromkeys(accounts[0]["limits"], 0))
-        yield f"sacctmgr -i modify account where name={','.join(some)} set {nothing}"
+        yield f"run sacctmgr -i modify account where name={','.join(some)} set {nothing}"
     for partition in dict.fromkeys(each["partition"] for each in classes):
         of = [each["account"] for each in classes if each["partition"] == partition]
         nothing = _tres(dict.fromkeys(classes[0]["limits"], 0))
         for some in _batches(of):
             where = shlex.quote(f"partition={partition}")
-            yield f"sacctmgr -i modify user where account={','.join(some)} {where} set {nothing}"
+            yield f"run sacctmgr -i modify user where account={','.join(some)} {where} set {nothing}"
 
 
 def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -53,7 +61,7 @@ def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _account(each: Mapping[str, Any]) -> str:
     return (
-        f"sacctmgr -i modify account where name={each['account']} set {_tres(each['limits'])}"
+        f"run sacctmgr -i modify account where name={each['account']} set {_tres(each['limits'])}"
         f" fairshare={each['fairshare']}"
     )
 
@@ -61,7 +69,7 @@ def _account(each: Mapping[str, Any]) -> str:
 def _class(each: Mapping[str, Any]) -> str:
     where = shlex.quote(f"partition={each['partition']}")
     return (
-        f"sacctmgr -i modify user where account={each['account']} {where}"
+        f"run sacctmgr -i modify user where account={each['account']} {where}"
         f" set {_tres(each['limits'])}"
     )
 
@@ -76,7 +84,7 @@ def _reservation(each: Mapping[str, Any]) -> str:
     )
     return (
         f"scontrol show reservation {each['name']} >/dev/null 2>&1 ||"
-        f" scontrol create reservation {name} {what}"
+        f" run scontrol create reservation {name} {what}"
     )
 
 

@@ -100,17 +100,17 @@ def test_slurm_has_an_account_and_its_partitions_per_tenant():
 
 def test_the_script_lowers_everything_before_it_raises_anything():
     rendering = render(pool_document(), "slurm")
-    lines = [line for line in rendering.text.splitlines() if line.startswith("sacctmgr")]
+    lines = [line for line in rendering.text.splitlines() if line.startswith("run sacctmgr")]
     assert lines == [
-        "sacctmgr -i modify account where name=ada,bob set GrpTRES=cpu=0,mem=0",
-        "sacctmgr -i modify user where account=ada,bob partition=big set GrpTRES=cpu=0,mem=0",
-        "sacctmgr -i modify user where account=ada,bob partition=small set GrpTRES=cpu=0,mem=0",
-        "sacctmgr -i modify account where name=ada set GrpTRES=cpu=8,mem=17408 fairshare=2000",
-        "sacctmgr -i modify account where name=bob set GrpTRES=cpu=3,mem=1536 fairshare=1000",
-        "sacctmgr -i modify user where account=ada partition=big set GrpTRES=cpu=8,mem=17408",
-        "sacctmgr -i modify user where account=ada partition=small set GrpTRES=cpu=0,mem=0",
-        "sacctmgr -i modify user where account=bob partition=big set GrpTRES=cpu=0,mem=0",
-        "sacctmgr -i modify user where account=bob partition=small set GrpTRES=cpu=3,mem=1536",
+        "run sacctmgr -i modify account where name=ada,bob set GrpTRES=cpu=0,mem=0",
+        "run sacctmgr -i modify user where account=ada,bob partition=big set GrpTRES=cpu=0,mem=0",
+        "run sacctmgr -i modify user where account=ada,bob partition=small set GrpTRES=cpu=0,mem=0",
+        "run sacctmgr -i modify account where name=ada set GrpTRES=cpu=8,mem=17408 fairshare=2000",
+        "run sacctmgr -i modify account where name=bob set GrpTRES=cpu=3,mem=1536 fairshare=1000",
+        "run sacctmgr -i modify user where account=ada partition=big set GrpTRES=cpu=8,mem=17408",
+        "run sacctmgr -i modify user where account=ada partition=small set GrpTRES=cpu=0,mem=0",
+        "run sacctmgr -i modify user where account=bob partition=big set GrpTRES=cpu=0,mem=0",
+        "run sacctmgr -i modify user where account=bob partition=small set GrpTRES=cpu=3,mem=1536",
     ]
 
 
@@ -121,7 +121,7 @@ def test_no_partition_ends_a_command_of_the_script():
     for workload in asked["workloads"]:
         workload["server_selector"] = {}
     text = render(asked, "slurm").text
-    words = [shlex.split(line) for line in text.splitlines() if line.startswith("sacctmgr")]
+    words = [shlex.split(line) for line in text.splitlines() if line.startswith("run sacctmgr")]
     assert all(f"partition={evil}" in each for each in words if "user" in each)
     assert any("user" in each for each in words)
 
