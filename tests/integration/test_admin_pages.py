@@ -27,6 +27,13 @@ from allocator_service.billing.plans.services import (
 from allocator_service.billing.reratings import rerating_apply
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.core.models import AuditEntry, Event
+from allocator_service.enforcement.models import Agent, Drift, Report
+from allocator_service.enforcement.services import (
+    ReportDraft,
+    TenantReport,
+    drift_watch,
+    report_put,
+)
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Block, Entry
 from allocator_service.pools.models import Server
@@ -42,6 +49,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 HISTORY = {
     Run, Allocation, Placement, Event, AuditEntry, Entry, Block, Closing, Statement, Posting, Rerating,
     Webhook, Delivery,
+    Agent, Report, Drift,
 }  # fmt: skip
 OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
 
@@ -58,7 +66,23 @@ def pages(client, fig2):
         tenant=None, pool=fig2, settings=told, allowed=[], secret_key="tests", now=NOON
     )
     webhook_test(webhook=made.webhook, now=NOON)
+    enforce(fig2, reported_at=NOON)
     return client
+
+
+def enforce(pool, *, reported_at, applied=1, used=1):
+    """u1 was told 2 CPUs and 10 GiB; the agent says what it applied of it. u2 it does not know."""
+    run = Run.objects.filter(pool=pool, effective_until=None).get()
+    tenants = [
+        TenantReport(
+            "u1", {"cpu": applied, "memory": 10}, {"cpu": used}, 3, 5, ["<b>one job is held</b>"]
+        )
+    ]
+    draft = ReportDraft(
+        "slurm-lab", "slurm", "partition", run.pk, run.generation, "PT15S", reported_at, tenants, []
+    )
+    report_put(pool=pool, draft=draft, now=reported_at)
+    drift_watch(pool=pool, now=reported_at)
 
 
 def bill(pool):
@@ -123,6 +147,17 @@ def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_i
     )
     page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
     assert "It broke. (run.internal)" in page
+
+
+def test_the_overview_shows_what_is_decided_enforced_and_used(pages, fig2):
+    url = reverse("admin:pools_pool_overview", args=[fig2.pk])
+    page = " ".join(pages.get(url).content.decode().split())
+    assert "silent since 2026-11-20 12:00:00 UTC. The limits stay as they are." in page
+    assert "2 of 2 tenants drift:" in page
+    assert "<td>u1</td> <td>2</td><td>1</td><td>1</td><td>10</td><td>10</td><td>0</td>" in page
+    assert "<td>5, 3</td>" in page
+    assert "&lt;b&gt;one job is held&lt;/b&gt; cpu: 1 less than it was told." in page
+    assert "No agent reported it." in page
 
 
 def test_the_overview_of_a_time_sharing_pool_has_its_timetable(pages, fig2):

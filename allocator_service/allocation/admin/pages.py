@@ -1,6 +1,7 @@
 """Pools and their decisions in the admin. Decisions are read-only, for superusers too."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, cast
 
 from django import forms
@@ -173,9 +174,11 @@ class ImpactMembershipAdmin(ImpactFormAdmin, MembershipAdmin):
     """Members, whose new weight is shown with what it does before it is saved."""
 
 
-@admin.register(Pool)
 class PoolAdmin(ImpactFormAdmin):
+    """Registered where what schedulers do with the decisions is known: `enforcement.admin`."""
+
     form = PoolForm
+    overview_template = "admin/pools/pool/overview.html"
     list_display = [
         "slug", "name", "policy_name", "weights", "generation", "retired_at", "pictures",
     ]  # fmt: skip
@@ -198,14 +201,18 @@ class PoolAdmin(ImpactFormAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         pool = get_object_or_404(Pool.objects.prefetch_related("resource_types"), pk=pk)
-        shown = pool_overview(pool, now=utc_now())
         context = {
             **self.admin_site.each_context(request),
             "title": f"Pool {pool.name}",
-            "overview": shown,
-            "charts": [mark_safe(chart.svg) for chart in shown.charts],  # noqa: S308 - escaped by core.charts
+            **self.overview_context(pool, now=utc_now()),
         }
-        return render(request, "admin/pools/pool/overview.html", context)
+        return render(request, self.overview_template, context)
+
+    def overview_context(self, pool: Pool, *, now: datetime) -> dict[str, Any]:
+        """What the overview's template shows of the pool."""
+        shown = pool_overview(pool, now=now)
+        charts = [mark_safe(chart.svg) for chart in shown.charts]  # noqa: S308 - escaped by core.charts
+        return {"overview": shown, "charts": charts}
 
     @admin.display(description="overview")
     def pictures(self, pool: Pool) -> str:
