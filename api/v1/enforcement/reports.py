@@ -45,7 +45,7 @@ def problems_field() -> ListField:
     )
 
 
-class TenantReportRequest(Document):
+class TenantEnforcementReportRequest(Document):
     tenant = SlugField()
     applied = PoolQuantitiesField(description="The limits that the scheduler has.")
     used = PoolQuantitiesField(default=dict, description="What runs.")
@@ -54,7 +54,7 @@ class TenantReportRequest(Document):
     problems = problems_field()
 
 
-class ReportRequest(Document):
+class EnforcementReportRequest(Document):
     agent = SlugField(description="The agent's name, unique in the pool.")
     target = ChoiceField(choices=list(TARGETS))
     class_label = TextField(max_length=253, default=CLASS_LABEL)
@@ -62,19 +62,19 @@ class ReportRequest(Document):
     generation = IntegerField(minimum=0, maximum=MAX_GENERATION, allow_null=True, default=None)
     interval = DurationField(description="How often it reports, such as PT15S; at most a day.")
     reported_at = TimestampField(description="By the agent's clock.")
-    tenants = ListField(TenantReportRequest, min_items=0, max_items=MAX_TENANTS)
+    tenants = ListField(TenantEnforcementReportRequest, min_items=0, max_items=MAX_TENANTS)
     problems = problems_field()
 
 
-class StoredTenantReport(TenantReportRequest):
+class TenantEnforcementReport(TenantEnforcementReportRequest):
     applied = AmountsField()
     used = AmountsField()
 
 
-class ReportDocument(ReportRequest):
+class EnforcementReport(EnforcementReportRequest):
     """The report as it is kept: amounts are exact decimals."""
 
-    tenants = ListField(StoredTenantReport, min_items=0, max_items=MAX_TENANTS)
+    tenants = ListField(TenantEnforcementReport, min_items=0, max_items=MAX_TENANTS)
 
 
 class AgentDocument(Document):

@@ -30,8 +30,8 @@ from api.openapi.describing import renders, replaces, shows
 from api.v1.enforcement.entitlements import EntitlementsDocument, entitlements_document
 from api.v1.enforcement.reports import (
     EnforcementDocument,
-    ReportDocument,
-    ReportRequest,
+    EnforcementReport,
+    EnforcementReportRequest,
     enforcement_document,
     report_document,
     report_draft,
@@ -97,11 +97,15 @@ class EnforcementView(PoolView):
         state = enforcement_state(pool=self.pool, now=utc_now())
         return Response(enforcement_document(state, caller=self.tenant))
 
-    @replaces(ReportRequest, ReportDocument, "Report what a scheduler was told and what it runs")
+    @replaces(
+        EnforcementReportRequest,
+        EnforcementReport,
+        "Report what a scheduler was told and what it runs",
+    )
     @writes
     def put(self, request: Request, pool: str) -> Response:
         of_pool = self.pool
-        fields = self.read(ReportRequest)
+        fields = self.read(EnforcementReportRequest)
         report = report_put(pool=of_pool, draft=report_draft(fields), now=utc_now())
         return Response(report_document(report))
 
