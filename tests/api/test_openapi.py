@@ -153,6 +153,7 @@ def decided(world, operator):
         names={
             "pool": "lab",
             "tenant": "ada",
+            "target": "slurm",
             "server": str(world.ada_server.pk),
             "workload": str(world.ada_workload.pk),
             "run": str(run.pk),
