@@ -66,9 +66,13 @@ class EnforcementReportRequest(Document):
     problems = problems_field()
 
 
-class TenantEnforcementReport(TenantEnforcementReportRequest):
+class TenantEnforcementReport(Document):
+    tenant = SlugField()
     applied = AmountsField()
     used = AmountsField()
+    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    problems = ListField(StringField(), min_items=0)
 
 
 class EnforcementReport(EnforcementReportRequest):

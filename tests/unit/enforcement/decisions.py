@@ -26,7 +26,7 @@ def document(seed: int, policy: str, mode: str) -> dict[str, Any]:
     """A pool of a few servers in the partitions big and small or in none, some of them draining."""
     draw = random.Random(seed)
     resources = RESOURCES[: draw.randint(1, 3)]
-    amounts = [[4, 8, 15, 16.5, 32], [8, 12.25, 64, 100], [0, 1, 4]]
+    amounts: list[list[float]] = [[4, 8, 15, 16.5, 32], [8, 12.25, 64, 100], [0, 1, 4]]
     servers = [
         {
             "name": f"s{index}",
@@ -41,7 +41,7 @@ def document(seed: int, policy: str, mode: str) -> dict[str, Any]:
         {"name": f"t{index}", "weight": draw.choice([1, 1, 2, 0.5]), "best_effort": index == 3}
         for index in range(draw.randint(1, 5))
     ]
-    demands = [[0.2, 0.5, 1, 1.3, 3], [0, 0.1, 1, 3.7], [0, 0, 1]]
+    demands: list[list[float]] = [[0.2, 0.5, 1, 1.3, 3], [0, 0.1, 1, 3.7], [0, 0, 1]]
     workloads = [
         {
             "tenant": f"t{draw.randrange(len(tenants))}",
