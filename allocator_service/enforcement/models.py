@@ -55,7 +55,9 @@ class Agent(models.Model):
 
 
 class Report(models.Model):
-    """What an agent reported over `[reported_at, repeated_at]`: reports of one content are one row.
+    """What an agent reported over `[reported_at, repeated_at]`, as it was at the end.
+
+    Reports of one content are one row, and so are those of five minutes.
 
     `content` is zlib-compressed JSON: `tenants` with decimal texts in the pool's units, `problems`.
     """

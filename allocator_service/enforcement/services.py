@@ -29,6 +29,8 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 
 REPORT_RETENTION = timedelta(days=7)
+# What changes more often is kept as it was last.
+HISTORY_STEP = timedelta(minutes=5)
 # A clock that is further ahead would keep its own later reports out when it is set right.
 CLOCK_TOLERANCE = timedelta(minutes=5)
 LONGEST_INTERVAL_SECONDS = 86_400
@@ -109,20 +111,21 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         Watch.objects.get_or_create(pool=pool)
     agent.target, agent.class_label = draft.target, draft.class_label
     agent.interval_seconds = interval
-    agent.run, agent.generation = run, draft.generation
+    agent.run, agent.generation = run, None if run is None else run.generation
     agent.reported_at, agent.received_at = draft.reported_at, now
     agent.save()
-    if latest is not None and same:
+    packed = zlib.compress(content, 1)
+    if latest is not None and (same or draft.reported_at - latest.reported_at < HISTORY_STEP):
+        latest.agent, latest.run, latest.content = agent, run, packed
         latest.repeated_at = draft.reported_at
-        latest.save(update_fields=["repeated_at"])
-        latest.agent = agent
+        latest.save()
         return latest
     return Report.objects.create(
         agent=agent,
         run=run,
         reported_at=draft.reported_at,
         repeated_at=draft.reported_at,
-        content=zlib.compress(content, 1),
+        content=packed,
     )
 
 
@@ -134,7 +137,7 @@ def _run(pool: Pool, draft: ReportDraft) -> Run | None:
         raise Unacceptable(
             "The pool has no decision of this id.", code="run.unknown", pointer="/run"
         )
-    if run.generation != draft.generation:
+    if draft.generation not in (None, run.generation):
         raise Unacceptable(
             f"The generation of this run is {run.generation}.",
             code="enforcement.generation",

@@ -222,6 +222,12 @@ def _notes(
     decided: Decided, units: Sequence[TargetUnit], classes: Sequence[str], label: str
 ) -> list[str]:
     notes = [unit.note for unit in units if unit.note]
+    if decided.period_seconds:
+        notes.append(
+            "A limit is the most that the tenant has in any slot; reservations keep the sum within the"
+            " capacity."
+        )
+        return notes
     if not decided.placed:
         notes.append("The policy sees the pool as one server: limits are totals, none is by class.")
     elif not classes:

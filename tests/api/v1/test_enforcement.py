@@ -136,7 +136,26 @@ def test_the_same_report_again_changes_nothing_and_an_older_one_is_refused(decid
         "reported_at": (utc_now() + timedelta(seconds=2)).isoformat(), "problems": ["other"]
     }  # fmt: skip
     assert operator.put(PATH, newest).status_code == 200
-    assert Report.objects.count() == 2
+    assert operator.get(PATH).json()["agents"][0]["problems"] == ["other"]
+
+
+def test_the_history_has_a_row_of_every_five_minutes(decided, operator):
+    start = utc_now() - timedelta(minutes=11)
+    for seconds in range(0, 660, 15):
+        at = (start + timedelta(seconds=seconds)).isoformat()
+        body = report(decided, reported_at=at, problems=[f"round {seconds}"])
+        assert operator.put(PATH, body).status_code == 200
+    rows = [(row.repeated_at - start).total_seconds() for row in Report.objects.order_by("pk")]
+    assert rows == [285, 585, 645]
+    assert Report.objects.order_by("pk")[0].document["problems"] == ["round 285"]
+
+
+def test_an_agent_need_not_say_the_generation(decided, operator):
+    body = report(decided)
+    del body["generation"]
+    assert operator.put(PATH, body).json()["generation"] == decided.generation
+    later = report(None) | {"generation": 3}
+    assert operator.put(PATH, later).json()["generation"] is None
 
 
 @pytest.mark.parametrize(
@@ -253,8 +272,9 @@ def test_two_watchers_tell_once(world, decided, operator):
 
 
 def test_reports_are_kept_for_a_week_and_the_newest_for_ever(decided, operator):
-    for problem in ("first", "second"):
-        operator.put(PATH, report(decided, problems=[problem]))
+    for minutes, problem in ((6, "first"), (0, "second")):
+        at = (utc_now() - timedelta(minutes=minutes)).isoformat()
+        operator.put(PATH, report(decided, problems=[problem], reported_at=at))
     assert reports_prune(now=utc_now() + timedelta(days=6)) == 0
     assert reports_prune(now=utc_now() + timedelta(days=8)) == 1
     assert operator.get(PATH).json()["agents"][0]["problems"] == ["second"]
