@@ -2,11 +2,13 @@
 
 Sources, each the `spec` of the object at the version named:
 
-* Kueue v1beta2, https://github.com/kubernetes-sigs/kueue/blob/main/apis/kueue/v1beta2/clusterqueue_types.go
-  and resourceflavor_types.go, read in November 2026; `status.effectiveQuota` from KEP-12382,
+* Kueue v1beta2, https://github.com/kubernetes-sigs/kueue at 013c8f2,
+  apis/kueue/v1beta2/clusterqueue_types.go; `status.effectiveQuota` from KEP-12382,
   https://github.com/kubernetes-sigs/kueue/pull/14104.
-* Volcano v1beta1, https://github.com/volcano-sh/volcano, the CRD scheduling.volcano.sh_queues.yaml.
-* KAI, https://github.com/kai-scheduler/KAI-Scheduler, the CRD scheduling.run.ai_queues.yaml (v2).
+* Volcano v1beta1, https://github.com/volcano-sh/volcano at 038b64a,
+  config/crd/volcano/bases/scheduling.volcano.sh_queues.yaml; the bounds of `weight` are ours.
+* KAI v2, https://github.com/kai-scheduler/KAI-Scheduler at 431c3a0,
+  deployments/kai-scheduler/crds/scheduling.run.ai_queues.yaml.
 
 A rule of CEL (`x-kubernetes-validations`) is a function here that says what is wrong.
 """
