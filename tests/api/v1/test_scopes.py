@@ -128,8 +128,7 @@ def clients(world, operator, billing):
 def path_of(route: str) -> str:
     values = {"pool": "nowhere", "tenant": "nobody", "target": "slurm"}
     names = ("pool", "tenant", "server", "workload", "run", "simulation", "plan", "month",
-             "credit_note", "budget", "webhook", "delivery")  # fmt: skip
-             "credit_note", "budget", "target")  # fmt: skip
+             "credit_note", "budget", "webhook", "delivery", "target")  # fmt: skip
     for name in names:
         unknown = values.get(name, "00000000-0000-7000-8000-000000000000")
         route = route.replace(f"<str:{name}>", unknown)
