@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import requests
 
-from tests.faults.storm import PATIENCE_SECONDS, RETRY_SECONDS, Client, Reporter
+from tests.faults.clients import PATIENCE_SECONDS, RETRY_SECONDS, Client, Reporter
 
 BILLED = "storm-billed"
 TENANTS = ("billed-1", "billed-2")

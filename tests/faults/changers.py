@@ -8,7 +8,7 @@ from typing import Any
 
 import requests
 
-from tests.faults.storm import PATIENCE_SECONDS, RETRY_SECONDS
+from tests.faults.clients import PATIENCE_SECONDS, RETRY_SECONDS
 
 # What a change is answered with once it is made, and what says that it may be asked again.
 _DONE = (200, 201, 202, 204)

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,8 @@ class Fault:
 class Storm:
     """Faults in a launched service, chosen by a seed; each kind as often as the others.
 
-    `hits` are those that found what they were after. `untried` says of kinds why they cannot be tried.
+    `hits` are those that found what they were after. `untried` says of kinds why they cannot be tried,
+    `turned` by how many seconds the service's clock differs from the machine's.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Storm:
             "kill a web process": lambda: self._kill_child("web"),
             "kill relay": lambda: self._kill(self._service.pid("relay")),
             "kill beat": lambda: self._kill(self._service.pid("beat")),
+            "kill sender": lambda: self._kill(self._service.pid("sender")),
             "kill worker": lambda: self._kill(self._service.pid("worker")),
             "kill a worker's child": lambda: self._kill_child("worker"),
             "freeze a worker's child": lambda: self._freeze(
@@ -82,7 +85,12 @@ class Storm:
         self.kinds = {
             kind: faults[kind] for kind in kinds or faults if kind not in {*self.untried, *without}
         }
-        self._turned = 0.0
+        self.turned = 0.0
+
+    @property
+    def done(self) -> Counter[str]:
+        """How often each kind has hit."""
+        return Counter(fault.kind for fault in self.hits)
 
     def rage(self, seconds: float) -> None:
         """One fault after the other, a moment apart, until so many seconds are over."""
@@ -96,7 +104,7 @@ class Storm:
             if self.kinds[kind]():
                 self.hits.append(Fault(kind, begin, time.monotonic()))
             time.sleep(0.5 + self._chance.random())
-        self._turn_clock(max(0.0, -self._turned))
+        self._turn_clock(max(0.0, -self.turned))
         self.calm()
 
     def calm(self) -> None:
@@ -210,8 +218,8 @@ class Storm:
         return str(self._service.clock.parent / "second-beat")
 
     def _turn_clock(self, seconds: float) -> bool:
-        self._turned += seconds
-        self._service.turn_clock(self._turned)
+        self.turned += seconds
+        self._service.turn_clock(self.turned)
         return True
 
 

@@ -9,9 +9,9 @@ import pytest
 import requests
 
 from launcher.client import Client
-from launcher.servers import Servers
-from tests.faults.storm import PATIENCE_SECONDS, RETRY_SECONDS, Reporter, Storm
-from tests.live.service import LiveService
+from tests.faults.clients import PATIENCE_SECONDS, RETRY_SECONDS, Reporter
+from tests.faults.kinds import Storm
+from tests.faults.launched import LaunchedService
 
 SECONDS_BETWEEN, WEB_KILLS = 7.0, 2
 PAGES = (1, 7, 1000)
@@ -76,13 +76,13 @@ def sealed(database: str) -> tuple[list[str], int]:
 
 
 def test_consumers_miss_nothing_and_see_nothing_twice_while_processes_are_killed(
-    service: LiveService, servers: Servers, key: str, capsys: pytest.CaptureFixture[str]
+    launched: LaunchedService, key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pages of one entry, of seven and of a thousand, at once.
 
     The control, a consumer that pages by id, is in tests/concurrency/test_ledger.py.
     """
-    operator = Client(service.url, key)
+    operator = Client(launched.url, key)
     operator.post("/api/v1/pools/", {
         "slug": POOL, "name": "Feed", "policy": {"name": "drf"}, "metering": "reported",
         "resources": [{"name": "cpu"}, {"name": "memory"}],
@@ -90,12 +90,12 @@ def test_consumers_miss_nothing_and_see_nothing_twice_while_processes_are_killed
     tenants = [f"{POOL}-{number}" for number in range(3)]
     for slug in tenants:
         operator.post("/api/v1/tenants/", {"slug": slug, "name": slug})
-    meters = [Meter(service.url, key, POOL, slug, pause=0.1) for slug in tenants]
-    consumers = [Consumer(service.url, key, limit) for limit in PAGES]
+    meters = [Meter(launched.url, key, POOL, slug, pause=0.1) for slug in tenants]
+    consumers = [Consumer(launched.url, key, limit) for limit in PAGES]
     for each in (*meters, *consumers):
         each.start()
-    storm = Storm(service, servers, 1, ("kill relay", "kill worker", "end database connections"))
-    web = Storm(service, servers, 2, ("kill web",))
+    storm = Storm(launched, 1, ("kill relay", "kill worker", "end database connections"))
+    web = Storm(launched, 2, ("kill web",))
     for _ in range(WEB_KILLS):
         storm.rage(SECONDS_BETWEEN)
         web.rage(0.1)  # one
@@ -104,7 +104,7 @@ def test_consumers_miss_nothing_and_see_nothing_twice_while_processes_are_killed
         meter.enough.set()
     for meter in meters:
         meter.join()
-    database = servers.environment["MIGRATION_DATABASE_URL"]
+    database = launched.database()
     deadline = time.monotonic() + PATIENCE_SECONDS
     while sealed(database)[1] and time.monotonic() < deadline:
         time.sleep(0.1)

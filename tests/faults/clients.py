@@ -1,23 +1,12 @@
-"""A storm: seeded faults in the service's processes and servers while clients change pools."""
+"""Clients that post during a storm, and know what was accepted of it."""
 
 import math
-import os
-import random
-import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import psycopg
-import redis
 import requests
-
-from launcher.servers import Servers
-from tests.live.service import LiveService
 
 RETRY_SECONDS = 0.3
 PATIENCE_SECONDS = 60.0
@@ -128,82 +117,3 @@ class Reporter(Client):
             "start": start.isoformat(),
             "end": (start + timedelta(seconds=5)).isoformat(),
         }
-
-
-class Storm:
-    """Faults, chosen by a seed, in a running service. Every fault is undone before the next.
-
-    `kinds` are those that may happen, all unless given.
-    """
-
-    def __init__(
-        self, service: LiveService, servers: Servers, seed: int, kinds: Sequence[str] = ()
-    ) -> None:
-        self._service, self._servers = service, servers
-        self._chance = random.Random(seed)
-        self.done: Counter[str] = Counter()
-        faults = {
-            "kill worker": lambda: self._kill_process("worker"),
-            "kill worker's child": self._kill_child,
-            "kill web": lambda: self._kill_process("web"),
-            "kill relay": lambda: self._kill_process("relay"),
-            "kill beat": lambda: self._kill_process("beat"),
-            "kill Redis": self._kill_redis,
-            "freeze Redis": self._freeze_redis,
-            "flush Redis": self._flush_redis,
-            "end database connections": self._end_connections,
-        }
-        self._faults = {kind: faults[kind] for kind in kinds or faults}
-
-    def rage(self, seconds: float) -> None:
-        """One fault after the other, a second apart, each kind at least once if time allows."""
-        deadline = time.monotonic() + seconds
-        kinds: list[str] = []
-        while time.monotonic() < deadline:
-            if not kinds:
-                kinds = self._chance.sample(sorted(self._faults), len(self._faults))
-            kind = kinds.pop()
-            self._faults[kind]()
-            self.done[kind] += 1
-            time.sleep(0.5 + self._chance.random())
-
-    def _kill_process(self, name: str) -> None:
-        process = self._service.processes[name]
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        time.sleep(self._chance.random())
-        self._service.start(name)
-
-    def _kill_child(self) -> None:
-        parent = self._service.processes["worker"].pid
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        if children:
-            os.kill(int(self._chance.choice(children)), signal.SIGKILL)
-
-    def _kill_redis(self) -> None:
-        assert self._servers.redis is not None
-        self._servers.redis.process.kill()
-        self._servers.redis.process.wait()
-        time.sleep(self._chance.random() * 2)
-        self._servers.redis.restart()
-
-    def _freeze_redis(self) -> None:
-        assert self._servers.redis is not None
-        process = self._servers.redis.process
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(3)
-        process.send_signal(signal.SIGCONT)
-
-    def _flush_redis(self) -> None:
-        url = self._servers.environment["REDIS_URL"]
-        path = url.removeprefix("redis+socket://").partition("?")[0]
-        redis.Redis(unix_socket_path=path, socket_timeout=5).flushall()
-
-    def _end_connections(self) -> None:
-        url = self._servers.environment["MIGRATION_DATABASE_URL"]
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-                " AND backend_type = 'client backend'"
-            )
