@@ -1,0 +1,136 @@
+"""`allocator-agent`: one round, or rounds until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from allocator_agent import __version__
+from allocator_agent.configuration import RECLAIM, Configuration, read_configuration
+from allocator_agent.errors import AgentError, Misconfigured
+from allocator_agent.notify import notify
+from allocator_agent.rounds import Outcome, Rounds, Scheduler
+from allocator_agent.service import Service
+from allocator_agent.slurm.commands import Commands
+from allocator_agent.slurm.scheduler import Slurm
+
+logger = logging.getLogger("allocator_agent")
+DEFAULT_CONFIGURATION = Path("/etc/allocator-agent.ini")
+DEFAULT_INTERVAL_SECONDS = 15.0
+_EPILOG = """\
+exit codes of --once and --dry-run: 0 all is applied; 1 something could not be done (it says what);
+2 the configuration is wrong; 3 the service does not answer; 4 the scheduler does not.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr, force=True
+    )
+    try:
+        configuration = read_configuration(options.config)
+        if options.reclaim:
+            configuration = configuration.with_reclaim(options.reclaim)
+        rounds = Rounds(
+            configuration,
+            Service(configuration),
+            scheduler_of(configuration),
+            interval_seconds=options.every or DEFAULT_INTERVAL_SECONDS,
+        )
+        if options.every and not options.dry_run:
+            return _forever(rounds, options.every)
+        outcome = rounds.once(dry_run=options.dry_run)
+    except AgentError as error:
+        logger.error("%s", error)  # noqa: TRY400 - a person reads it
+        return error.exit_code
+    if options.dry_run:
+        sys.stdout.write("\n".join(_told(configuration, outcome)) + "\n")
+    else:
+        _log(outcome)
+    return 1 if outcome.problems else 0
+
+
+def scheduler_of(configuration: Configuration) -> Scheduler:
+    """The scheduler that the configuration names."""
+    if configuration.scheduler == "slurm":
+        return Slurm(configuration, Commands(configuration.slurm.bin))
+    raise Misconfigured(f"there is no scheduler {configuration.scheduler}")
+
+
+def seconds(text: str) -> float:
+    """A time such as `15s`, `2m` or `15`."""
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(s|m|)", text)
+    if match is None or float(match[1]) <= 0:
+        raise argparse.ArgumentTypeError("is a time above 0 such as 15s or 2m")
+    return float(match[1]) * (60 if match[2] == "m" else 1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="allocator-agent",
+        description="Feeds the allocation service and makes a scheduler obey its decisions.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, default=DEFAULT_CONFIGURATION, metavar="FILE")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--once", action="store_true", help="one round, then end (the default)")
+    mode.add_argument("--every", type=seconds, metavar="15s", help="a round so often, for ever")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what a round would change, change nothing"
+    )
+    parser.add_argument(
+        "--reclaim", choices=RECLAIM, help="whether jobs above the decision are requeued"
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _forever(rounds: Rounds, interval: float) -> int:
+    """Rounds until SIGTERM or SIGINT; what goes wrong in one is said, and the next tries again."""
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    notify("READY=1")
+    last = ""
+    while not stopped.is_set():
+        began = time.monotonic()
+        try:
+            _log(rounds.once())
+            last = ""
+        except Misconfigured:
+            raise
+        except AgentError as error:
+            if str(error) != last:  # once, not in every round
+                logger.error("%s; limits stay, the next round tries again", error)  # noqa: TRY400
+            last = str(error)
+        notify("WATCHDOG=1")
+        stopped.wait(max(0.0, interval - (time.monotonic() - began)))
+    return 0
+
+
+def _log(outcome: Outcome) -> None:
+    if outcome.changes:
+        logger.info("generation %s: %d changes", outcome.generation, outcome.changes)
+    for line in outcome.lines:
+        logger.info("%s", line)
+    for problem in outcome.problems:
+        logger.warning("%s", problem)
+
+
+def _told(configuration: Configuration, outcome: Outcome) -> list[str]:
+    """A dry run, as a person reads it."""
+    decided = "no decision" if outcome.generation is None else f"generation {outcome.generation}"
+    lines = [f"pool {configuration.pool}, {decided}: {outcome.changes} changes", *outcome.lines]
+    if not outcome.changes and not outcome.lines:
+        lines.append("nothing would change")
+    return lines + [f"cannot: {problem}" for problem in outcome.problems]

@@ -1,0 +1,185 @@
+"""The configuration file: INI, because Python 3.9 reads nothing better by itself."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from allocator_agent.errors import Misconfigured
+
+SCHEDULERS = ("slurm", "kueue", "kubernetes")
+RECLAIM = ("none", "requeue")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_SECTIONS = {
+    "service": {"url", "pool", "key_file", "ca_file", "timeout"},
+    "agent": {"name", "scheduler", "reclaim", "register_tenants", "decision_wait", "usage_hours"},
+    "slurm": {"cluster", "bin", "classes", "owner_feature", "rest_socket"},
+    "kubernetes": {"api", "token_file", "ca_file", "owner_label", "class_label"},
+    "accounts": None,  # any account, any tenant
+}
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    cluster: str = ""
+    bin: str = ""
+    classes: bool = False
+    owner_feature: str = ""
+    rest_socket: str = ""
+
+
+@dataclass(frozen=True)
+class KubernetesOptions:
+    api: str = ""
+    token_file: Path = _SERVICE_ACCOUNT / "token"
+    ca_file: Path = _SERVICE_ACCOUNT / "ca.crt"
+    owner_label: str = ""
+    class_label: str = "partition"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Everything that the file says, checked."""
+
+    url: str
+    pool: str
+    key: str = field(repr=False)
+    name: str
+    scheduler: str
+    reclaim: str = "none"
+    register_tenants: bool = False
+    decision_wait: float = 5.0
+    usage_hours: float = 24.0
+    timeout: float = 10.0
+    ca_file: str = ""
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
+    kubernetes: KubernetesOptions = field(default_factory=KubernetesOptions)
+    accounts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def class_label(self) -> str:
+        """The label of servers that names their class."""
+        return self.kubernetes.class_label if self.scheduler != "slurm" else "partition"
+
+    def with_reclaim(self, reclaim: str) -> Configuration:
+        return replace(self, reclaim=reclaim)
+
+    def tenant_of(self, account: str) -> str:
+        """The tenant of a Slurm account or a namespace: as mapped, else in the letters of slugs."""
+        return self.accounts.get(account) or re.sub(r"[._]", "-", account.lower())
+
+
+def read_configuration(path: Path) -> Configuration:
+    """The configuration in a file. Raises `Misconfigured` with what is wrong and what would do."""
+    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign] # accounts keep their letters
+    try:
+        with path.open(encoding="utf-8") as file:
+            parser.read_file(file)
+    except (OSError, UnicodeError, configparser.Error) as error:
+        raise Misconfigured(f"{path} cannot be read: {error}") from error
+    for section in parser.sections():
+        known = _SECTIONS.get(section, set())
+        unknown = set() if known is None else set(parser[section]) - known
+        if section not in _SECTIONS or unknown:
+            raise Misconfigured(
+                f"{path}: [{section}] {', '.join(sorted(unknown))} is unknown;"
+                f" known are {', '.join(sorted(known)) if known else ', '.join(_SECTIONS)}"
+            )
+    return _checked(_Reader(parser, path))
+
+
+class _Reader:
+    """Values of the file, or their defaults, by section and name."""
+
+    def __init__(self, parser: configparser.ConfigParser, path: Path) -> None:
+        self._parser, self.path = parser, path
+
+    def text(self, section: str, name: str, default: str | None = "") -> str:
+        value = self._parser.get(section, name, fallback=default)
+        if value is None or (default is None and not value.strip()):
+            raise Misconfigured(f"{self.path}: [{section}] lacks {name}")
+        return value.strip()
+
+    def yes(self, section: str, name: str) -> bool:
+        try:
+            return self._parser.getboolean(section, name, fallback=False)
+        except ValueError:
+            raise Misconfigured(f"{self.path}: [{section}] {name} is yes or no") from None
+
+    def number(self, section: str, name: str, default: float, *, least: float) -> float:
+        text = self.text(section, name, str(default))
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) or float(text) < least:
+            raise Misconfigured(f"{self.path}: [{section}] {name} is a number from {least:g} on")
+        return float(text)
+
+    def choice(self, section: str, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = self.text(section, name, default)
+        if value not in choices:
+            raise Misconfigured(f"{self.path}: [{section}] {name} is one of {', '.join(choices)}")
+        return value
+
+    def file(self, section: str, name: str, default: Path) -> Path:
+        return Path(self.text(section, name, str(default)))
+
+    def accounts(self) -> dict[str, str]:
+        return dict(self._parser["accounts"]) if self._parser.has_section("accounts") else {}
+
+
+def _checked(read: _Reader) -> Configuration:
+    name = read.text("agent", "name", None)
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
+        raise Misconfigured(f"{read.path}: [agent] name is made of a-z, 0-9 and -, 63 at most")
+    url = read.text("service", "url", None).rstrip("/")
+    if not re.match(r"https?://[^/]", url):
+        raise Misconfigured(f"{read.path}: [service] url begins with https:// (or http://)")
+    default = KubernetesOptions()
+    return Configuration(
+        url=url,
+        pool=read.text("service", "pool", None),
+        key=_key(read),
+        name=name,
+        scheduler=read.choice("agent", "scheduler", SCHEDULERS, "slurm"),
+        reclaim=read.choice("agent", "reclaim", RECLAIM, "none"),
+        register_tenants=read.yes("agent", "register_tenants"),
+        decision_wait=read.number("agent", "decision_wait", 5, least=0),
+        usage_hours=read.number("agent", "usage_hours", 24, least=0),
+        timeout=read.number("service", "timeout", 10, least=0.1),
+        ca_file=read.text("service", "ca_file"),
+        slurm=SlurmOptions(
+            cluster=read.text("slurm", "cluster"),
+            bin=read.text("slurm", "bin"),
+            classes=read.yes("slurm", "classes"),
+            owner_feature=read.text("slurm", "owner_feature"),
+            rest_socket=read.text("slurm", "rest_socket"),
+        ),
+        kubernetes=KubernetesOptions(
+            api=read.text("kubernetes", "api"),
+            token_file=read.file("kubernetes", "token_file", default.token_file),
+            ca_file=read.file("kubernetes", "ca_file", default.ca_file),
+            owner_label=read.text("kubernetes", "owner_label"),
+            class_label=read.text("kubernetes", "class_label", default.class_label),
+        ),
+        accounts=read.accounts(),
+    )
+
+
+def _key(read: _Reader) -> str:
+    """The service's key: of a file that systemd hands over, or of the environment."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    path = read.text("service", "key_file").replace("%d", folder)
+    if not path:
+        key = os.environ.get("ALLOCATOR_KEY", "").strip()
+        if not key:
+            raise Misconfigured(f"{read.path}: set [service] key_file, or ALLOCATOR_KEY")
+        return key
+    try:
+        key = Path(path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        raise Misconfigured(f"the key in {path} cannot be read: {error}") from error
+    if not key:
+        raise Misconfigured(f"the key file {path} is empty")
+    return key

@@ -1,0 +1,181 @@
+"""What a scheduler has, as the service imports it: nodes, waiting and running jobs, ended ones."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from allocator_agent.configuration import Configuration
+from allocator_agent.errors import Refused
+from allocator_agent.model import Job, Node, Observation, Usage
+from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
+from allocator_agent.service import Service
+
+MARK = "allocator-agent"  # the label of servers that an agent keeps
+_LONGEST_NAME = 240
+_ROWS = 5000
+
+
+class Feed:
+    """Sends what was observed. `problems` is what the service refused, in its words."""
+
+    def __init__(
+        self, configuration: Configuration, service: Service, units: Units, *, dry_run: bool
+    ) -> None:
+        self._configuration, self._service, self._units = configuration, service, units
+        self._dry_run = dry_run
+        self.problems: list[str] = []
+        self.lines: list[str] = []
+        self.generation = 0
+
+    def send(self, observed: Observation, *, places: bool) -> None:
+        """Servers and workloads as they are now; those that are gone drained or withdrawn."""
+        self._nodes(observed.nodes)
+        self._workloads(observed.jobs, places=places)
+
+    def usage(self, usages: Iterable[Usage], source: str) -> None:
+        """Jobs that have ended, under identities that post once, however often they are sent."""
+        rows = [
+            {
+                "id": usage.id,
+                "source": source,
+                "tenant": self._configuration.tenant_of(usage.account),
+                "start": usage.start,
+                "end": usage.end,
+                **{
+                    f"resources.{name}": amount
+                    for name, amount in self._units.to_pool(usage.amounts, up=True).items()
+                },
+            }
+            for usage in usages
+        ]
+        for at in range(0, len(rows), _ROWS):
+            self._imported("usage", {"format": "csv", "content": csv_text(rows[at : at + _ROWS])})
+
+    def _nodes(self, nodes: list[Node]) -> None:
+        name = self._configuration.name
+        items = [node_document(node, name) for node in nodes]
+        if items:
+            body = {"format": "kubernetes", "content": {"items": items}, "owner_label": "owner"}
+            self._imported("nodes", body)
+        present = {(node.owner or None, node.name) for node in nodes}
+        for server in self._service.listed("servers"):
+            gone = (server["contributed_by"], server["name"]) not in present
+            if server["labels"].get(MARK) == name and gone and server["state"] == "active":
+                self.lines.append(f"  - server {server['name']}: drained, it is no node any more")
+                if not self._dry_run:
+                    self._service.drain(server)
+
+    def _workloads(self, jobs: list[Job], *, places: bool) -> None:
+        rows = workload_rows(jobs, self._configuration, self._units, places=places)
+        if rows:
+            self._imported("workloads", {"format": "csv", "content": csv_text(rows)})
+        names = {(row["tenant"], row["name"]) for row in rows}
+        for workload in self._service.listed("workloads"):
+            mine = workload["name"].startswith(f"{self._configuration.name}/")
+            if mine and (workload["tenant"], workload["name"]) not in names:
+                self.lines.append(f"  - workload {workload['name']} of {workload['tenant']}")
+                if not self._dry_run:
+                    self.generation = max(self.generation, self._service.withdraw(workload))
+
+    def _imported(self, kind: str, body: dict[str, Any]) -> None:
+        body |= {
+            "skip_refused": True,
+            "register_tenants": self._configuration.register_tenants,
+            "dry_run": self._dry_run,
+        }
+        try:
+            report, generation = self._service.import_rows(kind, body)
+        except Refused as refusal:
+            self.problems.append(f"{kind}: {refusal}")
+            return
+        if kind != "usage":
+            self.generation = max(self.generation, generation)
+        for row in report["rows"]:
+            if row["outcome"] == "refused":
+                reasons = "; ".join(error["detail"] for error in row["errors"])
+                self.problems.append(f"{kind}: {row['name']}: {reasons}")
+            elif row["outcome"] in ("added", "changed"):
+                sign = "+" if row["outcome"] == "added" else "~"
+                owner = f" of {row['owner']}" if row["owner"] else ""
+                self.lines.append(f"  {sign} {_ONE_OF[kind]} {row['name']}{owner}")
+
+
+_ONE_OF = {"nodes": "server", "workloads": "workload", "usage": "usage"}
+
+
+def node_document(node: Node, agent: str) -> dict[str, Any]:
+    """A node in the form of Kubernetes, which has every scheduler's: sizes in bytes, cordoned or not."""
+    labels = {**node.labels, MARK: agent}
+    if node.owner:
+        labels["owner"] = node.owner
+    return {
+        "metadata": {"name": node.name, "labels": labels},
+        "spec": {"unschedulable": node.draining},
+        "status": {
+            "allocatable": {name: decimal_text(amount) for name, amount in node.capacity.items()}
+        },
+    }
+
+
+def workload_rows(
+    jobs: Iterable[Job], configuration: Configuration, units: Units, *, places: bool
+) -> list[dict[str, str]]:
+    """Jobs as workloads: one for each tenant, place and shape, with as many tasks as they have."""
+    counts: Counter[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...], str]] = Counter()
+    for job in jobs:
+        demand = units.to_pool(job.demand, up=True)
+        if any(amount != "0" for amount in demand.values()):
+            where = job.where if places else ()
+            key = (
+                configuration.tenant_of(job.account),
+                where,
+                tuple(sorted(demand.items())),
+                workload_name(configuration.name, where, job.demand, units),
+            )
+            counts[key] += job.tasks
+    return [
+        {
+            "tenant": tenant,
+            "name": name,
+            "tasks": str(tasks),
+            **({f"selector.{configuration.class_label}": "|".join(where)} if where else {}),
+            **{f"demand.{resource}": amount for resource, amount in demand},
+        }
+        for (tenant, where, demand, name), tasks in sorted(counts.items())
+    ]
+
+
+def workload_name(agent: str, where: tuple[str, ...], demand: Amounts, units: Units) -> str:
+    """A name that says the place and the shape: `slurm-lab/big/cpu=1,memory=256Mi`."""
+    shape = ",".join(
+        f"{name}={_shown(name, demand[name])}"
+        for name in sorted(demand)
+        if name in units.names and demand[name]
+    )
+    name = f"{agent}/{'+'.join(where) or 'any'}/{shape}"
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+        name = f"{name[: _LONGEST_NAME - 13]}-{digest}"
+    return name
+
+
+def csv_text(rows: list[Mapping[str, str]] | list[dict[str, str]]) -> str:
+    """Rows as CSV, whose columns are those that any row has."""
+    columns = sorted({column for row in rows for column in row})
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _shown(name: str, amount: Fraction) -> str:
+    if name == "memory" and (amount / MEBIBYTE).denominator == 1:
+        return f"{amount // MEBIBYTE}Mi"
+    return decimal_text(amount)

@@ -1,0 +1,1 @@
+"""Kubernetes, with Kueue or with resource quotas, over its own API."""

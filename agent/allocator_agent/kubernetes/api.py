@@ -1,0 +1,137 @@
+"""The API server of a cluster over HTTP, as a service account."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlencode
+
+from allocator_agent.configuration import KubernetesOptions
+from allocator_agent.errors import Misconfigured, SchedulerAway
+
+_SECONDS = 30.0
+Manifest = dict[str, Any]
+
+
+class ApiRefused(SchedulerAway):
+    """The API server answered with a refusal."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"Kubernetes refused ({status} {reason}): {message}")
+        self.status, self.reason = status, reason
+
+
+class Gone(ApiRefused):
+    """What was asked for by its version is no longer kept: list again."""
+
+
+class Conflict(ApiRefused):
+    """Somebody was faster: read again."""
+
+
+class Absent(ApiRefused):
+    """There is no such object, or no such kind of objects."""
+
+
+class Api:
+    """Requests with the token of the service account, which is read again for each as it rotates."""
+
+    def __init__(self, options: KubernetesOptions, *, timeout: float = _SECONDS) -> None:
+        self._options, self._timeout = options, timeout
+        self._url = options.api.rstrip("/") or _in_cluster()
+        self._context = None
+        if self._url.startswith("https:"):
+            try:
+                self._context = ssl.create_default_context(cafile=str(options.ca_file))
+            except OSError as error:
+                raise Misconfigured(f"[kubernetes] ca_file cannot be read: {error}") from error
+
+    def request(
+        self, method: str, path: str, body: Manifest | None = None, **query: str
+    ) -> Manifest:
+        """The answer's document. Raises `ApiRefused`, or `SchedulerAway` when nothing answers."""
+        with self._opened(method, path, body, query, self._timeout) as response:
+            try:
+                document: Manifest = json.loads(response.read())
+            except (OSError, HTTPException, ValueError) as error:
+                raise SchedulerAway(f"{self._url} broke off: {error}") from error
+            return document
+
+    def watch(self, path: str, version: str, *, seconds: int) -> Iterator[Manifest]:
+        """The events after a version, until the server ends the watch or the connection is cut."""
+        query = {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        with self._opened("GET", path, None, query, seconds + self._timeout) as response:
+            try:
+                for line in response:
+                    yield json.loads(line)
+            except (OSError, HTTPException, ValueError):
+                return  # cut, perhaps within a line: the next watch begins where this one ended
+
+    @contextmanager
+    def _opened(
+        self,
+        method: str,
+        path: str,
+        body: Manifest | None,
+        query: Mapping[str, str],
+        timeout: float,
+    ) -> Iterator[Any]:
+        url = f"{self._url}{path}" + (f"?{urlencode(query)}" if query else "")
+        request = urllib.request.Request(url, method=method, headers=self._headers())
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        try:
+            response = urllib.request.urlopen(request, timeout=timeout, context=self._context)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                raise refused(refusal.code, _status(refusal)) from None
+        except (OSError, HTTPException) as error:
+            raise SchedulerAway(f"{self._url} does not answer: {error}") from error
+        with response:
+            yield response
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": "allocator-agent"}
+        try:
+            token = self._options.token_file.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            return headers  # behind `kubectl proxy`, which adds its own
+        except (OSError, UnicodeError) as error:
+            raise Misconfigured(f"[kubernetes] token_file cannot be read: {error}") from error
+        return {**headers, "Authorization": f"Bearer {token}"}
+
+
+def refused(status: int, told: Mapping[str, Any]) -> ApiRefused:
+    """The refusal that a `Status` document tells."""
+    kinds = {404: Absent, 409: Conflict, 410: Gone}
+    kind = kinds.get(status, ApiRefused)
+    return kind(status, str(told.get("reason", "")), str(told.get("message", "")))
+
+
+def _status(refusal: urllib.error.HTTPError) -> Mapping[str, Any]:
+    try:
+        told = json.loads(refusal.read())
+    except (OSError, HTTPException, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _in_cluster() -> str:
+    host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+    if not host:
+        raise Misconfigured("set [kubernetes] api: this is no pod of a cluster")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"

@@ -1,0 +1,167 @@
+"""Nodes, pods, jobs and Kueue's workloads in the words of the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from allocator_agent.model import Job, Node, Usage
+from allocator_agent.quantities import Amounts, added, quantity
+
+FINISHED = ("Succeeded", "Failed")
+
+
+def read_nodes(items: Iterable[Mapping[str, Any]], *, owner_label: str) -> Iterator[Node]:
+    """Nodes with what is allocatable on them; those that are cordoned or not ready take nothing new."""
+    for item in items:
+        labels = item["metadata"].get("labels") or {}
+        status = item.get("status") or {}
+        ready = any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in status.get("conditions") or []
+        )
+        yield Node(
+            item["metadata"]["name"],
+            amounts_of(status.get("allocatable") or {}),
+            labels,
+            draining=bool((item.get("spec") or {}).get("unschedulable")) or not ready,
+            owner=labels.get(owner_label, "") if owner_label else "",
+        )
+
+
+def read_pods(items: Iterable[Mapping[str, Any]], *, class_label: str) -> Iterator[Job]:
+    """The pods that wait or run."""
+    for item in items:
+        spec, status = item.get("spec") or {}, item.get("status") or {}
+        if status.get("phase") in FINISHED:
+            continue
+        metadata = item["metadata"]
+        yield Job(
+            f"{metadata['namespace']}/{metadata['name']}",
+            metadata["namespace"],
+            pod_demand(spec),
+            running=bool(spec.get("nodeName")),
+            where=where(spec, class_label),
+        )
+
+
+def read_missing_pods(items: Iterable[Mapping[str, Any]], *, class_label: str) -> Iterator[Job]:
+    """The pods that jobs and replica sets want and cannot make, as their quota refuses them."""
+    for item in items:
+        spec, status = item.get("spec") or {}, item.get("status") or {}
+        if "parallelism" in spec or "completions" in spec:
+            wanted = int(spec.get("parallelism", 1))
+            if spec.get("completions") is not None:
+                wanted = min(wanted, int(spec["completions"]) - int(status.get("succeeded", 0)))
+            if spec.get("suspend") or _is(status, "Complete") or _is(status, "Failed"):
+                wanted = 0
+            missing = wanted - int(status.get("active", 0))
+        else:
+            missing = int(spec.get("replicas", 0)) - int(status.get("replicas", 0))
+        if missing > 0:
+            template = (spec.get("template") or {}).get("spec") or {}
+            metadata = item["metadata"]
+            yield Job(
+                f"{metadata['namespace']}/{metadata['name']}",
+                metadata["namespace"],
+                pod_demand(template),
+                running=False,
+                tasks=missing,
+                where=where(template, class_label),
+            )
+
+
+def read_workloads(items: Iterable[Mapping[str, Any]], *, class_label: str) -> Iterator[Job]:
+    """Kueue's workloads that wait for admission or hold quota, each of their pod sets for itself."""
+    for item in items:
+        spec, status = item.get("spec") or {}, item.get("status") or {}
+        if spec.get("active") is False or _is(status, "Finished"):
+            continue
+        metadata = item["metadata"]
+        for pods in spec.get("podSets") or []:
+            template = (pods.get("template") or {}).get("spec") or {}
+            yield Job(
+                f"{metadata['namespace']}/{metadata['name']}/{pods['name']}",
+                metadata["namespace"],
+                pod_demand(template),
+                running=_is(status, "Admitted"),
+                tasks=int(pods.get("count", 1)),
+                where=where(template, class_label),
+            )
+
+
+def read_usage(items: Iterable[Mapping[str, Any]]) -> Iterator[Usage]:
+    """The pods that have ended, from their start until their last container ended."""
+    for item in items:
+        status = item.get("status") or {}
+        if status.get("phase") not in FINISHED or not status.get("startTime"):
+            continue
+        ends = [
+            container["state"]["terminated"]["finishedAt"]
+            for container in status.get("containerStatuses") or []
+            if (container.get("state") or {}).get("terminated")
+        ]
+        amounts = pod_demand(item.get("spec") or {})
+        if ends and amounts and max(ends) > status["startTime"]:
+            metadata = item["metadata"]
+            yield Usage(
+                metadata["uid"], metadata["namespace"], amounts, status["startTime"], max(ends)
+            )
+
+
+def pod_demand(spec: Mapping[str, Any]) -> Amounts:
+    """What the scheduler keeps free for a pod: its containers, or an init container if that is more."""
+    total: Amounts = {}
+    for container in spec.get("containers") or []:
+        total = added(total, _requests(container))
+    sidecars: Amounts = {}
+    largest: Amounts = {}
+    for container in spec.get("initContainers") or []:
+        requests = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = added(sidecars, requests)
+            requests = {}
+        for name, amount in added(sidecars, requests).items():
+            largest[name] = max(largest.get(name, Fraction(0)), amount)
+    total = added(total, sidecars)
+    for name, amount in largest.items():
+        total[name] = max(total.get(name, Fraction(0)), amount)
+    return added(total, amounts_of(spec.get("overhead") or {}))
+
+
+def amounts_of(quantities: Mapping[str, Any]) -> Amounts:
+    """Quantities by the names of a pool's resources: `nvidia.com/gpu` is `gpu`."""
+    amounts: Amounts = {}
+    for name, value in quantities.items():
+        resource = name.rpartition("/")[2]
+        amounts[resource] = amounts.get(resource, Fraction(0)) + quantity(str(value))
+    return amounts
+
+
+def where(spec: Mapping[str, Any], class_label: str) -> tuple[str, ...]:
+    """The classes of servers that a pod may run on; none: on any."""
+    value = (spec.get("nodeSelector") or {}).get(class_label)
+    if value:
+        return (value,)
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms: Sequence[Mapping[str, Any]] = (
+        affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    ).get("nodeSelectorTerms") or []
+    if len(terms) == 1:
+        for rule in terms[0].get("matchExpressions") or []:
+            if rule["key"] == class_label and rule["operator"] == "In":
+                return tuple(sorted(rule["values"]))
+    return ()
+
+
+def _requests(container: Mapping[str, Any]) -> Amounts:
+    resources = container.get("resources") or {}
+    return amounts_of({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _is(status: Mapping[str, Any], condition: str) -> bool:
+    return any(
+        item.get("type") == condition and item.get("status") == "True"
+        for item in status.get("conditions") or []
+    )

@@ -1,0 +1,115 @@
+"""The objects of one kind, listed once and kept up to date by watching."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from allocator_agent.errors import AgentError, SchedulerAway
+from allocator_agent.kubernetes.api import Api, Gone, Manifest, refused
+
+logger = logging.getLogger("allocator_agent")
+_PAGE = "500"
+_WATCH_SECONDS = 240
+_FIRST_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 30.0
+# A watch that could not be opened for so long: what is known is too old to act on.
+_TRUSTED_SECONDS = 60.0
+
+
+class Watched:
+    """A kind of objects: `follow` in a thread of its own, `objects` from any."""
+
+    def __init__(self, api: Api, path: str, *, watch_seconds: int = _WATCH_SECONDS) -> None:
+        self.path = path
+        self._api, self._watch_seconds = api, watch_seconds
+        self._lock = threading.Lock()
+        self._objects: dict[str, Manifest] = {}
+        self._version = ""
+        self._fresh_at = 0.0
+        self.lists = 0  # how often everything was listed
+
+    def objects(self) -> list[Manifest]:
+        """The objects as last known. Raises `SchedulerAway` when that is too long ago."""
+        with self._lock:
+            if not self._version:
+                found: list[Manifest] | None = None
+            elif self._following and time.monotonic() - self._fresh_at > _TRUSTED_SECONDS:
+                raise SchedulerAway(f"{self.path} could not be watched for {_TRUSTED_SECONDS:g} s")
+            else:
+                found = list(self._objects.values())
+        if found is None or not self._following:
+            self.list()
+            with self._lock:
+                found = list(self._objects.values())
+        return found
+
+    _following = False
+
+    def list(self) -> None:
+        """Read everything anew, page by page; a list that grew too old on the way begins again."""
+        while True:
+            try:
+                objects, version = self._pages()
+            except Gone:
+                continue
+            with self._lock:
+                self._objects, self._version = objects, version
+                self._fresh_at = time.monotonic()
+                self.lists += 1
+            return
+
+    def follow(self, stopped: threading.Event) -> None:
+        """Keep the objects up to date until told to stop: watch, and list where the past is gone."""
+        self._following = True
+        pause = _FIRST_PAUSE_SECONDS
+        while not stopped.is_set():
+            try:
+                if not self._version:
+                    self.list()
+                self._watch(stopped)
+                pause = _FIRST_PAUSE_SECONDS
+            except Gone:
+                self._version = ""
+            except AgentError as error:
+                logger.warning("%s: %s", self.path, error)
+                stopped.wait(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def _pages(self) -> tuple[dict[str, Manifest], str]:
+        objects: dict[str, Manifest] = {}
+        query = {"limit": _PAGE}
+        while True:
+            page = self._api.request("GET", self.path, **query)
+            for item in page.get("items") or []:
+                objects[_identity(item)] = item
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                return objects, str(metadata.get("resourceVersion", ""))
+            query["continue"] = metadata["continue"]
+
+    def _watch(self, stopped: threading.Event) -> None:
+        """Take events until the watch ends. Raises `Gone` when its version has expired."""
+        for event in self._api.watch(self.path, self._version, seconds=self._watch_seconds):
+            kind, item = event["type"], event["object"]
+            if kind == "ERROR":
+                raise refused(int(item.get("code", 0)), item)
+            with self._lock:
+                if kind == "DELETED":
+                    self._objects.pop(_identity(item), None)
+                elif kind in ("ADDED", "MODIFIED"):
+                    self._objects[_identity(item)] = item
+                self._version = item["metadata"]["resourceVersion"]
+                self._fresh_at = time.monotonic()
+            if stopped.is_set():
+                return
+        with self._lock:
+            self._fresh_at = time.monotonic()
+
+
+def _identity(item: Mapping[str, Any]) -> str:
+    metadata = item["metadata"]
+    return f"{metadata.get('namespace', '')}/{metadata['name']}"

@@ -1,0 +1,73 @@
+"""What a scheduler has and what it is to do, in words that fit every scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from allocator_agent.quantities import Amounts
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine: what jobs may use of it, and whether it takes new ones."""
+
+    name: str
+    capacity: Amounts
+    labels: dict[str, str]
+    draining: bool
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that waits or runs; `demand` is that of each of its `tasks` (its nodes, its pods)."""
+
+    id: str
+    account: str
+    demand: Amounts
+    running: bool
+    tasks: int = 1
+    user: str = ""
+    partition: str = ""
+    where: tuple[str, ...] = ()  # classes of servers it may run on; none: on any
+    started: int = 0  # seconds since 1970, to find the youngest
+    can_requeue: bool = True
+    reservation: str = ""
+
+    @property
+    def total(self) -> Amounts:
+        return {name: amount * self.tasks for name, amount in self.demand.items()}
+
+
+@dataclass(frozen=True)
+class Usage:
+    """A job that has ended: what it held, from when until when."""
+
+    id: str
+    account: str
+    amounts: Amounts
+    start: str
+    end: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a scheduler has at one moment."""
+
+    nodes: list[Node]
+    jobs: list[Job]
+    accounts: frozenset[str]
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """A decision as the service renders it for one kind of scheduler."""
+
+    run: str
+    generation: int
+    tenants: list[dict[str, Any]]
+    objects: list[dict[str, Any]]
+    next_boundary: datetime | None = None

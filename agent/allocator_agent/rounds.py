@@ -1,0 +1,196 @@
+"""One round: observe, feed, wait for the decision, plan, apply, report. Nothing is kept between rounds
+but what saves work: after any kill the next round does what the last one left.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Protocol
+
+from allocator_agent.configuration import Configuration
+from allocator_agent.feeding import Feed
+from allocator_agent.model import Job, Observation, Rendering, Usage
+from allocator_agent.quantities import Amounts, Units, added
+from allocator_agent.service import Service
+
+logger = logging.getLogger("allocator_agent")
+_POLL_SECONDS = 0.1
+# So much of the time before the last successful upload is sent again: sacct learns of an end late.
+_OVERLAP_HOURS = 0.25
+_MOST_PROBLEMS = 50
+
+
+class Plan(Protocol):
+    """What has to change in a scheduler."""
+
+    @property
+    def problems(self) -> dict[str, list[str]]: ...
+
+    def __len__(self) -> int: ...
+
+    def lines(self) -> list[str]: ...
+
+
+class Scheduler(Protocol):
+    """What the agent asks of a scheduler. Every method may raise `SchedulerAway`."""
+
+    target: str
+
+    @property
+    def source(self) -> str: ...
+
+    def observe(self) -> Observation: ...
+
+    def finished(self, hours: float, now: datetime) -> Sequence[Usage]: ...
+
+    def plan(self, rendering: Rendering, observed: Observation, now: datetime) -> Any: ...
+
+    def apply(self, plan: Any) -> list[str]: ...
+
+    def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]: ...
+
+
+@dataclass
+class Outcome:
+    """What a round did, for people and for the exit code."""
+
+    generation: int | None = None
+    changes: int = 0
+    lines: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+class Rounds:
+    """Rounds of one agent."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        service: Service,
+        scheduler: Scheduler,
+        *,
+        interval_seconds: float,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._configuration, self._service, self._scheduler = configuration, service, scheduler
+        self._interval_seconds, self._clock, self._sleep = interval_seconds, clock, sleep
+        self._uploaded: float | None = None  # when usage was last sent with success
+
+    def once(self, *, dry_run: bool = False) -> Outcome:
+        """One round. Raises an `AgentError` when the service or the scheduler is away."""
+        outcome = Outcome()
+        observed = self._scheduler.observe()
+        outcome.problems += observed.problems
+        pool = self._service.pool()
+        units = Units(pool["resources"])
+        feed = Feed(self._configuration, self._service, units, dry_run=dry_run)
+        feed.send(observed, places=self._service.places(pool["policy"]["name"]))
+        if pool["metering"] == "reported":
+            self._send_usage(feed)
+        outcome.problems += feed.problems
+        if feed.lines:
+            outcome.lines += ["to the service:", *feed.lines]
+        if not dry_run:
+            self._wait(feed.generation)
+        rendering = self._service.rendering(self._scheduler.target, self._configuration.class_label)
+        if rendering is None:
+            outcome.problems.append("the pool has no decision yet: nothing is changed")
+            return outcome
+        outcome.generation = rendering.generation
+        plan = self._scheduler.plan(rendering, observed, self._now())
+        outcome.changes = len(plan)
+        outcome.lines += plan.lines()
+        if dry_run:
+            outcome.problems += _said(plan.problems)
+            return outcome
+        outcome.problems += self._scheduler.apply(plan) if len(plan) else []
+        if len(plan):
+            observed = self._scheduler.observe()
+        self._report(rendering, observed, plan, units, outcome.problems)
+        outcome.problems += _said(plan.problems)
+        return outcome
+
+    def _send_usage(self, feed: Feed) -> None:
+        """Jobs that ended since the last upload, or within `usage_hours` after a start."""
+        now = self._clock()
+        hours = self._configuration.usage_hours
+        if self._uploaded is not None:
+            hours = min(hours, (now - self._uploaded) / 3600 + _OVERLAP_HOURS)
+        before = len(feed.problems)
+        feed.usage(self._scheduler.finished(hours, self._now()), self._scheduler.source)
+        if len(feed.problems) == before:
+            self._uploaded = now
+
+    def _wait(self, generation: int) -> None:
+        """Wait until what was sent is decided, within `decision_wait`; else take what is in force."""
+        deadline = time.monotonic() + self._configuration.decision_wait
+        while time.monotonic() < deadline:
+            decided = self._service.decided_generation()
+            if decided is not None and decided >= generation:
+                return
+            self._sleep(_POLL_SECONDS)
+
+    def _report(
+        self,
+        rendering: Rendering,
+        observed: Observation,
+        plan: Plan,
+        units: Units,
+        problems: list[str],
+    ) -> None:
+        """Tell the service what is in force and what runs, by tenant."""
+        applied = self._scheduler.applied(observed, fresh=len(plan) > 0)
+        accounts = {self._configuration.tenant_of(name): name for name in observed.accounts}
+        tenants = []
+        for item in rendering.tenants:
+            tenant = item["tenant"]
+            account = accounts.get(tenant)
+            jobs = [job for job in observed.jobs if job.account == account]
+            tenants.append(
+                {
+                    "tenant": tenant,
+                    "applied": units.to_pool(applied.get(account or "", {})),
+                    "used": units.to_pool(_used(jobs), up=True),
+                    "pending_tasks": sum(job.tasks for job in jobs if not job.running),
+                    "running_tasks": sum(job.tasks for job in jobs if job.running),
+                    "problems": plan.problems.get(tenant, []),
+                }
+            )
+        now = self._now().isoformat().replace("+00:00", "Z")
+        self._service.report(
+            {
+                "agent": self._configuration.name,
+                "target": self._scheduler.target,
+                "run": rendering.run,
+                "generation": rendering.generation,
+                "interval": f"PT{self._interval_seconds:g}S",
+                "reported_at": now,
+                "tenants": tenants,
+                "problems": [*problems, *plan.problems.get("", [])][:_MOST_PROBLEMS],
+            }
+        )
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), timezone.utc)
+
+
+def _used(jobs: Sequence[Job]) -> Amounts:
+    total: Amounts = {}
+    for job in jobs:
+        if job.running:
+            total = added(total, job.total)
+    return total
+
+
+def _said(problems: dict[str, list[str]]) -> list[str]:
+    """Problems by tenant, as lines."""
+    return [
+        f"{tenant}: {problem}" if tenant else problem
+        for tenant, found in sorted(problems.items())
+        for problem in found
+    ]

@@ -1,0 +1,213 @@
+"""The allocation service over HTTP: timeouts, retries with back-off, one key per attempted change."""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from allocator_agent import __version__
+from allocator_agent.configuration import Configuration
+from allocator_agent.errors import Misconfigured, Refused, ServiceAway
+from allocator_agent.model import Rendering
+
+_ATTEMPTS = 4
+_FIRST_PAUSE_SECONDS = 0.25
+_LONGEST_PAUSE_SECONDS = 5.0
+_PAGE = 1000
+# Not now, but perhaps soon: a twin of the same request is at work, too many requests, an overload.
+_AGAIN = (429, 502, 503, 504)
+_IN_FLIGHT = "idempotency.in_flight"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the service answered; `body` is the decoded JSON, None when there was none."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+
+class Service:
+    """One pool of the service, as its agent sees it."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        attempts: int = _ATTEMPTS,
+    ) -> None:
+        self._configuration, self._sleep, self._attempts = configuration, sleep, attempts
+        self._base = f"/api/v1/pools/{quote(configuration.pool, safe='')}/"
+        self._rendered: dict[str, tuple[str, Rendering]] = {}
+        self._context = None
+        if configuration.url.startswith("https:"):
+            try:
+                self._context = ssl.create_default_context(cafile=configuration.ca_file or None)
+            except OSError as error:
+                raise Misconfigured(f"[service] ca_file cannot be read: {error}") from error
+
+    def pool(self) -> dict[str, Any]:
+        """The pool: its resources with their units, its policy, how it is metered."""
+        body: dict[str, Any] = self._request("GET", "").body
+        return body
+
+    def places(self, policy: str) -> bool:
+        """Whether a policy places tasks on servers: only then workloads select servers."""
+        policies = self._request("GET", "/api/v1/policies/?limit=1000").body["results"]
+        return any(item["name"] == policy and item["places"] for item in policies)
+
+    def import_rows(self, kind: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Import nodes, workloads or usage; the report, and the generation that includes it."""
+        answer = self._request("POST", f"imports/{kind}/", body)
+        return answer.body, int(answer.headers.get("Pool-Generation", answer.body["generation"]))
+
+    def listed(self, kind: str) -> list[dict[str, Any]]:
+        """Every server or workload of the pool that is not retired or withdrawn."""
+        found: list[dict[str, Any]] = []
+        path: str | None = f"{kind}/?limit={_PAGE}"
+        while path:
+            page = self._request("GET", path).body
+            found += page["results"]
+            following = page["next"]
+            path = following and following[following.index(self._base) + len(self._base) :]
+        return found
+
+    def withdraw(self, workload: Mapping[str, Any]) -> int:
+        """Withdraw a workload; the generation that includes it, 0 for one that is gone already."""
+        tag = f'"{workload["version"]}"'
+        try:
+            answer = self._request("DELETE", f"workloads/{workload['id']}/", tag=tag)
+        except Refused as refusal:
+            if refusal.status in (404, 410, 412):  # gone, or changed: the next round sees it
+                return 0
+            raise
+        return int(answer.headers.get("Pool-Generation", 0))
+
+    def drain(self, server: Mapping[str, Any]) -> None:
+        self._request("POST", f"servers/{server['id']}/drain/", {})
+
+    def decided_generation(self) -> int | None:
+        """Which change the decision in force includes; None while there is none."""
+        try:
+            body = self._request("GET", "decision/").body
+        except Refused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+        return int(body["generation"])
+
+    def rendering(self, target: str, class_label: str) -> Rendering | None:
+        """The decision in force for a kind of scheduler; None while there is no decision."""
+        query = urlencode({"class_label": class_label})
+        known = self._rendered.get(target)
+        try:
+            answer = self._request(
+                "GET",
+                f"decision/renderings/{target}/?{query}",
+                tag=known[0] if known else "",
+            )
+        except Refused as refusal:
+            if refusal.code == "decision.none":
+                return None
+            raise
+        if answer.status == 304 and known:
+            return known[1]
+        body = answer.body
+        rendering = Rendering(body["run"], body["generation"], body["tenants"], body["objects"])
+        if "ETag" in answer.headers:
+            self._rendered[target] = (answer.headers["ETag"], rendering)
+        return rendering
+
+    def report(self, body: dict[str, Any]) -> None:
+        """Say what is applied. A newer report than this one may be there: that is fine."""
+        try:
+            self._request("PUT", "enforcement/", body)
+        except Refused as refusal:
+            if refusal.status != 409:
+                raise
+
+    def _request(self, method: str, path: str, body: object = None, *, tag: str = "") -> Answer:
+        """Ask until there is an answer that says something. Raises `Refused` or `ServiceAway`."""
+        key = str(uuid.uuid4())  # the same for every attempt: what was done is not done again
+        pause = _FIRST_PAUSE_SECONDS
+        for attempt in range(1, self._attempts + 1):
+            last = attempt == self._attempts
+            try:
+                answer = self._ask(method, path, body, key, tag)
+            except (OSError, HTTPException, ValueError) as error:
+                if last:
+                    raise ServiceAway(
+                        f"{self._configuration.url} does not answer: {error}"
+                    ) from error
+                self._sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that agents spread
+            else:
+                problem = answer.body if isinstance(answer.body, dict) else {}
+                again = answer.status in _AGAIN or problem.get("code") == _IN_FLIGHT
+                if answer.status < 400:
+                    return answer
+                if answer.status >= 500 and (last or not again):
+                    raise ServiceAway(f"{method} {path} was answered with {answer.status}")
+                if last or not again:
+                    raise _refusal(answer.status, problem)
+                self._sleep(max(pause, _retry_after(answer.headers)))
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _ask(self, method: str, path: str, body: object, key: str, tag: str) -> Answer:
+        request = urllib.request.Request(
+            self._configuration.url + (path if path.startswith("/") else self._base + path),
+            method=method,
+            headers={
+                "Accept": "application/json",
+                "Authorization": f"Bearer {self._configuration.key}",
+                "User-Agent": f"allocator-agent/{__version__} {self._configuration.name}",
+            },
+        )
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        if method == "POST":
+            request.add_header("Idempotency-Key", key)
+        if tag:
+            request.add_header("If-None-Match" if method == "GET" else "If-Match", tag)
+        try:
+            with urllib.request.urlopen(
+                request, timeout=self._configuration.timeout, context=self._context
+            ) as response:
+                content = response.read()
+                body = json.loads(content) if content else None
+                return Answer(response.status, dict(response.headers), body)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return Answer(refusal.code, dict(refusal.headers), _body(refusal.read()))
+
+
+def _body(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def _refusal(status: int, problem: Mapping[str, Any]) -> Refused:
+    errors = problem.get("errors") or []
+    details = [f"{item.get('pointer', '')} {item.get('detail', '')}".strip() for item in errors[:3]]
+    text = " ".join([str(problem.get("detail") or problem.get("title") or ""), *details])
+    return Refused(status, str(problem.get("code", "")), text.strip())
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    value = headers.get("Retry-After", "")
+    return min(float(value), _LONGEST_PAUSE_SECONDS) if value.isdigit() else 0.0

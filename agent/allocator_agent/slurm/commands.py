@@ -1,0 +1,50 @@
+"""Runs Slurm's commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from allocator_agent.errors import SchedulerAway
+
+_SECONDS = 120.0
+
+
+class Commands:
+    """Commands of one cluster. They print times in UTC and know no user's own formats."""
+
+    def __init__(self, folder: str = "", seconds: float = _SECONDS) -> None:
+        self._folder, self._seconds = folder, seconds
+        self._environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT"))
+        }
+        self._environment |= {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
+
+    def run(self, program: str, *arguments: str, input: str | None = None) -> str:  # noqa: A002
+        """What a command prints. Raises `SchedulerAway` with what it says when it fails."""
+        command = [str(Path(self._folder, program)) if self._folder else program, *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                env=self._environment,
+                input=input,
+                stdin=subprocess.DEVNULL if input is None else None,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self._seconds,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise SchedulerAway(f"there is no {command[0]}: set [slurm] bin") from None
+        except OSError as error:
+            raise SchedulerAway(f"{command[0]} cannot be run: {error}") from error
+        except subprocess.TimeoutExpired:
+            raise SchedulerAway(f"{program} took more than {self._seconds:g} s") from None
+        if done.returncode:
+            told = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()
+            raise SchedulerAway(f"{program} {arguments[0]} failed and says: {told[-1]}")
+        return done.stdout

@@ -1,0 +1,244 @@
+"""What Slurm's commands print, read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from fractions import Fraction
+
+from allocator_agent.model import Job, Node, Usage
+from allocator_agent.quantities import MEBIBYTE, Amounts
+
+OUT_OF_WORK = ("DRAIN", "DOWN", "FAIL", "MAINT", "REBOOT", "POWER", "FUTURE", "UNKNOWN", "NO_RESP")
+# What keeps a job from running whatever its account may use: it is no demand until that has passed.
+NOT_YET = (
+    "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held",
+    "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit", "BadConstraints", "Licenses",
+    "InvalidAccount", "InvalidQOS", "PartitionDown", "PartitionInactive", "PartitionNodeLimit",
+    "PartitionTimeLimit",
+)  # fmt: skip
+# A job that begins this soon is demand already; one that is requeued waits two minutes.
+SOON_SECONDS = 600
+# Each with room enough: squeue cuts what is longer.
+JOB_FIELDS = (
+    ("jobarrayid", 48), ("account", 96), ("username", 96), ("partition", 256), ("statecompact", 8),
+    ("reason", 64), ("numnodes", 12), ("tres-alloc", 256), ("starttime", 24), ("eligibletime", 24),
+    ("requeue", 8), ("reservation", 128),
+)  # fmt: skip
+JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
+JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
+USAGE_FIELDS = ("JobIDRaw", "Account", "Start", "End", "AllocTRES")
+_PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(\S*)")
+_GRES = re.compile(r"([A-Za-z][\w-]*)(?::([\w.-]*[A-Za-z_.-][\w.-]*))?(?::([0-9]{1,12}))?")
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]?)[nc]?")
+_UNKNOWN = ("", "Unknown", "None", "N/A")
+
+
+@dataclass(frozen=True)
+class Association:
+    """A row of Slurm's accounting: an account, or a user of it, perhaps in one partition."""
+
+    account: str
+    user: str
+    partition: str
+    limits: dict[str, int]  # TRES -> count; memory in MiB
+    fairshare: str
+    parent: str
+
+
+@dataclass(frozen=True)
+class Reservation:
+    name: str
+    start: int
+    end: int
+    account: str
+    partition: str
+    cores: int
+
+
+def pairs(line: str) -> dict[str, str]:
+    """A line of `scontrol --oneliner`."""
+    return dict(_PAIR.findall(line))
+
+
+def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
+    """The nodes that `scontrol --oneliner show node` prints, labelled with their first partition."""
+    for line in text.splitlines():
+        if not line.startswith("NodeName="):
+            continue
+        told = pairs(line)
+        features = [item for item in _words(told.get("ActiveFeatures", "")) if item]
+        labels = {f"feature-{_label(feature)}": "true" for feature in features}
+        partitions = _words(told.get("Partitions", ""))
+        if partitions:
+            labels["partition"] = partitions[0]
+        cpus = int(told.get("CPUEfctv") or told["CPUTot"])
+        memory = int(told["RealMemory"]) - int(told.get("MemSpecLimit", 0))
+        capacity: Amounts = {"cpu": Fraction(cpus), "memory": Fraction(memory * MEBIBYTE)}
+        for kind, model, count in _gres(told.get("Gres", "")):
+            capacity[kind] = capacity.get(kind, Fraction(0)) + count
+            if model:
+                labels[f"gres.{kind}"] = model
+        owners = [
+            feature[len(owner_feature) :]
+            for feature in features
+            if owner_feature and feature.startswith(owner_feature)
+        ]
+        state = told.get("State", "UNKNOWN").upper()
+        yield Node(
+            told["NodeName"],
+            capacity,
+            labels,
+            draining=not partitions or "*" in state or any(word in state for word in OUT_OF_WORK),
+            owner=owners[0] if owners else "",
+        )
+
+
+def read_classes(text: str) -> dict[str, tuple[str, ...]]:
+    """Which classes of nodes, named after their nodes' first partition, each partition has."""
+    classes: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        partitions = _words(pairs(line).get("Partitions", ""))
+        for partition in partitions:
+            classes.setdefault(partition, set()).add(partitions[0])
+    return {partition: tuple(sorted(names)) for partition, names in classes.items()}
+
+
+def read_jobs(text: str, *, classes: Mapping[str, tuple[str, ...]], now: int) -> Iterator[Job]:
+    """The jobs of `squeue --array --Format=JOB_FORMAT` that wait for resources or hold some.
+
+    `classes` names the classes of servers that each partition has; a job on all of them selects none.
+    """
+    every = {name for names in classes.values() for name in names}
+    for line in text.splitlines():
+        values, at = [], 0
+        for _, width in JOB_FIELDS:
+            values.append(line[at : at + width].strip())
+            at += width
+        told = dict(zip((name for name, _ in JOB_FIELDS), values))
+        running = told["statecompact"] != "PD"
+        if not running and (
+            told["reason"] in NOT_YET
+            or (
+                told["reason"] == "BeginTime"
+                and _seconds(told["eligibletime"]) > now + SOON_SECONDS
+            )
+        ):
+            continue
+        demand = read_tres(told["tres-alloc"])
+        nodes = max(1, int(re.split(r"[-K]", told["numnodes"])[0] or 1))
+        partitions = told["partition"].split(",")
+        names = {name for item in partitions for name in classes.get(item, ())}
+        yield Job(
+            told["jobarrayid"],
+            told["account"],
+            {name: amount / nodes for name, amount in demand.items()},
+            running,
+            tasks=nodes,
+            user=told["username"],
+            partition=told["partition"],
+            where=() if names == every else tuple(sorted(names)),
+            started=_seconds(told["starttime"]) if running else 0,
+            can_requeue=told["requeue"] not in ("0", "NO", "no"),
+            reservation="" if told["reservation"] in (*_UNKNOWN, "(null)") else told["reservation"],
+        )
+
+
+def read_usage(text: str) -> Iterator[Usage]:
+    """The jobs of `sacct --parsable2 --noheader` that have run and ended."""
+    for line in text.splitlines():
+        number, account, start, end, tres = line.split("|")
+        if start in _UNKNOWN or end in _UNKNOWN or start == end or "." in number:
+            continue
+        amounts = read_tres(tres)
+        if amounts:
+            yield Usage(f"{number}@{start}Z", account, amounts, f"{start}Z", f"{end}Z")
+
+
+def read_associations(text: str) -> Iterator[Association]:
+    """The rows of `sacctmgr --parsable2 show association`, in the columns that `scheduler` asks for."""
+    for line in text.splitlines():
+        account, user, partition, tres, fairshare, parent = line.split("|")
+        yield Association(account, user, partition, read_limits(tres), fairshare, parent)
+
+
+def read_reservations(text: str) -> Iterator[Reservation]:
+    """The reservations that `scontrol --oneliner show reservation` prints."""
+    for line in text.splitlines():
+        told = pairs(line)
+        if "ReservationName" in told:
+            yield Reservation(
+                told["ReservationName"],
+                _seconds(told["StartTime"]),
+                _seconds(told["EndTime"]),
+                told.get("Accounts", "").replace("(null)", ""),
+                told.get("PartitionName", "").replace("(null)", ""),
+                int(told.get("CoreCnt", 0)),
+            )
+
+
+def read_limits(text: str) -> dict[str, int]:
+    """`cpu=8,mem=8G,gres/gpu=1` as whole numbers; memory in MiB."""
+    limits = {}
+    for item in filter(None, text.split(",")):
+        name, _, amount = item.partition("=")
+        value = _amount(name, amount)
+        limits[name] = int(value / MEBIBYTE) if name == "mem" else int(value)
+    return limits
+
+
+def read_tres(text: str) -> Amounts:
+    """`cpu=4,mem=16G,node=1,gres/gpu:a100=1` as the amounts of a pool's resources."""
+    amounts: Amounts = {}
+    models: Amounts = {}
+    for item in filter(None, text.split(",")):
+        name, _, amount = item.partition("=")
+        if name in ("node", "billing", "energy", "vmem", "pages") or amount in _UNKNOWN:
+            continue
+        value = _amount(name, amount)
+        resource = resource_of(name.partition(":")[0])
+        if ":" in name:
+            models[resource] = models.get(resource, Fraction(0)) + value
+        else:
+            amounts[resource] = value
+    return {**models, **amounts}
+
+
+def resource_of(tres: str) -> str:
+    """The pool's resource that a TRES is."""
+    return "memory" if tres == "mem" else tres.rpartition("/")[2]
+
+
+def _amount(name: str, text: str) -> Fraction:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{name}={text[:40]} is not an amount such as 4 or 16G")
+    power = " KMGTPE".index(match[2] or " ")
+    factor = 1000**power
+    if name == "mem":
+        factor = 1024**power if match[2] else MEBIBYTE
+    return Fraction(match[1]) * factor
+
+
+def _seconds(text: str) -> int:
+    """Seconds since 1970 of a time that Slurm printed in UTC; 0 where it printed none."""
+    if text in _UNKNOWN:
+        return 0
+    return int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp())
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word and word != "(null)"]
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)
+
+
+def _gres(text: str) -> Iterator[tuple[str, str, int]]:
+    for item in _words(re.sub(r"\([^)]*\)", "", text)):
+        match = _GRES.fullmatch(item)
+        if match is not None:
+            yield match[1], match[2] or "", int(match[3] or 1)

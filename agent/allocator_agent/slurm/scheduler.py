@@ -1,0 +1,218 @@
+"""Slurm as the agent's scheduler: what it has, what has to change, and the change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from allocator_agent.configuration import Configuration
+from allocator_agent.errors import SchedulerAway
+from allocator_agent.model import Observation, Rendering, Usage
+from allocator_agent.quantities import Amounts
+from allocator_agent.slurm import reading
+from allocator_agent.slurm.commands import Commands
+from allocator_agent.slurm.planning import (
+    LimitChange,
+    Limits,
+    ReservationChange,
+    SlurmPlan,
+    amounts_of,
+    plan_limits,
+    plan_moves,
+    plan_reservations,
+    plan_stops,
+)
+from allocator_agent.slurm.reading import Association, Reservation
+
+_ASSOCIATION = "account,user,partition,grptres,fairshare,parentname"
+_PER_COMMAND = 200  # job numbers, so that a command line stays short
+
+
+class Slurm:
+    """One cluster of Slurm, by its commands."""
+
+    target = "slurm"
+    class_label = "partition"
+
+    def __init__(self, configuration: Configuration, commands: Commands) -> None:
+        self._options, self._commands = configuration.slurm, commands
+        self._tenant_of = configuration.tenant_of
+        self._reclaim = configuration.reclaim == "requeue"
+        self._prefix = f"allocator-{configuration.pool}-"
+        self._cluster = configuration.slurm.cluster
+        self._associations: list[Association] = []
+
+    @property
+    def source(self) -> str:
+        """Whose job numbers they are: the cluster's."""
+        if not self._cluster:
+            told = self._commands.run("scontrol", "show", "config")
+            lines = (line.partition("=") for line in told.splitlines())
+            names = {name.strip(): value.strip() for name, _, value in lines}
+            self._cluster = names.get("ClusterName", "")
+            if not self._cluster:
+                raise SchedulerAway("scontrol show config names no cluster: set [slurm] cluster")
+        return self._cluster
+
+    def observe(self) -> Observation:
+        """Nodes, jobs and accounts. Raises `SchedulerAway`."""
+        run = self._commands.run
+        told = run("scontrol", "--oneliner", "show", "node")
+        nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
+        classes = reading.read_classes(told)
+        problems = []
+        if self._options.classes and any(names != (name,) for name, names in classes.items()):
+            problems.append(
+                "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
+            )
+        queued = run(
+            *("squeue", "--noheader", "--array", "--all", "--local"),
+            *(f"--states={reading.JOB_STATES}", f"--Format={reading.JOB_FORMAT}"),
+        )
+        jobs = list(reading.read_jobs(queued, classes=classes, now=int(time.time())))
+        self._associations = self._read_associations()
+        accounts = {item.account for item in self._associations if not item.user}
+        return Observation(nodes, jobs, frozenset(accounts - {"root"}), problems)
+
+    def finished(self, hours: float, now: datetime) -> list[Usage]:
+        """The jobs that ended within so many hours, each run of a requeued one for itself."""
+        since = (now.astimezone(timezone.utc) - timedelta(hours=hours)).strftime(
+            "%Y-%m-%dT%H:%M:%S"
+        )
+        told = self._commands.run(
+            *("sacct", "--allusers", "--allocations", "--duplicates", "--parsable2", "--noheader"),
+            *(f"--clusters={self.source}", f"--starttime={since}", "--endtime=now"),
+            f"--format={','.join(reading.USAGE_FIELDS)}",
+        )
+        return list(reading.read_usage(told))
+
+    def plan(self, rendering: Rendering, observed: Observation, now: datetime) -> SlurmPlan:
+        """What has to change so that Slurm obeys the decision."""
+        accounts = self._accounts(observed)
+        seconds = int(now.timestamp())
+        classes = self._options.classes
+        limits, problems = plan_limits(
+            rendering.objects, self._associations, observed.jobs, accounts, classes=classes
+        )
+        wanted = [
+            _reservation(item, accounts[item["tenant"]])
+            for item in rendering.objects
+            if item["kind"] == "reservation" and item["tenant"] in accounts
+        ]
+        return SlurmPlan(
+            limits,
+            plan_reservations(wanted, self._reservations(), self._prefix, now=seconds),
+            plan_moves(wanted, observed.jobs, now=seconds),
+            plan_stops(rendering.objects, observed.jobs, accounts, classes=classes)
+            if self._reclaim
+            else [],
+            problems,
+        )
+
+    def apply(self, plan: SlurmPlan) -> list[str]:
+        """Do what a plan says; what Slurm refuses is returned and the rest is done all the same.
+
+        Limits in two batches, all that fall before any that rises: at no moment do they sum to more
+        than the larger of what was and what is decided. A batch that fails raises `SchedulerAway`.
+        """
+        problems: list[str] = []
+        self._load([(change, change.lowered) for change in plan.limits if change.lowers])
+        self._load([(change, change.after) for change in plan.limits if change.raises])
+        for change in plan.reservations:
+            problems += self._tried("scontrol", *_command(change))
+        for name, jobs in plan.moves:
+            for batch in _batches(jobs):
+                problems += self._tried(
+                    "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={name}"
+                )
+        for batch in _batches([job.id for job in plan.stops]):
+            problems += self._tried("scontrol", "requeue", ",".join(batch))
+        return problems
+
+    def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:
+        """The limits that are in force, by account; `fresh` reads them from Slurm again."""
+        rows = self._read_associations() if fresh else self._associations
+        return {
+            row.account: amounts_of(row.limits)
+            for row in rows
+            if not row.user and row.account in observed.accounts
+        }
+
+    def _accounts(self, observed: Observation) -> dict[str, str]:
+        return {self._tenant_of(account): account for account in sorted(observed.accounts)}
+
+    def _read_associations(self) -> list[Association]:
+        told = self._commands.run(
+            *("sacctmgr", "--noheader", "--parsable2", "show", "association"),
+            *(f"cluster={self.source}", f"format={_ASSOCIATION}"),
+        )
+        return list(reading.read_associations(told))
+
+    def _reservations(self) -> list[Reservation]:
+        told = self._commands.run("scontrol", "--oneliner", "show", "reservation")
+        return list(reading.read_reservations(told))
+
+    def _load(self, rows: Sequence[tuple[LimitChange, Limits]]) -> None:
+        """Write associations in one batch, which slurmdbd takes as one transaction."""
+        if rows:
+            text = load_file(self.source, rows)
+            self._commands.run("sacctmgr", "--immediate", "load", "file=/dev/stdin", input=text)
+
+    def _tried(self, program: str, *arguments: str) -> list[str]:
+        try:
+            self._commands.run(program, *arguments)
+        except SchedulerAway as refusal:
+            return [str(refusal)]
+        return []
+
+
+def load_file(cluster: str, rows: Sequence[tuple[LimitChange, Limits]]) -> str:
+    """The batch that `sacctmgr load` takes: accounts below their parents, users below accounts."""
+    lines = [f"Cluster - '{cluster}'"]
+    below = ""
+    for change, limits in rows:
+        account, user, partition = change.key
+        parent = account if user else change.parent or "root"
+        if parent != below:
+            lines.append(f"Parent - '{parent}'")
+            below = parent
+        what = f"User - '{user}':Partition='{partition}'" if user else f"Account - '{account}'"
+        tres = ",".join(f"{name}={most}" for name, most in limits.items())
+        share = f":Fairshare={change.fairshare[1]}" if change.fairshare[1] else ""
+        lines.append(f"{what}:GrpTRES={tres}{share}")
+    return "\n".join(lines) + "\n"
+
+
+def _reservation(item: Mapping[str, Any], account: str) -> Reservation:
+    start, end = (
+        int(datetime.fromisoformat(item[name].replace("Z", "+00:00")).timestamp())
+        for name in ("start", "end")
+    )
+    return Reservation(item["name"], start, end, account, item["partition"] or "", item["cores"])
+
+
+def _command(change: ReservationChange) -> list[str]:
+    if change.after is None:
+        return ["delete", f"ReservationName={change.name}"]
+    after = change.after
+    return [
+        "create" if change.before is None else "update",
+        *(["reservation"] if change.before is None else []),
+        f"ReservationName={change.name}",
+        f"StartTime={_time(after.start)}",
+        f"EndTime={_time(after.end)}",
+        f"Accounts={after.account}",
+        f"CoreCnt={after.cores}",
+        *([f"PartitionName={after.partition}"] if after.partition else []),
+        *(["Flags=IGNORE_JOBS"] if change.before is None else []),
+    ]
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _batches(items: Sequence[str]) -> list[list[str]]:
+    return [list(items[at : at + _PER_COMMAND]) for at in range(0, len(items), _PER_COMMAND)]

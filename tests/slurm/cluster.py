@@ -1,0 +1,310 @@
+"""A whole Slurm on this machine: munge, MariaDB, slurmdbd, slurmctld and a slurmd for each node.
+
+The sizes of the nodes are made up (`config_overrides`); nothing is installed and nothing listens but
+on 127.0.0.1.
+"""
+
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.processes import Process, start, stop
+
+CLUSTER = "lab"
+_PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node with made-up sizes; memory in MiB."""
+
+    name: str
+    cpus: int
+    memory: int
+    partition: str
+    gpus: int = 0
+    features: tuple[str, ...] = ()
+
+
+class Cluster:
+    """The running daemons, and the commands of Slurm that ask them."""
+
+    def __init__(self, prefix: Path, state: Path, nodes: Sequence[Node]) -> None:
+        self.prefix, self.state, self.nodes = prefix, state, tuple(nodes)
+        self.user = pwd.getpwuid(os.getuid()).pw_name
+        daemons = ("ctld", "dbd", *(node.name for node in nodes))
+        self.ports = dict(zip(daemons, _free(len(daemons)), strict=True))
+        multiarch = next(path for path in (prefix / "usr/lib").glob("*-linux-gnu"))
+        libraries = [multiarch, multiarch / "slurm-wlm"]
+        self.plugins = multiarch / "slurm-wlm"
+        self.environment = {
+            "PATH": f"{prefix / 'usr/bin'}:{os.environ['PATH']}",
+            "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+            "SLURM_CONF": str(state / "slurm.conf"),
+        }
+        self.processes: dict[str, Process] = {}
+
+    # What tests do with it
+
+    def run(self, *command: str, check: bool = True, **more: object) -> str:
+        """The standard output of a command of Slurm."""
+        done = subprocess.run(
+            command,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            **more,  # type: ignore[call-overload]
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+        return str(done.stdout)
+
+    def submit(
+        self, account: str, *options: str, seconds: float = 3600, count: int = 1
+    ) -> list[int]:
+        """Submit jobs that sleep, one CPU and 256 MiB each unless the options say otherwise."""
+        command = (
+            *("sbatch", "--parsable", f"--account={account}", "--output=/dev/null", "--chdir=/"),
+            *("--mem=256", *options, f"--wrap=sleep {seconds}"),
+        )
+        return [int(self.run(*command)) for _ in range(count)]
+
+    def jobs(self, state: str) -> dict[str, int]:
+        """How many jobs of that state every account has."""
+        counts: dict[str, int] = {}
+        for line in self.run("squeue", "--noheader", f"--states={state}", "--format=%a").split():
+            counts[line] = counts.get(line, 0) + 1
+        return counts
+
+    def settled(self, *, seconds: float = 15) -> None:
+        """Wait until the scheduler starts nothing more: two equal looks a good second apart."""
+        before, deadline = None, time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            now = self.run("squeue", "--noheader", "--format=%i %t", "--sort=i")
+            if now == before and " CG" not in now:
+                return
+            before = now
+            time.sleep(1.3)
+
+    # Its life
+
+    def start(self) -> None:
+        """Start every daemon and wait until all nodes are idle."""
+        for name in ("munge", "db", "run", "spool", "state", "log"):
+            (self.state / name).mkdir(parents=True)
+        (self.state / "munge").chmod(0o700)
+        (self.state / "run").chmod(0o711)
+        self._configure()
+        self._start_munge()
+        self._start_database()
+        self._start(
+            "slurmdbd", [self.prefix / "usr/sbin/slurmdbd", "-D"], MYSQL_UNIX_PORT=self._database
+        )
+        self._wait("slurmdbd", lambda: self._answers("sacctmgr", "-n", "list", "cluster"))
+        self.run("sacctmgr", "-i", "add", "cluster", CLUSTER)
+        self.start_controller()
+        for node in self.nodes:
+            (self.state / "spool" / node.name).mkdir()
+            self._start(
+                node.name,
+                [
+                    *(self.prefix / "usr/sbin/slurmd", "-D", "-N", node.name),
+                    *("-d", self.prefix / "usr/sbin/slurmstepd"),
+                ],
+            )
+        self._wait(self.nodes[0].name, self.idle)
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", [self.prefix / "usr/sbin/slurmctld", "-D"])
+        self._wait("slurmctld", lambda: "is UP" in self.run("scontrol", "ping", check=False))
+
+    def kill_controller(self) -> None:
+        """What a machine that loses its power does to slurmctld."""
+        self.processes["slurmctld"].send_signal(signal.SIGKILL)
+        self.processes["slurmctld"].wait()
+
+    def idle(self) -> bool:
+        told = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
+        return {line.split()[0] for line in told if line.endswith("idle")} == {
+            node.name for node in self.nodes
+        }
+
+    def stop(self) -> None:
+        if "slurmctld" in self.processes:
+            self.run("scancel", f"--user={self.user}", check=False)
+        for process in reversed(self.processes.values()):
+            stop(process, patience_seconds=5)
+
+    def _start(self, name: str, command: Sequence[str | Path], **variables: str | Path) -> None:
+        with (self.state / "log" / f"{name}.out").open("ab") as log:
+            self.processes[name] = start(
+                command,
+                env={
+                    **os.environ,
+                    **self.environment,
+                    **{key: str(value) for key, value in variables.items()},
+                },
+                cwd=self.state,
+                output=log,
+            )
+
+    def _wait(self, name: str, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not ready():
+            ended = self.processes[name].poll()
+            if ended is not None or time.monotonic() > deadline:
+                log = (self.state / "log" / f"{name}.out").read_text(errors="replace")
+                raise AssertionError(f"{name} is not ready (ended with {ended}): {log[-2000:]}")
+            time.sleep(0.05)
+
+    def _answers(self, *command: str) -> bool:
+        done = subprocess.run(
+            command, env={**os.environ, **self.environment}, capture_output=True, check=False
+        )
+        return done.returncode == 0
+
+    @property
+    def _socket(self) -> Path:
+        return self.state / "run" / "munge.sock"
+
+    @property
+    def _database(self) -> Path:
+        return self.state / "run" / "db.sock"
+
+    def _start_munge(self) -> None:
+        folder = self.state / "munge"
+        (folder / "key").write_bytes(os.urandom(1024))
+        (folder / "key").chmod(0o400)
+        self._start(
+            "munged",
+            [
+                *(self.prefix / "usr/sbin/munged", "--foreground", "--force"),
+                *(f"--key-file={folder / 'key'}", f"--socket={self._socket}"),
+                *(f"--pid-file={folder / 'pid'}", f"--seed-file={folder / 'seed'}"),
+                f"--log-file={folder / 'log'}",
+            ],
+        )
+        self._wait("munged", self._socket.exists)
+
+    def _start_database(self) -> None:
+        base = self.prefix / "usr"
+        data = self.state / "db"
+        self.run(
+            *(str(base / "bin/mariadb-install-db"), "--no-defaults", f"--basedir={base}"),
+            *(f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db"),
+            f"--user={self.user}",
+        )
+        self._start(
+            "mariadbd",
+            [
+                *(base / "sbin/mariadbd", "--no-defaults", f"--basedir={base}"),
+                *(f"--lc-messages-dir={base / 'share/mysql'}", f"--datadir={data}"),
+                *(f"--plugin-dir={base / 'lib/mysql/plugin'}", f"--socket={self._database}"),
+                *("--skip-networking", f"--pid-file={self.state / 'run/db.pid'}"),
+                *(f"--user={self.user}", "--innodb-flush-log-at-trx-commit=2"),
+                "--innodb-buffer-pool-size=128M",
+            ],
+        )
+        client = (str(base / "bin/mariadb"), "--no-defaults", "--user=root", "--execute=SELECT 1")
+        self._wait("mariadbd", lambda: self._answers(*client, f"--socket={self._database}"))
+
+    def _configure(self) -> None:
+        host = socket.gethostname()
+        common = f"""\
+AuthType=auth/munge
+AuthInfo=socket={self._socket}
+PluginDir={self.plugins}
+SlurmUser={self.user}
+"""
+        (self.state / "slurmdbd.conf").write_text(
+            f"""{common}DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={self.ports["dbd"]}
+LogFile={self.state}/log/slurmdbd
+PidFile={self.state}/run/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm_acct_db
+CommunicationParameters=NoInAddrAny
+"""
+        )
+        (self.state / "slurmdbd.conf").chmod(0o600)
+        # sacctmgr takes the munge socket for slurmdbd from AccountingStoragePass alone.
+        (self.state / "slurm.conf").write_text(
+            f"""{common}ClusterName={CLUSTER}
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={self.ports["ctld"]}
+CryptoType=crypto/munge
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+SlurmdUser={self.user}
+SlurmctldPidFile={self.state}/run/slurmctld.pid
+SlurmdPidFile={self.state}/run/slurmd.%n.pid
+SlurmctldLogFile={self.state}/log/slurmctld
+SlurmdLogFile={self.state}/log/slurmd.%n
+StateSaveLocation={self.state}/state
+SlurmdSpoolDir={self.state}/spool/%n
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,sched_interval=1,bf_resolution=1
+PriorityType=priority/multifactor
+PriorityWeightFairshare=10000
+PriorityDecayHalfLife=7-0
+PriorityCalcPeriod=1
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={self.ports["dbd"]}
+AccountingStoragePass={self._socket}
+AccountingStorageEnforce=limits,qos,safe
+AccountingStorageTRES=gres/gpu
+GresTypes=gpu
+MinJobAge=2
+KillWait=1
+MaxArraySize=10001
+MaxJobCount=20000
+"""
+            + "".join(map(self._node, self.nodes))
+            + "".join(
+                f"PartitionName={name} Nodes={','.join(names)} MaxTime=600 State=UP"
+                f" Default={'YES' if number == 0 else 'NO'}\n"
+                for number, (name, names) in enumerate(self._partitions().items())
+            )
+        )
+
+    def _node(self, node: Node) -> str:
+        extra = f" Feature={','.join(node.features)}" if node.features else ""
+        if node.gpus:
+            extra += f" Gres=gpu:{node.gpus}"
+        return (
+            f"NodeName={node.name} NodeAddr=127.0.0.1 NodeHostname={socket.gethostname()}"
+            f" Port={self.ports[node.name]} CPUs={node.cpus} RealMemory={node.memory}{extra}"
+            " State=UNKNOWN\n"
+        )
+
+    def _partitions(self) -> dict[str, list[str]]:
+        partitions: dict[str, list[str]] = {}
+        for node in self.nodes:
+            partitions.setdefault(node.partition, []).append(node.name)
+        return partitions
+
+
+def _free(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
