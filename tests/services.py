@@ -17,7 +17,7 @@ from tests.examples import THOROUGH
 
 # Tests of whole services mostly wait for them: they go first, one after the other on one worker,
 # and share what they start.
-OF_SERVICES = ("tests/live/", "tests/faults/")
+OF_SERVICES = ("tests/live/", "tests/faults/", "tests/slurm/")
 # Then the files that take longest, so that no worker is left with one of them at the end.
 LONG = (
     "tests/api/test_openapi.py",

@@ -35,6 +35,8 @@ class Feed:
 
     def send(self, observed: Observation, *, places: bool) -> None:
         """Servers and workloads as they are now; those that are gone drained or withdrawn."""
+        if self._configuration.register_tenants:
+            self._members(observed.accounts)
         self._nodes(observed.nodes)
         self._workloads(observed.jobs, places=places)
 
@@ -56,6 +58,18 @@ class Feed:
         ]
         for at in range(0, len(rows), _ROWS):
             self._imported("usage", {"format": "csv", "content": csv_text(rows[at : at + _ROWS])})
+
+    def _members(self, accounts: Iterable[str]) -> None:
+        """Accounts become members before they queue anything: only members have limits."""
+        members = {member["tenant"] for member in self._service.listed("members")}
+        for tenant in sorted(set(map(self._configuration.tenant_of, accounts)) - members):
+            self.lines.append(f"  + member {tenant}")
+            if self._dry_run:
+                continue
+            try:
+                self.generation = max(self.generation, self._service.admit(tenant))
+            except Refused as refusal:
+                self.problems.append(f"member {tenant}: {refusal}")
 
     def _nodes(self, nodes: list[Node]) -> None:
         name = self._configuration.name

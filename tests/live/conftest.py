@@ -16,8 +16,9 @@ import pytest
 from launcher.client import Client
 from tests.live.service import LiveService
 
-# Services that may run side by side; each has five of Redis' databases for tests' workers.
-NAMES = ("live", "clocked", "hooked")
+# Services that may run side by side on one of the tests' workers, each with a database of Redis there.
+NAMES = ("live", "clocked", "hooked", "slurm")
+_APART = 3  # so that up to six workers have them within the sixteen that there are
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,7 @@ def launched(name: str, worker_id: str, logs: Path, **variables: str) -> Iterato
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
         connection.execute(f"CREATE DATABASE {database}")
-    number = NAMES.index(name) * 5 + 1
+    number = NAMES.index(name) * _APART + 1
     if worker_id != "master":
         number += int(worker_id.removeprefix("gw"))
     environment = {

@@ -92,6 +92,30 @@ class Cluster:
             before = now
             time.sleep(1.3)
 
+    def add_accounts(self, *names: str, users: Sequence[str] = ()) -> None:
+        """Accounts that have no limit, and their users."""
+        self.run("sacctmgr", "-i", "add", "account", ",".join(names))
+        people = ",".join(users or [self.user])
+        self.run("sacctmgr", "-i", "add", "user", people, f"account={','.join(names)}")
+
+    def limits(self) -> dict[str, str]:
+        """GrpTRES of every account, as slurmctld and slurmdbd have it."""
+        told = self.run("sacctmgr", "-nP", "show", "association", "format=account,user,grptres")
+        rows = (line.split("|") for line in told.splitlines())
+        return {account: tres for account, user, tres in rows if not user and account != "root"}
+
+    def clear(self) -> None:
+        """No jobs, no reservations and no accounts but root."""
+        self.run("scancel", f"--user={self.user}", check=False)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self.run("squeue", "--noheader") and time.monotonic() < deadline:
+            time.sleep(0.2)
+        for line in self.run("scontrol", "--oneliner", "show", "reservation").splitlines():
+            if line.startswith("ReservationName="):
+                self.run("scontrol", "delete", line.split()[0])
+        if names := list(self.limits()):
+            self.run("sacctmgr", "-i", "delete", "account", *names)
+
     # Its life
 
     def start(self) -> None:

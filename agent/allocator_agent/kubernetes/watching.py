@@ -16,7 +16,7 @@ _PAGE = "500"
 _WATCH_SECONDS = 240
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 30.0
-# A watch that could not be opened for so long: what is known is too old to act on.
+# So long after a watch should have ended or told something, what is known is too old to act on.
 _TRUSTED_SECONDS = 60.0
 
 
@@ -30,24 +30,17 @@ class Watched:
         self._objects: dict[str, Manifest] = {}
         self._version = ""
         self._fresh_at = 0.0
+        self._following = False
         self.lists = 0  # how often everything was listed
 
     def objects(self) -> list[Manifest]:
-        """The objects as last known. Raises `SchedulerAway` when that is too long ago."""
-        with self._lock:
-            if not self._version:
-                found: list[Manifest] | None = None
-            elif self._following and time.monotonic() - self._fresh_at > _TRUSTED_SECONDS:
-                raise SchedulerAway(f"{self.path} could not be watched for {_TRUSTED_SECONDS:g} s")
-            else:
-                found = list(self._objects.values())
-        if found is None or not self._following:
+        """The objects, listed now or as last watched. Raises `SchedulerAway` when that is long ago."""
+        if not self._following or not self._version:
             self.list()
-            with self._lock:
-                found = list(self._objects.values())
-        return found
-
-    _following = False
+        with self._lock:
+            if time.monotonic() - self._fresh_at > self._watch_seconds + _TRUSTED_SECONDS:
+                raise SchedulerAway(f"{self.path} can no longer be watched")
+            return [*self._objects.values()]
 
     def list(self) -> None:
         """Read everything anew, page by page; a list that grew too old on the way begins again."""
@@ -67,17 +60,24 @@ class Watched:
         self._following = True
         pause = _FIRST_PAUSE_SECONDS
         while not stopped.is_set():
-            try:
-                if not self._version:
-                    self.list()
-                self._watch(stopped)
+            if self._followed(stopped):
                 pause = _FIRST_PAUSE_SECONDS
-            except Gone:
-                self._version = ""
-            except AgentError as error:
-                logger.warning("%s: %s", self.path, error)
+            else:
                 stopped.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def _followed(self, stopped: threading.Event) -> bool:
+        """One watch; False when the server did not answer or refused."""
+        try:
+            if not self._version:
+                self.list()
+            self._watch(stopped)
+        except Gone:
+            self._version = ""
+        except AgentError as error:
+            logger.warning("%s: %s", self.path, error)
+            return False
+        return True
 
     def _pages(self) -> tuple[dict[str, Manifest], str]:
         objects: dict[str, Manifest] = {}

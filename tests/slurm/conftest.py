@@ -1,0 +1,187 @@
+"""A real Slurm and the whole service beside it; between them the agent, as its own process."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.client import Client
+from launcher.folders import PROJECT
+from launcher.processes import Process, start
+from tests.live.conftest import launched, worker_id  # noqa: F401 - a fixture
+from tests.live.service import LiveService
+from tests.slurm.cluster import Cluster, Node
+from tests.slurm.packages import Unavailable, unpacked
+
+# Three nodes of two kinds; every job of the tests fits on any node that is empty.
+NODES = (
+    Node("mem-1", cpus=4, memory=12288, partition="big"),
+    Node("cpu-1", cpus=6, memory=3072, partition="small", features=("fast",)),
+    Node("cpu-2", cpus=6, memory=3072, partition="small"),
+)
+RESOURCES = [{"name": "cpu", "unit": "CPU"}, {"name": "memory", "unit": "MiB"}]
+
+
+@pytest.fixture(scope="package")
+def prefix() -> Path:
+    try:
+        return unpacked()
+    except Unavailable as reason:
+        pytest.skip(f"no Slurm: {reason}")
+
+
+@pytest.fixture(scope="package")
+def slurm(prefix: Path) -> Iterator[Cluster]:
+    """The cluster, with all of its nodes idle."""
+    with cluster(prefix, NODES) as running:
+        yield running
+
+
+def cluster(prefix: Path, nodes: tuple[Node, ...]) -> Any:
+    return _Running(prefix, nodes)
+
+
+class _Running:
+    """A cluster for as long as a `with` lasts; its sockets need a short path."""
+
+    def __init__(self, prefix: Path, nodes: tuple[Node, ...]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+        self._folder.chmod(0o711)
+        self._cluster = Cluster(prefix, self._folder, nodes)
+
+    def __enter__(self) -> Cluster:
+        try:
+            self._cluster.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self._cluster
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="package")
+def service(
+    prefix: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    worker_id: str,  # noqa: F811
+) -> Iterator[LiveService]:
+    with launched("slurm", worker_id, tmp_path_factory.mktemp("service")) as live:
+        yield live
+
+
+@pytest.fixture(scope="package")
+def operator(service: LiveService) -> Client:
+    return service.client("operator", "slurm-tests")
+
+
+@pytest.fixture(scope="package")
+def agent_key(service: LiveService) -> str:
+    return service.manage("apikey", "create", "--scope", "operator", "--name", "slurm-agent")
+
+
+@pytest.fixture
+def quiet(slurm: Cluster) -> Iterator[Cluster]:
+    """The cluster without a job, a limit or a reservation, before a test and after it."""
+    slurm.clear()
+    yield slurm
+    slurm.clear()
+
+
+class Agent:
+    """The agent's configuration for one pool, and its runs as processes."""
+
+    def __init__(self, folder: Path, cluster: Cluster, url: str, key: str, pool: str) -> None:
+        self.pool = pool
+        self.file = folder / f"{pool}.ini"
+        self._environment = {
+            **os.environ,
+            **cluster.environment,
+            "ALLOCATOR_KEY": key,
+            "PYTHONPATH": str(PROJECT / "agent"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self.configure(url=url)
+
+    def configure(self, *, url: str, slurm: str = "", **agent: str) -> None:
+        settings = {"name": "slurm-lab", "register_tenants": "yes", "decision_wait": "20", **agent}
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        self.file.write_text(
+            f"[service]\nurl = {url}\npool = {self.pool}\n[agent]\n"
+            + "\n".join(lines)
+            + f"\n[slurm]\n{slurm}\n"
+        )
+
+    def run(self, *options: str, expect: int | None = 0) -> str:
+        """What a run says on both its outputs."""
+        done = subprocess.run(
+            self.command(*options),
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        told = done.stdout + done.stderr
+        assert expect is None or done.returncode == expect, (done.returncode, told)
+        return told
+
+    def start(self, *options: str, log: Path) -> Process:
+        with log.open("ab") as output:
+            return start(self.command(*options), env=self._environment, output=output)
+
+    def command(self, *options: str) -> list[str]:
+        python = os.environ.get("ALLOCATOR_AGENT_PYTHON", sys.executable)
+        return [python, "-m", "allocator_agent", "--config", str(self.file), *options]
+
+
+@pytest.fixture
+def agent(
+    tmp_path: Path, quiet: Cluster, service: LiveService, agent_key: str, request: Any
+) -> Agent:
+    """An agent for a pool named after the test."""
+    pool = request.node.name.removeprefix("test_").replace("_", "-")[:40].strip("-")
+    return Agent(tmp_path, quiet, service.url, agent_key, pool)
+
+
+def pool_for(operator: Client, agent: Agent, **settings: Any) -> str:
+    """The agent's pool, with whole tasks put on servers unless the settings say otherwise."""
+    operator.post(
+        "/api/v1/pools/",
+        {
+            "slug": agent.pool,
+            "name": agent.pool,
+            "resources": RESOURCES,
+            "policy": {"name": "drfh", "mode": "indivisible"},
+            "weights": "explicit",
+            "metering": "reported",
+            **settings,
+        },
+    )
+    return f"/api/v1/pools/{agent.pool}"
+
+
+def decided_tasks(operator: Client, pool: str) -> dict[str, int]:
+    """How many tasks the decision in force gives to every tenant."""
+    tasks: dict[str, int] = {}
+    for row in operator.pages(f"{pool}/allocations/"):
+        tasks[row["tenant"]] = tasks.get(row["tenant"], 0) + round(float(row["tasks"]))
+    return tasks
+
+
+def eventually(what: Any, *, seconds: float = 20) -> Any:
+    """What a function returns once it is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {json.dumps(str(what))}"
+        time.sleep(0.2)
+    return found
