@@ -18,6 +18,11 @@ PART = 4
 
 def examples(count: int, **more: Any) -> settings:
     """The settings of a property with so many examples, if there is time for all."""
-    if not os.environ.get(THOROUGH):
+    if not thorough():
         count = min(count, max(FEWEST, count // PART))
     return settings(max_examples=count, deadline=None, **more)
+
+
+def thorough() -> bool:
+    """Whether there is time for everything."""
+    return bool(os.environ.get(THOROUGH))

@@ -15,6 +15,8 @@ from pathlib import Path
 from allocator_agent import __version__
 from allocator_agent.configuration import RECLAIM, Configuration, read_configuration
 from allocator_agent.errors import AgentError, Misconfigured
+from allocator_agent.kubernetes.api import Api
+from allocator_agent.kubernetes.scheduler import Kubernetes
 from allocator_agent.notify import notify
 from allocator_agent.rounds import Outcome, Rounds, Scheduler
 from allocator_agent.service import Service
@@ -40,14 +42,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         configuration = read_configuration(options.config)
         if options.reclaim:
             configuration = configuration.with_reclaim(options.reclaim)
+        scheduler = scheduler_of(configuration)
         rounds = Rounds(
             configuration,
             Service(configuration),
-            scheduler_of(configuration),
+            scheduler,
             interval_seconds=options.every or DEFAULT_INTERVAL_SECONDS,
         )
         if options.every and not options.dry_run:
-            return _forever(rounds, options.every)
+            return _forever(rounds, scheduler, options.every)
         outcome = rounds.once(dry_run=options.dry_run)
     except AgentError as error:
         logger.error("%s", error)  # noqa: TRY400 - a person reads it
@@ -63,7 +66,7 @@ def scheduler_of(configuration: Configuration) -> Scheduler:
     """The scheduler that the configuration names."""
     if configuration.scheduler == "slurm":
         return Slurm(configuration, Commands(configuration.slurm.bin))
-    raise Misconfigured(f"there is no scheduler {configuration.scheduler}")
+    return Kubernetes(configuration, Api(configuration.kubernetes))
 
 
 def seconds(text: str) -> float:
@@ -95,11 +98,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _forever(rounds: Rounds, interval: float) -> int:
+def _forever(rounds: Rounds, scheduler: Scheduler, interval: float) -> int:
     """Rounds until SIGTERM or SIGINT; what goes wrong in one is said, and the next tries again."""
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
+    if isinstance(scheduler, Kubernetes):
+        scheduler.follow(stopped)
     notify("READY=1")
     last = ""
     while not stopped.is_set():

@@ -96,7 +96,7 @@ class Service:
 
     def withdraw(self, workload: Mapping[str, Any]) -> int:
         """Withdraw a workload; the generation that includes it, 0 for one that is gone already."""
-        tag = f'"{workload["version"]}"'
+        tag = f'"v{workload["version"]}"'
         try:
             answer = self._request("DELETE", f"workloads/{workload['id']}/", tag=tag)
         except Refused as refusal:

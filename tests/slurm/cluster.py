@@ -52,14 +52,13 @@ class Cluster:
 
     # What tests do with it
 
-    def run(self, *command: str, check: bool = True, **more: object) -> str:
+    def run(self, *command: str, check: bool = True) -> str:
         """The standard output of a command of Slurm."""
         done = subprocess.run(
             command,
-            env={**os.environ, **self.environment},
+            env={**os.environ, **self.environment, "TZ": "UTC"},
             capture_output=True,
             text=True,
-            **more,  # type: ignore[call-overload]
         )
         if check and done.returncode:
             raise AssertionError(f"{' '.join(command)}: {done.stdout}{done.stderr}")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,11 +172,19 @@ def pool_for(operator: Client, agent: Agent, **settings: Any) -> str:
 
 
 def decided_tasks(operator: Client, pool: str) -> dict[str, int]:
-    """How many tasks the decision in force gives to every tenant."""
-    tasks: dict[str, int] = {}
+    """How many tasks the decision in force gives to every tenant that it gives any."""
+    tasks: Counter[str] = Counter()
+    for (tenant, _), count in decided_by_partition(operator, pool).items():
+        tasks[tenant] += count
+    return dict(tasks)
+
+
+def decided_by_partition(operator: Client, pool: str) -> dict[tuple[str, str], int]:
+    """The same by tenant and partition, which the agent's names of workloads tell."""
+    tasks: Counter[tuple[str, str]] = Counter()
     for row in operator.pages(f"{pool}/allocations/"):
-        tasks[row["tenant"]] = tasks.get(row["tenant"], 0) + round(float(row["tasks"]))
-    return tasks
+        tasks[row["tenant"], row["workload"]["name"].split("/")[1]] += round(float(row["tasks"]))
+    return {key: count for key, count in tasks.items() if count}
 
 
 def eventually(what: Any, *, seconds: float = 20) -> Any:

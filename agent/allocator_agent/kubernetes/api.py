@@ -54,10 +54,14 @@ class Api:
                 raise Misconfigured(f"[kubernetes] ca_file cannot be read: {error}") from error
 
     def request(
-        self, method: str, path: str, body: Manifest | None = None, **query: str
+        self,
+        method: str,
+        path: str,
+        body: Manifest | None = None,
+        query: Mapping[str, str] | None = None,
     ) -> Manifest:
         """The answer's document. Raises `ApiRefused`, or `SchedulerAway` when nothing answers."""
-        with self._opened(method, path, body, query, self._timeout) as response:
+        with self._opened(method, path, body, query or {}, self._timeout) as response:
             try:
                 document: Manifest = json.loads(response.read())
             except (OSError, HTTPException, ValueError) as error:

@@ -83,7 +83,7 @@ class Watched:
         objects: dict[str, Manifest] = {}
         query = {"limit": _PAGE}
         while True:
-            page = self._api.request("GET", self.path, **query)
+            page = self._api.request("GET", self.path, query=query)
             for item in page.get("items") or []:
                 objects[_identity(item)] = item
             metadata = page.get("metadata") or {}

@@ -216,7 +216,7 @@ def _amount(name: str, text: str) -> Fraction:
     if match is None:
         raise ValueError(f"{name}={text[:40]} is not an amount such as 4 or 16G")
     power = " KMGTPE".index(match[2] or " ")
-    factor = 1000**power
+    factor: int = 1000**power
     if name == "mem":
         factor = 1024**power if match[2] else MEBIBYTE
     return Fraction(match[1]) * factor

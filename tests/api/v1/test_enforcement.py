@@ -1,6 +1,5 @@
 """What agents report, and decided, enforced and used per tenant, over REST."""
 
-from datetime import timedelta
 
 import pytest
 

@@ -1,0 +1,164 @@
+"""Quotas in manifests: which numbers a manifest limits, and how two manifests differ. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from allocator_agent.kubernetes.api import Manifest
+from allocator_agent.quantities import Amounts, quantity
+
+Place = tuple[str, ...]  # where in a manifest a number stands, in words that outlast reordering
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How objects of one kind are addressed."""
+
+    api: str
+    plural: str
+    namespaced: bool
+
+    def path(self, manifest: Manifest | None = None) -> str:
+        """The path of a manifest's object, or of all objects of the kind."""
+        root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
+        if manifest is None:
+            return f"{root}/{self.plural}"
+        return f"{self.collection(manifest)}/{manifest['metadata']['name']}"
+
+    def collection(self, manifest: Manifest) -> str:
+        """The path to which a new object is posted."""
+        root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
+        if not self.namespaced:
+            return f"{root}/{self.plural}"
+        return f"{root}/namespaces/{manifest['metadata']['namespace']}/{self.plural}"
+
+
+_PLURALS = {
+    "ResourceQuota": ("resourcequotas", True),
+    "ClusterQueue": ("clusterqueues", False),
+    "LocalQueue": ("localqueues", True),
+    "ResourceFlavor": ("resourceflavors", False),
+    "Cohort": ("cohorts", False),
+}
+
+
+def kind_of(manifest: Manifest) -> Kind | None:
+    """The kind of a manifest; None for one that the agent does not write."""
+    plural = _PLURALS.get(manifest["kind"])
+    return None if plural is None else Kind(manifest["apiVersion"], *plural)
+
+
+@dataclass(frozen=True)
+class Change:
+    """An object that is absent or differs; `before` is None for one that has to be made."""
+
+    kind: Kind
+    after: Manifest
+    before: Manifest | None
+
+    @property
+    def lowers(self) -> bool:
+        return self.before is not None and self.lowered() != limits_of(self.before)
+
+    def lowered(self) -> dict[Place, Fraction]:
+        """The numbers between: nothing above what was, nothing above what will be."""
+        after, before = limits_of(self.after), limits_of(self.before or {})
+        return {
+            place: min(amount, after.get(place, Fraction(0))) for place, amount in before.items()
+        }
+
+    def line(self) -> str:
+        """The change as a person reads it."""
+        metadata = self.after["metadata"]
+        name = f"{self.after['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+        name = name.replace(" /", " ")
+        before, after = texts_of(self.before or {}), texts_of(self.after)
+        parts = [
+            f"{' '.join(place)} {before.get(place, 'none')} -> {after.get(place, 'none')}"
+            for place in {**before, **after}
+            if before.get(place) != after.get(place)
+        ]
+        verb = "make" if self.before is None else "change"
+        return f"{verb} {name}" + (f": {', '.join(parts)}" if parts else "")
+
+
+def limits_of(manifest: Mapping[str, Any]) -> dict[Place, Fraction]:
+    """The numbers that a manifest limits."""
+    return {place: quantity(text) for place, text in texts_of(manifest).items()}
+
+
+def texts_of(manifest: Mapping[str, Any]) -> dict[Place, str]:
+    """The same as written."""
+    return {place: str(holder[key]) for place, holder, key in _numbers(manifest)}
+
+
+def with_limits(manifest: Manifest, limits: Mapping[Place, Fraction]) -> Manifest:
+    """A copy with other numbers, where `limits` has them."""
+    changed = copy.deepcopy(manifest)
+    for place, holder, key in list(_numbers(changed)):
+        if place in limits and quantity(str(holder[key])) != limits[place]:
+            holder[key] = written(limits[place])
+    return changed
+
+
+def differs(present: Manifest, wanted: Manifest) -> bool:
+    """Whether the wanted spec is not what is there; what the server added of its own does not count."""
+    return not _within(wanted.get("spec") or {}, present.get("spec") or {})
+
+
+def merged(present: Manifest, wanted: Manifest) -> Manifest:
+    """What is there with the wanted spec, labels and annotations, for a PUT at its version."""
+    result = copy.deepcopy(present)
+    result["spec"] = {**(present.get("spec") or {}), **copy.deepcopy(wanted.get("spec") or {})}
+    for field in ("labels", "annotations"):
+        told = wanted["metadata"].get(field) or {}
+        if told:
+            result["metadata"][field] = {**(present["metadata"].get(field) or {}), **told}
+    return result
+
+
+def amounts_of(manifest: Mapping[str, Any]) -> Amounts:
+    """What a manifest limits, by the names of a pool's resources."""
+    amounts: Amounts = {}
+    for place, amount in limits_of(manifest).items():
+        name = place[-1].rpartition("/")[2].removeprefix("requests.")
+        amounts[name] = amounts.get(name, Fraction(0)) + amount
+    return amounts
+
+
+def written(amount: Fraction) -> str:
+    """A quantity as Kubernetes writes it: whole, or in thousandths."""
+    if amount.denominator == 1:
+        return str(amount.numerator)
+    return f"{amount * 1000 // 1}m"
+
+
+def _numbers(manifest: Mapping[str, Any]) -> Iterator[tuple[Place, dict[str, Any], str]]:
+    spec = manifest.get("spec") or {}
+    hard = spec.get("hard") or {}
+    for name in hard:
+        yield (name,), hard, name
+    for group in spec.get("resourceGroups") or []:
+        for flavor in group.get("flavors") or []:
+            for resource in flavor.get("resources") or []:
+                if "nominalQuota" in resource:
+                    yield (flavor["name"], resource["name"]), resource, "nominalQuota"
+
+
+def _within(wanted: Any, present: Any) -> bool:
+    if isinstance(wanted, dict) and isinstance(present, dict):
+        return all(
+            name in present and _within(value, present[name]) for name, value in wanted.items()
+        )
+    if isinstance(wanted, list) and isinstance(present, list):
+        return len(wanted) == len(present) and all(map(_within, wanted, present))
+    if wanted == present:
+        return True
+    try:
+        return quantity(str(wanted)) == quantity(str(present))
+    except ValueError:
+        return False

@@ -1,0 +1,211 @@
+"""Kubernetes as the agent's scheduler: resource quotas of namespaces, or Kueue's queues."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+from allocator_agent.configuration import Configuration
+from allocator_agent.errors import Misconfigured, SchedulerAway
+from allocator_agent.kubernetes import reading
+from allocator_agent.kubernetes.api import Absent, Api, ApiRefused, Conflict, Manifest
+from allocator_agent.kubernetes.quotas import (
+    Change,
+    amounts_of,
+    differs,
+    kind_of,
+    merged,
+    with_limits,
+)
+from allocator_agent.kubernetes.watching import Watched
+from allocator_agent.model import Job, Observation, Rendering, Usage
+from allocator_agent.quantities import Amounts, added
+
+_ATTEMPTS = 5
+NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
+JOBS, REPLICA_SETS = "/apis/batch/v1/jobs", "/apis/apps/v1/replicasets"
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
+QUOTAS = {
+    "kubernetes": "/api/v1/resourcequotas",
+    "kueue": "/apis/kueue.x-k8s.io/v1beta2/clusterqueues",
+}
+
+
+@dataclass(frozen=True)
+class KubernetesPlan:
+    """The objects to make or to change."""
+
+    changes: list[Change] = field(default_factory=list)
+    problems: dict[str, list[str]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def lines(self) -> list[str]:
+        lowered = [f"  - {change.line()}" for change in self.changes if change.lowers]
+        raised = [f"  + {change.line()}" for change in self.changes if not change.lowers]
+        lines = ["lowered first:", *lowered] if lowered else []
+        return lines + (["then raised:" if lowered else "raised:", *raised] if raised else [])
+
+
+class Kubernetes:
+    """One cluster, by its API."""
+
+    def __init__(self, configuration: Configuration, api: Api) -> None:
+        if configuration.reclaim != "none":
+            raise Misconfigured(
+                "[agent] reclaim = none: pods that run are not stopped, neither here nor by Kueue"
+            )
+        self.target = configuration.scheduler
+        self._configuration, self._options, self._api = configuration, configuration.kubernetes, api
+        demand = (WORKLOADS,) if self.target == "kueue" else (JOBS, REPLICA_SETS)
+        self._stopped: threading.Event | None = None
+        self._watched: dict[str, Watched] = {}
+        for path in (NODES, PODS, NAMESPACES, *demand, QUOTAS[self.target]):
+            self._objects_at(path)
+
+    @property
+    def source(self) -> str:
+        """Who tells what was used: pods have identities that no other cluster's have."""
+        return self._configuration.name
+
+    def follow(self, stopped: threading.Event) -> None:
+        """Watch from now on, so that a round lists nothing."""
+        self._stopped = stopped
+        for watched in self._watched.values():
+            _in_thread(watched, stopped)
+
+    def observe(self) -> Observation:
+        """Nodes, what waits and runs, and namespaces. Raises `SchedulerAway`."""
+        label = self._options.class_label
+        problems: list[str] = []
+        jobs: list[Job] = []
+        if self.target == "kueue":
+            jobs += reading.read_workloads(self._objects(WORKLOADS), class_label=label)
+        else:
+            jobs += reading.read_pods(self._objects(PODS), class_label=label)
+            for path in (JOBS, REPLICA_SETS):
+                jobs += reading.read_missing_pods(self._objects(path), class_label=label)
+        return Observation(
+            list(reading.read_nodes(self._objects(NODES), owner_label=self._options.owner_label)),
+            jobs,
+            frozenset(
+                item["metadata"]["name"]
+                for item in self._objects(NAMESPACES)
+                if not item["metadata"]["name"].startswith("kube-")
+            ),
+            problems,
+        )
+
+    def finished(self, hours: float, now: datetime) -> Sequence[Usage]:
+        """The pods that ended within so many hours and are still listed."""
+        since = (now.astimezone(timezone.utc) - timedelta(hours=hours)).isoformat()[:19]
+        return [usage for usage in reading.read_usage(self._objects(PODS)) if usage.end >= since]
+
+    def plan(
+        self,
+        rendering: Rendering,
+        observed: Observation,
+        now: datetime,  # noqa: ARG002 - quotas have no times
+    ) -> KubernetesPlan:
+        """The objects that are not as they are decided."""
+        namespaces = {
+            self._configuration.tenant_of(name): name for name in sorted(observed.accounts)
+        }
+        changes: list[Change] = []
+        problems: dict[str, list[str]] = {}
+        present: dict[str, dict[tuple[str, str], Manifest]] = {}
+        for item in rendering.objects:
+            kind = kind_of(item)
+            if kind is None:
+                problems.setdefault("", []).append(f"{item['kind']} is not written by this agent")
+                continue
+            manifest = item
+            if kind.namespaced:
+                tenant = item["metadata"]["namespace"]
+                if tenant not in namespaces:
+                    problems.setdefault(tenant, []).append("there is no namespace for it")
+                    continue
+                manifest = {
+                    **item,
+                    "metadata": {**item["metadata"], "namespace": namespaces[tenant]},
+                }
+            path = kind.path()
+            if path not in present:
+                present[path] = {_identity(each): each for each in self._objects(path)}
+            before = present[path].get(_identity(manifest))
+            if before is None or differs(before, manifest):
+                changes.append(Change(kind, manifest, before))
+        return KubernetesPlan(changes, problems)
+
+    def apply(self, plan: KubernetesPlan) -> list[str]:
+        """Lower what falls, then write the rest; what is refused is returned, the others are done."""
+        problems: list[str] = []
+        for change in plan.changes:
+            if change.lowers and change.before is not None:
+                problems += self._tried(change, with_limits(change.before, change.lowered()))
+        if problems:
+            return problems  # what could not be lowered leaves no room for others
+        for change in plan.changes:
+            problems += self._tried(change, change.after)
+        return problems
+
+    def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:
+        """The quotas in force, by namespace."""
+        if fresh:
+            self._watched[QUOTAS[self.target]].list()
+        totals: dict[str, Amounts] = {}
+        for item in self._objects(QUOTAS[self.target]):
+            metadata = item["metadata"]
+            name = metadata.get("namespace") or metadata["name"]
+            if name in observed.accounts and "allocator.pool" in (metadata.get("labels") or {}):
+                totals[name] = added(totals.get(name, {}), amounts_of(item))
+        return totals
+
+    def _objects(self, path: str) -> list[Manifest]:
+        return self._objects_at(path).objects()
+
+    def _objects_at(self, path: str) -> Watched:
+        if path not in self._watched:
+            self._watched[path] = Watched(self._api, path)
+            if self._stopped is not None:
+                _in_thread(self._watched[path], self._stopped)
+        return self._watched[path]
+
+    def _tried(self, change: Change, wanted: Manifest) -> list[str]:
+        try:
+            self._write(change, wanted)
+        except ApiRefused as refusal:
+            return [f"{change.after['kind']} {change.after['metadata']['name']}: {refusal}"]
+        return []
+
+    def _write(self, change: Change, wanted: Manifest) -> None:
+        """Write at the version that was read; whoever was faster is read again and kept."""
+        path = change.kind.path(change.after)
+        for _ in range(_ATTEMPTS):
+            present = self._read(path)
+            try:
+                if present is None:
+                    self._api.request("POST", change.kind.collection(change.after), wanted)
+                elif differs(present, wanted):
+                    self._api.request("PUT", path, merged(present, wanted))
+            except Conflict:
+                continue
+            return
+        raise SchedulerAway(f"{path} was changed by others {_ATTEMPTS} times in a row")
+
+    def _read(self, path: str) -> Manifest | None:
+        try:
+            return self._api.request("GET", path)
+        except Absent:
+            return None
+
+
+def _identity(item: Mapping[str, Manifest]) -> tuple[str, str]:
+    return (item["metadata"].get("namespace", ""), item["metadata"]["name"])
+
+
+def _in_thread(watched: Watched, stopped: threading.Event) -> None:
+    threading.Thread(target=watched.follow, args=(stopped,), daemon=True).start()

@@ -1,0 +1,90 @@
+"""Whatever is killed: limits stay, the agent says who is away, and the next round mends the rest."""
+
+import random
+import signal
+import time
+
+from launcher.processes import stop
+from tests.examples import thorough
+from tests.slurm.conftest import decided_tasks, eventually, pool_for
+from tests.slurm.demand import ACCOUNTS, Demand
+from tests.slurm.sampling import Sampler
+from tests.slurm.test_rounds import CAPACITY
+
+FEW, ALL = 3, 20
+
+
+def test_an_agent_killed_at_any_moment_is_mended_by_its_next_round(
+    operator, agent, quiet, tmp_path
+):
+    """20 kills with `--thorough`, 3 without."""
+    pool = pool_for(operator, agent)
+    quiet.add_accounts(*ACCOUNTS)
+    agent.run("--once")
+    began = time.monotonic()
+    agent.run("--once")
+    round_seconds = time.monotonic() - began
+    demand, draw = Demand(quiet, 7), random.Random(7)
+    with Sampler(quiet) as sampler:
+        for _ in range(ALL if thorough() else FEW):
+            demand.change()
+            victim = agent.start("--once", log=tmp_path / "agent.log")
+            time.sleep(draw.uniform(0.1, 1.2) * round_seconds)
+            stop(victim, first=signal.SIGKILL)
+            agent.run("--once")
+            assert enforced(operator, pool) == rendered(operator, pool)
+            assert "nothing would change" in agent.run("--dry-run")
+    assert all(sampler.most[name] <= most for name, most in CAPACITY.items()), sampler.most
+
+
+def test_limits_stay_while_the_service_or_slurm_is_away(operator, service, agent, quiet):
+    pool = pool_for(operator, agent)
+    quiet.add_accounts("physics", "biology")
+    quiet.submit("physics", "--partition=big", count=9)
+    agent.run("--once")
+    limits = quiet.limits()
+    assert limits == {"physics": "cpu=4,mem=1G", "biology": "cpu=0,mem=0"}
+
+    service.processes["web"].send_signal(signal.SIGKILL)
+    service.processes["web"].wait()
+    quiet.submit("biology", "--partition=big", count=9)
+    assert "does not answer" in agent.run("--once", expect=3)
+    assert quiet.limits() == limits
+    service.start("web")
+    eventually(service.ready, seconds=60)
+
+    quiet.kill_controller()
+    assert "scontrol show failed and says" in agent.run("--once", expect=4)
+    quiet.start_controller()
+    assert quiet.limits() == limits
+    agent.run("--once")
+    assert decided_tasks(operator, pool) == {"physics": 2, "biology": 2}
+    assert quiet.limits() == {"physics": "cpu=2,mem=512M", "biology": "cpu=2,mem=512M"}
+
+
+def test_the_agent_goes_on_by_itself_when_what_was_away_is_back(
+    service, operator, agent, quiet, tmp_path
+):
+    pool = pool_for(operator, agent)
+    quiet.add_accounts("physics")
+    running = agent.start("--every", "1s", log=tmp_path / "agent.log")
+    try:
+        eventually(lambda: quiet.limits() == {"physics": "cpu=0,mem=0"})
+        quiet.kill_controller()
+        eventually(lambda: "limits stay" in (tmp_path / "agent.log").read_text(), seconds=30)
+        quiet.start_controller()
+        quiet.submit("physics", "--partition=big", count=2)
+        eventually(lambda: quiet.limits() == {"physics": "cpu=2,mem=512M"}, seconds=30)
+        assert operator.get(f"{pool}/enforcement/").body["agents"][0]["interval"] == "PT1S"
+    finally:
+        assert stop(running) == 0  # SIGTERM ends it between two rounds
+
+
+def enforced(operator, pool):
+    rows = operator.get(f"{pool}/enforcement/").body["tenants"]
+    return {row["tenant"]: row["enforced"] for row in rows}
+
+
+def rendered(operator, pool):
+    rows = operator.get(f"{pool}/enforcement/").body["tenants"]
+    return {row["tenant"]: row["rendered"] for row in rows}

@@ -1,0 +1,41 @@
+"""Rounds of demand that changes: nothing above the decision, nothing left waiting, never too much."""
+
+import itertools
+
+import pytest
+
+from tests.examples import thorough
+from tests.slurm.conftest import NODES, decided_by_partition, pool_for
+from tests.slurm.demand import ACCOUNTS, Demand, Watch, counted
+from tests.slurm.sampling import Sampler
+
+CAPACITY = {"cpu": sum(node.cpus for node in NODES), "mem": sum(node.memory for node in NODES)}
+FEW, ALL = 5, 50
+
+
+@pytest.mark.parametrize("seed", [14])
+def test_rounds_of_changing_demand(operator, service, agent, quiet, seed):
+    """50 rounds with `--thorough`, 5 without."""
+    pool = pool_for(operator, agent)
+    agent.configure(url=service.url, slurm="classes = yes", reclaim="requeue")
+    quiet.add_accounts(*ACCOUNTS)
+    agent.run("--once")
+    demand, watch, rounds = Demand(quiet, seed), Watch(), ALL if thorough() else FEW
+    with Sampler(quiet) as sampler:
+        for _ in range(rounds):
+            demand.change()
+            agent.run("--once")
+            decided = decided_by_partition(operator, pool)
+            quiet.settled(seconds=12)
+            watch.look(decided, *counted(quiet))
+    print(
+        f"\n{rounds} rounds: above {watch.above}, waited {watch.waited}, {sampler.samples} samples"
+    )
+    assert (watch.above, watch.waited) == (0, 0)
+    assert sampler.samples > rounds
+    assert all(sampler.most[name] <= most for name, most in CAPACITY.items()), sampler.most
+    for partition, (tres, size) in itertools.product(
+        {node.partition for node in NODES}, (("cpu", "cpus"), ("mem", "memory"))
+    ):
+        there = sum(getattr(node, size) for node in NODES if node.partition == partition)
+        assert sampler.most_in[partition, tres] <= there
