@@ -84,7 +84,8 @@ def checks(python: Path) -> list[Check]:
         Check("mypy", command(tool / "mypy", "."), "correct the types it names"),
         Check(
             "import-linter",
-            command(tool / "lint-imports", "--no-cache"),
+            # The agent is a package of its own, in a folder of its own.
+            command(tool / "lint-imports", "--no-cache", env={**_TEST_SETTINGS, "PYTHONPATH": "agent"}),
             "move the code: the layers and who may import whom are in pyproject.toml",
         ),
         Check(

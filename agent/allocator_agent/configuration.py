@@ -16,7 +16,7 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECTIONS = {
     "service": {"url", "pool", "key_file", "ca_file", "timeout"},
     "agent": {"name", "scheduler", "reclaim", "register_tenants", "decision_wait", "usage_hours"},
-    "slurm": {"cluster", "bin", "classes", "owner_feature", "rest_socket"},
+    "slurm": {"cluster", "bin", "classes", "owner_feature"},
     "kubernetes": {"api", "token_file", "ca_file", "owner_label", "class_label"},
     "accounts": None,  # any account, any tenant
 }
@@ -28,7 +28,6 @@ class SlurmOptions:
     bin: str = ""
     classes: bool = False
     owner_feature: str = ""
-    rest_socket: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,6 @@ def _checked(read: _Reader) -> Configuration:
             bin=read.text("slurm", "bin"),
             classes=read.yes("slurm", "classes"),
             owner_feature=read.text("slurm", "owner_feature"),
-            rest_socket=read.text("slurm", "rest_socket"),
         ),
         kubernetes=KubernetesOptions(
             api=read.text("kubernetes", "api"),

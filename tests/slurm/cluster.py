@@ -104,7 +104,9 @@ class Cluster:
         return {account: tres for account, user, tres in rows if not user and account != "root"}
 
     def clear(self) -> None:
-        """No jobs, no reservations and no accounts but root."""
+        """No jobs, no reservations and no accounts but root; slurmctld again if it was killed."""
+        if self.processes["slurmctld"].poll() is not None:
+            self.start_controller()
         self.run("scancel", f"--user={self.user}", check=False)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self.run("squeue", "--noheader") and time.monotonic() < deadline:
@@ -295,6 +297,7 @@ AccountingStorageEnforce=limits,qos,safe
 AccountingStorageTRES=gres/gpu
 GresTypes=gpu
 MinJobAge=2
+MessageTimeout=3
 KillWait=1
 MaxArraySize=10001
 MaxJobCount=20000

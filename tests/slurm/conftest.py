@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -150,7 +151,7 @@ def agent(
     tmp_path: Path, quiet: Cluster, service: LiveService, agent_key: str, request: Any
 ) -> Agent:
     """An agent for a pool named after the test."""
-    pool = request.node.name.removeprefix("test_").replace("_", "-")[:40].strip("-")
+    pool = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:40].strip("-")
     return Agent(tmp_path, quiet, service.url, agent_key, pool)
 
 

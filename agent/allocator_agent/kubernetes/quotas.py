@@ -62,13 +62,19 @@ class Change:
 
     @property
     def lowers(self) -> bool:
-        return self.before is not None and self.lowered() != limits_of(self.before)
+        before = limits_of(self.before or {})
+        return any(amount < before[place] for place, amount in self.lowered().items())
 
     def lowered(self) -> dict[Place, Fraction]:
-        """The numbers between: nothing above what was, nothing above what will be."""
+        """The numbers between: nothing above what was, nothing above what will be.
+
+        A flavor that goes is lowered to nothing; what others wrote into a quota is theirs.
+        """
         after, before = limits_of(self.after), limits_of(self.before or {})
         return {
-            place: min(amount, after.get(place, Fraction(0))) for place, amount in before.items()
+            place: min(amount, after.get(place, Fraction(0)))
+            for place, amount in before.items()
+            if place in after or len(place) > 1
         }
 
     def line(self) -> str:
@@ -113,7 +119,10 @@ def differs(present: Manifest, wanted: Manifest) -> bool:
 def merged(present: Manifest, wanted: Manifest) -> Manifest:
     """What is there with the wanted spec, labels and annotations, for a PUT at its version."""
     result = copy.deepcopy(present)
-    result["spec"] = {**(present.get("spec") or {}), **copy.deepcopy(wanted.get("spec") or {})}
+    spec = result.setdefault("spec", {})
+    for name, value in copy.deepcopy(wanted.get("spec") or {}).items():
+        both = isinstance(value, dict) and isinstance(spec.get(name), dict)
+        spec[name] = {**spec[name], **value} if both else value
     for field in ("labels", "annotations"):
         told = wanted["metadata"].get(field) or {}
         if told:

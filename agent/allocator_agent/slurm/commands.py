@@ -46,5 +46,6 @@ class Commands:
             raise SchedulerAway(f"{program} took more than {self._seconds:g} s") from None
         if done.returncode:
             told = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()
-            raise SchedulerAway(f"{program} {arguments[0]} failed and says: {told[-1]}")
+            verb = next((word for word in arguments if not word.startswith("-")), "")
+            raise SchedulerAway(f"{program} {verb}".strip() + f" failed and says: {told[-1]}")
         return done.stdout

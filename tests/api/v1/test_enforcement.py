@@ -1,6 +1,5 @@
 """What agents report, and decided, enforced and used per tenant, over REST."""
 
-
 import pytest
 
 from allocator_service.core.clock import utc_now
