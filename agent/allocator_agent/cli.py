@@ -36,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(
-        level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr, force=True
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(levelname)s %(message)s",
+        stream=sys.stderr,
+        force=True,
     )
     try:
         configuration = read_configuration(options.config)
@@ -94,6 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reclaim", choices=RECLAIM, help="whether jobs above the decision are requeued"
     )
+    parser.add_argument(
+        "--verbose", action="store_true", help="log every round, also those that change nothing"
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 
@@ -124,8 +130,9 @@ def _forever(rounds: Rounds, scheduler: Scheduler, interval: float) -> int:
 
 
 def _log(outcome: Outcome) -> None:
-    if outcome.changes:
-        logger.info("generation %s: %d changes", outcome.generation, outcome.changes)
+    took = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in outcome.seconds.items())
+    level = logging.INFO if outcome.changes or outcome.lines else logging.DEBUG
+    logger.log(level, "generation %s: %d changes (%s)", outcome.generation, outcome.changes, took)
     for line in outcome.lines:
         logger.info("%s", line)
     for problem in outcome.problems:

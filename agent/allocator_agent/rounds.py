@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ logger = logging.getLogger("allocator_agent")
 _POLL_SECONDS = 0.1
 # So much of the time before the last successful upload is sent again: sacct learns of an end late.
 _OVERLAP_HOURS = 0.25
-_MOST_PROBLEMS = 50
+_MOST_PROBLEMS, _LONGEST_PROBLEM = 100, 500  # as many as the service takes
 
 
 class Plan(Protocol):
@@ -62,6 +63,16 @@ class Outcome:
     changes: int = 0
     lines: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)  # by step, in order
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure a step of the round."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
 
 
 class Rounds:
@@ -84,34 +95,39 @@ class Rounds:
     def once(self, *, dry_run: bool = False) -> Outcome:
         """One round. Raises an `AgentError` when the service or the scheduler is away."""
         outcome = Outcome()
-        observed = self._scheduler.observe()
+        with outcome.step("observe"):
+            observed = self._scheduler.observe()
         outcome.problems += observed.problems
-        pool = self._service.pool()
-        units = Units(pool["resources"])
-        feed = Feed(self._configuration, self._service, units, dry_run=dry_run)
-        feed.send(observed, places=self._service.places(pool["policy"]["name"]))
-        if pool["metering"] == "reported":
-            self._send_usage(feed)
+        with outcome.step("feed"):
+            pool = self._service.pool()
+            units = Units(pool["resources"])
+            feed = Feed(self._configuration, self._service, units, dry_run=dry_run)
+            feed.send(observed, places=self._service.places(pool["policy"]["name"]))
+            if pool["metering"] == "reported":
+                self._send_usage(feed)
         outcome.problems += feed.problems
         if feed.lines:
             outcome.lines += ["to the service:", *feed.lines]
-        if not dry_run:
-            self._wait(feed.generation)
-        rendering = self._service.rendering(self._scheduler.target, self._configuration.class_label)
+        with outcome.step("decide"):
+            if not dry_run:
+                self._wait(feed.generation)
+            label = self._configuration.class_label
+            rendering = self._service.rendering(self._scheduler.target, label)
         if rendering is None:
             outcome.problems.append("the pool has no decision yet: nothing is changed")
             return outcome
         outcome.generation = rendering.generation
-        plan = self._scheduler.plan(rendering, observed, self._now())
+        with outcome.step("plan"):
+            plan = self._scheduler.plan(rendering, observed, self._now())
         outcome.changes = len(plan)
         outcome.lines += plan.lines()
-        if dry_run:
-            outcome.problems += _said(plan.problems)
-            return outcome
-        outcome.problems += self._scheduler.apply(plan) if len(plan) else []
-        if len(plan):
-            observed = self._scheduler.observe()
-        self._report(rendering, observed, plan, units, outcome.problems)
+        if not dry_run:
+            with outcome.step("apply"):
+                outcome.problems += self._scheduler.apply(plan) if len(plan) else []
+            with outcome.step("report"):
+                if len(plan):
+                    observed = self._scheduler.observe()
+                self._report(rendering, observed, plan, units, outcome.problems)
         outcome.problems += _said(plan.problems)
         return outcome
 
@@ -161,17 +177,19 @@ class Rounds:
                     "problems": plan.problems.get(tenant, []),
                 }
             )
+        said = [*problems, *plan.problems.get("", [])]
         now = self._now().isoformat().replace("+00:00", "Z")
         self._service.report(
             {
                 "agent": self._configuration.name,
                 "target": self._scheduler.target,
+                "class_label": self._configuration.class_label,
                 "run": rendering.run,
                 "generation": rendering.generation,
                 "interval": f"PT{self._interval_seconds:g}S",
                 "reported_at": now,
                 "tenants": tenants,
-                "problems": [*problems, *plan.problems.get("", [])][:_MOST_PROBLEMS],
+                "problems": [text[:_LONGEST_PROBLEM] for text in said[:_MOST_PROBLEMS]],
             }
         )
 

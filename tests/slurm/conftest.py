@@ -115,11 +115,11 @@ class Agent:
         }
         self.configure(url=url)
 
-    def configure(self, *, url: str, slurm: str = "", **agent: str) -> None:
+    def configure(self, *, url: str, service: str = "", slurm: str = "", **agent: str) -> None:
         settings = {"name": "slurm-lab", "register_tenants": "yes", "decision_wait": "20", **agent}
         lines = [f"{name} = {value}" for name, value in settings.items()]
         self.file.write_text(
-            f"[service]\nurl = {url}\npool = {self.pool}\n[agent]\n"
+            f"[service]\nurl = {url}\npool = {self.pool}\n{service}\n[agent]\n"
             + "\n".join(lines)
             + f"\n[slurm]\n{slurm}\n"
         )

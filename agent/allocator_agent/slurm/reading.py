@@ -11,7 +11,11 @@ from fractions import Fraction
 from allocator_agent.model import Job, Node, Usage
 from allocator_agent.quantities import MEBIBYTE, Amounts
 
-OUT_OF_WORK = ("DRAIN", "DOWN", "FAIL", "MAINT", "REBOOT", "POWER", "FUTURE", "UNKNOWN", "NO_RESP")
+# A node that does not answer for a moment (`IDLE*`) still has its jobs: Slurm calls it DOWN in time.
+# Nodes that are powered down are started when they are needed.
+OUT_OF_WORK = {
+    "DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FAIL", "FAILING", "FUTURE", "INVAL", "MAINT",
+}  # fmt: skip
 # What keeps a job from running whatever its account may use: it is no demand until that has passed.
 NOT_YET = (
     "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held",
@@ -86,12 +90,12 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
             for feature in features
             if owner_feature and feature.startswith(owner_feature)
         ]
-        state = told.get("State", "UNKNOWN").upper()
+        state = set(re.findall(r"[A-Z_]+", told.get("State", "").upper()))
         yield Node(
             told["NodeName"],
             capacity,
             labels,
-            draining=not partitions or "*" in state or any(word in state for word in OUT_OF_WORK),
+            draining=not partitions or bool(state & OUT_OF_WORK),
             owner=owners[0] if owners else "",
         )
 

@@ -1,0 +1,250 @@
+"""What has to change in Slurm: pure functions, and their properties over random clusters."""
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator_agent.model import Job
+from allocator_agent.reclaim import to_stop
+from allocator_agent.slurm.planning import (
+    LimitChange,
+    SlurmPlan,
+    handed_out,
+    plan_limits,
+    plan_moves,
+    plan_reservations,
+    plan_stops,
+)
+from allocator_agent.slurm.reading import Association, Reservation
+from allocator_agent.slurm.scheduler import load_file
+from tests.examples import examples
+
+MIB = 2**20
+
+
+def job(number, *, account="a", cpu=1, memory=100, running=True, started=0, **more):
+    demand = {"cpu": Fraction(cpu), "memory": Fraction(memory * MIB)}
+    return Job(str(number), account, demand, running, started=started, **more)
+
+
+def row(account, user="", partition="", *, fairshare="1", **limits):
+    return Association(account, user, partition, limits, fairshare, "" if user else "root")
+
+
+def account(tenant, fairshare=1, **limits):
+    return {"kind": "account", "tenant": tenant, "fairshare": fairshare, "limits": limits}
+
+
+def of_class(tenant, partition, **limits):
+    return {"kind": "class", "tenant": tenant, "partition": partition, "limits": limits}
+
+
+def changes(objects, rows, jobs=(), *, classes=False):
+    names = {item.account: item.account for item in rows}
+    return plan_limits(objects, rows, jobs, names, classes=classes)
+
+
+def test_only_what_differs_is_planned():
+    rows = [row("a", cpu=4, mem=100), row("b", cpu=4, mem=100), row("c")]
+    planned, problems = changes(
+        [account("a", cpu=4, mem=100), account("b", cpu=6, mem=50), account("d", cpu=1, mem=1)],
+        rows,
+    )
+    assert [change.line() for change in planned] == ["account b: cpu 4 -> 6, mem 100 -> 50"]
+    assert planned[0].lowered == {"cpu": 4, "mem": 50}
+    assert (planned[0].lowers, planned[0].raises) == (True, True)
+    assert problems == {"d": ["Slurm has no account for it"]}
+
+
+def test_an_account_without_a_limit_is_lowered_first():
+    planned, _ = changes([account("a", cpu=4)], [row("a")])
+    assert (planned[0].lowers, planned[0].raises) == (True, False)
+    assert SlurmPlan(planned).lines() == ["lowered first:", "  - account a: cpu unlimited -> 4"]
+
+
+def test_limits_that_the_decision_does_not_name_are_left():
+    planned, _ = changes([account("a", cpu=4)], [row("a", cpu=4, billing=9)])
+    assert planned == []
+
+
+def test_a_fair_share_that_differs_is_written_with_the_raises():
+    planned, _ = changes([account("a", fairshare=2000, cpu=4)], [row("a", cpu=4)])
+    assert planned[0].line() == "account a: fairshare 1 -> 2000"
+    assert (planned[0].lowers, planned[0].raises) == (False, True)
+
+
+def test_the_batch_names_accounts_below_their_parents_and_users_below_accounts():
+    planned, _ = changes(
+        [account("a", cpu=2, mem=5), of_class("a", "big", cpu=1, mem=5)],
+        [row("a"), row("a", "ann", fairshare="parent")],
+        classes=True,
+    )
+    assert load_file("lab", [(change, change.after) for change in planned]) == (
+        "Cluster - 'lab'\n"
+        "Parent - 'root'\n"
+        "Account - 'a':GrpTRES=cpu=2,mem=5:Fairshare=1\n"
+        "Parent - 'a'\n"
+        "User - 'ann':Partition='big':GrpTRES=cpu=1,mem=5\n"
+    )
+    assert planned[1].line() == (
+        "new user ann of a in partition big: cpu unlimited -> 1, mem unlimited -> 5"
+    )
+
+
+def test_a_classs_limit_goes_to_the_users_whose_jobs_come_first():
+    jobs = [
+        job(1, user="ann", partition="big", cpu=2, started=5),
+        job(3, user="bob", partition="big", running=False),
+        job(2, user="cid", partition="big", running=False, cpu=9),
+        job(4, user="bob", partition="small", running=False),
+    ]
+    rows = [row("a"), *(row("a", name) for name in ("ann", "bob", "cid"))]
+    planned, _ = changes([of_class("a", "big", cpu=4, mem=1000)], rows, jobs, classes=True)
+    told = {change.key[1]: change.after for change in planned}
+    assert told == {
+        "ann": {"cpu": 3, "mem": 900},  # what is left is of no use to others now
+        "bob": {"cpu": 1, "mem": 100},
+        "cid": {"cpu": 0, "mem": 0},
+    }
+
+
+amounts = st.fixed_dictionaries({"cpu": st.integers(0, 9), "mem": st.integers(0, 900)})
+jobs_of_users = st.lists(
+    st.builds(
+        job,
+        st.integers(1, 99),
+        cpu=st.integers(1, 4),
+        memory=st.integers(0, 300),
+        running=st.booleans(),
+        started=st.integers(0, 5),
+        user=st.sampled_from(["ann", "bob", "cid"]),
+    ),
+    max_size=12,
+)
+
+
+@examples(500)
+@given(amounts, jobs_of_users, st.lists(st.sampled_from(["ann", "bob"]), unique=True))
+def test_users_limits_always_sum_to_the_classs(limit, jobs, users):
+    told = handed_out(limit, jobs, users)
+    assert set(told) == set(users)
+    for name, most in limit.items():
+        assert sum(limits[name] for limits in told.values()) == (most if users else 0)
+        assert all(limits[name] >= 0 for limits in told.values())
+
+
+@examples(500)
+@given(st.lists(st.tuples(st.none() | amounts, amounts), min_size=1, max_size=8), st.randoms())
+def test_at_no_moment_limits_sum_to_more_than_before_or_after(pairs, random):
+    """Whatever order Slurm applies the associations of a batch in."""
+    before = {f"a{n}": pair[0] for n, pair in enumerate(pairs)}
+    rows = [row(name, **(limits or {})) for name, limits in before.items()]
+    planned, _ = changes([account(f"a{n}", **pair[1]) for n, pair in enumerate(pairs)], rows)
+    state = {name: dict(limits or {"cpu": 10**6, "mem": 10**6}) for name, limits in before.items()}
+
+    def total(name):
+        return sum(limits[name] for limits in state.values())
+
+    most = {name: max(total(name), sum(pair[1][name] for pair in pairs)) for name in ("cpu", "mem")}
+    for batch in (
+        [(c, c.lowered) for c in planned if c.lowers],
+        [(c, c.after) for c in planned if c.raises],
+    ):
+        random.shuffle(batch)
+        for change, limits in batch:
+            state[change.key[0]].update(limits)
+            assert all(total(name) <= most[name] for name in most)
+    assert state == {f"a{n}": pair[1] for n, pair in enumerate(pairs)}
+
+
+@examples(500)
+@given(jobs_of_users, st.integers(0, 20), st.integers(0, 2000))
+def test_reclaim_stops_the_youngest_and_none_that_could_stay(jobs, cpu, memory):
+    jobs = list({each.id: each for each in jobs}.values())
+    limit = {"cpu": Fraction(cpu), "memory": Fraction(memory * MIB)}
+    stopped = to_stop(jobs, limit)
+    stay = [each for each in jobs if each.running and each not in stopped]
+    assert all(each.running for each in stopped)
+    assert within(stay, limit)
+    for each in stopped:
+        assert not within([*stay, each], limit)  # never below the decision
+
+
+def within(jobs, limit):
+    return all(sum(each.total[name] for each in jobs) <= most for name, most in limit.items())
+
+
+def test_reclaim_takes_the_youngest_of_equal_jobs():
+    jobs = [job(number, started=number) for number in range(1, 9)]
+    assert [each.id for each in to_stop(jobs, {"cpu": Fraction(5)})] == ["8", "7", "6"]
+    assert to_stop(jobs, {"cpu": Fraction(8)}) == []
+
+
+def test_a_job_that_must_not_be_requeued_stays():
+    jobs = [job(1, started=1), job(2, started=2, can_requeue=False)]
+    assert [each.id for each in to_stop(jobs, {"cpu": Fraction(1)})] == ["1"]
+
+
+def test_classes_are_reclaimed_first_and_not_twice():
+    jobs = [
+        job(1, started=1, partition="big"),
+        job(2, started=2, partition="big"),
+        job(3, started=3, partition="small"),
+    ]
+    objects = [account("a", cpu=2), of_class("a", "big", cpu=1), of_class("a", "small", cpu=1)]
+    stops = plan_stops(objects, jobs, {"a": "a"}, classes=True)
+    assert [each.id for each in stops] == ["2"]
+    assert [each.id for each in plan_stops(objects, jobs, {"a": "a"}, classes=False)] == ["3"]
+
+
+def slot(name, start, end, cores=4, who="a", partition=""):
+    return Reservation(f"allocator-lab-{name}", start, end, who, partition, cores)
+
+
+def test_reservations_are_made_changed_and_deleted_but_not_while_they_run():
+    present = [
+        slot("same", 200, 300),
+        slot("moved", 300, 400),
+        slot("runs", 50, 150, cores=3),
+        slot("gone", 400, 500),
+        Reservation("allocator-other-x", 400, 500, "z", "", 1),
+        Reservation("maintenance", 400, 500, "", "", 1),
+    ]
+    wanted = [
+        slot("same", 200, 300),
+        slot("moved", 310, 400),
+        slot("runs", 50, 150, cores=4),
+        slot("new", 500, 600),
+        slot("over", 10, 90),
+    ]
+    planned = plan_reservations(wanted, present, "allocator-lab-", now=100)
+    assert [(each.name, each.before is None, each.after is None) for each in planned] == [
+        ("allocator-lab-gone", False, True),
+        ("allocator-lab-moved", False, False),
+        ("allocator-lab-new", True, False),
+    ]
+
+
+def test_waiting_jobs_go_to_their_accounts_next_reservation():
+    wanted = [
+        slot("2", 200, 300),
+        slot("1", 100, 200),
+        slot("b", 0, 300, who="b"),
+        slot("0", 0, 50),
+    ]
+    jobs = [
+        job(1, running=False),
+        job(2, running=False, reservation="allocator-lab-1"),
+        job(3, running=True),
+        job(4, running=False, reservation="allocator-lab-0"),
+        job(5, running=False, account="c"),
+    ]
+    assert plan_moves(wanted, jobs, now=60) == [("allocator-lab-1", ["1", "4"])]
+    in_big = [slot("x", 0, 300, partition="big")]
+    assert plan_moves(in_big, [job(1, running=False, partition="small")], now=60) == []
+
+
+def test_a_change_of_nothing_is_no_change():
+    change = LimitChange(("a", "", ""), "root", {"cpu": 4}, {"cpu": 4}, ("1", "1"))
+    assert (change.lowers, change.raises) == (False, False)

@@ -1,0 +1,177 @@
+"""What Slurm 22.05 printed, read; and what other clusters may print."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator_agent.quantities import Units, decimal_text, quantity
+from allocator_agent.slurm import reading
+from tests.examples import examples
+
+MIB = 2**20
+NODES = """\
+NodeName=cpu-1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=12 CPUTot=12 CPULoad=0.79 \
+AvailableFeatures=fast,owner-physics ActiveFeatures=fast,owner-physics Gres=gpu:a100:4(S:0-1),nic:2 \
+NodeAddr=127.0.0.1 OS=Linux 6.18.44-fc-v657 #1 SMP PREEMPT_DYNAMIC @0  RealMemory=4096 AllocMem=0 \
+State=IDLE ThreadsPerCore=1 MemSpecLimit=96 Partitions=small,all  BootTime=2026-11-22T10:12:32 \
+CfgTRES=cpu=12,mem=4G,billing=12 AllocTRES= Reason=it is= State=odd
+NodeName=cpu-2 CPUTot=8 RealMemory=1024 State=IDLE+DRAIN Gres=(null) ActiveFeatures=(null) Partitions=all
+NodeName=cpu-3 CPUTot=8 RealMemory=1024 State=DOWN* Gres=(null) Partitions=small
+NodeName=cpu-4 CPUTot=8 RealMemory=1024 State=IDLE Gres=(null)
+"""
+
+
+def test_nodes_with_what_jobs_may_use_of_them():
+    nodes = {node.name: node for node in reading.read_nodes(NODES, owner_feature="owner-")}
+    first = nodes["cpu-1"]
+    assert first.capacity == {"cpu": 12, "memory": 4000 * MIB, "gpu": 4, "nic": 2}
+    assert first.labels == {
+        "partition": "small",
+        "feature-fast": "true",
+        "feature-owner-physics": "true",
+        "gres.gpu": "a100",
+    }
+    assert first.owner == "physics"
+    draining = {name: node.draining for name, node in nodes.items()}
+    assert draining == {"cpu-1": False, "cpu-2": True, "cpu-3": True, "cpu-4": True}
+    assert reading.read_classes(NODES) == {"small": ("small",), "all": ("all", "small")}
+
+
+@pytest.mark.parametrize(
+    ("state", "draining"),
+    [("IDLE*", False), ("MIXED+CLOUD+POWERED_DOWN", False), ("IDLE~", False), ("UNKNOWN*", False),
+     ("DOWN*+DRAIN", True), ("ALLOCATED+DRAIN", True), ("MIXED+MAINT", True), ("FAILING", True)],
+)  # fmt: skip
+def test_a_node_is_out_of_work_when_slurm_says_so_and_not_before(state, draining):
+    told = NODES.splitlines()[0].replace("State=IDLE ", f"State={state} ")
+    assert [node.draining for node in reading.read_nodes(told, owner_feature="")] == [draining]
+
+
+def line(**told):
+    fields = {
+        "jobarrayid": "7", "account": "a", "username": "ann", "partition": "small",
+        "statecompact": "PD", "reason": "Resources", "numnodes": "1",
+        "tres-alloc": "cpu=4,mem=6G,node=1,billing=4,gres/gpu=1,gres/gpu:a100=1",
+        "starttime": "N/A", "eligibletime": "2026-11-22T13:51:50", "requeue": "1",
+        "reservation": "(null)",
+    } | {name.replace("_", "-"): value for name, value in told.items()}  # fmt: skip
+    return "".join(f"{fields[name]:<{width}}" for name, width in reading.JOB_FIELDS)
+
+
+def jobs(*lines, now=0):
+    classes = {"small": ("small",), "big": ("big",), "all": ("big", "small")}
+    return list(reading.read_jobs("\n".join(lines), classes=classes, now=now))
+
+
+def test_jobs_that_wait_and_run():
+    waits, runs = jobs(
+        line(), line(jobarrayid="5_2", statecompact="R", starttime="2026-11-22T13:51:51")
+    )
+    assert waits.demand == {"cpu": 4, "memory": 6 * 1024 * MIB, "gpu": 1}
+    assert (waits.running, waits.where, waits.reservation) == (False, ("small",), "")
+    assert (runs.running, runs.id, runs.started) == (True, "5_2", 1795355511)
+
+
+def test_a_job_on_several_nodes_is_as_many_tasks():
+    (job,) = jobs(line(numnodes="2", tres_alloc="cpu=4,mem=6G,node=2"))
+    assert (job.tasks, job.demand) == (2, {"cpu": 2, "memory": 3072 * MIB})
+    assert job.total == {"cpu": 4, "memory": 6144 * MIB}
+    (job,) = jobs(line(numnodes="2-4"))
+    assert job.tasks == 2
+
+
+def test_a_job_that_may_run_anywhere_selects_nothing():
+    assert [job.where for job in jobs(line(partition="all"), line(partition="small,big"))] == [
+        (),
+        (),
+    ]
+
+
+@pytest.mark.parametrize("reason", reading.NOT_YET)
+def test_what_waits_for_something_else_is_no_demand(reason):
+    assert jobs(line(reason=reason)) == []
+
+
+def test_a_job_that_begins_soon_is_demand():
+    begins = 1795355510
+    late = line(reason="BeginTime")
+    assert jobs(late, now=begins - 599) != []
+    assert jobs(late, now=begins - 601) == []
+
+
+def test_limits_are_read_as_they_are_shown():
+    told = "cpu=8,mem=1.50G,gres/gpu=2"
+    assert reading.read_limits(told) == {"cpu": 8, "mem": 1536, "gres/gpu": 2}
+    assert reading.read_limits("") == {}
+    with pytest.raises(ValueError, match="is not an amount"):
+        reading.read_limits("cpu=many")
+
+
+def test_usage_of_jobs_that_ran():
+    told = """\
+1|b|2026-11-22T13:44:38|2026-11-22T13:45:47|billing=1,cpu=1,mem=256M,node=1
+1.batch|b|2026-11-22T13:44:38|2026-11-22T13:45:47|cpu=1,mem=256M
+2|b|2026-11-22T13:44:38|Unknown|cpu=1
+3|b|None|2026-11-22T13:45:47|
+4|b|2026-11-22T13:44:38|2026-11-22T13:44:38|cpu=1
+"""
+    (usage,) = reading.read_usage(told)
+    assert (usage.id, usage.account) == ("1@2026-11-22T13:44:38Z", "b")
+    assert usage.amounts == {"cpu": 1, "memory": 256 * MIB}
+    assert (usage.start, usage.end) == ("2026-11-22T13:44:38Z", "2026-11-22T13:45:47Z")
+
+
+def test_models_of_a_generic_resource_count_once():
+    assert reading.read_tres("gres/gpu=3,gres/gpu:a100=1,gres/gpu:h100=2") == {"gpu": 3}
+    assert reading.read_tres("gres/gpu:a100=1,gres/gpu:h100=2") == {"gpu": 3}
+
+
+def test_reservations():
+    told = (
+        "ReservationName=allocator-lab-1 StartTime=2026-11-22T13:54:45 EndTime=2026-11-22T13:55:55 "
+        "Duration=00:01:10 Nodes=cpu-1 NodeCnt=1 CoreCnt=10 Features=(null) PartitionName=cpu "
+        "Flags=IGNORE_JOBS TRES=cpu=10 Users=(null) Groups=(null) Accounts=a Licenses=(null)\n"
+    )
+    (item,) = reading.read_reservations(told)
+    assert (item.account, item.partition, item.cores, item.end - item.start) == ("a", "cpu", 10, 70)
+    assert list(reading.read_reservations("No reservations in the system")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("500m", Fraction(1, 2)),
+        ("512Mi", 512 * MIB),
+        ("1e3", 1000),
+        ("1.5Gi", 1536 * MIB),
+        ("2k", 2000),
+    ],
+)
+def test_quantities_of_kubernetes(text, amount):
+    assert quantity(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "1,5", "NaN", "512MB", "Mi", "1e9999", "--1", "1\0"])
+def test_what_is_no_quantity_is_refused(text):
+    with pytest.raises(ValueError, match="is not a quantity"):
+        quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("unit", "told"),
+    [("", "1536"), ("MiB", "1536"), ("GiB", "1.5"), ("B", "1610612736"), ("GB", "1.610612736")],
+)
+def test_memory_is_told_in_the_pools_unit(unit, told):
+    units = Units([{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": unit}])
+    amounts = {"cpu": Fraction(2), "memory": Fraction(1536 * MIB), "gpu": Fraction(1)}
+    assert units.to_pool(amounts) == {"cpu": "2", "memory": told}
+
+
+@examples(500)
+@given(st.fractions(min_value=0, max_value=10**9))
+def test_rounding_is_at_the_digits_that_the_service_keeps(amount):
+    down, up = Fraction(decimal_text(amount)), Fraction(decimal_text(amount, up=True))
+    assert down <= amount <= up
+    assert up - down <= Fraction(1, 10**12)
