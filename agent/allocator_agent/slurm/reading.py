@@ -63,8 +63,8 @@ class Reservation:
 
 
 def pairs(line: str) -> dict[str, str]:
-    """A line of `scontrol --oneliner`."""
-    return dict(_PAIR.findall(line))
+    """A line of `scontrol --oneliner`; what a free text at its end seems to say again is no value."""
+    return dict(reversed(_PAIR.findall(line)))
 
 
 def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
@@ -108,6 +108,16 @@ def read_classes(text: str) -> dict[str, tuple[str, ...]]:
         for partition in partitions:
             classes.setdefault(partition, set()).add(partitions[0])
     return {partition: tuple(sorted(names)) for partition, names in classes.items()}
+
+
+def partition_of_all(text: str) -> str:
+    """A partition that has every node, for what is reserved anywhere; empty when there is none."""
+    shared: set[str] | None = None
+    for line in text.splitlines():
+        partitions = _words(pairs(line).get("Partitions", ""))
+        if partitions:
+            shared = set(partitions) if shared is None else shared & set(partitions)
+    return min(shared or {""})
 
 
 def read_jobs(text: str, *, classes: Mapping[str, tuple[str, ...]], now: int) -> Iterator[Job]:

@@ -43,6 +43,7 @@ class Slurm:
         self._prefix = f"allocator-{configuration.pool}-"
         self._cluster = configuration.slurm.cluster
         self._associations: list[Association] = []
+        self._everywhere = ""  # a partition that has every node
 
     @property
     def source(self) -> str:
@@ -62,6 +63,7 @@ class Slurm:
         told = run("scontrol", "--oneliner", "show", "node")
         nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
         classes = reading.read_classes(told)
+        self._everywhere = reading.partition_of_all(told)
         problems = []
         if self._options.classes and any(names != (name,) for name, names in classes.items()):
             problems.append(
@@ -97,7 +99,7 @@ class Slurm:
             rendering.objects, self._associations, observed.jobs, accounts, classes=classes
         )
         wanted = [
-            _reservation(item, accounts[item["tenant"]])
+            _reservation(item, accounts[item["tenant"]], self._everywhere)
             for item in rendering.objects
             if item["kind"] == "reservation" and item["tenant"] in accounts
         ]
@@ -119,14 +121,14 @@ class Slurm:
         """
         problems: list[str] = []
         self._load([(change, change.lowered) for change in plan.limits if change.lowers])
-        self._load([(change, change.after) for change in plan.limits if change.raises])
         for change in plan.reservations:
             problems += self._tried("scontrol", *_command(change))
-        for name, jobs in plan.moves:
+        for name, jobs in plan.moves:  # before limits rise, or they would not wait for it
             for batch in _batches(jobs):
                 problems += self._tried(
                     "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={name}"
                 )
+        self._load([(change, change.after) for change in plan.limits if change.raises])
         for batch in _batches([job.id for job in plan.stops]):
             problems += self._tried("scontrol", "requeue", ",".join(batch))
         return problems
@@ -185,12 +187,14 @@ def load_file(cluster: str, rows: Sequence[tuple[LimitChange, Limits]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _reservation(item: Mapping[str, Any], account: str) -> Reservation:
+def _reservation(item: Mapping[str, Any], account: str, everywhere: str) -> Reservation:
     start, end = (
         int(datetime.fromisoformat(item[name].replace("Z", "+00:00")).timestamp())
         for name in ("start", "end")
     )
-    return Reservation(item["name"], start, end, account, item["partition"] or "", item["cores"])
+    return Reservation(
+        item["name"], start, end, account, item["partition"] or everywhere, item["cores"]
+    )
 
 
 def _command(change: ReservationChange) -> list[str]:

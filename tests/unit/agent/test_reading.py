@@ -36,6 +36,8 @@ def test_nodes_with_what_jobs_may_use_of_them():
     assert first.owner == "physics"
     draining = {name: node.draining for name, node in nodes.items()}
     assert draining == {"cpu-1": False, "cpu-2": True, "cpu-3": True, "cpu-4": True}
+    assert reading.partition_of_all(NODES) == ""
+    assert reading.partition_of_all("\n".join(NODES.splitlines()[:2])) == "all"
     assert reading.read_classes(NODES) == {"small": ("small",), "all": ("all", "small")}
 
 
