@@ -85,7 +85,9 @@ def checks(python: Path) -> list[Check]:
         Check(
             "import-linter",
             # The agent is a package of its own, in a folder of its own.
-            command(tool / "lint-imports", "--no-cache", env={**_TEST_SETTINGS, "PYTHONPATH": "agent"}),
+            command(
+                tool / "lint-imports", "--no-cache", env={**_TEST_SETTINGS, "PYTHONPATH": "agent"}
+            ),
             "move the code: the layers and who may import whom are in pyproject.toml",
         ),
         Check(

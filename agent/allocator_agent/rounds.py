@@ -114,7 +114,8 @@ class Rounds:
             label = self._configuration.class_label
             rendering = self._service.rendering(self._scheduler.target, label)
         if rendering is None:
-            outcome.problems.append("the pool has no decision yet: nothing is changed")
+            told = outcome.lines if dry_run else outcome.problems
+            told.append("the pool has no decision yet: nothing is changed")
             return outcome
         outcome.generation = rendering.generation
         with outcome.step("plan"):

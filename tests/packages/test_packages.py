@@ -1,4 +1,4 @@
-"""The two packages as their users get them: built, installed into empty environments, and run there."""
+"""The packages as their users get them: built, installed into empty environments, and run there."""
 
 import json
 import os
@@ -35,6 +35,13 @@ FIGURE_2: dict[str, Any] = {
 }
 
 
+OLDEST = next(
+    (path for folder in (Path("/usr/bin"), Path.home() / ".pyenv" / "versions")
+     for path in sorted(folder.glob("python3.9" if folder.name == "bin" else "3.9*/bin/python"))),
+    None,
+)  # fmt: skip
+
+
 class Installed:
     """An environment that holds nothing but what is installed into it here."""
 
@@ -67,9 +74,9 @@ def without_project() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The library's and the service's wheel, built from the tree."""
+    """The library's, the agent's and the service's wheel, built from the tree."""
     out = tmp_path_factory.mktemp("wheels")
-    for source in (PROJECT / "policies", PROJECT):
+    for source in (PROJECT / "policies", PROJECT / "agent", PROJECT):
         build = [sys.executable, "-P", "-m", "hatchling", "build", "--target", "wheel"]
         run(*build, "--directory", out, cwd=source)
     return {path.name.partition("-")[0]: path for path in out.glob("*.whl")}
@@ -124,10 +131,30 @@ def test_an_answer_is_verified_where_there_is_nothing_but_numpy(wheels, tmp_path
         installed("python", "-m", "policies", "solve", str(problem))
 
 
+def test_the_agent_is_python_and_nothing_else(wheels, tmp_path):
+    installed = Installed(tmp_path / "agent")
+    installed.install(wheels["allocator_agent"])
+    packages = json.loads(installed("python", "-m", "pip", "list", "--format", "json"))
+    names = {package["name"].lower() for package in packages}
+    assert names - {"pip", "setuptools"} == {"allocator-agent"}
+    assert installed("allocator-agent", "--version") == "allocator-agent 0.1.0\n"
+
+
+@pytest.mark.skipif(OLDEST is None, reason="no Python 3.9 is installed here")
+def test_the_agent_runs_on_the_oldest_python_that_it_promises(wheels, tmp_path):
+    unpacked = tmp_path / "unpacked"
+    run(sys.executable, "-m", "zipfile", "-e", wheels["allocator_agent"], unpacked)
+    env = {"PYTHONPATH": str(unpacked), "PYENV_VERSION": "", "PATH": os.environ["PATH"]}
+    told = run(str(OLDEST), "-m", "allocator_agent", "--help", cwd=tmp_path, env=env)
+    assert "--reclaim" in told
+
+
 def test_the_service_runs_from_its_wheel(wheels, servers, tmp_path):
     installed = Installed(tmp_path / "service")
     installed.install("--require-hashes", "--no-deps", "-r", PROJECT / "requirements.lock")
-    installed.install("--no-deps", *wheels.values())
+    installed.install(
+        "--no-deps", *(wheels[name] for name in ("allocation_policies", "allocator_service"))
+    )
     installed("python", "-m", "pip", "check")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

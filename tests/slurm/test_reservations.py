@@ -71,7 +71,7 @@ def test_a_time_sharing_pools_slots_are_met(operator, service, agent_key, prefix
         }
         slurm.run("sacctmgr", "-i", "modify", "account", "wide", "tall", "set", "GrpTRES=cpu=0")
         for account, shape in jobs.items():
-            slurm.submit(account, *shape, "--time=1", seconds=25, count=60)
+            slurm.submit(account, *shape, "--time=1", seconds=25, count=40)
         agent.run("--once", expect=None)
         running = agent.start("--every", "5s", log=tmp_path / "agent.log")
         decision = eventually(lambda: operator.request("GET", f"{pool}/decision/").body)
