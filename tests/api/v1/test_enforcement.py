@@ -1,5 +1,7 @@
 """What agents report, and decided, enforced and used per tenant, over REST."""
 
+from datetime import timedelta
+
 import pytest
 
 from allocator_service.core.clock import utc_now
