@@ -206,7 +206,7 @@ def plan_reservations(
     changes = [
         ReservationChange(item.name, item, None)
         for item in present
-        if item.name.startswith(prefix) and item.name not in names
+        if item.name.startswith(prefix) and item.name not in names and item.start > now
     ]
     for item in wanted:
         before = there.get(item.name)
