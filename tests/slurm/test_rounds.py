@@ -1,6 +1,7 @@
 """Rounds of demand that changes: nothing above the decision, nothing left waiting, never too much."""
 
 import itertools
+from datetime import datetime
 
 import pytest
 
@@ -20,11 +21,13 @@ def test_rounds_of_changing_demand(operator, service, agent, quiet, seed):
     agent.configure(url=service.url, slurm="classes = yes", reclaim="requeue")
     quiet.add_accounts(*ACCOUNTS)
     agent.run("--once")
+    waited = []
     demand, watch, rounds = Demand(quiet, seed), Watch(), ALL if thorough() else FEW
     with Sampler(quiet) as sampler:
         for _ in range(rounds):
             demand.change()
             agent.run("--once")
+            waited.append(seconds_to_limits(operator, pool))
             decided = decided_by_partition(operator, pool)
             quiet.settled(seconds=12)
             watch.look(decided, *counted(quiet))
@@ -39,3 +42,12 @@ def test_rounds_of_changing_demand(operator, service, agent, quiet, seed):
     ):
         there = sum(getattr(node, size) for node in NODES if node.partition == partition)
         assert sampler.most_in[partition, tres] <= there
+
+
+def seconds_to_limits(operator, pool):
+    """From the publication of the decision in force to the agent's report that it is applied."""
+    decision = operator.get(f"{pool}/decision/").body["run"]
+    report = operator.get(f"{pool}/enforcement/").body["agents"][0]
+    assert report["run"] == decision["id"]
+    begun, done = map(datetime.fromisoformat, (decision["finished_at"], report["reported_at"]))
+    return (done - begun).total_seconds()
