@@ -26,6 +26,7 @@ from allocator_agent.slurm.scheduler import Slurm
 logger = logging.getLogger("allocator_agent")
 DEFAULT_CONFIGURATION = Path("/etc/allocator-agent.ini")
 DEFAULT_INTERVAL_SECONDS = 15.0
+_MOST_LINES = 100  # of a round, in the log
 _EPILOG = """\
 exit codes of --once and --dry-run: 0 all is applied; 1 something could not be done (it says what);
 2 the configuration is wrong; 3 the service does not answer; 4 the scheduler does not.
@@ -133,8 +134,10 @@ def _log(outcome: Outcome) -> None:
     took = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in outcome.seconds.items())
     level = logging.INFO if outcome.changes or outcome.lines else logging.DEBUG
     logger.log(level, "generation %s: %d changes (%s)", outcome.generation, outcome.changes, took)
-    for line in outcome.lines:
+    for line in outcome.lines[:_MOST_LINES]:
         logger.info("%s", line)
+    if len(outcome.lines) > _MOST_LINES:
+        logger.info("... and %d more", len(outcome.lines) - _MOST_LINES)
     for problem in outcome.problems:
         logger.warning("%s", problem)
 

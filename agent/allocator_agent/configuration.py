@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -69,6 +70,10 @@ class Configuration:
     def tenant_of(self, account: str) -> str:
         """The tenant of a Slurm account or a namespace: as mapped, else in the letters of slugs."""
         return self.accounts.get(account) or re.sub(r"[._]", "-", account.lower())
+
+    def by_tenant(self, accounts: Iterable[str]) -> dict[str, str]:
+        """The account of every tenant that has one; of several, the first by name."""
+        return {self.tenant_of(name): name for name in sorted(accounts, reverse=True)}
 
 
 def read_configuration(path: Path) -> Configuration:

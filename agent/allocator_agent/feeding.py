@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +17,7 @@ from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
 from allocator_agent.service import Service
 
 MARK = "allocator-agent"  # the label of servers that an agent keeps
+OWNER = "allocator-owner"  # the label of servers that says who brought them
 _LONGEST_NAME = 240
 _ROWS = 5000
 
@@ -32,13 +33,14 @@ class Feed:
         self.problems: list[str] = []
         self.lines: list[str] = []
         self.generation = 0
+        self._accounts: Collection[str] = ()  # of members
 
     def send(self, observed: Observation, *, places: bool) -> None:
         """Servers and workloads as they are now; those that are gone drained or withdrawn."""
-        if self._configuration.register_tenants:
-            self._members(observed.accounts)
+        self._accounts = self._admitted(observed)
         self._nodes(observed.nodes)
-        self._workloads(observed.jobs, places=places)
+        jobs = [job for job in observed.jobs if job.account in self._accounts]
+        self._workloads(jobs, places=places)
 
     def usage(self, usages: Iterable[Usage], source: str) -> None:
         """Jobs that have ended, under identities that post once, however often they are sent."""
@@ -55,27 +57,40 @@ class Feed:
                 },
             }
             for usage in usages
+            if usage.account in self._accounts
         ]
         for at in range(0, len(rows), _ROWS):
             self._imported("usage", {"format": "csv", "content": csv_text(rows[at : at + _ROWS])})
 
-    def _members(self, accounts: Iterable[str]) -> None:
-        """Accounts become members before they queue anything: only members have limits."""
+    def _admitted(self, observed: Observation) -> Collection[str]:
+        """The accounts of members. All of them become members, before they queue, if so configured."""
+        accounts = self._configuration.by_tenant(observed.accounts)
+        if twins := sorted(observed.accounts - set(accounts.values())):
+            self.problems.append(f"other accounts have the same tenants: map {', '.join(twins)}")
         members = {member["tenant"] for member in self._service.listed("members")}
-        for tenant in sorted(set(map(self._configuration.tenant_of, accounts)) - members):
-            self.lines.append(f"  + member {tenant}")
-            if self._dry_run:
-                continue
-            try:
+        outside = sorted(accounts.keys() - members)
+        if self._configuration.register_tenants:
+            for tenant in outside:
+                self._admit(tenant)
+            return accounts.values()
+        busy = sorted({job.account for job in observed.jobs} & {accounts[name] for name in outside})
+        if busy:
+            self.problems.append(f"accounts with jobs that are no members: {', '.join(busy)}")
+        return [accounts[name] for name in accounts.keys() & members]
+
+    def _admit(self, tenant: str) -> None:
+        self.lines.append(f"  + member {tenant}")
+        try:
+            if not self._dry_run:
                 self.generation = max(self.generation, self._service.admit(tenant))
-            except Refused as refusal:
-                self.problems.append(f"member {tenant}: {refusal}")
+        except Refused as refusal:
+            self.problems.append(f"member {tenant}: {refusal}")
 
     def _nodes(self, nodes: list[Node]) -> None:
         name = self._configuration.name
         items = [node_document(node, name) for node in nodes]
         if items:
-            body = {"format": "kubernetes", "content": {"items": items}, "owner_label": "owner"}
+            body = {"format": "kubernetes", "content": {"items": items}, "owner_label": OWNER}
             self._imported("nodes", body)
         present = {(node.owner or None, node.name) for node in nodes}
         for server in self._service.listed("servers"):
@@ -127,7 +142,7 @@ def node_document(node: Node, agent: str) -> dict[str, Any]:
     """A node in the form of Kubernetes, which has every scheduler's: sizes in bytes, cordoned or not."""
     labels = {**node.labels, MARK: agent}
     if node.owner:
-        labels["owner"] = node.owner
+        labels[OWNER] = node.owner
     return {
         "metadata": {"name": node.name, "labels": labels},
         "spec": {"unschedulable": node.draining},

@@ -162,7 +162,7 @@ class Rounds:
     ) -> None:
         """Tell the service what is in force and what runs, by tenant."""
         applied = self._scheduler.applied(observed, fresh=len(plan) > 0)
-        accounts = {self._configuration.tenant_of(name): name for name in observed.accounts}
+        accounts = self._configuration.by_tenant(observed.accounts)
         tenants = []
         for item in rendering.tenants:
             tenant = item["tenant"]

@@ -94,7 +94,7 @@ class Kubernetes:
             frozenset(
                 item["metadata"]["name"]
                 for item in self._objects(NAMESPACES)
-                if not item["metadata"]["name"].startswith("kube-")
+                if not self._is_its_own(item["metadata"]["name"])
             ),
             problems,
         )
@@ -111,9 +111,7 @@ class Kubernetes:
         now: datetime,  # noqa: ARG002 - quotas have no times
     ) -> KubernetesPlan:
         """The objects that are not as they are decided."""
-        namespaces = {
-            self._configuration.tenant_of(name): name for name in sorted(observed.accounts)
-        }
+        namespaces = self._configuration.by_tenant(observed.accounts)
         changes: list[Change] = []
         problems: dict[str, list[str]] = {}
         present: dict[str, dict[tuple[str, str], Manifest]] = {}
@@ -163,6 +161,11 @@ class Kubernetes:
             if name in observed.accounts and "allocator.pool" in (metadata.get("labels") or {}):
                 totals[name] = added(totals.get(name, {}), amounts_of(item))
         return totals
+
+    def _is_its_own(self, namespace: str) -> bool:
+        """Whether a namespace is Kubernetes' and no tenant's, unless the configuration maps it."""
+        known = namespace in self._configuration.accounts
+        return not known and (namespace == "default" or namespace.startswith("kube-"))
 
     def _objects(self, path: str) -> list[Manifest]:
         return self._objects_at(path).objects()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,6 +13,7 @@ from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.reclaim import to_stop
 from allocator_agent.slurm.reading import Association, Reservation, resource_of
 
+_WRITABLE = re.compile(r"[^\s':]+")  # what a file for `sacctmgr load` can name
 Limits = dict[str, int]
 Key = tuple[str, str, str]  # account, user, partition
 
@@ -124,7 +126,7 @@ def plan_limits(
     present = {(item.account, item.user, item.partition): item for item in associations}
     users: dict[str, list[str]] = {}
     for row in present.values():
-        if row.user and not row.partition:
+        if row.user and not row.partition and _WRITABLE.fullmatch(row.user):
             users.setdefault(row.account, []).append(row.user)
     changes: list[LimitChange] = []
     problems: dict[str, list[str]] = {}
@@ -133,7 +135,11 @@ def plan_limits(
             continue
         account = accounts.get(item["tenant"])
         if account is None:
-            problems.setdefault(item["tenant"], []).append("Slurm has no account for it")
+            if item["kind"] == "account" and any(item["limits"].values()):
+                problems.setdefault(item["tenant"], []).append("Slurm has no account for it")
+            continue
+        if not _WRITABLE.fullmatch(account):
+            problems.setdefault(item["tenant"], []).append(f"sacctmgr cannot load {account!r}")
             continue
         if item["kind"] == "account":
             row = present[account, "", ""]

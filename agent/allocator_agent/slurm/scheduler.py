@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -38,7 +39,7 @@ class Slurm:
 
     def __init__(self, configuration: Configuration, commands: Commands) -> None:
         self._options, self._commands = configuration.slurm, commands
-        self._tenant_of = configuration.tenant_of
+        self._by_tenant = configuration.by_tenant
         self._reclaim = configuration.reclaim == "requeue"
         self._prefix = f"allocator-{configuration.pool}-"
         self._cluster = configuration.slurm.cluster
@@ -59,6 +60,10 @@ class Slurm:
 
     def observe(self) -> Observation:
         """Nodes, jobs and accounts. Raises `SchedulerAway`."""
+        with _understood():
+            return self._observed()
+
+    def _observed(self) -> Observation:
         run = self._commands.run
         told = run("scontrol", "--oneliner", "show", "node")
         nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
@@ -88,11 +93,12 @@ class Slurm:
             *(f"--clusters={self.source}", f"--starttime={since}", "--endtime=now"),
             f"--format={','.join(reading.USAGE_FIELDS)}",
         )
-        return list(reading.read_usage(told))
+        with _understood():
+            return list(reading.read_usage(told))
 
     def plan(self, rendering: Rendering, observed: Observation, now: datetime) -> SlurmPlan:
         """What has to change so that Slurm obeys the decision."""
-        accounts = self._accounts(observed)
+        accounts = self._by_tenant(observed.accounts)
         seconds = int(now.timestamp())
         classes = self._options.classes
         limits, problems = plan_limits(
@@ -142,9 +148,6 @@ class Slurm:
             if not row.user and row.account in observed.accounts
         }
 
-    def _accounts(self, observed: Observation) -> dict[str, str]:
-        return {self._tenant_of(account): account for account in sorted(observed.accounts)}
-
     def _read_associations(self) -> list[Association]:
         told = self._commands.run(
             *("sacctmgr", "--noheader", "--parsable2", "show", "association"),
@@ -168,6 +171,15 @@ class Slurm:
         except SchedulerAway as refusal:
             return [str(refusal)]
         return []
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """What Slurm prints and nobody understands is Slurm's to mend, and no crash."""
+    try:
+        yield
+    except (KeyError, ValueError) as error:
+        raise SchedulerAway(f"what Slurm prints cannot be read: {error!r}") from error
 
 
 def load_file(cluster: str, rows: Sequence[tuple[LimitChange, Limits]]) -> str:

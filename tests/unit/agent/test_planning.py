@@ -55,6 +55,12 @@ def test_only_what_differs_is_planned():
     assert planned[0].lowered == {"cpu": 4, "mem": 50}
     assert (planned[0].lowers, planned[0].raises) == (True, True)
     assert problems == {"d": ["Slurm has no account for it"]}
+    assert changes([account("d", cpu=0, mem=0)], rows) == ([], {})  # and needs none
+
+
+def test_names_that_would_break_the_batch_are_refused():
+    planned, problems = changes([account("a'b", cpu=4)], [row("a'b")])
+    assert (planned, problems) == ([], {"a'b": ['sacctmgr cannot load "a\'b"']})
 
 
 def test_an_account_without_a_limit_is_lowered_first():
