@@ -7,6 +7,7 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +21,8 @@ MARK = "allocator-agent"  # the label of servers that an agent keeps
 OWNER = "allocator-owner"  # the label of servers that says who brought them
 _LONGEST_NAME = 240
 _ROWS = 5000
+_WITHDRAWN = 20  # in a round
+_ADMISSION = "admission"
 
 
 class Feed:
@@ -34,6 +37,7 @@ class Feed:
         self.lines: list[str] = []
         self.generation = 0
         self._accounts: Collection[str] = ()  # of members
+        self._new: list[str] = []  # tenants that become members
 
     def send(self, observed: Observation, *, places: bool) -> None:
         """Servers and workloads as they are now; those that are gone drained or withdrawn."""
@@ -70,21 +74,13 @@ class Feed:
         members = {member["tenant"] for member in self._service.listed("members")}
         outside = sorted(accounts.keys() - members)
         if self._configuration.register_tenants:
-            for tenant in outside:
-                self._admit(tenant)
+            self._new = outside
+            self.lines += [f"  + member {tenant}" for tenant in outside]
             return accounts.values()
         busy = sorted({job.account for job in observed.jobs} & {accounts[name] for name in outside})
         if busy:
             self.problems.append(f"accounts with jobs that are no members: {', '.join(busy)}")
         return [accounts[name] for name in accounts.keys() & members]
-
-    def _admit(self, tenant: str) -> None:
-        self.lines.append(f"  + member {tenant}")
-        try:
-            if not self._dry_run:
-                self.generation = max(self.generation, self._service.admit(tenant))
-        except Refused as refusal:
-            self.problems.append(f"member {tenant}: {refusal}")
 
     def _nodes(self, nodes: list[Node]) -> None:
         name = self._configuration.name
@@ -101,16 +97,32 @@ class Feed:
                     self._service.drain(server)
 
     def _workloads(self, jobs: list[Job], *, places: bool) -> None:
+        """All that changes in one import, so that it is decided at once.
+
+        What no job asks for any more wants nothing from now on, and is withdrawn in a later round, some
+        in each: a thousand at a time would hold up the round.
+        """
+        name = self._configuration.name
         rows = workload_rows(jobs, self._configuration, self._units, places=places)
+        rows += [self._admission(tenant) for tenant in self._new]
+        names = {(row["tenant"], row["name"]) for row in rows}
+        gone = [
+            workload
+            for workload in self._service.listed("workloads")
+            if workload["name"].startswith(f"{name}/")
+            and (workload["tenant"], workload["name"]) not in names
+        ]
+        rows += [emptied(workload) for workload in gone if workload["tasks"]]
         if rows:
             self._imported("workloads", {"format": "csv", "content": csv_text(rows)})
-        names = {(row["tenant"], row["name"]) for row in rows}
-        for workload in self._service.listed("workloads"):
-            mine = workload["name"].startswith(f"{self._configuration.name}/")
-            if mine and (workload["tenant"], workload["name"]) not in names:
-                self.lines.append(f"  - workload {workload['name']} of {workload['tenant']}")
-                if not self._dry_run:
-                    self.generation = max(self.generation, self._service.withdraw(workload))
+        if not self._dry_run:
+            for workload in [each for each in gone if not each["tasks"]][:_WITHDRAWN]:
+                self.generation = max(self.generation, self._service.withdraw(workload))
+
+    def _admission(self, tenant: str) -> dict[str, str]:
+        """A workload of no tasks, by which an account becomes a member with all others at once."""
+        name = f"{self._configuration.name}/{_ADMISSION}"
+        return {"tenant": tenant, "name": name, "tasks": "0", f"demand.{self._units.names[0]}": "1"}
 
     def _imported(self, kind: str, body: dict[str, Any]) -> None:
         body |= {
@@ -129,7 +141,7 @@ class Feed:
             if row["outcome"] == "refused":
                 reasons = "; ".join(error["detail"] for error in row["errors"])
                 self.problems.append(f"{kind}: {row['name']}: {reasons}")
-            elif row["outcome"] in ("added", "changed"):
+            elif row["outcome"] in ("added", "changed") and not row["name"].endswith(_ADMISSION):
                 sign = "+" if row["outcome"] == "added" else "~"
                 owner = f" of {row['owner']}" if row["owner"] else ""
                 self.lines.append(f"  {sign} {_ONE_OF[kind]} {row['name']}{owner}")
@@ -178,6 +190,25 @@ def workload_rows(
         }
         for (tenant, where, demand, name), tasks in sorted(counts.items())
     ]
+
+
+def emptied(workload: Mapping[str, Any]) -> dict[str, str]:
+    """The row by which a workload wants nothing from now on."""
+    selector = {
+        label: value if isinstance(value, str) else "|".join(value)
+        for label, value in workload["server_selector"].items()
+    }
+    return {
+        "tenant": workload["tenant"],
+        "name": workload["name"],
+        "tasks": "0",
+        "priority": str(workload["priority"]),
+        **{f"selector.{label}": value for label, value in selector.items()},
+        **{
+            f"demand.{resource}": f"{Decimal(str(amount)):f}"
+            for resource, amount in workload["demand"].items()
+        },
+    }
 
 
 def workload_name(agent: str, where: tuple[str, ...], demand: Amounts, units: Units) -> str:

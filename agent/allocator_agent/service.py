@@ -84,23 +84,13 @@ class Service:
             path = following and following[following.index(self._base) + len(self._base) :]
         return found
 
-    def admit(self, tenant: str) -> int:
-        """Make a tenant, registered here if need be, a member; the generation that includes it."""
-        try:
-            self._request("POST", "/api/v1/tenants/", {"slug": tenant, "name": tenant})
-        except Refused as refusal:
-            if refusal.status != 409:  # it is registered already
-                raise
-        answer = self._request("PUT", f"members/{quote(tenant, safe='')}/", {})
-        return int(answer.headers.get("Pool-Generation", 0))
-
     def withdraw(self, workload: Mapping[str, Any]) -> int:
-        """Withdraw a workload; the generation that includes it, 0 for one that is gone already."""
+        """Withdraw a workload; the generation that includes it, 0 for one that was changed meanwhile."""
         tag = f'"v{workload["version"]}"'
         try:
             answer = self._request("DELETE", f"workloads/{workload['id']}/", tag=tag)
         except Refused as refusal:
-            if refusal.status in (404, 410, 412):  # gone, or changed: the next round sees it
+            if refusal.status in (404, 410, 412):  # the next round sees it
                 return 0
             raise
         return int(answer.headers.get("Pool-Generation", 0))

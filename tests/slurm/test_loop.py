@@ -44,7 +44,7 @@ def test_the_whole_loop_from_queued_jobs_to_a_statement(operator, agent, quiet):
     eventually(lambda: set(posted(operator, agent.pool, jobs)) == ran)
     assert len(posted(operator, agent.pool, jobs)) == len(jobs)
     assert operator.pages(f"{pool}/workloads/") == []
-    assert len(operator.pages(f"{pool}/workloads/?state=withdrawn")) == 2
+    assert len(operator.pages(f"{pool}/workloads/?state=withdrawn")) == 4  # two admitted members
 
     plan = {"pool": agent.pool, "name": "plan", "from": "2026-01-01T00:00:00Z", "rates": PRICES}
     written = operator.post("/api/v1/price-plans/", plan).body
