@@ -43,8 +43,8 @@ def test_the_guide_runs_as_it_stands(service, kubernetes, tmp_path):
     }
     # Eight tasks of one CPU each want to run on the four CPUs of m5.
     assert quotas == {
-        "team-a": [("m5-xlarge-85c24d6c", ["2", "2147483648"])],
-        "team-b": [("m5-xlarge-85c24d6c", ["2", "2147483648"])],
+        "team-a": [("m5-large", ["2", "2147483648"])],
+        "team-b": [("m5-large", ["2", "2147483648"])],
     }
     state = next(line for line in told.splitlines() if '"pool":"kueue"' in line.replace(" ", ""))
     assert [row["enforced"] for row in json.loads(state)["tenants"]] == [
@@ -58,7 +58,7 @@ def fill(kubernetes):
     kubernetes.put(
         "/api/v1/nodes",
         {
-            "metadata": {"name": "n1", "labels": {TYPE: "m5.xlarge"}},
+            "metadata": {"name": "n1", "labels": {TYPE: "m5-large"}},
             "status": {"conditions": ready, "allocatable": {"cpu": "4", "memory": "16Gi"}},
         },
     )
