@@ -28,7 +28,8 @@ from allocator_agent.slurm.planning import (
 from allocator_agent.slurm.reading import Association, Reservation
 
 _ASSOCIATION = "account,user,partition,grptres,fairshare,parentname"
-_PER_COMMAND = 200  # job numbers, so that a command line stays short
+_PER_COMMAND = 500  # names or job numbers, so that a command line stays short
+_ALIKE = 4  # so many accounts that get the same are worth a command of their own
 
 
 class Slurm:
@@ -160,9 +161,19 @@ class Slurm:
         return list(reading.read_reservations(told))
 
     def _load(self, rows: Sequence[tuple[LimitChange, Limits]]) -> None:
-        """Write associations in one batch, which slurmdbd takes as one transaction."""
-        if rows:
-            text = load_file(self.source, rows)
+        """Write associations: accounts that get the same in one command, the others in one batch.
+
+        A command costs slurmdbd the same for one account and for hundreds, a batch costs it by the row.
+        """
+        alike, others = grouped(rows)
+        for words, accounts in alike:
+            for names in _batches(accounts):
+                self._commands.run(
+                    *("sacctmgr", "--immediate", "modify", "account", "where"),
+                    *(f"account={','.join(names)}", f"cluster={self.source}", "set", *words),
+                )
+        if others:
+            text = load_file(self.source, others)
             self._commands.run("sacctmgr", "--immediate", "load", "file=/dev/stdin", input=text)
 
     def _tried(self, program: str, *arguments: str) -> list[str]:
@@ -182,6 +193,34 @@ def _understood() -> Iterator[None]:
         raise SchedulerAway(f"what Slurm prints cannot be read: {error!r}") from error
 
 
+Words = tuple[str, ...]
+Rows = list[tuple[LimitChange, Limits]]
+
+
+def grouped(
+    rows: Sequence[tuple[LimitChange, Limits]],
+) -> tuple[list[tuple[Words, list[str]]], Rows]:
+    """What sacctmgr is to set, with the accounts that all get it; and the rows that are like no other."""
+    alike: dict[Words, Rows] = {}
+    for change, limits in rows:
+        words = _settings(change, limits) if not change.key[1] else ()
+        alike.setdefault(words, []).append((change, limits))
+    groups = [
+        (words, [change.key[0] for change, _ in found])
+        for words, found in alike.items()
+        if words and len(found) >= _ALIKE
+    ]
+    together = {words for words, _ in groups}
+    return groups, [row for words, found in alike.items() if words not in together for row in found]
+
+
+def _settings(change: LimitChange, limits: Limits) -> Words:
+    """GrpTRES and fair share as sacctmgr takes them."""
+    tres = ",".join(f"{name}={most}" for name, most in limits.items())
+    share = change.fairshare[1]
+    return (f"GrpTRES={tres}", *([f"Fairshare={share}"] if share else []))
+
+
 def load_file(cluster: str, rows: Sequence[tuple[LimitChange, Limits]]) -> str:
     """The batch that `sacctmgr load` takes: accounts below their parents, users below accounts."""
     lines = [f"Cluster - '{cluster}'"]
@@ -193,9 +232,7 @@ def load_file(cluster: str, rows: Sequence[tuple[LimitChange, Limits]]) -> str:
             lines.append(f"Parent - '{parent}'")
             below = parent
         what = f"User - '{user}':Partition='{partition}'" if user else f"Account - '{account}'"
-        tres = ",".join(f"{name}={most}" for name, most in limits.items())
-        share = f":Fairshare={change.fairshare[1]}" if change.fairshare[1] else ""
-        lines.append(f"{what}:GrpTRES={tres}{share}")
+        lines.append(":".join([what, *_settings(change, limits)]))
     return "\n".join(lines) + "\n"
 
 

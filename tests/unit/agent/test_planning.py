@@ -17,7 +17,7 @@ from allocator_agent.slurm.planning import (
     plan_stops,
 )
 from allocator_agent.slurm.reading import Association, Reservation
-from allocator_agent.slurm.scheduler import load_file
+from allocator_agent.slurm.scheduler import grouped, load_file
 from tests.examples import examples
 
 MIB = 2**20
@@ -96,6 +96,15 @@ def test_the_batch_names_accounts_below_their_parents_and_users_below_accounts()
     assert planned[1].line() == (
         "new user ann of a in partition big: cpu unlimited -> 1, mem unlimited -> 5"
     )
+
+
+def test_accounts_that_get_the_same_are_set_by_one_command():
+    rows = [row(f"a{n}") for n in range(9)]
+    objects = [account(f"a{n}", cpu=0 if n < 7 else n) for n in range(9)]
+    planned, _ = changes(objects, rows)
+    alike, others = grouped([(change, change.after) for change in planned])
+    assert alike == [(("GrpTRES=cpu=0", "Fairshare=1"), [f"a{n}" for n in range(7)])]
+    assert [change.key[0] for change, _ in others] == ["a7", "a8"]
 
 
 def test_a_classs_limit_goes_to_the_users_whose_jobs_come_first():
