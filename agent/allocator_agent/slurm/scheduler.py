@@ -200,7 +200,7 @@ Rows = list[tuple[LimitChange, Limits]]
 def grouped(
     rows: Sequence[tuple[LimitChange, Limits]],
 ) -> tuple[list[tuple[Words, list[str]]], Rows]:
-    """What sacctmgr is to set, with the accounts that all get it; and the rows that are like no other."""
+    """What sacctmgr is to set for which accounts together, and the rows that are like few others."""
     alike: dict[Words, Rows] = {}
     for change, limits in rows:
         words = _settings(change, limits) if not change.key[1] else ()
