@@ -31,9 +31,12 @@ def test_rounds_of_changing_demand(operator, service, agent, quiet, seed):
             decided = decided_by_partition(operator, pool)
             quiet.settled(seconds=12)
             watch.look(decided, *counted(quiet))
+    p50, p95 = (sorted(waited)[int(part * (rounds - 1))] for part in (0.5, 0.95))
+    print(f"\n{rounds} rounds: above the decision after {watch.above} of them,")
     print(
-        f"\n{rounds} rounds: above {watch.above}, waited {watch.waited}, {sampler.samples} samples"
+        f"longer than two rounds waiting: {watch.waited}; {sampler.samples} samples of all limits"
     )
+    print(f"from a decision to its limits, applied and read back: p50 {p50:.2f} s, p95 {p95:.2f} s")
     assert (watch.above, watch.waited) == (0, 0)
     assert sampler.samples > rounds
     assert all(sampler.most[name] <= most for name, most in CAPACITY.items()), sampler.most
