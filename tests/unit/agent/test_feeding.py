@@ -1,0 +1,91 @@
+"""What was observed, as the rows that the service imports."""
+
+from fractions import Fraction
+
+from allocator_agent.configuration import Configuration
+from allocator_agent.feeding import csv_text, emptied, node_document, workload_name, workload_rows
+from allocator_agent.model import Job, Node
+from allocator_agent.quantities import Units
+
+MIB = 2**20
+UNITS = Units([{"name": "cpu", "unit": "CPU"}, {"name": "memory", "unit": "GiB"}])
+CONFIGURATION = Configuration(
+    url="", pool="lab", key="", name="lab", scheduler="slurm", accounts={"Dept.X": "x-dept"}
+)
+
+
+def job(number, account="a", cpu=1, memory=512, **more):
+    demand = {"cpu": Fraction(cpu), "memory": Fraction(memory * MIB), "gpu": Fraction(0)}
+    return Job(str(number), account, demand, more.pop("running", False), **more)
+
+
+def rows(*jobs, places=True):
+    return workload_rows(jobs, CONFIGURATION, UNITS, places=places)
+
+
+def test_jobs_of_one_account_place_and_shape_are_one_workload():
+    told = rows(
+        job(1), job(2, running=True), job(3, tasks=2), job(4, where=("big",)), job(5, "Dept.X")
+    )
+    assert [(row["tenant"], row["name"], row["tasks"]) for row in told] == [
+        ("a", "lab/any/cpu=1,memory=512Mi", "4"),
+        ("a", "lab/big/cpu=1,memory=512Mi", "1"),
+        ("x-dept", "lab/any/cpu=1,memory=512Mi", "1"),
+    ]
+    assert told[0]["demand.memory"] == "0.5"
+    assert told[1]["selector.partition"] == "big"
+
+
+def test_nothing_is_selected_where_the_policy_places_nothing():
+    told = rows(job(1), job(2, where=("big", "small")), places=False)
+    assert [(row["name"], row["tasks"]) for row in told] == [("lab/any/cpu=1,memory=512Mi", "2")]
+    (told,) = rows(job(2, where=("big", "small")))
+    assert told["selector.partition"] == "big|small"
+
+
+def test_a_job_that_asks_for_nothing_the_pool_counts_is_left_out():
+    assert rows(Job("1", "a", {"gpu": Fraction(1)}, False), job(2, cpu=0, memory=0)) == []
+
+
+def test_a_name_that_is_too_long_is_cut_and_stays_its_own():
+    places = tuple(f"partition-{number:03}" for number in range(40))
+    names = {workload_name("lab", places, job(1, cpu=cpu).demand, UNITS) for cpu in (1, 2)}
+    assert len(names) == 2
+    assert all(len(name) <= 240 for name in names)
+
+
+def test_a_workload_that_nobody_wants_any_more_keeps_all_but_its_tasks():
+    workload = {
+        "tenant": "a", "name": "lab/big/x", "tasks": 3, "priority": 2,
+        "demand": {"cpu": 1, "memory": 1e-07}, "server_selector": {"partition": ["b", "c"]},
+    }  # fmt: skip
+    assert emptied(workload) == {
+        "tenant": "a",
+        "name": "lab/big/x",
+        "tasks": "0",
+        "priority": "2",
+        "demand.cpu": "1",
+        "demand.memory": "0.0000001",
+        "selector.partition": "b|c",
+    }
+
+
+def test_rows_become_a_csv_whose_cells_cannot_break_out():
+    text = csv_text([{"name": 'a,"b"\n', "tasks": "1"}, {"name": "c", "selector.x": "y"}])
+    assert text == 'name,selector.x,tasks\n"a,""b""\n",,1\nc,y,\n'
+
+
+def test_a_node_is_told_in_bytes_with_the_agents_mark():
+    node = Node("n1", {"memory": Fraction(4 * MIB)}, {"partition": "big"}, True, owner="physics")
+    assert node_document(node, "lab") == {
+        "metadata": {
+            "name": "n1",
+            "labels": {
+                "partition": "big",
+                "allocator-agent": "lab",
+                "allocator-owner": "physics",
+            },
+        },
+        "spec": {"unschedulable": True},
+        "status": {"allocatable": {"memory": "4194304"}},
+    }
