@@ -9,13 +9,7 @@ from allocator_agent.configuration import Configuration
 from allocator_agent.model import Rendering
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.scheduler import Slurm
-from tests.examples import thorough
-from tests.slurm.cluster import Node
-from tests.slurm.conftest import Agent, cluster, eventually, pool_for
-
-# The thesis' example: 15 CPUs and 15 of memory, of which two tenants use what the other has less of.
-TURNS = (Node("only", cpus=15, memory=15360, partition="all"),)
-PERIOD = 240
+from tests.slurm.conftest import eventually
 
 
 def test_a_slots_jobs_start_on_the_second_and_nobody_elses(quiet, monkeypatch):
@@ -56,39 +50,6 @@ def test_a_slots_jobs_start_on_the_second_and_nobody_elses(quiet, monkeypatch):
     assert [line for line in plan.lines() if "biology" in line] == [
         "  reservation allocator-lab-biology: delete"
     ]
-
-
-@pytest.mark.skipif(not thorough(), reason="takes a period of minutes: ask for it with --thorough")
-def test_a_time_sharing_pools_slots_are_met(operator, service, agent_key, prefix, tmp_path):
-    with cluster(prefix, TURNS) as slurm:
-        agent = Agent(tmp_path, slurm, service.url, agent_key, "time-sharing")
-        policy = {"name": "tda", "options": {"period_seconds": PERIOD}}
-        pool = pool_for(operator, agent, policy=policy)
-        slurm.add_accounts("wide", "tall")
-        jobs = {
-            "wide": ("--cpus-per-task=5", "--mem=2048"),
-            "tall": ("--cpus-per-task=3", "--mem=3584"),
-        }
-        slurm.run("sacctmgr", "-i", "modify", "account", "wide", "tall", "set", "GrpTRES=cpu=0")
-        for account, shape in jobs.items():
-            slurm.submit(account, *shape, "--time=1", seconds=25, count=40)
-        agent.run("--once", expect=None)
-        running = agent.start("--every", "5s", log=tmp_path / "agent.log")
-        decision = eventually(lambda: operator.request("GET", f"{pool}/decision/").body)
-        time.sleep(1.6 * PERIOD)
-        running.terminate()
-        running.wait()
-        wanted = operator.get(f"{pool}/decision/renderings/slurm/").body["objects"]
-        slots = [item for item in wanted if item["kind"] == "reservation"]
-        print((tmp_path / "agent.log").read_text()[-3000:], decision["slot"], slots)
-        told = slurm.run("sacct", "-aXDPn", "-S", "now-1hour", "-o", "Account,Start,Reservation")
-        print(told)
-        by_slot = {}
-        for line in told.splitlines():
-            account, begun, name = line.split("|")
-            if name and begun[0].isdigit():
-                by_slot.setdefault((account, name), []).append(begun)
-        assert by_slot
 
 
 def reservation(tenant, partition, start, end, cores):
