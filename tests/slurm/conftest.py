@@ -42,34 +42,16 @@ def prefix() -> Path:
 
 @pytest.fixture(scope="package")
 def slurm(prefix: Path) -> Iterator[Cluster]:
-    """The cluster, with all of its nodes idle."""
-    with cluster(prefix, NODES) as running:
+    """The cluster, with all of its nodes idle; its sockets need a short path."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    folder.chmod(0o711)
+    running = Cluster(prefix, folder, NODES)
+    try:
+        running.start()
         yield running
-
-
-def cluster(prefix: Path, nodes: tuple[Node, ...]) -> Any:
-    return _Running(prefix, nodes)
-
-
-class _Running:
-    """A cluster for as long as a `with` lasts; its sockets need a short path."""
-
-    def __init__(self, prefix: Path, nodes: tuple[Node, ...]) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-        self._folder.chmod(0o711)
-        self._cluster = Cluster(prefix, self._folder, nodes)
-
-    def __enter__(self) -> Cluster:
-        try:
-            self._cluster.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self._cluster
-
-    def __exit__(self, *_: object) -> None:
-        self._cluster.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+    finally:
+        running.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="package")

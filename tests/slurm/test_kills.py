@@ -39,6 +39,7 @@ def test_an_agent_killed_at_any_moment_is_mended_by_its_next_round(
 
 def test_limits_stay_while_the_service_is_away(operator, service, agent, quiet):
     pool = pool_for(operator, agent)
+    agent.configure(url=service.url, service="timeout = 2")
     quiet.add_accounts("physics", "biology")
     quiet.submit("physics", "--partition=big", count=5)
     agent.run("--once")

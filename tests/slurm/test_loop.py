@@ -103,7 +103,8 @@ def test_a_dry_run_shows_what_a_person_wants_to_read(operator, agent, quiet):
         "  - account physics: cpu 7 -> 0, mem unlimited -> 0",
     ]
     assert quiet.limits() == before
-    assert operator.pages(f"/api/v1/pools/{agent.pool}/workloads/") == []
+    workloads = operator.pages(f"/api/v1/pools/{agent.pool}/workloads/")
+    assert [row["name"] for row in workloads] == ["slurm-lab/admission"] * 2
 
 
 def test_a_node_that_drains_is_no_capacity_and_comes_back(operator, agent, quiet):

@@ -11,12 +11,12 @@ from tests.slurm.demand import ACCOUNTS, Demand, Watch, counted
 from tests.slurm.sampling import Sampler
 
 CAPACITY = {"cpu": sum(node.cpus for node in NODES), "mem": sum(node.memory for node in NODES)}
-FEW, ALL = 4, 50
+FEW, ALL = 3, 50
 
 
 @pytest.mark.parametrize("seed", [14])
 def test_rounds_of_changing_demand(operator, service, agent, quiet, seed):
-    """50 rounds with `--thorough`, 4 without."""
+    """50 rounds with `--thorough`, 3 without."""
     pool = pool_for(operator, agent)
     agent.configure(url=service.url, slurm="classes = yes", reclaim="requeue")
     quiet.add_accounts(*ACCOUNTS)
