@@ -114,6 +114,8 @@ class Cluster:
         for line in self.run("scontrol", "--oneliner", "show", "reservation").splitlines():
             if line.startswith("ReservationName="):
                 self.run("scontrol", "delete", line.split()[0])
+        # What a killed slurmctld forgot before it was saved still runs for the accounting.
+        self.run("sacctmgr", "-i", "show", "runawayjobs", check=False)
         if names := list(self.limits()):
             self.run("sacctmgr", "-i", "delete", "account", *names)
 

@@ -60,17 +60,16 @@ def test_limits_stay_while_the_service_is_away(operator, service, agent, quiet):
 def test_slurm_killed_keeps_its_limits_and_the_agent_goes_on(operator, agent, quiet, tmp_path):
     pool = pool_for(operator, agent)
     quiet.add_accounts("physics")
-    quiet.submit("physics", "--partition=big", count=1)
     log = tmp_path / "agent.log"
     running = agent.start("--every", "1s", log=log)
     try:
-        eventually(lambda: quiet.limits() == {"physics": "cpu=1,mem=256M"})
+        eventually(lambda: quiet.limits() == {"physics": "cpu=0,mem=0"})
         quiet.kill_controller()
         assert "failed and says" in agent.run("--once", expect=4)
         eventually(lambda: "limits stay" in log.read_text(), seconds=30)
         quiet.start_controller()
-        assert quiet.limits() == {"physics": "cpu=1,mem=256M"}
-        quiet.submit("physics", "--partition=big", count=1)
+        assert quiet.limits() == {"physics": "cpu=0,mem=0"}
+        quiet.submit("physics", "--partition=big", count=2)
         eventually(lambda: quiet.limits() == {"physics": "cpu=2,mem=512M"}, seconds=30)
         report = eventually(lambda: operator.get(f"{pool}/enforcement/").body["agents"])[0]
         assert (report["interval"], report["problems"]) == ("PT1S", [])
