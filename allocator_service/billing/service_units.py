@@ -23,7 +23,7 @@ from allocator_service.ledger.reporting.amounts import amounts_within
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import members_at
+from allocator_service.pools.selectors import members_of
 from allocator_service.pools.services import member_put
 from allocator_service.tenants.models import Tenant
 
@@ -131,7 +131,7 @@ def banks_check(*, pool: Pool, now: datetime) -> int:
 def _demote(pool: Pool, tenant: Tenant, now: datetime) -> bool:
     """Make the tenant best-effort, if the plan in force says so and it is a member."""
     plan = timeline(pool=pool, start=now, end=now + timedelta(seconds=1)).segments[0].plan
-    terms = members_at(pool=pool, now=now, tenant=tenant).first()
+    terms = members_of(pool=pool, tenant=tenant).first()
     if plan is None or plan.exhausted != Exhausted.BEST_EFFORT or terms is None:
         return False
     member_put(

@@ -18,14 +18,14 @@ from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.rendering.units import TargetUnit
 from allocator_service.pools.models import Pool
 from allocator_service.pools.recompute import interval_around
-from allocator_service.pools.selectors import members_at, resources_of
+from allocator_service.pools.selectors import members_of, resources_of
 
 _HALF = Decimal("0.5")
 
 
-def member_slugs(*, pool: Pool, now: datetime) -> list[str]:
+def member_slugs(*, pool: Pool) -> list[str]:
     """The present members of a pool, those that are still tenants, by slug."""
-    members = members_at(pool=pool, now=now).filter(membership__tenant__retired_at=None)
+    members = members_of(pool=pool).filter(membership__tenant__retired_at=None)
     slugs = members.order_by("membership__tenant__slug").values_list(
         "membership__tenant__slug", flat=True
     )
@@ -146,7 +146,7 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
             TARGETS[target.target],
             decided_by_class(run, label=target.class_label),
             label=target.class_label,
-            members=member_slugs(pool=pool, now=now),
+            members=member_slugs(pool=pool),
             at=now,
         )
     except DomainError as error:

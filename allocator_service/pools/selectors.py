@@ -3,13 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
@@ -120,14 +119,13 @@ def resources_of(pool: Pool) -> list[Resource]:
     return [row.as_resource() for row in pool.resource_types.all()]
 
 
-def members_at(
-    *, pool: Pool, now: datetime, tenant: Tenant | None = None
-) -> QuerySet[MembershipTerms]:
-    """The terms in force at `now` of the pool's members, or of one tenant's membership."""
-    terms = (
-        MembershipTerms.objects.filter(membership__pool=pool, start__lte=now)
-        .filter(Q(end=None) | Q(end__gt=now))
-        .select_related("membership__tenant")
+def members_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[MembershipTerms]:
+    """The present terms of the pool's members, or of one tenant's membership.
+
+    Present are those without an end, whatever a clock says that was set back.
+    """
+    terms = MembershipTerms.objects.filter(membership__pool=pool, end=None).select_related(
+        "membership__tenant"
     )
     return terms if tenant is None else terms.filter(membership__tenant=tenant)
 

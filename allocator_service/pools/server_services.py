@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
+from django.db.models.functions import Greatest
 from psycopg.types.json import Jsonb
 
 from allocator_service.core.audit import audit_record, stated_fields
@@ -201,7 +202,10 @@ def _put(
 
 @transaction.atomic
 def server_retire(*, server: Server, version: int | None = None, now: datetime) -> Server:
-    """End a server's contribution now; its past intervals stay. Retiring twice changes nothing."""
+    """End a server's contribution now; its past intervals stay. Retiring twice changes nothing.
+
+    A contribution never ends before it began, whatever a clock says that was set back.
+    """
     server = _locked(server)
     check_version(server.version, version)
     before = stated_fields(server)
@@ -209,7 +213,7 @@ def server_retire(*, server: Server, version: int | None = None, now: datetime) 
         return server
     server.state = ServerState.RETIRED
     server.retired_at = now
-    server.contributions.filter(end=None).update(end=now)
+    server.contributions.filter(end=None).update(end=Greatest("start", now))
     return _saved("server.retire", server, before, ["state", "retired_at"], now)
 
 

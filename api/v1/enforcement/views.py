@@ -63,7 +63,7 @@ class RenderingView(PoolView):
         chosen = target_named(target)
         label, quota = self.query["class_label"], self.query["quota"]
         run = decision_now(pool=of_pool, now=now)
-        members = member_slugs(pool=of_pool, now=now)
+        members = member_slugs(pool=of_pool)
         boundary = next_boundary(pool=of_pool, run=run, now=now)
         form = request.accepted_renderer
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members]

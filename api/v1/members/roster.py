@@ -3,10 +3,8 @@
 Their order is that of the names shown: any other would tell something of the names behind them.
 """
 
-from datetime import datetime
-
 from allocator_service.pools.models import MembershipTerms, Pool
-from allocator_service.pools.selectors import members_at
+from allocator_service.pools.selectors import members_of
 from allocator_service.tenants.models import Tenant
 from api.contract.pagination import Page, bad_cursor, cursor_position, make_cursor
 from api.pseudonyms import tenant_name
@@ -14,23 +12,21 @@ from api.pseudonyms import tenant_name
 LIST = "roster"
 
 
-def roster(*, pool: Pool, caller: Tenant, now: datetime) -> dict[str, MembershipTerms]:
-    """The terms in force of every member, by the name the caller knows it by, in their order."""
+def roster(*, pool: Pool, caller: Tenant) -> dict[str, MembershipTerms]:
+    """The present terms of every member, by the name the caller knows it by, in their order."""
     named = {
         tenant_name(terms.membership.tenant.slug, pool=pool, caller=caller): terms
-        for terms in members_at(pool=pool, now=now)
+        for terms in members_of(pool=pool)
     }
     return dict(sorted(named.items()))
 
 
-def roster_page(
-    *, pool: Pool, caller: Tenant, now: datetime, cursor: str | None, limit: int
-) -> Page:
+def roster_page(*, pool: Pool, caller: Tenant, cursor: str | None, limit: int) -> Page:
     """A page of the roster."""
     after = "" if cursor is None else cursor_position(LIST, cursor)
     if not isinstance(after, str):
         raise bad_cursor()
-    members = roster(pool=pool, caller=caller, now=now)
+    members = roster(pool=pool, caller=caller)
     names = [name for name in members if name > after]
     following = make_cursor(LIST, names[limit - 1]) if len(names) > limit else None
     return Page([members[name] for name in names[:limit]], following)

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing, Stale
 from allocator_service.pools.models import MembershipTerms
-from allocator_service.pools.selectors import members_at
+from allocator_service.pools.selectors import members_of
 from allocator_service.pools.services import member_put
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.conditional import entity_tag, expected_version
@@ -37,11 +37,10 @@ class MembersView(PoolView):
 
     @lists(MemberDocument, "List the members of a pool; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:
-        now = utc_now()
         if self.tenant is not None and self.pool.transparent:
-            page = roster_page(pool=self.pool, caller=self.tenant, now=now, **self.query)
+            page = roster_page(pool=self.pool, caller=self.tenant, **self.query)
         else:
-            members = members_at(pool=self.pool, now=now, tenant=self.tenant)
+            members = members_of(pool=self.pool, tenant=self.tenant)
             page = ORDERING.page(members, **self.query)
         return self.listing(
             page,
@@ -63,7 +62,6 @@ class MemberView(PoolView):
     @puts(MemberRequest, MemberDocument, "Admit a tenant, or change its weight")
     @writes
     def put(self, request: Request, pool: str, tenant: str) -> Response:
-        now = utc_now()
         pool_of = self.pool
         admitted = visible_tenant(tenant, self.tenant)
         present = self._terms(tenant)
@@ -79,9 +77,9 @@ class MemberView(PoolView):
             weight=member_weight(fields["weight"]),
             best_effort=fields["best_effort"],
             version=version,
-            now=now,
+            now=utc_now(),
         )
-        terms = members_at(pool=self.pool, now=now, tenant=admitted).get()
+        terms = members_of(pool=self.pool, tenant=admitted).get()
         self.pool.refresh_from_db(fields=["generation"])
         response = self._shown(terms, HTTPStatus.CREATED if created else HTTPStatus.OK)
         response["Pool-Generation"] = str(self.pool.generation)
@@ -92,10 +90,9 @@ class MemberView(PoolView):
     def _terms(self, slug: str) -> MembershipTerms | None:
         if not is_slug(slug):
             return None
-        now = utc_now()
         if self.tenant is not None and self.pool.transparent:
-            return roster(pool=self.pool, caller=self.tenant, now=now).get(slug)
-        members = members_at(pool=self.pool, now=now, tenant=self.tenant)
+            return roster(pool=self.pool, caller=self.tenant).get(slug)
+        members = members_of(pool=self.pool, tenant=self.tenant)
         return members.filter(membership__tenant__slug=slug).first()
 
     def _shown(self, terms: MembershipTerms, status: HTTPStatus) -> Response:
