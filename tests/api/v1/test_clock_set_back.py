@@ -1,4 +1,4 @@
-"""A machine's clock is set back an hour: nothing that is there vanishes, and nothing is a server error."""
+"""A clock is set back an hour: nothing that is there vanishes, and nothing is a server error."""
 
 import dataclasses
 from datetime import timedelta

@@ -188,7 +188,7 @@ def test_a_run_that_fails_says_why_and_the_old_decision_stays_in_force(fig2, now
     def overflow(*_, **__):
         raise OverflowError("a policy that breaks")
 
-    monkeypatch.setattr(recompute, "solve", overflow)
+    monkeypatch.setattr(recompute.policies, "solve", overflow)
     failed = recomputed(fig2)
     assert failed.status == RunStatus.FAILED
     assert failed.error["code"] == "run.internal"
@@ -208,7 +208,7 @@ def test_a_worker_that_dies_three_times_on_one_problem_fails_the_run(fig2, monke
     def die(*_, **__):
         raise Killed
 
-    monkeypatch.setattr(recompute, "solve", die)
+    monkeypatch.setattr(recompute.policies, "solve", die)
     for _ in range(3):
         with pytest.raises(Killed):
             recomputed(fig2)
@@ -220,17 +220,17 @@ def test_a_worker_that_dies_three_times_on_one_problem_fails_the_run(fig2, monke
 
 
 def test_a_worker_that_lost_its_claim_publishes_nothing(fig2, monkeypatch):
-    original = recompute.solve
+    original = recompute.policies.solve
 
     def lose_claim(*args, **kwargs):
         RecomputeJob.objects.filter(pool=fig2).update(token=uuid4())
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(recompute, "solve", lose_claim)
+    monkeypatch.setattr(recompute.policies, "solve", lose_claim)
     assert recomputed(fig2) is None
     assert Run.objects.get().status == RunStatus.RUNNING
     assert not Allocation.objects.exists()
-    monkeypatch.setattr(recompute, "solve", original)
+    monkeypatch.setattr(recompute.policies, "solve", original)
     assert recomputed(fig2).attempts == 2
 
 

@@ -162,7 +162,7 @@ def test_one_that_kills_its_worker_three_times_fails(fig2, monkeypatch):
     def die(*_, **__):
         raise Killed
 
-    monkeypatch.setattr(recompute, "solve", die)
+    monkeypatch.setattr(recompute.policies, "solve", die)
     simulation = simulation_request(pool=fig2, tenant=None, changes={}, now=NOON)
     for _ in range(3):
         with pytest.raises(Killed):
