@@ -163,11 +163,14 @@ class Rounds:
         """Tell the service what is in force and what runs, by tenant."""
         applied = self._scheduler.applied(observed, fresh=len(plan) > 0)
         accounts = self._configuration.by_tenant(observed.accounts)
+        jobs_of: dict[str, list[Job]] = {}
+        for job in observed.jobs:
+            jobs_of.setdefault(job.account, []).append(job)
         tenants = []
         for item in rendering.tenants:
             tenant = item["tenant"]
             account = accounts.get(tenant)
-            jobs = [job for job in observed.jobs if job.account == account]
+            jobs = jobs_of.get(account or "", [])
             tenants.append(
                 {
                     "tenant": tenant,
