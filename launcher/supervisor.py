@@ -139,10 +139,16 @@ class Supervisor:
         return metrics
 
     def _note_end(self, name: str, process: processes.Process, log: Path | None) -> None:
+        """Say that a process ended; give up on one that cannot stay up.
+
+        One that was killed is another matter: whoever did that, or the memory that it takes, it is
+        started again for as long as that goes on.
+        """
         now = time.monotonic()
         ends = [end for end in self._ends[name] if now - end < _RESTARTS_WITHIN_SECONDS]
-        self._ends[name] = [*ends, now]
-        if len(ends) >= _RESTARTS_ALLOWED:
+        if process.returncode != -signal.SIGKILL:
+            self._ends[name] = [*ends, now]
+        if len(ends) >= _RESTARTS_ALLOWED and process.returncode != -signal.SIGKILL:
             raise StepFailed(
                 f"keep {name} running: it ended {len(ends) + 1} times within a minute, "
                 f"last with exit code {process.returncode}",

@@ -97,6 +97,17 @@ def test_a_process_that_dies_is_started_again(supervise, tmp_path, capsys):
     assert "worker ended with exit code -9; starting it again." in capsys.readouterr().err
 
 
+def test_a_process_that_is_killed_is_started_again_however_often(supervise, monkeypatch):
+    monkeypatch.setattr(supervisor, "_RESTART_SECONDS", 0.0)
+    with supervise(stays("worker")) as service:
+        service.start()
+        for _ in range(20):
+            service._running["worker"].kill()
+            service._running["worker"].wait()
+            service.check()
+        assert service._running["worker"].poll() is None
+
+
 def test_a_process_that_cannot_stay_up_is_given_up_with_the_end_of_its_log(supervise):
     dies = Component("worker", ("-c", "raise SystemExit('no such module')"), patience_seconds=1)
 
