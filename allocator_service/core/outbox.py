@@ -24,6 +24,8 @@ EVENT_KINDS = (
     "credit_note.created",
     "decision.failed",
     "decision.published",
+    "enforcement.drift",
+    "enforcement.settled",
     "price_plan.published",
     "rerating.applied",
     "service_units.exhausted",

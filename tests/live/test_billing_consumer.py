@@ -88,14 +88,19 @@ def service_sums(service):
             connection.execute(
                 "SELECT p.slug, t.slug, e.resource, e.kind, sum(e.amount) FROM ledger_entry e"
                 " JOIN pool p ON p.id = e.pool_id JOIN tenant t ON t.id = e.tenant_id"
-                " GROUP BY 1, 2, 3, 4"
+                " WHERE p.slug = %s GROUP BY 1, 2, 3, 4",  # other pools go on metering
+                [POOL],
             ).fetchall()
         )
 
 
 def consumer_sums(file):
     with sqlite3.connect(file) as db:
-        return sums_of(db.execute("SELECT pool, tenant, resource, kind, amount FROM entries"))
+        return sums_of(
+            db.execute(
+                "SELECT pool, tenant, resource, kind, amount FROM entries WHERE pool = ?", [POOL]
+            )
+        )
 
 
 @pytest.fixture
