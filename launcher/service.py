@@ -15,6 +15,8 @@ WEB_OPTIONS = (
 WORKER_OPTIONS = (
     *("--concurrency", "2", "--prefetch-multiplier", "1", "--loglevel", "INFO"),
     *("--without-gossip", "--without-mingle"),  # workers do not need to know of each other
+    # Nothing reads heartbeats, and one that is due while Redis is gone keeps a worker from ending.
+    "--without-heartbeat",
 )
 DEFAULT_WEB_WORKERS = "2"
 

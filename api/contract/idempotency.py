@@ -22,7 +22,9 @@ from api.contract.renderers import json_bytes
 TWIN_RETRY_SECONDS = 1
 STORED_HEADERS = ("Location", "ETag", "Pool-Generation", "Retry-After")
 
-_KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?", re.ASCII)
+# 1 to 255 printable ASCII characters; servers strip spaces around a header's value.
+KEY_PATTERN = "^[!-~]([ -~]{0,253}[!-~])?$"
+_KEY = re.compile(KEY_PATTERN.strip("^$"))
 
 
 def idempotency_key(header: str | None) -> str | None:

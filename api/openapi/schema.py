@@ -11,6 +11,7 @@ from allocator_service.billing.months import MONTH_PATTERN
 from allocator_service.enforcement.rendering.targets import TARGETS
 from allocator_service.tenants.models import SLUG_PATTERN, Scope
 from api.contract.errors import PROBLEM_TYPE
+from api.contract.idempotency import KEY_PATTERN
 from api.contract.parameters import (
     ExportFormatParameter,
     FormatParameter,
@@ -162,7 +163,7 @@ class ContractSchema(AutoSchema):
                     "in": "header",
                     "required": False,
                     "description": "Sent again with the same body, the first answer comes back.",
-                    "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+                    "schema": {"type": "string", "pattern": KEY_PATTERN},
                 }
             )
         return parameters

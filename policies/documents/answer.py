@@ -16,7 +16,7 @@ from policies.documents.schedule import schedule_to_document
 from policies.explaining.explanations import explain
 from policies.model.allocation import Allocation
 from policies.model.server_classes import server_classes
-from policies.model.server_names import server_name
+from policies.model.server_names import NumberedServers, server_name
 from policies.properties.jain import jain_index
 
 
@@ -133,6 +133,7 @@ def _allocation_row(allocation: Allocation, j: int) -> dict[str, Any]:
 
 def _placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
     problem = allocation.problem
+    numbered = NumberedServers(problem)
     rows = []
     columns = (column.tolist() for column in allocation.placements_by_range())
     for j, row, offset, count, per_server in zip(*columns, strict=True):
@@ -150,7 +151,7 @@ def _placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
                 "capacity": quantities(problem.resources, problem.capacity[row]),
                 "labels": dict(problem.server_labels[row]),
                 "first": server_name(problem, row, offset),
-                "last": server_name(problem, row, offset + count - 1),
+                "last": numbered.name(int(problem.first_server[row]) + offset + count - 1),
             }
         rows.append(item)
     return rows

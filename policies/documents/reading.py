@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray
+from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.documents.certificate import certificate_from_document
 from policies.documents.history import history_from_document
 from policies.documents.schedule import schedule_from_document
@@ -16,6 +16,7 @@ from policies.model.allocation import Allocation
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
 from policies.model.server_classes import ServerClasses
+from policies.model.server_names import NumberedServers
 from policies.verification.levels import levels_of
 from policies.verification.stated import Places, Stated
 
@@ -135,10 +136,14 @@ def _on_ranges(
 ) -> _OnPlaces:
     """Placements on ranges of servers: rows are cut wherever a placement begins or ends."""
     counts = stated.problem.server_count
-    begin = np.concatenate([[0], np.cumsum(counts)])[:-1]
+    begin = np.cumsum(counts) - counts
     offering = stated.rows.row
     if not np.isin(row, offering).all():
         raise ProblemError("answer.malformed", "tasks run where nothing is offered", "/placements")
+    if (offset + servers > counts[row]).any():
+        raise ProblemError(
+            "answer.malformed", "a range of servers goes beyond its row", "/placements"
+        )
     edges = np.concatenate([begin[row] + offset, begin[row] + offset + servers])
     own = np.concatenate([begin[offering], begin[offering] + counts[offering]])
     cuts = np.unique(np.concatenate([edges, own]))
@@ -164,28 +169,36 @@ def _on_classes(
     servers: IntArray,
     each: FloatArray,
 ) -> _OnPlaces:
-    """Placements on classes of servers, or on rows: each server of one runs the same."""
-    places = stated.places()
+    """Placements on classes of servers, or on rows: each server of one runs the same.
+
+    A range of a class is of one kind of servers, and goes on over the following rows of that kind.
+    Together, the ranges of a workload on a class have each of its servers once.
+    """
+    problem, places = stated.problem, stated.places()
+    start = problem.first_server[row] + offset
+    stop = start + servers
+    ends = np.sort(problem.first_server + problem.server_count)
+    last = np.argsort(problem.first_server)[np.searchsorted(ends, stop)]
     place = places.place_of_row[row]
-    whole = (offset == 0) & (servers == stated.problem.server_count[row]) & (place >= 0)
-    keys, first, inverse, rows = np.unique(
-        workload * (places.count + 1) + place,
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
+    whole = (offset == 0) & np.isin(stop, ends)
+    whole &= (problem.server_kind[row] == problem.server_kind[last]) & (place >= 0)
+    whole &= places.place_of_row[last] == place
+    keys, first, inverse = np.unique(
+        workload * (places.count + 1) + place, return_index=True, return_inverse=True
     )
     even = each == each[first][inverse]
-    of_place = np.bincount(places.place_of_row[places.place_of_row >= 0], minlength=places.count)
-    if not (whole & even).all() or not np.array_equal(rows, of_place[place[first]]):
+    of = keys % (places.count + 1)
+    placed = grouped_sum(servers.astype(np.float64), inverse, len(keys))
+    if not (whole & even).all() or not np.array_equal(placed, places.servers[of]):
         raise ProblemError(
             "answer.malformed",
             "each server that is like another runs the same part of a workload, said once",
             "/placements",
         )
-    pairs = np.unique(np.stack([workload, row], axis=1), axis=0)
-    if len(pairs) != len(row):
+    order = np.lexsort((start, workload))
+    again = (workload[order][1:] == workload[order][:-1]) & (start[order][1:] < stop[order][:-1])
+    if again.any():
         raise ProblemError("answer.malformed", "a workload is placed twice", "/placements")
-    of = keys % (places.count + 1)
     return places, workload[first], of, each[first] * places.servers[of]
 
 
@@ -207,13 +220,19 @@ def _placements(
     rows: Sequence[Mapping[str, Any]], problem: Problem, index: Mapping[tuple[str, str], int]
 ) -> _Rows:
     """(p,) workload, row, offset, servers and tasks on each."""
-    row_of = {name: row for row, name in enumerate(problem.server_names)}
+    servers_from = int(problem.server_count.sum()) - problem.first_server
+    numbered = NumberedServers(problem)
     columns: list[tuple[int, int, int, int]] = []
     for item in rows:
         first = item["server"] if "server" in item else item["servers"]["first"]
         count = 1 if "server" in item else int(item["servers"]["count"])
-        row, offset = _server(str(first), row_of, problem)
-        if count < 1 or offset + count > problem.server_count[row]:
+        try:
+            row, offset = numbered.position(str(first))
+        except KeyError:
+            raise ProblemError(
+                "answer.malformed", f"there is no server {first!r}", "/placements"
+            ) from None
+        if count < 1 or offset + count > servers_from[row]:
             raise ProblemError(
                 "answer.malformed", f"there are not {count} servers from {first!r}", "/placements"
             )
@@ -221,14 +240,3 @@ def _placements(
     workload, row_, offset_, servers = np.array(columns, dtype=np.int64).reshape(-1, 4).T
     each = np.array([item["tasks"] for item in rows], dtype=np.float64)
     return workload, row_, offset_, servers, each
-
-
-def _server(name: str, row_of: Mapping[str, int], problem: Problem) -> tuple[int, int]:
-    """Row and position of a server: a row of one has its name, those of others are numbered."""
-    row = row_of.get(name)
-    if row is not None and problem.server_count[row] == 1:
-        return row, 0
-    stem, _, number = name.rpartition("-")
-    if stem in row_of and number.isdecimal() and int(number) >= 1:
-        return row_of[stem], int(number) - 1
-    raise ProblemError("answer.malformed", f"there is no server {name!r}", "/placements")

@@ -14,6 +14,7 @@ from policies.documents.reading import allocation_from_document
 from policies.errors import ProblemError
 from policies.model.allocation import Allocation
 from policies.model.policy import Choice
+from policies.model.server_names import NumberedServers
 from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check
 from policies.verification.stated import Stated
@@ -106,10 +107,11 @@ def _check_claims(
     summary = document["summary"]
     wrong = [name for name, value in expected.items() if not _same(summary.get(name, value), value)]
     yield _found("summary", wrong, "the summary follows from the allocations")
+    servers = _ServerRows(stated)
     wrong = [
         f"{row['tenant']}/{row['workload']['name']}"
         for row in document.get("placements") or []
-        if not _placement_agrees(row, index[row["tenant"], row["workload"]["name"]], stated)
+        if not servers.agree(row, index[row["tenant"], row["workload"]["name"]])
     ]
     yield _found("placement_rows", wrong, "resources of placements follow from their tasks")
     certificate = document.get("certificate") or {}
@@ -185,23 +187,32 @@ def _summary(stated: Stated, allocation: Allocation, weighted: FloatArray) -> di
     }
 
 
-def _placement_agrees(row: Mapping[str, Any], j: int, stated: Stated) -> bool:
-    problem = stated.problem
-    resources = _amounts(stated, row["tasks"] * problem.demand[j])
-    if not _same(row.get("resources", resources), resources):
-        return False
-    servers = row.get("servers")
-    if servers is None:
-        return True
-    stem, _, number = str(servers["first"]).rpartition("-")
-    k, count = problem.server_names.index(stem), int(servers["count"])
-    width = max(4, len(str(int(problem.server_count[k]))))
-    expected = {
-        "capacity": _amounts(stated, problem.capacity[k]),
-        "labels": dict(problem.server_labels[k]),
-        "last": f"{stem}-{int(number) + count - 1:0{width}d}",
-    }
-    return all(_same(servers.get(name, value), value) for name, value in expected.items())
+class _ServerRows:
+    """What rows of placements say of servers, beside how many tasks run on them."""
+
+    def __init__(self, stated: Stated) -> None:
+        self._stated, self._problem = stated, stated.problem
+        self._kind = stated.problem.server_kind
+        self._numbered = NumberedServers(self._problem)
+
+    def agree(self, row: Mapping[str, Any], j: int) -> bool:
+        """Do amounts follow from the tasks, and is a range of servers alike, as it is described?"""
+        resources = _amounts(self._stated, row["tasks"] * self._problem.demand[j])
+        if not _same(row.get("resources", resources), resources):
+            return False
+        servers = row.get("servers")
+        if servers is None:
+            return True
+        k, offset = self._numbered.position(str(servers["first"]))
+        last = int(self._problem.first_server[k]) + offset + int(servers["count"]) - 1
+        expected = {
+            "capacity": _amounts(self._stated, self._problem.capacity[k]),
+            "labels": dict(self._problem.server_labels[k]),
+            "last": self._numbered.name(last),
+        }
+        return bool(self._kind[k] == self._kind[self._numbered.row(last)]) and all(
+            _same(servers.get(name, value), value) for name, value in expected.items()
+        )
 
 
 def _wrong_degrees(tenants: Mapping[str, Any], stated: Stated, allocation: Allocation) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.model.certificate import Certificate
 from policies.model.history import History
-from policies.model.policy import Choice, Policy
+from policies.model.policy import Choice, Policy, Servers
 from policies.model.problem import Problem
 from policies.model.schedule import Schedule
 from policies.model.server_classes import ServerClasses, classes_of_decision
@@ -209,42 +209,46 @@ class Allocation:
             pairs, inverse = np.unique(pair, return_inverse=True)
             summed = grouped_sum(self.placement_tasks, inverse, len(pairs))
             return pairs // self.problem.k, pairs % self.problem.k, summed
-        which, row = self._rows_of_placements()
+        which, row = _members(self.classes.class_of_row, self.placement_class)
         servers = self.classes.servers[self.placement_class]
         tasks = (self.placement_tasks / servers)[which] * self.problem.server_count[row]
         return self.placement_workload[which], row, tasks
 
     def placements_by_range(self) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
-        """Placements on servers of one row: (workload, row, offset, servers, tasks on each).
+        """Placements on ranges of servers: (workload, row, offset, servers, tasks on each).
 
-        Each of the row's servers from ``offset`` to ``offset + servers - 1`` runs the same
-        number of the workload's tasks.
+        Each of ``servers`` servers, counted as ``Problem.first_server`` counts them from ``offset``
+        of the row on, runs the same number of the workload's tasks. A range stays in its row, but
+        where a class consists of whole rows it is all servers of one kind.
         """
+        of, servers = self.placement_class, self.classes.servers[self.placement_class]
+        each = self.placement_tasks / servers
         if self.classes.offset is not None:
-            of = self.placement_class
-            servers = self.classes.servers[of]
-            return (
-                self.placement_workload,
-                self.classes.first_row[of],
-                self.classes.offset[of],
-                servers,
-                self.placement_tasks / servers,
-            )
-        which, row = self._rows_of_placements()
-        each = (self.placement_tasks / self.classes.servers[self.placement_class])[which]
-        servers = self.problem.server_count[row]
-        return self.placement_workload[which], row, np.zeros_like(row), servers, each
+            row, offset = self.classes.first_row[of], self.classes.offset[of]
+            return self.placement_workload, row, offset, servers, each
+        first, size = self._kinds_or_rows
+        which, kind = _members(self.classes.class_of_row[first], of)
+        return self.placement_workload[which], first[kind], 0 * kind, size[kind], each[which]
 
-    def _rows_of_placements(self) -> tuple[IntArray, IntArray]:
-        """The placement and the row, for each row of each placement's class."""
-        order = np.argsort(self.classes.class_of_row, kind="stable")
-        grouped = self.classes.class_of_row[order]
-        start = np.searchsorted(grouped, np.arange(self.classes.count))
-        stop = np.searchsorted(grouped, np.arange(self.classes.count), side="right")
-        length = (stop - start)[self.placement_class]
-        which = np.repeat(np.arange(len(length)), length)
-        within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-        return which, order[start[self.placement_class][which] + within]
+    @property
+    def _kinds_or_rows(self) -> tuple[IntArray, IntArray]:
+        """What a whole class consists of, as the policy sees it: the first row and the servers."""
+        count = self.problem.server_count
+        if self.policy.servers[self.mode] is not Servers.CLASSES:
+            return np.arange(self.problem.k), count
+        _, first, kind = np.unique(self.problem.server_kind, return_index=True, return_inverse=True)
+        return first, grouped_sum(count.astype(np.float64), kind, len(first)).astype(np.int64)
+
+
+def _members(class_of: IntArray, wanted: IntArray) -> tuple[IntArray, IntArray]:
+    """For each of the wanted classes, its members in order: (which of the wanted, member)."""
+    order = np.argsort(class_of, kind="stable")
+    grouped = class_of[order]
+    start = np.searchsorted(grouped, wanted)
+    length = np.searchsorted(grouped, wanted, side="right") - start
+    which = np.repeat(np.arange(len(length)), length)
+    within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    return which, order[start[which] + within]
 
 
 def least_level_unsatisfied(

@@ -143,6 +143,27 @@ class Problem(ProblemFields):
         return read_only(self.capacity * offered[:, None])
 
     @cached_property
+    def server_kind(self) -> IntArray:
+        """(k,) which rows have servers that nothing but their names tells apart; by first row."""
+        number: dict[tuple[bytes, frozenset[tuple[str, str]], bool], int] = {}
+        rows = zip(self.capacity, self.server_labels, self.contributed_only.tolist(), strict=True)
+        kinds = [
+            number.setdefault(
+                ((capacity + 0.0).tobytes(), frozenset(labels.items()), gone), len(number)
+            )
+            for capacity, labels, gone in rows
+        ]
+        return read_only(np.array(kinds, dtype=np.int64))
+
+    @cached_property
+    def first_server(self) -> IntArray:
+        """(k,) number of each row's first server, counted from 0 kind by kind, in order of rows."""
+        order = np.argsort(self.server_kind, kind="stable")
+        first = np.empty(self.k, dtype=np.int64)
+        first[order] = np.cumsum(self.server_count[order]) - self.server_count[order]
+        return read_only(first)
+
+    @cached_property
     def totals(self) -> FloatArray:
         """(m,) ``C[r]``, the capacity of the pool; rounded once, however many rows there are."""
         return read_only(np.array([math.fsum(column) for column in self.row_capacity.T.tolist()]))

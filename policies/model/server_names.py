@@ -22,3 +22,37 @@ def server_name(problem: Problem, row: int, offset: int) -> str:
     if count == 1:
         return name
     return f"{name}-{offset + 1:0{max(4, len(str(count)))}d}"
+
+
+class NumberedServers:
+    """The servers of all rows by their names, and by their numbers in ``Problem.first_server``."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._order = np.argsort(problem.first_server)
+        self._first = problem.first_server[self._order]
+        self._row_of = {name: row for row, name in enumerate(problem.server_names)}
+
+    def position(self, name: str) -> tuple[int, int]:
+        """The row of a server, and how many of the row's servers are before it.
+
+        Raises:
+            KeyError: no row has a server of that name.
+        """
+        row = self._row_of.get(name)
+        if row is not None and self._problem.server_count[row] == 1:
+            return row, 0
+        stem, _, number = name.rpartition("-")
+        row = self._row_of[stem]
+        if not number.isdecimal() or not 1 <= int(number) <= self._problem.server_count[row]:
+            raise KeyError(name)
+        return row, int(number) - 1
+
+    def row(self, number: int) -> int:
+        """The row of the server of that number."""
+        return int(self._order[np.searchsorted(self._first, number, side="right") - 1])
+
+    def name(self, number: int) -> str:
+        """The name of the server of that number."""
+        row = self.row(number)
+        return server_name(self._problem, row, number - int(self._problem.first_server[row]))

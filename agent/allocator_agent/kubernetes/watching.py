@@ -27,6 +27,7 @@ class Watched:
         self.path = path
         self._api, self._watch_seconds = api, watch_seconds
         self._lock = threading.Lock()
+        self._listing = threading.Lock()
         self._objects: dict[str, Manifest] = {}
         self._version = ""
         self._fresh_at = 0.0
@@ -35,7 +36,9 @@ class Watched:
 
     def objects(self) -> list[Manifest]:
         """The objects, listed now or as last watched. Raises `SchedulerAway` when that is long ago."""
-        if not self._following or not self._version:
+        if self._following:
+            self._list_once()
+        else:
             self.list()
         with self._lock:
             if time.monotonic() - self._fresh_at > self._watch_seconds + _TRUSTED_SECONDS:
@@ -66,14 +69,23 @@ class Watched:
                 stopped.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
+    def _list_once(self) -> None:
+        """List where nothing is known, whichever thread asks first; the others wait for it."""
+        with self._listing:
+            if not self._version:
+                self.list()
+
     def _followed(self, stopped: threading.Event) -> bool:
         """One watch; False when the server did not answer or refused."""
         try:
-            if not self._version:
-                self.list()
-            self._watch(stopped)
-        except Gone:
-            self._version = ""
+            self._list_once()
+            listed = self.lists
+            try:
+                self._watch(stopped)
+            except Gone:
+                with self._lock:
+                    if self.lists == listed:  # what was listed meanwhile is newer than what is gone
+                        self._version = ""
         except AgentError as error:
             logger.warning("%s: %s", self.path, error)
             return False

@@ -85,7 +85,7 @@ def test_kill_9_of_serve_leaves_no_process(state_home):
     assert serve.stderr is not None
     assert any("Serving at http" in line for line in serve.stderr)
     # Itself, web with its worker, relay, sender, beat, and worker with two children, at the least.
-    assert until(lambda: len(running(state_home)) >= 9, seconds=90)
+    assert until(lambda: len(running(state_home)) >= 9, seconds=30)
     serve.kill()
     serve.communicate()
     assert until(lambda: not running(state_home), seconds=30)
