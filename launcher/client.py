@@ -3,6 +3,7 @@
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message
 from typing import Any
@@ -38,6 +39,10 @@ class Client:
         """POST a JSON body; raises `StepFailed` unless it is answered with success."""
         return self._demand("POST", path, body)
 
+    def patch(self, path: str, body: object) -> Answer:
+        """PATCH an object as it is now; raises `StepFailed` unless it is answered with success."""
+        return self._demand("PATCH", path, body, {"If-Match": self.get(path).headers["ETag"]})
+
     def pages(self, path: str) -> list[Any]:
         """Every result of a list, whatever the number of its pages."""
         results: list[Any] = []
@@ -48,12 +53,16 @@ class Client:
             following = page["next"] and page["next"].removeprefix(self._url)
         return results
 
-    def request(self, method: str, path: str, body: object = None) -> Answer:
+    def request(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
         """Send a request and return the answer, refusals included.
 
         Raises `OSError` when nothing answers.
         """
-        request = urllib.request.Request(self._url + path, method=method, headers=self._headers)
+        request = urllib.request.Request(
+            self._url + path, method=method, headers={**self._headers, **(headers or {})}
+        )
         if body is not None:
             request.data = json.dumps(body).encode()
             request.add_header("Content-Type", "application/json")
@@ -64,8 +73,10 @@ class Client:
             with refusal:
                 return _answer(refusal.code, refusal.headers, refusal.read())
 
-    def _demand(self, method: str, path: str, body: object) -> Answer:
-        answer = self.request(method, path, body)
+    def _demand(
+        self, method: str, path: str, body: object, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        answer = self.request(method, path, body, headers)
         if answer.status >= 400:
             raise StepFailed(
                 f"{method} {path} was answered with {answer.status}",

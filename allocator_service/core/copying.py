@@ -7,18 +7,29 @@ from django.db import connection
 from django.db.models import Model
 from psycopg import sql
 
+# So many are rather checked by new plans than by those that a session has.
+MANY_ROWS = 200
+
 
 def copy_rows(model: type[Model], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Append `rows` to the model's table, values adapted by psycopg in the order of `columns`.
 
     Constraints are checked by PostgreSQL as for INSERT; defaults of Django fields are not applied.
     Raises Django's `IntegrityError` and its kin, whose cause is psycopg's.
+
+    A session keeps the plan by which it checks a foreign key: made while one page held the table
+    referred to, it reads the whole table for each row, however many there are by now. After many
+    rows, plans are made anew before their foreign keys are checked at the transaction's end.
     """
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
         sql.Identifier(model._meta.db_table), sql.SQL(", ").join(map(sql.Identifier, columns))
     )
     # Django translates what its cursor's methods raise, and a COPY fails at the end of its block.
-    errors = connection.wrap_database_errors
+    errors, copied = connection.wrap_database_errors, 0
     with errors, connection.cursor() as cursor, cursor.copy(statement) as copy:
         for row in rows:
             copy.write_row(row)
+            copied += 1
+    if copied >= MANY_ROWS:
+        with connection.cursor() as cursor:
+            cursor.execute("DISCARD PLANS")

@@ -15,7 +15,7 @@ def session(url):
     return lines.replace("http://localhost:8000", url)
 
 
-def test_the_tenants_session_runs_from_key_to_decision(service, operator):
+def test_the_tenants_session_runs_from_key_to_decision(service, operator, tmp_path):
     for slug in ("physics", "biology"):
         operator.post("/api/v1/tenants/", {"slug": slug, "name": slug.title()})
     resources = [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}]
@@ -35,6 +35,7 @@ def test_the_tenants_session_runs_from_key_to_decision(service, operator):
     ran = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", session(service.url)],
         env={**service.environment, "KEY": key},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=60,

@@ -30,11 +30,12 @@ def test_a_change_is_in_force_at_the_border_of_a_slot_and_metered_from_it_on(ope
     assert instant(second["effective_from"]) in borders
     assert instant(second["finished_at"]) < instant(second["effective_from"])
 
-    border = second["effective_from"]
+    border = instant(second["effective_from"])
     entries = metered_past(operator, border)
-    assert {row["run"] for row in entries if row["start"] >= border} == {second["id"]}
-    assert {row["run"] for row in entries if row["end"] == border} == {first["id"]}
-    assert [row for row in entries if row["start"] < border < row["end"]] == []
+    assert {run for run, start, _ in entries if start == border} == {second["id"]}
+    assert first["id"] not in {run for run, start, _ in entries if start > border}
+    assert {run for run, _, end in entries if end == border} == {first["id"]}
+    assert [each for each in entries if each[1] < border < each[2]] == []
 
 
 def submit(operator, pool, tenant, name, cpu, memory):
@@ -48,11 +49,12 @@ def instant(text):
 
 
 def metered_past(operator, border):
-    """The pool's entries, once some begin at the border."""
+    """The run, start and end of the pool's entries, once some begin at the border."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        entries = operator.pages("/api/v1/ledger-entries/?pool=clock-turns&kind=usage")
-        if any(row["start"] == border for row in entries):
+        rows = operator.pages("/api/v1/ledger-entries/?pool=clock-turns&kind=usage")
+        entries = [(row["run"], instant(row["start"]), instant(row["end"])) for row in rows]
+        if any(start == border for _, start, _ in entries):
             return entries
         time.sleep(0.2)
     raise AssertionError(f"nothing is metered from {border} on")

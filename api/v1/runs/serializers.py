@@ -125,7 +125,9 @@ class PlacementDocument(Document):
     resources = PoolQuantitiesField(description="On each of the servers.")
     server = TextField(max_length=263, required=False)
     servers = DocumentField(
-        ServersDocument, required=False, description="A range of identical servers."
+        ServersDocument,
+        required=False,
+        description="Servers of the same capacity and labels: `count`, in the order of the input.",
     )
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.core.constraints import domain_error_for
@@ -46,6 +46,15 @@ pytestmark = pytest.mark.django_db
 
 def generation(pool):
     return Pool.objects.get(pk=pool.pk).generation
+
+
+def rows_read_by_checking_constraints():
+    """How many servers PostgreSQL reads one after the other, not by an index, to check what waits."""
+    with connection.cursor() as cursor:
+        read = "SELECT pg_stat_get_xact_tuples_returned('server'::regclass)"
+        before = cursor.execute(read).fetchone()[0]
+        connection.check_constraints()
+        return cursor.execute(read).fetchone()[0] - before
 
 
 def test_a_new_pool_asks_for_its_first_decision(pool):
@@ -264,6 +273,22 @@ class TestServers:
         assert len(created.ids) == 100_000
         (group,) = server_groups(pool)
         assert (group.count, group.names[0], group.names[-1]) == (100_000, "n-000001", "n-100000")
+
+    def test_a_pool_that_grows_at_once_is_checked_by_index(self, pool, now):
+        """PostgreSQL keeps the plan of a foreign key's check, made when one page held all servers."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "TRUNCATE server CASCADE"
+            )  # what other tests rolled back fills pages, too
+            for number in range(10):
+                draft = ServerDraft(f"s{number}", vector(1, 1))
+                servers_contribute(pool=pool, drafts=[draft], now=now)
+                if not number:
+                    cursor.execute("ANALYZE server")
+                read = rows_read_by_checking_constraints()
+        assert read > 1  # the control: the plan that is kept reads all
+        servers_contribute(pool=pool, drafts=[ServerDraft("n", vector(1, 1), count=5_000)], now=now)
+        assert rows_read_by_checking_constraints() <= 10 * 5_000
 
     def test_drain_activate_and_retire_are_steps_that_can_be_repeated(self, fig2, now):
         server = Server.objects.get(name="high-cpu")

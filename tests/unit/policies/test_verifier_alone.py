@@ -175,6 +175,38 @@ def test_rows_of_placements_are_written_once_and_whole(tmp_path, policy):
     assert refused(fewer)
 
 
+def test_a_class_is_written_by_kinds_of_servers_however_they_are_mixed(tmp_path):
+    """Three kinds by turns: a workload has a row for each kind, not one for each server."""
+    problem = problem_of(
+        [[4, 4], [2, 8], [4, 4]] * 50,
+        [[1, 1], [1, 2]],
+        server_labels=[{"zone": "a"}, {"zone": "a"}, {"zone": "b"}] * 50,
+    )
+    given, answered = written(tmp_path, problem, "drfh", "divisible", {})
+    parsed = problem_from_document(json.loads(given.read_text()))
+    answer = json.loads(answered.read_text())
+    first = answer["placements"][0]
+    assert len(answer["placements"]) <= 2 * 3
+    assert first["servers"]["count"] == 50
+
+    def refused(**changed):
+        servers = first["servers"] | changed
+        rows = [first | {"servers": servers}, *answer["placements"][1:]]
+        try:
+            return not verify_answer(parsed, answer | {"placements": rows}, parsed.choice).valid
+        except ProblemError as error:
+            return error.code == "answer.malformed"
+
+    assert not refused()
+    assert refused(count=49)
+    assert refused(count=51)  # of the next kind
+    assert refused(count=10**18)
+    assert refused(labels={"zone": "c"})
+    assert refused(capacity={"cpu": 4, "memory": 5})
+    assert refused(last="server-0150")
+    assert refused(first="server-0004")
+
+
 def test_without_what_solves_solving_says_what_is_missing(tmp_path):
     files = written(tmp_path, problem_of([[9]], [[1]]), "drf", "divisible", {})
     refused = alone("solve", files[0])
