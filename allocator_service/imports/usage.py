@@ -17,7 +17,7 @@ from allocator_service.imports.importing import (
     rows_of,
 )
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, UsageFile, UsageRow
-from allocator_service.ledger.intake.services import (
+from allocator_service.ledger.intake.usage import (
     MAX_EVENTS_PER_REQUEST,
     UsageEvent,
     not_a_member,

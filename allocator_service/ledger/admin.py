@@ -13,7 +13,7 @@ from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import parse_quantity
-from allocator_service.ledger.intake.services import entry_correct
+from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Block, Entry, Kind
 
 

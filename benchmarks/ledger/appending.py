@@ -19,8 +19,9 @@ from django.db import transaction
 from allocator_service.core.ids import new_id
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.entries import amount_of
 from allocator_service.ledger.intake.sealing import entries_seal, entries_seal_all
-from allocator_service.ledger.intake.services import UsageEvent, amount_of, usage_record
+from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry, Identity, PendingEntry, Seal
 from allocator_service.pools.models import Pool
 from allocator_service.pools.services import members_admit

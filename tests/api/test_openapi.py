@@ -27,7 +27,7 @@ from allocator_service.billing.plans.services import (
     plan_publish,
 )
 from allocator_service.core.clock import utc_now
-from allocator_service.ledger.intake.services import UsageEvent, usage_record
+from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry
 from allocator_service.webhooks.services import WebhookSettings, webhook_create, webhook_test
 from tests import factories

@@ -19,8 +19,9 @@ from allocator_service.billing.statements.manifest import manifest_write
 from allocator_service.billing.tie_out import billing_report
 from allocator_service.core.errors import Conflict
 from allocator_service.core.quantities import Resource
+from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.intake.sealing import entries_seal_all
-from allocator_service.ledger.intake.services import UsageEvent, entry_correct, usage_record
+from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.services import pool_create

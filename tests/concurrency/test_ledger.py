@@ -14,13 +14,10 @@ from django.db import connection, transaction
 from allocator_service.core.errors import Unacceptable
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.corrections import entry_correct
+from allocator_service.ledger.intake.entries import partitions_make_ahead
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import (
-    UsageEvent,
-    entry_correct,
-    partitions_make_ahead,
-    usage_record,
-)
+from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry, Identity, Seal
 from allocator_service.ledger.selectors import entries_after
 from allocator_service.pools.services import pool_create

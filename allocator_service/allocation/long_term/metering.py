@@ -22,7 +22,7 @@ from allocator_service.allocation.models import Allocation, Meter, Run, RunStatu
 from allocator_service.allocation.selectors import slot_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
-from allocator_service.ledger.intake.services import entries_append
+from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.recompute import interval_around

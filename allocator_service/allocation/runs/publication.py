@@ -25,7 +25,7 @@ from allocator_service.allocation.selectors import finite_or_none
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.ids import new_ids
 from allocator_service.core.outbox import event_record, events_record
-from allocator_service.ledger.intake.services import decision_chain
+from allocator_service.ledger.intake.entries import decision_chain
 from allocator_service.pools.selectors import ServerGroup
 from allocator_service.workloads.models import Workload
 from policies import (
@@ -142,7 +142,7 @@ def _tell_whose_tasks_changed(
 def _tell_who_starves(
     run: Run, previous: Run | None, state: PoolState, allocation: Decision, now: datetime
 ) -> None:
-    """An event for every tenant that has waited for as long as the policy lets one wait."""
+    """An event for each tenant whose wait has reached the limit of the policy."""
     starved = step_starved(previous, list(state.tenant_pks.values()), allocation)
     payloads: dict[str, dict[str, Any]] = {
         tenant: {

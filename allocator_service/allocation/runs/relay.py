@@ -21,8 +21,8 @@ from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
 from allocator_service.core.worker.watch import BROKER_ERRORS, messages_waiting
 from allocator_service.ledger.amounts.totals import ADDED_AT_ONCE, totals_advance
+from allocator_service.ledger.intake.entries import partitions_make_ahead
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE, entries_seal
-from allocator_service.ledger.intake.services import partitions_make_ahead
 from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1

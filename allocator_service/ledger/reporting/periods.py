@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unreadable
-from allocator_service.ledger.intake.services import EARLIEST
+from allocator_service.ledger.intake.usage import EARLIEST
 from allocator_service.pools.models import Pool
 
 DEFAULT_LENGTH = "P7D"

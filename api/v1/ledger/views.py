@@ -16,12 +16,8 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import MAX_ERRORS, FieldError, Missing, Unacceptable
 from allocator_service.core.quantities import Resource, parse_quantity, vector_from
 from allocator_service.ledger.exporting import entries_export
-from allocator_service.ledger.intake.services import (
-    UsageEvent,
-    entry_correct,
-    events_refuse_too_many,
-    usage_record,
-)
+from allocator_service.ledger.intake.corrections import entry_correct
+from allocator_service.ledger.intake.usage import UsageEvent, events_refuse_too_many, usage_record
 from allocator_service.ledger.selectors import (
     blocks_after,
     entries_after,

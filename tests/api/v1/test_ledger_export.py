@@ -10,8 +10,9 @@ import pytest
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.streams import MAX_STREAMS, SnapshotConnection
+from allocator_service.ledger.intake.corrections import entry_correct
+from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry
 from tests import factories
 

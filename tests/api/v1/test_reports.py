@@ -10,8 +10,8 @@ from django.db import connection
 
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.amounts.totals import totals_advance
+from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import entries_append
 from allocator_service.ledger.reporting import limits
 from allocator_service.pools.models import Contribution, MembershipTerms
 from allocator_service.pools.server_services import ServerSettings, server_retire, server_update

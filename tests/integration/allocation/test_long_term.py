@@ -15,8 +15,9 @@ from allocator_service.allocation.selectors import input_of
 from allocator_service.core.models import Event
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import UsageEvent, entry_correct, usage_record
+from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry
 from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import RecomputeJob

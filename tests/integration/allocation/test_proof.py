@@ -17,8 +17,8 @@ from allocator_service.allocation.models import Allocation, Run, Step
 from allocator_service.allocation.services import retention_apply
 from allocator_service.core.locks import Lock, lock_key
 from allocator_service.ledger.amounts.totals import totals_advance
+from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import entry_correct
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window

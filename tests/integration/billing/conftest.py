@@ -17,8 +17,8 @@ from allocator_service.billing.plans.services import (
     plan_publish,
 )
 from allocator_service.core.quantities import Resource
+from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal_all
-from allocator_service.ledger.intake.services import entries_append
 from allocator_service.pools.models import Pool
 from allocator_service.pools.services import pool_create
 from allocator_service.tenants.models import Tenant

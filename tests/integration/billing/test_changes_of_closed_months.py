@@ -23,7 +23,7 @@ from allocator_service.billing.statements.drafting import month_draft
 from allocator_service.billing.statements.manifest import manifest_write
 from allocator_service.billing.watching import late_entries_watch
 from allocator_service.core.errors import Conflict, DomainError
-from allocator_service.ledger.intake.services import entry_correct
+from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Entry
 from allocator_service.ledger.selectors import entries_after
 from tests.integration.billing.conftest import (

@@ -15,7 +15,8 @@ from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.drafting import month_draft
 from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
-from allocator_service.ledger.intake.services import UsageEvent, entry_correct, usage_record
+from allocator_service.ledger.intake.corrections import entry_correct
+from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry
 from allocator_service.ledger.reporting.lending import lending_report
 from allocator_service.ledger.reporting.periods import Period

@@ -8,7 +8,7 @@ import pytest
 from allocator_service.billing.models import Closing, Posting, Statement
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.core.errors import Conflict
-from allocator_service.ledger.intake.services import entry_correct
+from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Entry
 from tests.integration.billing.conftest import APRIL_2, MAY_2, at, month, seal
 

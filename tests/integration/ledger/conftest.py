@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from allocator_service.ledger.intake.services import UsageEvent, usage_record
+from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.pools.models import Pool
 from allocator_service.pools.services import members_admit, pool_create
 from allocator_service.tenants.models import Tenant

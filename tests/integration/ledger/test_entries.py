@@ -10,8 +10,8 @@ from django.db import DatabaseError, connection, transaction
 
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE, entries_seal
-from allocator_service.ledger.intake.services import entry_correct
 from allocator_service.ledger.models import Block, Entry, Identity, Seal
 from tests.integration.conftest import NOON
 from tests.integration.ledger.conftest import HOUR, report, usage

@@ -18,8 +18,9 @@ from allocator_service.ledger.amounts.rate_changes import (
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.chain import FORMAT
+from allocator_service.ledger.intake.corrections import entry_correct
+from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry, Kind, OwnerTotal, Total, TotalsCursor
 from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums
 from allocator_service.ledger.reporting.periods import Period

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from allocator_service.core.errors import Unacceptable, Unreadable
+from allocator_service.ledger.intake.corrections import entry_correct
+from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry, Kind
 from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
+from allocator_service.ledger.intake.corrections import entry_correct
+from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.intake.services import entries_append, entry_correct
 from allocator_service.ledger.models import Entry, Kind, TotalsCursor
 from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import Pool

@@ -1,23 +1,21 @@
-"""Writes to the ledger: usage that is reported, and corrections of it. Nothing is ever changed."""
+"""Usage that others measured and report: each event is recorded once."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal, localcontext
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import orjson
 from django.db import IntegrityError, connection, transaction
 from psycopg.errors import UniqueViolation
 
-from allocator_service.core.audit import audit_record
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import MAX_ERRORS, Conflict, FieldError, Unacceptable
-from allocator_service.core.ids import new_ids
 from allocator_service.core.quantities import Resource, decimal_text
-from allocator_service.ledger.models import Entry, Identity, Kind, PendingDecision, PendingEntry
+from allocator_service.ledger.intake.entries import entries_append
+from allocator_service.ledger.models import Identity, Kind
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
@@ -27,8 +25,6 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 CLOCKS_DIFFER = timedelta(minutes=5)
 LONGEST = timedelta(days=366)
 MAX_EVENTS_PER_REQUEST = 10_000
-_MICROSECOND = timedelta(microseconds=1)
-_EXACT = Context(prec=60)
 
 
 @dataclass(frozen=True)
@@ -106,132 +102,6 @@ def refuse_metered(pool: Pool) -> None:
             "This pool meters itself from its decisions and does not accept reported usage.",
             code="usage.metering",
         )
-
-
-def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
-    """Add entries within the open transaction; `rows` lack `id` and `amount`. Returns their ids."""
-    if not rows:
-        return []
-    ids = new_ids(len(rows))
-    days = {row["start"].astimezone(UTC).date() for row in rows}
-    _make_partitions({day.replace(day=1) for day in days})
-    columns = list(rows[0])
-    copy_rows(
-        Entry,
-        ["id", "amount", *columns],
-        (
-            (id_, amount_of(row["quantity"], row["start"], row["end"]), *row.values())
-            for id_, row in zip(ids, rows, strict=True)
-        ),
-    )
-    copy_rows(
-        PendingEntry,
-        ["entry_id", "start"],
-        ((id_, row["start"]) for id_, row in zip(ids, rows, strict=True)),
-    )
-    return ids
-
-
-def decision_chain(
-    *,
-    pool: Pool,
-    run_id: UUID,
-    generation: int,
-    effective_from: datetime,
-    digests: Mapping[str, str],
-) -> None:
-    """Have the sealer put a decision into its pool's chain; call it in the transaction that publishes.
-
-    `digests` are those of its proof's `input` and `answer`, in hexadecimal.
-    """
-    PendingDecision.objects.create(
-        pool=pool,
-        run_id=run_id,
-        generation=generation,
-        effective_from=effective_from,
-        input=bytes.fromhex(digests["input"]),
-        answer=bytes.fromhex(digests["answer"]),
-    )
-
-
-def amount_of(quantity: Decimal, start: datetime, end: datetime) -> Decimal:
-    """Quantity × seconds, exactly: microseconds are six of the amount's eighteen digits."""
-    microseconds = (end - start) // _MICROSECOND
-    return _EXACT.multiply(quantity, Decimal(microseconds).scaleb(-6))
-
-
-@transaction.atomic
-def entry_correct(
-    *, entry: Entry, quantity: Decimal, reason: str, now: datetime, resource: str | None = None
-) -> Entry:
-    """Say what an entry's quantity should have been: a new entry holds the difference.
-
-    The entry and its corrections of a resource add up to what is right. `resource` names another one
-    that the entry's event reported, or left out. Raises `Unacceptable` without a reason or for a
-    quantity that is right already, `Conflict` for a correction of a correction.
-    """
-    if entry.kind == Kind.CORRECTION:
-        raise Conflict(
-            "This entry is a correction: correct the original entry instead.",
-            code="entry.correction",
-        )
-    if not reason.strip():
-        raise Unacceptable(
-            "A correction needs a reason.", code="correction.reason", pointer="/reason"
-        )
-    entry, corrected = _entry_of_resource(entry, resource)
-    with connection.cursor() as cursor:  # corrections of one entry come one after the other
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"correct:{entry.pk}"]
-        )
-    corrections = Entry.objects.filter(corrects=entry.pk, resource=corrected.name)
-    reported = entry.quantity if corrected.name == entry.resource else Decimal(0)
-    with localcontext(prec=60):
-        present = reported + sum(corrections.values_list("quantity", flat=True), Decimal(0))
-        difference = quantity - present
-    if quantity == present:
-        raise Unacceptable(
-            f"The quantity is already {decimal_text(present)}.",
-            code="correction.nothing",
-            pointer="/quantity",
-        )
-    kept = ("pool_id", "tenant_id", "server_owner_id", "workload_id", "start", "end", "source",
-            "run_id")  # fmt: skip
-    row = {name: getattr(entry, name) for name in kept} | {
-        "resource": corrected.name,
-        "unit": corrected.unit,
-        "quantity": difference,
-        "kind": Kind.CORRECTION.value,
-        "corrects": entry.pk,
-        "reason": reason,
-        "event_id": None,
-        "recorded_at": now,
-    }
-    (id_,) = entries_append([row])
-    correction = Entry.objects.get(pk=id_)
-    audit_record(action="entry.correct", instance=correction, pool=entry.pool.slug, now=now)
-    return correction
-
-
-def _entry_of_resource(entry: Entry, name: str | None) -> tuple[Entry, Resource]:
-    """The entry of the same event that holds a resource, or that one if none does; the resource."""
-    if name is None or name == entry.resource:
-        return entry, Resource(entry.resource, entry.unit)
-    resource = next((each for each in resources_of(entry.pool) if each.name == name), None)
-    if resource is None or entry.event_id is None:
-        raise Unacceptable(
-            f'"{name}" is not a resource of the pool.'
-            if resource is None
-            else f"This entry is metered: correct the entry of {name}.",
-            code="correction.resource",
-            pointer="/resource",
-        )
-    of_event = Entry.objects.filter(
-        pool=entry.pool, source=entry.source, event_id=entry.event_id, start=entry.start
-    ).exclude(kind=Kind.CORRECTION)
-    # All corrections of what an event left out are of its first entry: they add up.
-    first = of_event.order_by("pk").first()
-    return of_event.filter(resource=name).first() or first or entry, resource
 
 
 def _rows(pool: Pool, events: Sequence[UsageEvent], now: datetime) -> list[dict[str, Any]]:
@@ -396,18 +266,3 @@ def _contradiction(event: UsageEvent) -> Conflict:
         code="usage.conflict",
         pointer=event.pointer,
     )
-
-
-def partitions_make_ahead(*, now: datetime) -> None:
-    """Make the partitions of this month and the next two, so that hardly any request has to."""
-    first = now.astimezone(UTC).date().replace(day=1)
-    months = [first]
-    for _ in range(2):
-        months.append((months[-1] + timedelta(days=32)).replace(day=1))
-    _make_partitions(months)
-
-
-def _make_partitions(months: Iterable[date]) -> None:
-    with connection.cursor() as cursor:
-        for month in sorted(months):
-            cursor.execute("SELECT ledger_partition(%s)", [month])

@@ -1,0 +1,87 @@
+"""Corrections: what an entry should have been, as an entry of its own that holds the difference."""
+
+from datetime import datetime
+from decimal import Decimal, localcontext
+
+from django.db import connection, transaction
+
+from allocator_service.core.audit import audit_record
+from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.ledger.intake.entries import entries_append
+from allocator_service.ledger.models import Entry, Kind
+from allocator_service.pools.selectors import resources_of
+
+
+@transaction.atomic
+def entry_correct(
+    *, entry: Entry, quantity: Decimal, reason: str, now: datetime, resource: str | None = None
+) -> Entry:
+    """Say what an entry's quantity should have been: a new entry holds the difference.
+
+    The entry and its corrections of a resource add up to what is right. `resource` names another one
+    that the entry's event reported, or left out. Raises `Unacceptable` without a reason or for a
+    quantity that is right already, `Conflict` for a correction of a correction.
+    """
+    if entry.kind == Kind.CORRECTION:
+        raise Conflict(
+            "This entry is a correction: correct the original entry instead.",
+            code="entry.correction",
+        )
+    if not reason.strip():
+        raise Unacceptable(
+            "A correction needs a reason.", code="correction.reason", pointer="/reason"
+        )
+    entry, corrected = _entry_of_resource(entry, resource)
+    with connection.cursor() as cursor:  # corrections of one entry come one after the other
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"correct:{entry.pk}"]
+        )
+    corrections = Entry.objects.filter(corrects=entry.pk, resource=corrected.name)
+    reported = entry.quantity if corrected.name == entry.resource else Decimal(0)
+    with localcontext(prec=60):
+        present = reported + sum(corrections.values_list("quantity", flat=True), Decimal(0))
+        difference = quantity - present
+    if quantity == present:
+        raise Unacceptable(
+            f"The quantity is already {decimal_text(present)}.",
+            code="correction.nothing",
+            pointer="/quantity",
+        )
+    kept = ("pool_id", "tenant_id", "server_owner_id", "workload_id", "start", "end", "source",
+            "run_id")  # fmt: skip
+    row = {name: getattr(entry, name) for name in kept} | {
+        "resource": corrected.name,
+        "unit": corrected.unit,
+        "quantity": difference,
+        "kind": Kind.CORRECTION.value,
+        "corrects": entry.pk,
+        "reason": reason,
+        "event_id": None,
+        "recorded_at": now,
+    }
+    (id_,) = entries_append([row])
+    correction = Entry.objects.get(pk=id_)
+    audit_record(action="entry.correct", instance=correction, pool=entry.pool.slug, now=now)
+    return correction
+
+
+def _entry_of_resource(entry: Entry, name: str | None) -> tuple[Entry, Resource]:
+    """The entry of the same event that holds a resource, or that one if none does; the resource."""
+    if name is None or name == entry.resource:
+        return entry, Resource(entry.resource, entry.unit)
+    resource = next((each for each in resources_of(entry.pool) if each.name == name), None)
+    if resource is None or entry.event_id is None:
+        raise Unacceptable(
+            f'"{name}" is not a resource of the pool.'
+            if resource is None
+            else f"This entry is metered: correct the entry of {name}.",
+            code="correction.resource",
+            pointer="/resource",
+        )
+    of_event = Entry.objects.filter(
+        pool=entry.pool, source=entry.source, event_id=entry.event_id, start=entry.start
+    ).exclude(kind=Kind.CORRECTION)
+    # All corrections of what an event left out are of its first entry: they add up.
+    first = of_event.order_by("pk").first()
+    return of_event.filter(resource=name).first() or first or entry, resource

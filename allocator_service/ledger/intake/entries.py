@@ -1,0 +1,84 @@
+"""Appending to the ledger: entries and decisions, which the sealer chains. Nothing is ever changed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from allocator_service.core.copying import copy_rows
+from allocator_service.core.ids import new_ids
+from allocator_service.ledger.models import Entry, PendingDecision, PendingEntry
+from allocator_service.pools.models import Pool
+
+_MICROSECOND = timedelta(microseconds=1)
+_EXACT = Context(prec=60)
+
+
+def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
+    """Add entries within the open transaction; `rows` lack `id` and `amount`. Returns their ids."""
+    if not rows:
+        return []
+    ids = new_ids(len(rows))
+    days = {row["start"].astimezone(UTC).date() for row in rows}
+    _make_partitions({day.replace(day=1) for day in days})
+    columns = list(rows[0])
+    copy_rows(
+        Entry,
+        ["id", "amount", *columns],
+        (
+            (id_, amount_of(row["quantity"], row["start"], row["end"]), *row.values())
+            for id_, row in zip(ids, rows, strict=True)
+        ),
+    )
+    copy_rows(
+        PendingEntry,
+        ["entry_id", "start"],
+        ((id_, row["start"]) for id_, row in zip(ids, rows, strict=True)),
+    )
+    return ids
+
+
+def decision_chain(
+    *,
+    pool: Pool,
+    run_id: UUID,
+    generation: int,
+    effective_from: datetime,
+    digests: Mapping[str, str],
+) -> None:
+    """Have the sealer put a decision into its pool's chain; call it in the transaction that publishes.
+
+    `digests` are those of its proof's `input` and `answer`, in hexadecimal.
+    """
+    PendingDecision.objects.create(
+        pool=pool,
+        run_id=run_id,
+        generation=generation,
+        effective_from=effective_from,
+        input=bytes.fromhex(digests["input"]),
+        answer=bytes.fromhex(digests["answer"]),
+    )
+
+
+def amount_of(quantity: Decimal, start: datetime, end: datetime) -> Decimal:
+    """Quantity × seconds, exactly: microseconds are six of the amount's eighteen digits."""
+    microseconds = (end - start) // _MICROSECOND
+    return _EXACT.multiply(quantity, Decimal(microseconds).scaleb(-6))
+
+
+def partitions_make_ahead(*, now: datetime) -> None:
+    """Make the partitions of this month and the next two, so that hardly any request has to."""
+    first = now.astimezone(UTC).date().replace(day=1)
+    months = [first]
+    for _ in range(2):
+        months.append((months[-1] + timedelta(days=32)).replace(day=1))
+    _make_partitions(months)
+
+
+def _make_partitions(months: Iterable[date]) -> None:
+    with connection.cursor() as cursor:
+        for month in sorted(months):
+            cursor.execute("SELECT ledger_partition(%s)", [month])
