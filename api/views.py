@@ -19,9 +19,10 @@ from allocator_service.pools.selectors import key_and_pool
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from api.auth import ApiKeyAuthentication, Caller
 from api.contract.bodies import body_of, parsed_body
-from api.contract.documents import read_document
+from api.contract.documents import merge_patch, read_document
 from api.contract.fields import is_slug
 from api.contract.idempotency import idempotency_key, served_once
+from api.contract.immutable import refuse_changed
 from api.contract.pagination import Page
 from api.contract.parameters import PageParameters, Parameters
 from api.contract.parsers import CSVRowsParser, MergePatchParser, StrictJSONParser
@@ -101,6 +102,14 @@ class ContractView(APIView):
     def read(self, document: type[Document]) -> dict[str, Any]:
         """The fields in the body."""
         return read_document(document, self.document())
+
+    def patched(
+        self, document: type[Document], current: Mapping[str, Any], *, fixed: Sequence[str]
+    ) -> dict[str, Any]:
+        """The fields that `current` ones become by the patch in the body; those `fixed` must stay."""
+        fields = read_document(document, merge_patch(current, self.document()))
+        refuse_changed(current, fields, fixed)
+        return fields
 
     @classmethod
     def parsers_for(cls, method: str) -> list[type[BaseParser]]:

@@ -91,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIGURATION, metavar="FILE")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--once", action="store_true", help="one round, then end (the default)")
-    mode.add_argument("--every", type=seconds, metavar="15s", help="a round so often, for ever")
+    mode.add_argument(
+        "--every", type=seconds, metavar="15s", help="a round at this interval until stopped"
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="print what a round would change, change nothing"
     )

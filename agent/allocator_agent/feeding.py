@@ -92,7 +92,9 @@ class Feed:
         for server in self._service.listed("servers"):
             gone = (server["contributed_by"], server["name"]) not in present
             if server["labels"].get(MARK) == name and gone and server["state"] == "active":
-                self.lines.append(f"  - server {server['name']}: drained, it is no node any more")
+                self.lines.append(
+                    f"  - server {server['name']}: drained: the cluster no longer has this node"
+                )
                 if not self._dry_run:
                     self._service.drain(server)
 

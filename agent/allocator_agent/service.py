@@ -140,7 +140,7 @@ class Service:
 
     def _request(self, method: str, path: str, body: object = None, *, tag: str = "") -> Answer:
         """Ask until there is an answer that says something. Raises `Refused` or `ServiceAway`."""
-        key = str(uuid.uuid4())  # the same for every attempt: what was done is not done again
+        key = str(uuid.uuid4())  # one key for all attempts: a repeated one changes nothing
         pause = _FIRST_PAUSE_SECONDS
         for attempt in range(1, self._attempts + 1):
             last = attempt == self._attempts

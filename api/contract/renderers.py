@@ -18,9 +18,9 @@ _NUMBER = re.compile(r"-[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 
 
-class OrjsonRenderer(BaseRenderer):
-    media_type = "application/json"
-    format = "json"
+class _Renderer(BaseRenderer):
+    """Its `content` are the bytes of an answer's data."""
+
     charset: str | None = None
     render_style = "binary"
 
@@ -30,111 +30,83 @@ class OrjsonRenderer(BaseRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        return b"" if data is None else json_bytes(data)
+        return b"" if data is None else self.content(data, renderer_context or {})
+
+    def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
+        raise NotImplementedError
 
 
-class CSVRenderer(OrjsonRenderer):
+class OrjsonRenderer(_Renderer):
+    media_type = "application/json"
+    format = "json"
+
+    def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
+        return json_bytes(data)
+
+
+class CSVRenderer(_Renderer):
     """`data` is a list's page; the view tells the columns."""
 
     media_type = "text/csv"
     format = "csv"
     charset = "utf-8"
 
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        return csv_bytes(data["results"], (renderer_context or {})["columns"])
+    def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
+        return csv_bytes(data["results"], context["columns"])
 
 
-class NDJSONRenderer(OrjsonRenderer):
+class NDJSONRenderer(_Renderer):
     media_type = "application/x-ndjson"
     format = "ndjson"
-    charset = None
 
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
+    def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
         return b"".join(json_bytes(row) + b"\n" for row in data["results"])
 
 
-class SVGRenderer(OrjsonRenderer):
-    """`data` is the picture."""
-
-    media_type = "image/svg+xml"
-    format = "svg"
-    charset = "utf-8"
-
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        return str(data).encode()
-
-
-class ParquetRenderer(OrjsonRenderer):
+class ParquetRenderer(_Renderer):
     """`data` is the file; of those that are streamed only the media type is of use."""
 
     media_type = "application/vnd.apache.parquet"
     format = "parquet"
-    charset = None
 
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        if isinstance(data, bytes):
-            return data
-        return super().render(data, accepted_media_type, renderer_context)
+    def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
+        return data if isinstance(data, bytes) else json_bytes(data)
 
 
-class PlainTextRenderer(OrjsonRenderer):
+class _TextRenderer(_Renderer):
     """`data` is the text."""
 
+    charset = "utf-8"
+
+    def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
+        return str(data).encode()
+
+
+class PlainTextRenderer(_TextRenderer):
     media_type = "text/plain"
     format = "txt"
-    charset: str | None = "utf-8"
-
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        return b"" if data is None else str(data).encode()
 
 
-class YAMLRenderer(PlainTextRenderer):
+class SVGRenderer(_TextRenderer):
+    """`data` is the picture."""
+
+    media_type = "image/svg+xml"
+    format = "svg"
+
+
+class HTMLRenderer(_TextRenderer):
+    """`data` is the page."""
+
+    media_type = "text/html"
+    format = "html"
+
+
+class YAMLRenderer(_TextRenderer):
     """`data` is a stream of documents."""
 
     media_type = "application/yaml"
     format = "yaml"
     charset = None
-
-
-class HTMLRenderer(OrjsonRenderer):
-    """`data` is the page."""
-
-    media_type = "text/html"
-    format = "html"
-    charset = "utf-8"
-
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        return str(data).encode()
 
 
 def json_bytes(document: Any) -> bytes:

@@ -26,9 +26,7 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for
 from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING
 from api.contract.conditional import entity_tag, expected_version
-from api.contract.documents import merge_patch, read_document
 from api.contract.fields import uuid_or_none
-from api.contract.immutable import refuse_changed
 from api.contract.pagination import by_id, page_of_fixed
 from api.contract.parameters import PageParameters
 from api.openapi.describing import creates, lists, retires, shows, updates
@@ -194,8 +192,7 @@ class BudgetView(PoolView):
         found = self._budget(budget)
         version = expected_version(request, actual=found.version)
         current = budget_fields(found)
-        fields = read_document(BudgetRequest, merge_patch(current, self.document()))
-        refuse_changed(current, fields, ["tenant", "resource"])
+        fields = self.patched(BudgetRequest, current, fixed=["tenant", "resource"])
         settings = BudgetSettings(fields["amount"], fields["thresholds"])
         return _budget_shown(
             budget_update(budget=found, settings=settings, version=version, now=utc_now())

@@ -12,8 +12,6 @@ from allocator_service.pools.selectors import pools_for
 from allocator_service.pools.services import pool_create, pool_retire, pool_update
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.conditional import entity_tag, expected_version
-from api.contract.documents import merge_patch, read_document
-from api.contract.immutable import refuse_changed
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
 from api.openapi.describing import creates, lists, retires, shows, updates
@@ -60,9 +58,8 @@ class OnePoolView(PoolView):
     @writes
     def patch(self, request: Request, pool: str) -> Response:
         version = expected_version(request, actual=self.pool.version)
-        current, patch = pool_fields(self.pool), self.document()
-        fields = read_document(PoolRequest, merge_patch(_policy_left(current, patch), patch))
-        refuse_changed(current, fields, ["slug"])
+        current = _policy_left(pool_fields(self.pool), self.document())
+        fields = self.patched(PoolRequest, current, fixed=["slug"])
         changed = pool_update(
             pool=self.pool, settings=pool_settings(fields), version=version, now=utc_now()
         )

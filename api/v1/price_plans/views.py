@@ -20,9 +20,8 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import pools_for
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.conditional import entity_tag, expected_version, optional_version
-from api.contract.documents import NoFields, merge_patch, read_document
+from api.contract.documents import NoFields
 from api.contract.fields import uuid_or_none
-from api.contract.immutable import refuse_changed
 from api.contract.pagination import by_id
 from api.openapi.describing import acts, creates, lists, retires, shows, updates
 from api.v1.price_plans.serializers import (
@@ -93,8 +92,7 @@ class OnePlanView(_PlanView):
         found = self.plan(plan)
         version = expected_version(request, actual=found.version)
         current = plan_fields(found)
-        fields = read_document(PlanRequest, merge_patch(current, self.document()))
-        refuse_changed(current, fields, ["pool"])
+        fields = self.patched(PlanRequest, current, fixed=["pool"])
         return _shown(
             plan_update(plan=found, draft=plan_draft(fields), version=version, now=utc_now())
         )

@@ -27,9 +27,8 @@ from api.auth import EVERY_SCOPE, OPERATOR_AND_TENANT
 from api.contract.bodies import is_csv, rows_named
 from api.contract.bulk import Items, created_document, read_items, tenants_named
 from api.contract.conditional import entity_tag, expected_version, optional_version
-from api.contract.documents import NoFields, merge_patch, read_document
+from api.contract.documents import NoFields
 from api.contract.fields import uuid_or_none
-from api.contract.immutable import refuse_changed
 from api.contract.pagination import by_id
 from api.openapi.describing import acts, creates, lists, retires, shows, updates
 from api.v1.servers.serializers import (
@@ -156,8 +155,7 @@ class ServerView(OneServerView):
         version = expected_version(request, actual=present.version)
         resources = resources_of(self.pool)
         current = server_fields(present, resources)
-        fields = read_document(ServerChange, merge_patch(current, self.document()))
-        refuse_changed(current, fields, ["contributed_by"])
+        fields = self.patched(ServerChange, current, fixed=["contributed_by"])
         changed = server_update(
             server=present,
             settings=ServerSettings(

@@ -13,9 +13,7 @@ from allocator_service.tenants.selectors import tenant_get, tenants_for
 from allocator_service.tenants.services import tenant_create, tenant_retire, tenant_update
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.conditional import entity_tag, expected_version
-from api.contract.documents import merge_patch, read_document
 from api.contract.fields import is_slug
-from api.contract.immutable import refuse_changed
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
 from api.openapi.describing import creates, lists, retires, shows, updates
@@ -63,8 +61,7 @@ class TenantView(ContractView):
         present = visible_tenant(tenant, self.tenant)
         version = expected_version(request, actual=present.version)
         current = tenant_fields(present)
-        fields = read_document(TenantRequest, merge_patch(current, self.document()))
-        refuse_changed(current, fields, ["slug"])
+        fields = self.patched(TenantRequest, current, fixed=["slug"])
         return _shown(
             tenant_update(tenant=present, name=fields["name"], version=version, now=utc_now())
         )

@@ -27,9 +27,8 @@ from allocator_service.webhooks.services import (
 from api.auth import OPERATOR_AND_TENANT
 from api.contract.bulk import Items, tenants_named
 from api.contract.conditional import entity_tag, expected_version
-from api.contract.documents import NoFields, merge_patch, read_document
+from api.contract.documents import NoFields
 from api.contract.fields import uuid_or_none
-from api.contract.immutable import refuse_changed
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.openapi.describing import accepts, creates, lists, retires, shows, updates
@@ -109,8 +108,7 @@ class WebhookView(OneWebhookView):
         found = self.webhook(webhook)
         version = expected_version(request, actual=found.version)
         current = webhook_fields(found)
-        fields = read_document(WebhookRequest, merge_patch(current, self.document()))
-        refuse_changed(current, fields, ["tenant", "pool"])
+        fields = self.patched(WebhookRequest, current, fixed=["tenant", "pool"])
         changed = webhook_update(
             webhook=found,
             settings=_settings(fields),

@@ -27,9 +27,7 @@ from api.auth import EVERY_SCOPE, OPERATOR_AND_TENANT
 from api.contract.bodies import is_csv, rows_named
 from api.contract.bulk import Items, created_document, read_items, tenants_named
 from api.contract.conditional import entity_tag, expected_version
-from api.contract.documents import merge_patch, read_document
 from api.contract.fields import uuid_or_none
-from api.contract.immutable import refuse_changed
 from api.contract.pagination import by_id
 from api.openapi.describing import creates, lists, retires, shows, updates
 from api.v1.workloads.serializers import (
@@ -133,8 +131,7 @@ class WorkloadView(PoolView):
         version = expected_version(request, actual=present.version)
         resources = resources_of(self.pool)
         current = workload_fields(present, resources)
-        fields = read_document(WorkloadChange, merge_patch(current, self.document()))
-        refuse_changed(current, fields, ["tenant"])
+        fields = self.patched(WorkloadChange, current, fixed=["tenant"])
         changed = workload_update(
             workload=present,
             settings=WorkloadSettings(

@@ -1,0 +1,20 @@
+"""Ways to change an answer, or the problem under it: functions of a ``Case`` and a random generator.
+
+It gives the changed case, or None where there is nothing of the kind to change. Some changes are
+harmless (prices in another unit say the same): whether one is false is for ``tests.references.truth``.
+"""
+
+from tests.forger.changes import certificate, history, placements, problem, schedule, shares, stated
+from tests.forger.changes.base import CHANGES, Case
+
+__all__ = [
+    "CHANGES",
+    "Case",
+    "certificate",
+    "history",
+    "placements",
+    "problem",
+    "schedule",
+    "shares",
+    "stated",
+]
