@@ -5,8 +5,10 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from api.openapi.serving import SchemaView
 from api.operations import HealthView, MetricsView, ReadinessView
+from api.root import LandingView, RootView
 
 urlpatterns = [
+    path("", LandingView.as_view(), name="landing"),
     path("healthz", HealthView.as_view(), name="healthz"),
     path("readyz", ReadinessView.as_view(), name="readyz"),
     path("metrics", MetricsView.as_view(), name="metrics"),
@@ -16,5 +18,6 @@ urlpatterns = [
         SpectacularSwaggerSplitView.as_view(url_name="schema", authentication_classes=[]),
         name="docs",
     ),
+    path("api/v1/", RootView.as_view(), name="root"),
     path("api/v1/", include("api.v1.urls")),
 ]

@@ -7,6 +7,8 @@ from django.http.response import HttpResponseBase
 
 _PAGES = ("/admin/", "/api/v1/docs/")
 NOTHING = "default-src 'none'; frame-ancestors 'none'"
+# A page that is one file, and loads nothing.
+PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 # What every answer has, those of the web server included.
 EVERYWHERE = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",

@@ -87,7 +87,7 @@ def test_every_route_and_method_is_described():
         for route, methods in MATRIX.items()
         for method in methods
     }
-    operations = {(path, "GET") for path in ("/healthz", "/readyz", "/metrics")}
+    operations = {(path, "GET") for path in ("/healthz", "/readyz", "/metrics", "/api/v1/")}
     assert described == routes | operations
 
 

@@ -11,6 +11,8 @@ from allocator_service.allocation.models import Run
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.errors import DomainError, Stale
 from allocator_service.core.locks import Lock, try_lock_across_transactions
+from allocator_service.enforcement.models import Agent, Report
+from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.pools.models import Pool
 from allocator_service.pools.services import pool_update
 from allocator_service.workloads.models import Workload
@@ -71,6 +73,42 @@ def test_of_eight_workers_with_one_message_one_decides(fig2):
     outcomes = at_once(8, lambda _: recompute_pool(pool_id=fig2.pk, clock=lambda: NOON))
     assert len([run for run in outcomes if run is not None]) == 1
     assert Run.objects.count() == 1
+
+
+def test_the_first_report_of_an_agent_in_eight_copies_is_stored_once(fig2):
+    draft = ReportDraft(
+        agent="slurm",
+        target="slurm",
+        class_label="partition",
+        run=None,
+        generation=None,
+        interval="PT15S",
+        reported_at=NOON,
+        tenants=[TenantReport("u1", {"cpu": 2}, {"cpu": 1}, 0, 1, [])],
+        problems=[],
+    )
+    outcomes = at_once(8, lambda _: report_put(pool=fig2, draft=draft, now=NOON))
+    assert {outcome.pk for outcome in outcomes} == {Report.objects.get().pk}
+    assert Agent.objects.count() == 1
+
+
+def test_of_eight_agents_that_report_at_once_none_is_lost(fig2):
+    def put(number):
+        draft = ReportDraft(
+            agent=f"agent-{number}",
+            target="slurm",
+            class_label="partition",
+            run=None,
+            generation=None,
+            interval="PT15S",
+            reported_at=NOON,
+            tenants=[],
+            problems=[],
+        )
+        return report_put(pool=fig2, draft=draft, now=NOON)
+
+    assert len({outcome.pk for outcome in at_once(8, put)}) == 8
+    assert Agent.objects.count() == Report.objects.count() == 8
 
 
 def test_a_lock_is_free_again_the_moment_its_holder_is_gone(db):

@@ -18,8 +18,11 @@ PARTS = (
 
 
 def plans_for(tenant: Tenant | None) -> QuerySet[PricePlan]:
-    """The plans a caller may see: all, or what holds in the pools that a tenant is a member of."""
-    plans = PricePlan.objects.filter(pool__retired_at=None).select_related("pool")
+    """The plans a caller may see: all, or what holds in the pools that a tenant is a member of.
+
+    Those of retired pools stay: statements name them.
+    """
+    plans = PricePlan.objects.select_related("pool")
     if tenant is not None:
         plans = plans.filter(pool__memberships__tenant=tenant).exclude(state=PlanState.DRAFT)
     return plans.prefetch_related(*PARTS, "pool__resource_types")

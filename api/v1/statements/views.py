@@ -27,6 +27,7 @@ from allocator_service.billing.statements.selectors import (
     statement_rows,
 )
 from allocator_service.core.clock import utc_now
+from allocator_service.core.headers import PAGE_POLICY
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
 from allocator_service.tenants.models import Tenant
@@ -63,9 +64,6 @@ from api.v1.statements.serializers import (
     statement_shown,
 )
 from api.views import PoolView, keep_content_type, writes
-
-# A page of ours brings its styles with it, and loads nothing.
-PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 
 class StatementsView(PoolView):

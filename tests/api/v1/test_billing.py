@@ -364,6 +364,7 @@ def test_a_retired_pool_is_closed_and_read_to_its_last_month(march, operator, bi
     closed(operator)
     paths = (f"statements/{MARCH}/a/", f"months/{MARCH}/", f"months/{MARCH}/focus/?format=csv")
     before = {path: b"".join(billing.get(f"{POOL}/{path}")) for path in paths}
+    (plan,) = billing.get(f"/api/v1/price-plans/?pool={march.slug}").json()["results"]
     used(march, march.memberships.first().tenant, None, 1, at(1, 4), at(2, 4))
     seal()
     operator.delete(f"{POOL}/", If_Match=operator.get(f"{POOL}/")["ETag"])
@@ -380,6 +381,10 @@ def test_a_retired_pool_is_closed_and_read_to_its_last_month(march, operator, bi
     assert report.status_code == 200
     assert billing.get(f"{POOL}/credit-notes/").status_code == 200
     assert operator.post(f"{POOL}/budgets/", {"tenant": "a", "amount": "1"}).status_code == 404
+    path = f"/api/v1/price-plans/{plan['id']}/"
+    assert billing.get(path).json() == plan
+    refused = operator.patch(path, {"name": "other"}, If_Match="*")
+    assert (refused.status_code, refused.json()["code"]) == (404, "pool.not_found")
     eve = factories.client("tenant", factories.tenant("eve"))
     ApiKey.objects.update(expires_at=at(1, year=2030))
     assert eve.get(f"{POOL}/statements/").status_code == 404

@@ -13,7 +13,7 @@ OPERATOR, TENANT, BILLING = "operator", "tenant", "billing"
 ALL = {OPERATOR, TENANT, BILLING}
 BOTH = {OPERATOR, TENANT}
 ONE = {OPERATOR}
-OPEN = {"/healthz", "/readyz", "/metrics", "/api/v1/schema/", "/api/v1/docs/"}
+OPEN = {"/", "/healthz", "/readyz", "/metrics", "/api/v1/", "/api/v1/schema/", "/api/v1/docs/"}
 
 MATRIX = {
     "/api/v1/tenants/": {"GET": ALL, "POST": ONE},

@@ -394,3 +394,16 @@ def test_slots_become_reservations_of_this_period_and_the_next():
     text = rendering.text
     assert text.count("scontrol create reservation") == len(reserved)
     assert "StartTime=2026-11-02T08:00:00 " in text
+
+
+@pytest.mark.parametrize("target", ["kueue", "kubernetes", "volcano", "kai"])
+def test_what_kubernetes_would_cut_is_refused(target):
+    asked = pool_document(
+        resources=[{"name": "cpu", "unit": ""}, {"name": "memory", "unit": "EiB"}],
+        servers=[{"name": "b", "capacity": {"cpu": 10, "memory": 20}}],
+        workloads=[{"tenant": "ada", "name": "a", "demand": {"cpu": 1, "memory": 2}, "tasks": 9}],
+    )
+    with pytest.raises(Conflict) as refused:
+        render(asked, target)
+    assert refused.value.code == "rendering.quantity"
+    assert "9223372036854775807" in refused.value.detail

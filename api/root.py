@@ -1,0 +1,93 @@
+"""Where one begins: the root of the API, which links to its collections, and the page for browsers."""
+
+from typing import Any
+
+from django.template.loader import render_to_string
+from django.urls import reverse
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service import __version__
+from allocator_service.allocation.policies import policy_documents
+from allocator_service.core.headers import PAGE_POLICY
+from api.contract.renderers import HTMLRenderer, OrjsonRenderer
+from api.openapi.describing import shows
+from api.operations import OpenView
+from policies.fields import Document, DocumentField, TextField
+
+COLLECTIONS = (
+    "tenants",
+    "pools",
+    "policies",
+    "evaluations",
+    "comparisons",
+    "events",
+    "ledger-entries",
+    "price-plans",
+    "webhooks",
+)
+
+
+def _link() -> TextField:
+    return TextField(max_length=2000)
+
+
+class CollectionsDocument(Document):
+    tenants = _link()
+    pools = _link()
+    policies = _link()
+    evaluations = _link()
+    comparisons = _link()
+    events = _link()
+    ledger_entries = _link()
+    price_plans = _link()
+    webhooks = _link()
+
+
+class RootDocument(Document):
+    version = TextField(max_length=50)
+    documentation = _link()
+    openapi = _link()
+    collections = DocumentField(CollectionsDocument)
+
+
+class RootView(OpenView):
+    """`/api/v1/`."""
+
+    @shows(RootDocument, "Find the collections and the documentation", headers=())
+    def get(self, request: Request) -> Response:
+        return Response(_root(request))
+
+
+class LandingView(OpenView):
+    """`/`: a page for browsers; for programs the same links as `/api/v1/`."""
+
+    schema = None
+
+    def get_renderers(self) -> list[BaseRenderer]:
+        return [OrjsonRenderer(), HTMLRenderer()]
+
+    def get(self, request: Request) -> Response:
+        if request.accepted_renderer.format == OrjsonRenderer.format:
+            return Response(_root(request), headers={"Vary": "Accept"})
+        told = {
+            "origin": request.build_absolute_uri("/").removesuffix("/"),
+            "policies": policy_documents(),
+            "version": __version__,
+        }
+        page = render_to_string("api/landing.html", told)
+        headers = {"Content-Security-Policy": PAGE_POLICY, "Vary": "Accept"}
+        return Response(page, headers=headers)
+
+
+def _root(request: Request) -> dict[str, Any]:
+    def link(name: str) -> str:
+        return request.build_absolute_uri(reverse(name))
+
+    return {
+        "version": __version__,
+        "documentation": link("docs"),
+        "openapi": link("schema"),
+        "collections": {name.replace("-", "_"): link(name) for name in COLLECTIONS},
+    }

@@ -1,0 +1,41 @@
+"""The root of the API and the page for browsers: what they link to is there."""
+
+import re
+
+import pytest
+
+from allocator_service import __version__
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/"])
+def test_the_root_links_to_every_collection(path, anonymous, operator, db):
+    answer = anonymous.get(path)
+    assert answer["Content-Type"] == "application/json"
+    root = answer.json()
+    assert root["version"] == __version__
+    for link in (root["documentation"], root["openapi"]):
+        assert anonymous.get(link.removeprefix("http://testserver")).status_code == 200
+    for name, link in root["collections"].items():
+        found = operator.get(link.removeprefix("http://testserver"))
+        posted_only = name in ("evaluations", "comparisons")
+        assert found.status_code == (405 if posted_only else 200), name
+
+
+def test_a_browser_gets_a_page_whose_links_lead_somewhere(anonymous, db):
+    answer = anonymous.get("/", Accept=BROWSER)
+    assert answer["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in answer["Content-Security-Policy"]
+    page = answer.content.decode()
+    assert "http://testserver/api/v1/pools/" in page
+    assert "<dt>drfh</dt>" in page
+    links = re.findall('href="([^"]+)"', page)
+    assert len(links) >= 3
+    for link in links:
+        assert anonymous.get(link, Accept=BROWSER).status_code in (200, 302), link
+
+
+def test_neither_asks_for_a_key_or_takes_a_body(anonymous, db):
+    for path in ("/", "/api/v1/"):
+        assert anonymous.post(path, {}).status_code == 405
