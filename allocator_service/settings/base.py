@@ -142,7 +142,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "REDOC_DIST": "SIDECAR",
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "POSTPROCESSING_HOOKS": ["api.openapi.schema.describe_problems"],
+    "POSTPROCESSING_HOOKS": ["api.openapi.schema.describe_whole"],
 }
 
 # The row in PostgreSQL is the job; Redis carries pool ids. Every wait on Redis is bounded, and a

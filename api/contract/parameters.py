@@ -52,10 +52,14 @@ class Parameters(Document):
     @classmethod
     def describe(cls) -> list[Schema]:
         """The parameters as OpenAPI parameter objects."""
-        return [
-            {"name": name, "in": "query", "required": field.required, "schema": field.schema()}
-            for name, field in cls.fields.items()
-        ]
+        described = []
+        for name, field in cls.fields.items():
+            schema = dict(field.schema())
+            said = {"description": schema.pop("description", "")}
+            described.append(
+                {"name": name, "in": "query", "required": field.required, **said, "schema": schema}
+            )
+        return described
 
 
 def _read(field: Field, name: str, text: str) -> Any:

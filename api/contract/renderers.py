@@ -76,7 +76,7 @@ class ParquetRenderer(_Renderer):
 class _TextRenderer(_Renderer):
     """`data` is the text."""
 
-    charset = "utf-8"
+    charset: str | None = "utf-8"
 
     def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
         return str(data).encode()

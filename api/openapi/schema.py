@@ -1,5 +1,6 @@
 """OpenAPI 3.1, written from the views: their scopes, parameters, documents and descriptions."""
 
+import inspect
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,29 @@ from api.contract.parameters import (
     StatementFormatParameter,
 )
 from api.openapi.describing import Operation
+from api.openapi.groups import GROUPS, group_of
 from policies.fields import Document, DocumentField, MapField, QuantitiesField, Schema
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from api.views import ContractView
 
 _SLUGS = ("pool", "tenant")
+_PATH_PARAMETERS = {
+    "pool": "The pool's slug.",
+    "tenant": "The tenant's slug.",
+    "server": "The server's id.",
+    "workload": "The workload's id.",
+    "run": "The id of a run: one computation of a pool's allocation.",
+    "simulation": "The simulation's id.",
+    "target": "The scheduler whose language it is.",
+    "entry": "The id of an entry of the ledger.",
+    "plan": "The price plan's id.",
+    "month": "A calendar month in the pool's time zone.",
+    "credit_note": "The credit note's id.",
+    "budget": "The budget's id.",
+    "webhook": "The webhook's id.",
+    "delivery": "The id of a delivery: one event to one webhook.",
+}
 _PARQUET = "application/vnd.apache.parquet"
 _BYTES: Schema = {"schema": {"type": "string", "format": "binary"}}
 _TEXT_HEADER: Schema = {"schema": {"type": "string"}}
@@ -106,7 +124,8 @@ class ContractSchema(AutoSchema):
         described: dict[str, Any] = {
             "operationId": _operation_id(path, operation),
             "summary": operation.summary,
-            "tags": [_segments(path)[-1] if len(_segments(path)) < 3 else _segments(path)[1]],
+            "description": inspect.getdoc(handler) or "",
+            "tags": [group_of(_segments(path))],
             "parameters": self._parameters(path, method, operation),
             "responses": self._responses(path, method, operation),
         }
@@ -129,7 +148,13 @@ class ContractSchema(AutoSchema):
 
     def _parameters(self, path: str, method: str, operation: Operation) -> list[Schema]:
         parameters: list[Schema] = [
-            {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
+            {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "description": _PATH_PARAMETERS[name],
+                "schema": _path_schema(name),
+            }
             for name in _path_parameters(path)
         ]
         if method == "GET":
@@ -266,13 +291,14 @@ class ContractSchema(AutoSchema):
         return statuses
 
 
-def describe_problems(
+def describe_whole(
     result: dict[str, Any],
     generator: Any,  # noqa: ARG001
     request: Any,  # noqa: ARG001
     public: bool,  # noqa: ARG001
 ) -> dict[str, Any]:
-    """drf-spectacular's hook: the key's scheme, and one response component for every problem."""
+    """drf-spectacular's hook: groups, the key's scheme, a response component for each problem."""
+    result["tags"] = [{"name": group.name, "description": group.description} for group in GROUPS]
     components = result.setdefault("components", {})
     components.setdefault("schemas", {})["Problem"] = _PROBLEM
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
@@ -329,11 +355,11 @@ def _path_parameters(path: str) -> list[str]:
 
 def _segments(path: str) -> list[str]:
     parts = path.removeprefix("/api/v1").strip("/").split("/")
-    return [part for part in parts if not part.startswith("{")]
+    return [part for part in parts if part and not part.startswith("{")]
 
 
 def _operation_id(path: str, operation: Operation) -> str:
-    return "_".join([*_segments(path), operation.kind]).replace("-", "_")
+    return "_".join([*(_segments(path) or ["root"]), operation.kind]).replace("-", "_")
 
 
 def _path_schema(name: str) -> Schema:

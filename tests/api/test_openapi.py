@@ -91,6 +91,24 @@ def test_every_route_and_method_is_described():
     assert described == routes | operations
 
 
+def test_every_operation_and_parameter_says_what_it_is():
+    document = yaml.safe_load(DOCUMENT.read_text())
+    groups = {group["name"] for group in document["tags"]}
+    silent = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            name = f"{method.upper()} {path}"
+            assert set(operation["tags"]) <= groups, name
+            if len(operation["description"]) <= len(operation["summary"]):
+                silent.append(name)
+            silent += [
+                f"{name}: {parameter['name']}"
+                for parameter in operation.get("parameters", [])
+                if not parameter["description"]
+            ]
+    assert silent == []
+
+
 def test_operations_have_names_of_their_own():
     paths = yaml.safe_load(DOCUMENT.read_text())["paths"].values()
     names = [operation["operationId"] for path in paths for operation in path.values()]
