@@ -28,7 +28,7 @@ def test_a_browser_gets_a_page_whose_links_lead_somewhere(anonymous, db):
     assert answer["Content-Type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in answer["Content-Security-Policy"]
     page = answer.content.decode()
-    assert "http://testserver/api/v1/pools/" in page
+    assert "URL=http://testserver/api/v1\n" in page
     assert "<dt>drfh</dt>" in page
     links = re.findall('href="([^"]+)"', page)
     assert len(links) >= 3
