@@ -70,6 +70,10 @@ class ReratingsView(PoolView):
 
     @lists(ReratingDocument, "List reratings, newest first")
     def get(self, request: Request, pool: str) -> Response:
+        """List a pool's reratings, newest first, each with what it changed for every tenant.
+
+        A tenant key gets 403 `auth.scope`: only operator and billing keys may read the list.
+        """
         found = Rerating.objects.filter(pool=self.pool).select_related("pool")
         page = RERATINGS.page(found, **self.query)
         return self.listing(page, rerating_document, list(ReratingDocument.fields))
@@ -81,6 +85,15 @@ class ReratingsView(PoolView):
     )
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Apply a draft of a price plan to months that are closed.
+
+        Only operators may. In each of those months the lines of the plans that held in the draft's time
+        are reversed and made again, with the draft's prices for its time, on the open month's
+        statements; closed statements stay as they are. Send `"dry_run": true` first: the answer is 200
+        with the changes, and nothing is stored. The draft must begin and end within closed months (422
+        `rerating.interval`) and must not be published (409 `plan.published`). Applying the same plan
+        again changes nothing and answers 200 with the first rerating.
+        """
         pool_of_route = self.pool
         fields = self.read(ReratingRequest)
         plan = plans_for(None).filter(pool=pool_of_route, pk=fields["plan"]).first()
@@ -108,6 +121,11 @@ class CreditNotesView(PoolView):
 
     @lists(CreditNoteDocument, "List credit notes, newest first; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
+        """List a pool's credit notes, newest first.
+
+        A note that takes another one back has a negative `amount` and names it in `reverses`. A tenant
+        key sees its own notes only. The list stays readable after the pool is retired.
+        """
         found = CreditNote.objects.filter(pool=self.pool).select_related("pool", "tenant")
         if self.tenant is not None:
             found = found.filter(tenant=self.tenant)
@@ -117,6 +135,12 @@ class CreditNotesView(PoolView):
     @creates(CreditNoteRequest, CreditNoteDocument, "Credit a tenant on its open statement")
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Credit a tenant with an amount, as a line on its statement of the earliest month that is open.
+
+        Only operators may. The amount is above 0 in whole minor units of the pool's currency (422
+        `credit_note.amount`). A pool without a published price plan answers 409 `statement.no_plan`.
+        Each request makes another note: send an `Idempotency-Key` to repeat one safely.
+        """
         pool_of_route = self.pool
         fields = self.read(CreditNoteRequest)
         note = credit_note_create(
@@ -135,6 +159,12 @@ class ReverseView(PoolView):
     @creates(ReversalRequest, CreditNoteDocument, "Take a credit note back, once")
     @writes
     def post(self, request: Request, pool: str, credit_note: str) -> Response:
+        """Take a credit note back by a note of the opposite amount, on the open month's statement.
+
+        Only operators may, with a `reason`. A note can be taken back once (409 `credit_note.reversed`),
+        and a note that takes another one back cannot be taken back itself (409 `credit_note.reversal`):
+        write a new one.
+        """
         found = CreditNote.objects.filter(pool=self.pool).select_related("pool", "tenant")
         note_id = uuid_or_none(credit_note)
         note = None if note_id is None else found.filter(pk=note_id).first()
@@ -159,12 +189,23 @@ class BudgetsView(PoolView):
 
     @lists(BudgetDocument, "List budgets; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
+        """List a pool's budgets, oldest first.
+
+        A tenant key sees its own budgets only. Deleted budgets are not listed.
+        """
         page = BUDGETS.page(budgets_for(self.pool, self.tenant), **self.query)
         return self.listing(page, budget_document, list(BudgetDocument.fields))
 
     @creates(BudgetRequest, BudgetDocument, "Give a tenant a budget per month")
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Give a tenant a monthly budget, in money or in hours of a resource.
+
+        Only operators may. A budget limits nothing: it is checked every minute, and the event
+        `budget.reached` comes once per threshold and calendar month of the pool's time zone. A tenant
+        has one budget of money and one per resource in a pool; a second one is 409 `budget.exists`. An
+        amount of 0 is 422 `budget.amount`.
+        """
         pool_of_route = self.pool
         fields = self.read(BudgetRequest)
         budget = budget_create(
@@ -184,11 +225,22 @@ class BudgetView(PoolView):
 
     @shows(BudgetDocument, "Show a budget")
     def get(self, request: Request, pool: str, budget: str) -> Response:
+        """Show a budget.
+
+        Send its `ETag` as `If-Match` to change or delete it. For a tenant key another tenant's budget
+        is 404 `budget.not_found`.
+        """
         return _budget_shown(self._budget(budget))
 
     @updates(BudgetRequest, BudgetDocument, "Change a budget")
     @writes
     def patch(self, request: Request, pool: str, budget: str) -> Response:
+        """Change a budget's amount or thresholds by a JSON merge patch.
+
+        Only operators may, with its `ETag` in `If-Match` (428 without it, 412 if the budget has changed
+        since). `tenant` and `resource` cannot change (422 `field.immutable`). A threshold that was
+        reported this month is not reported again.
+        """
         found = self._budget(budget)
         version = expected_version(request, actual=found.version)
         current = budget_fields(found)
@@ -201,6 +253,11 @@ class BudgetView(PoolView):
     @retires("Watch a budget no longer")
     @writes
     def delete(self, request: Request, pool: str, budget: str) -> Response:
+        """Delete a budget, which is then no longer checked.
+
+        Only operators may, with its `ETag` in `If-Match` (428 without it, 412 if the budget has changed
+        since). Events that it gave stay. The tenant can then be given another budget of the same kind.
+        """
         found = self._budget(budget)
         version = expected_version(request, actual=found.version)
         budget_retire(budget=found, version=version, now=utc_now())
@@ -223,6 +280,11 @@ class ServiceUnitsView(PoolView):
 
     @lists(BankDocument, "List banks of service units; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
+        """List the pool's banks of service units: what was granted and used, and the balance.
+
+        A tenant has a bank from its first grant on. `used` is quantity × seconds × weight of all that
+        it used since, by the `unit_weights` of the price plans. A tenant key sees its own bank only.
+        """
         banks = banks_of(pool=self.pool, now=utc_now(), tenant=self.tenant)
         page = page_of_fixed(f"service-units/{self.pool.slug}", banks, **self.query)
         return self.listing(
@@ -232,6 +294,13 @@ class ServiceUnitsView(PoolView):
     @creates(GrantRequest, BankDocument, "Put service units into a tenant's bank")
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Grant service units to a tenant's bank, and open the bank with the first grant.
+
+        Only operators may. The units are above 0 (422 `units.amount`). A bank that has run out gives
+        the event `service_units.exhausted`, once after each grant, and makes its tenant a best-effort
+        member if the price plan's `exhausted` says so; a grant does not undo that. Each request grants
+        again: send an `Idempotency-Key` to repeat one safely.
+        """
         pool_of_route = self.pool
         fields = self.read(GrantRequest)
         tenant, now = tenant_named(fields["tenant"]), utc_now()

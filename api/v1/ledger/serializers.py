@@ -72,18 +72,30 @@ class RecordedDocument(Document):
 
 
 class EntryParameters(FeedParameters):
-    pool = SlugField(required=False)
-    tenant = SlugField(required=False)
-    kind = ChoiceField(choices=Kind.values, required=False)
+    pool = SlugField(required=False, description="Entries of the pool with this slug only.")
+    tenant = SlugField(required=False, description="Entries of the tenant with this slug only.")
+    kind = ChoiceField(
+        choices=Kind.values,
+        required=False,
+        description="Entries of this kind only: `usage` was used, `alone` would have been used without"
+        " the pool, a `correction` is the difference to an entry that was wrong.",
+    )
 
 
 class ExportParameters(Parameters):
     """Which entries; all of them that are sealed."""
 
-    after = TextField(max_length=500, required=False, description="The cursor of an entry.")
-    pool = SlugField(required=False)
-    tenant = SlugField(required=False)
-    kind = ChoiceField(choices=Kind.values, required=False)
+    after = TextField(
+        max_length=500, required=False, description="Begin after this cursor of the feed."
+    )
+    pool = SlugField(required=False, description="Entries of the pool with this slug only.")
+    tenant = SlugField(required=False, description="Entries of the tenant with this slug only.")
+    kind = ChoiceField(
+        choices=Kind.values,
+        required=False,
+        description="Entries of this kind only: `usage` was used, `alone` would have been used without"
+        " the pool, a `correction` is the difference to an entry that was wrong.",
+    )
 
 
 class EntryDocument(Document):
@@ -119,11 +131,16 @@ class EntryDocument(Document):
 class BlockParameters(Parameters):
     """Of a pool's chain: the number after which it continues."""
 
-    pool = SlugField(description="Its chain; a retired pool's too.")
+    pool = SlugField(description="Slug of the pool whose chain it is, retired or not.")
     after = IntegerField(
-        minimum=0, maximum=MAX_SEQUENCE, default=0, description="The number of a block."
+        minimum=0,
+        maximum=MAX_SEQUENCE,
+        default=0,
+        description="Number of the last block that was read.",
     )
-    limit = IntegerField(minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT)
+    limit = IntegerField(
+        minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Blocks of a page."
+    )
 
 
 class ChainedDecisionDocument(Document):

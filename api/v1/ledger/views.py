@@ -63,6 +63,15 @@ class UsageView(PoolView):
     @records(UsageRequest, RecordedDocument, "Report usage")
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Record usage that was measured outside the service, in a pool whose `metering` is `reported`.
+
+        Send one event or an array of up to 10,000, late and in any order: all of them are recorded or
+        none. `source` and `id` identify an event in its pool permanently. Repeat a request whose answer
+        was lost: events that were recorded before count as `duplicates`, but the same identity with
+        different content is refused with 409 `usage.conflict`. A pool that meters itself answers 409
+        `usage.metering`. A tenant key reports for its own tenant only, and its `source` is stored as
+        `tenant:<slug>/<source>`.
+        """
         pool_of_route = self.pool
         items = read_items(
             UsageRequest, self.document(), cells=False, refuse_too_many=events_refuse_too_many
@@ -171,6 +180,14 @@ class EntriesView(FeedView):
 
     @feeds(EntryDocument, "Follow the ledger")
     def get(self, request: Request) -> Response:
+        """List the sealed ledger entries in their final order.
+
+        Keep `next_cursor` and pass it as `after` next time: a client that follows it gets each entry
+        exactly once, and the cursor does not expire. An entry appears within seconds of being written.
+        Entries of kind `alone` are what would have been used without the pool: never bill them. A
+        tenant key sees its own entries only, without `sequence` and `digest`, and other tenants in
+        `server_owner` under pseudonyms.
+        """
         return self.followed(
             lambda after, limit: entries_after(
                 _position(after),
@@ -207,6 +224,13 @@ class ExportView(ContractView):
 
     @exports(EntryDocument, "Export the ledger in one stream")
     def get(self, request: Request) -> StreamingHttpResponse:
+        """Stream all sealed ledger entries from one snapshot, as CSV, NDJSON or Parquet.
+
+        Use it for a first load or an archive, then continue with `GET /ledger-entries/` after the
+        cursor in `X-Next-Cursor`. A tenant key gets its own entries only, with the same columns as in
+        the feed. At most four exports run at a time: a further one is answered 503 `export.busy` with
+        `Retry-After`.
+        """
         after = self.query["after"]
         renderer = self.request.accepted_renderer
         export = entries_export(
@@ -236,6 +260,13 @@ class BlocksView(ContractView):
 
     @lists(BlockDocument, "List the blocks of a pool's chain")
     def get(self, request: Request) -> Response:
+        """List the blocks of a pool's chain by number, each with its digest and its decisions.
+
+        Only operator and billing keys may read them. An auditor recomputes each digest from the
+        exported entries, the block's decisions and the digest of the block before; blocks of `format` 1
+        cannot be recomputed from exports. Keep the `number` of the last block and pass it as `after` to
+        continue. A slug that no pool has gives an empty list.
+        """
         limit = self.query["limit"]
         found = blocks_after(self.query["after"], pool=self.query["pool"], limit=limit + 1)
         shown = found[:limit]
@@ -249,6 +280,14 @@ class CorrectionsView(ContractView):
     @creates(CorrectionRequest, EntryDocument, "Correct an entry: the difference is a new one")
     @writes
     def post(self, request: Request, entry: str) -> Response:
+        """Correct an entry's quantity with a new entry that holds the difference.
+
+        Only operators may. `quantity` is what the entry should have said in all, whatever was corrected
+        before; the entry itself stays as it is, and the new one keeps the `reason`. A quantity that is
+        right already is refused with 422 `correction.nothing`, and a correction cannot be corrected
+        itself (409 `entry.correction`). If the entry's month is closed, the difference becomes an
+        adjustment on the statement of the open month, at the prices of its own time.
+        """
         entry_id = uuid_or_none(entry)
         if entry_id is None:
             raise Missing("There is no such entry.", code="entry.not_found")

@@ -42,8 +42,12 @@ PRICES = {"own": "own", "shared": "shared", "pool": "pooled", "outside": "outsid
 
 
 class PlanParameters(PageParameters):
-    pool = SlugField(required=False)
-    state = ChoiceField(choices=PlanState.values, required=False)
+    pool = SlugField(required=False, description="Plans of the pool with this slug only.")
+    state = ChoiceField(
+        choices=PlanState.values,
+        required=False,
+        description="Plans in this state only; a tenant key sees no drafts.",
+    )
 
 
 class RateFields(Document):

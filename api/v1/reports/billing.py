@@ -39,8 +39,8 @@ class BillingParameters(Parameters):
 
     from_ = TimestampField(required=False, description="By default 7 days before `to`.")
     to = TimestampField(required=False, description="Now by default, and at most now.")
-    tenant = TextField(max_length=63, required=False, description="Its slug; only this one.")
-    step = ChoiceField(choices=STEPS, required=False, description="Months are what it is cut into.")
+    tenant = TextField(max_length=63, required=False, description="The tenant with this slug only.")
+    step = ChoiceField(choices=STEPS, required=False, description="Always months.")
 
 
 class AccountDocument(Document):

@@ -23,7 +23,11 @@ class ReportParameters(Parameters):
 
     from_ = TimestampField(required=False, description="Inclusive; by default 7 days before `to`.")
     to = TimestampField(required=False, description="Exclusive; now by default, and at most now.")
-    tenant = TextField(max_length=63, required=False, description="Its slug; only this one.")
+    tenant = TextField(
+        max_length=63,
+        required=False,
+        description="This tenant only: its slug, or the pseudonym by which a tenant key knows it.",
+    )
     step = DurationField(
         required=False,
         description=f"Cuts the period into at most {MAX_INTERVALS} intervals, in the pool's time zone.",

@@ -106,6 +106,13 @@ class BillingView(ReportView):
 
     @reports(BillingDocument, "Report what was billed, and that it is what the ledger holds")
     def get(self, request: Request, pool: str) -> Response:
+        """Report what each tenant was billed, and reconcile it with the ledger.
+
+        For each month, tenant and resource, `ledger` = `statements` + `not_yet_billed` +
+        `not_billable`, to the last digit. The period is widened to whole months of the pool's time
+        zone, at most 36 (422 `report.too_long`); open months are computed as of now. A tenant key sees
+        itself only, in a transparent pool too. The report stays readable after the pool is retired.
+        """
         limit = self.tenant
         if limit is None and self.query["tenant"] is not None:
             limit = tenants_for(None).filter(slug=self.query["tenant"]).first()
@@ -138,6 +145,14 @@ class SharingDegreeView(ReportView):
 
     @reports(SharingDegreeDocument, "Report what sharing gave each tenant; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:
+        """Report what each tenant used, beside what it would have used alone in its part of the pool.
+
+        The sharing degree is `used` / `alone` per resource; `min` is the least of them, and below 1 the
+        tenant lost by sharing. A ratio that does not exist is null with a reason. A tenant key sees
+        itself, and in a transparent pool the others under pseudonyms. An empty period, or one of more
+        than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
+        `report.too_long`.
+        """
         return self.shown(self.part_of(sharing_degree_report))
 
 
@@ -146,6 +161,13 @@ class LendingView(ReportView):
 
     @reports(LendingDocument, "Report who ran on whose servers; a tenant sees what concerns it")
     def get(self, request: Request, pool: str) -> Response:
+        """Report who ran on whose servers, and what every two tenants lent each other.
+
+        An `owner` of null is the pool itself or not known: reported usage does not say on which servers
+        it ran. A tenant key sees the flows from and to itself, in a transparent pool all of them, with
+        the others under pseudonyms. An empty period, or one of more than 1,000 intervals, is 400
+        `report.period`; more than 200,000 values are 422 `report.too_long`.
+        """
         return self.shown(self.part_of(lending_report))
 
 
@@ -154,6 +176,13 @@ class UtilizationView(WholeReportView):
 
     @reports(UtilizationDocument, "Report how much of the capacity was used")
     def get(self, request: Request, pool: str) -> Response:
+        """Report how much of the contributed capacity was used, and how much was idle.
+
+        Draining servers count as capacity. With `tenant`, `used` is that tenant's, and `capacity` stays
+        the whole pool's. A tenant key can read it in a transparent pool only; elsewhere it gets 404
+        `report.not_found`. An empty period, or one of more than 1,000 intervals, is 400
+        `report.period`; more than 200,000 values are 422 `report.too_long`.
+        """
         asked = self.query["tenant"] is not None
         report = utilization_report(
             pool=self.pool,
@@ -168,5 +197,13 @@ class FairnessView(WholeReportView):
 
     @reports(FairnessDocument, "Report shares, Jain's index and envy")
     def get(self, request: Request, pool: str) -> Response:
+        """Report each tenant's weighted dominant share, Jain's index over them, and who would envy whom.
+
+        `envy` lists the worst 100 pairs and `envy_pairs` counts all. With `tenant`, only that tenant's
+        share and pairs are listed, while the index and the count stay those of the whole pool. A tenant
+        key can read it in a transparent pool only, with the others under pseudonyms; elsewhere it gets
+        404 `report.not_found`. An empty period, or one of more than 1,000 intervals, is 400
+        `report.period`; more than 200,000 values are 422 `report.too_long`.
+        """
         report = fairness_report(pool=self.pool, period=self.period())
         return self.shown(report.under(self.shown_as, self.wanted))

@@ -44,9 +44,15 @@ class MonthField(PatternField):
 
 
 class StatementParameters(PageParameters):
-    month = MonthField(required=False)
-    tenant = SlugField(required=False)
-    state = ChoiceField(choices=STATES, required=False)
+    month = MonthField(
+        required=False, description="Statements of this month only, such as 2027-03."
+    )
+    tenant = SlugField(required=False, description="Statements of the tenant with this slug only.")
+    state = ChoiceField(
+        choices=STATES,
+        required=False,
+        description="Statements in this state only: `open` ones still change, `closed` ones never.",
+    )
 
 
 class StatementRowDocument(Document):

@@ -74,6 +74,12 @@ class StatementsView(PoolView):
 
     @lists(StatementRowDocument, "List statements by month and tenant; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
+        """List a pool's statements by month and tenant, those of closed and of open months.
+
+        Months are listed up to the present one. An open statement has `billed` null: read the statement
+        itself for its lines and sums. A tenant key sees its own statements only. The list stays
+        readable after the pool is retired, and is empty until a price plan is published.
+        """
         rows = statement_rows(
             pool=self.pool, now=utc_now(), tenant=self.tenant, month=self.query["month"]
         )
@@ -96,6 +102,15 @@ class StatementsView(PoolView):
     @creates(CloseRequest, MonthDocument, "Close a month: 201, and 200 if it was closed before")
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Close a month of a pool for all its tenants at once.
+
+        Only operators may, and it cannot be undone: the month's statements never change again, and its
+        usage that is numbered later becomes an adjustment on the statement of the open month. If
+        something is missing, the answer is 409 with everything that is missing in `errors`:
+        `statement.no_plan`, `statement.earlier_open`, `statement.month_not_over`,
+        `statement.metering_behind` or `statement.entries_pending`. Closing a closed month again answers
+        200 with the same document. Each tenant gets the event `statement.closed`.
+        """
         pool_of_route = self.pool
         month = month_named(self.read(CloseRequest)["month"], pool_of_route.timezone)
         if month is None:  # the field takes the same months
@@ -123,6 +138,13 @@ class StatementView(PoolView):
         StatementDocument, "Show a statement: computed while open, as it was stored when closed"
     )
     def get(self, request: Request, pool: str, month: str, tenant: str) -> Response:
+        """Show a tenant's statement for a calendar month in the pool's time zone.
+
+        An open statement is computed each time it is read; a closed one is the stored document and
+        never changes. JSON is the whole statement, CSV, NDJSON and Parquet are its lines, and HTML is a
+        page to print. A tenant key can read its own only, without `sequence` and with other tenants
+        under pseudonyms; any other is 404 `statement.not_found`.
+        """
         now, of_pool = utc_now(), self.pool
         whose = self._tenant(tenant)
         of = month_get(pool=of_pool, name=month, now=now)
@@ -170,6 +192,13 @@ class MonthView(_MonthView):
         headers=(),
     )
     def get(self, request: Request, pool: str, month: str) -> Response:
+        """Show a pool's month: its accounts, whose sum is 0, and what it still lacks to be closed.
+
+        An open month is computed each time it is read, and `missing` names what would refuse its
+        closing now; a closed one is the stored document. Only operator and billing keys may read it: a
+        tenant key gets 404 `statement.not_found`, as does every key for a month before the first price
+        plan or in the future.
+        """
         self.refuse_tenants()
         now = utc_now()
         of = month_get(pool=self.pool, name=month, now=now)
@@ -181,6 +210,13 @@ class MonthView(_MonthView):
 class ManifestView(_MonthView):
     @shows(ManifestDocument, "Show from which entries a closed month was made", headers=())
     def get(self, request: Request, pool: str, month: str) -> Response:
+        """Show which entries a closed month was made from: their number, their sums and a SHA-256.
+
+        To verify the month, hash the bytes at `entries` and compare them with `sha256`. The manifest is
+        written within minutes of the closing and is 404 `manifest.not_found` until then; a month that
+        is open is 404 `statement.not_found`. Only operator and billing keys may read it: a tenant key
+        gets 404.
+        """
         self.refuse_tenants()
         of = month_get(pool=self.pool, name=month, now=utc_now())
         manifest = manifest_of(closing_get(pool=self.pool, month=of))
@@ -214,6 +250,12 @@ class FocusView(PoolView):
         )
     )
     def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
+        """Export the lines of a closed month's statements in the columns of FOCUS 1.3.
+
+        CSV, NDJSON and Parquet are made from the stored statements, so the rows are the same each time.
+        A tenant key gets its own lines only, with other tenants under pseudonyms. A month that is open
+        is 404 `statement.not_found`.
+        """
         of = month_get(pool=self.pool, name=month, now=utc_now())
         closing = closing_get(pool=self.pool, month=of)
         renderer: Any = request.accepted_renderer
@@ -242,6 +284,13 @@ class MonthEntriesView(PoolView):
 
     @exports(EntryDocument, "Export exactly the entries that a closed month was made from")
     def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
+        """Export exactly the ledger entries that a closed month was made from, in their sealed order.
+
+        For operator and billing keys the NDJSON has the SHA-256 that the month's manifest names. A
+        tenant key gets its own entries only, without `sequence` and `digest`. A month that is open is
+        404 `statement.not_found`; while four exports are running, the answer is 503 `export.busy` with
+        `Retry-After`.
+        """
         of = month_get(pool=self.pool, name=month, now=utc_now())
         closing = closing_get(pool=self.pool, month=of)
         renderer: Any = request.accepted_renderer

@@ -95,7 +95,11 @@ class RotationRequest(Document):
 
 
 class DeliveryParameters(PageParameters):
-    state = ChoiceField(choices=DeliveryState.values, required=False)
+    state = ChoiceField(
+        choices=DeliveryState.values,
+        required=False,
+        description="Deliveries in this state only; `cancelled` by disabling the webhook.",
+    )
 
 
 class AttemptDocument(Document):

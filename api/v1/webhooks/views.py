@@ -56,12 +56,26 @@ class WebhooksView(ContractView):
 
     @lists(WebhookDocument, "List webhooks; a tenant sees its own")
     def get(self, request: Request) -> Response:
+        """List webhooks, oldest first.
+
+        An operator key sees all of them, a tenant key its own; billing keys cannot use webhooks.
+        Secrets are not shown.
+        """
         page = WEBHOOKS.page(webhooks_for(self.tenant), **self.query)
         return self.listing(page, webhook_document, list(WebhookDocument.fields))
 
     @creates(WebhookRequest, WebhookSecretDocument, "Have events sent to a URL, from now on")
     @writes
     def post(self, request: Request) -> Response:
+        """Have events posted to a URL, signed, from now on.
+
+        A tenant key makes webhooks for its own tenant, which get what that key sees in `GET /events/`;
+        an operator's get all events, or those of one tenant. The answer shows `secret` this once: the
+        receiver verifies signatures with it. An event is sent again for 24 hours until the answer is
+        2xx, so it can arrive more than once. A tenant has at most 20 webhooks, operators 1,000 (409
+        `webhook.too_many`); a URL must be https to a public address (422 `webhook.url`,
+        `webhook.address`), unless the service was set up to allow others.
+        """
         fields = self.read(WebhookRequest)
         items = Items([fields], alone=True)
         (tenant,) = tenants_named(items, "tenant", caller=self.tenant, required=False)
@@ -100,11 +114,22 @@ class WebhookView(OneWebhookView):
 
     @shows(WebhookDocument, "Show a webhook")
     def get(self, request: Request, webhook: str) -> Response:
+        """Show a webhook, with why it is disabled if it is.
+
+        Send its `ETag` as `If-Match` to change or delete it. The secret is not shown. For a tenant key
+        another tenant's webhook is 404 `webhook.not_found`.
+        """
         return _shown(self.webhook(webhook))
 
     @updates(WebhookRequest, WebhookDocument, "Change a webhook, disable it, enable it again")
     @writes
     def patch(self, request: Request, webhook: str) -> Response:
+        """Change a webhook's URL or events, disable it, or enable it again, by a JSON merge patch.
+
+        It needs the webhook's `ETag` in `If-Match` (428 without it, 412 if the webhook has changed
+        since). Disabling cancels all deliveries that are pending; enabling starts with the events of
+        that moment on. `tenant` and `pool` cannot change (422 `field.immutable`).
+        """
         found = self.webhook(webhook)
         version = expected_version(request, actual=found.version)
         current = webhook_fields(found)
@@ -121,6 +146,12 @@ class WebhookView(OneWebhookView):
     @retires("Tell a URL nothing more")
     @writes
     def delete(self, request: Request, webhook: str) -> Response:
+        """Delete a webhook: nothing more is sent to it.
+
+        It needs the webhook's `ETag` in `If-Match` (428 without it, 412 if the webhook has changed
+        since). Pending deliveries are cancelled, the secrets are deleted, and its deliveries cannot be
+        read through the API any more.
+        """
         found = self.webhook(webhook)
         version = expected_version(request, actual=found.version)
         webhook_retire(webhook=found, version=version, now=utc_now())
@@ -133,6 +164,13 @@ class RotateSecretView(OneWebhookView):
     @creates(RotationRequest, WebhookSecretDocument, "Give a webhook another secret, shown once")
     @writes
     def post(self, request: Request, webhook: str) -> Response:
+        """Give a webhook a new secret, which the answer shows this once.
+
+        Requests are signed with the old secret too for `overlap_seconds`: a day by default, at most
+        seven. With 0 all older secrets end at once: use it for one that leaked. While an older secret
+        is still in its overlap, another rotation with an overlap is refused with 409
+        `webhook.rotating`.
+        """
         found = self.webhook(webhook)
         overlap = timedelta(seconds=self.read(RotationRequest)["overlap_seconds"])
         made = webhook_rotate(
@@ -147,6 +185,11 @@ class TestWebhookView(OneWebhookView):
     @accepts(NoFields, DeliveryDocument, "Send an event of kind `webhook.test`")
     @writes
     def post(self, request: Request, webhook: str) -> Response:
+        """Send an event of kind `webhook.test` to a webhook.
+
+        The answer is the delivery that waits to be sent; read what came of it in the webhook's
+        deliveries. A webhook that is disabled is refused with 409 `webhook.disabled`.
+        """
         found = self.webhook(webhook)
         self.read(NoFields)
         return _accepted(webhook_test(webhook=found, now=utc_now()))
@@ -159,6 +202,11 @@ class DeliveriesView(OneWebhookView):
 
     @lists(DeliveryDocument, "List what was sent and what waits, newest first")
     def get(self, request: Request, webhook: str) -> Response:
+        """List a webhook's deliveries, newest first, each with all its attempts.
+
+        A `pending` delivery says in `due_at` when it is tried next; 24 hours without success make it
+        `failed`. The log is kept for 30 days.
+        """
         found = self.webhook(webhook).deliveries.filter(**self.filters())
         page = DELIVERIES.page(found, cursor=self.query["cursor"], limit=self.query["limit"])
         return self.listing(page, delivery_document, list(DeliveryDocument.fields))
@@ -170,6 +218,11 @@ class ResendView(OneWebhookView):
     @accepts(NoFields, DeliveryDocument, "Send a delivery again, with the same id")
     @writes
     def post(self, request: Request, webhook: str, delivery: str) -> Response:
+        """Send a delivery again, with the same id, for up to another 24 hours.
+
+        Use it when the receiver was down for too long; a delivery that is still pending is tried at
+        once. A webhook that is disabled is refused with 409 `webhook.disabled`.
+        """
         found = delivery_get(webhook=self.webhook(webhook), delivery_id=uuid_or_none(delivery))
         self.read(NoFields)
         return _accepted(delivery_resend(delivery=found, now=utc_now()))
