@@ -66,6 +66,11 @@ class ReadinessDocument(Document):
 class HealthView(OpenView):
     @shows(StatusDocument, "Is the process alive", headers=())
     def get(self, request: Request) -> Response:
+        """Answer that the process is alive.
+
+        It needs no key and checks nothing else; `/readyz` says whether the service can serve
+        requests.
+        """
         return Response({"status": OK})
 
 
@@ -79,6 +84,12 @@ class ReadinessView(OpenView):
         )
     )
     def get(self, request: Request) -> Response:
+        """Say whether the service can serve requests, with the state of everything it works with.
+
+        It needs no key. The answer is 503 only when the database does not answer or migrations are
+        missing. The broker, worker, relay, sender and metering can be `degraded`: requests are
+        still served, while decisions, the ledger, events or webhooks may come late.
+        """
         checks = readiness()
         states = set(checks.values())
         status = next((state for state in (FAILED, DEGRADED) if state in states), OK)
@@ -165,6 +176,11 @@ class MetricsView(OpenView):
         )
     )
     def get(self, request: Request) -> HttpResponse:
+        """Give the metrics of the service in the text format of Prometheus.
+
+        It takes an operator's key or the `METRICS_TOKEN` of the settings as the bearer token;
+        anything else answers 401 `auth.metrics`. No metric names a tenant.
+        """
         if not (_has_token(request) or _is_operator(request)):
             raise Unauthenticated(
                 "Metrics are read with an operator's key or the METRICS_TOKEN.", code="auth.metrics"

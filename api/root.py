@@ -57,6 +57,11 @@ class RootView(OpenView):
 
     @shows(RootDocument, "Find the collections and the documentation", headers=())
     def get(self, request: Request) -> Response:
+        """Link to the collections of the API, to its documentation and to its OpenAPI document.
+
+        It needs no key and names the version of the service. Links are absolute and use the host of
+        the request.
+        """
         return Response(_root(request))
 
 

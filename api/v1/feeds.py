@@ -20,7 +20,9 @@ class FeedParameters(Parameters):
     after = TextField(
         max_length=500, required=False, description="The `next_cursor` of the last page."
     )
-    limit = IntegerField(minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT)
+    limit = IntegerField(
+        minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Rows of a page."
+    )
 
 
 class FeedView(ContractView):

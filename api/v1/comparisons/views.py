@@ -29,6 +29,15 @@ class ComparisonsView(ContractView):
         ComparisonRequest, ComparisonDocument, "Compare policies on a problem", problems=(404,)
     )
     def post(self, request: Request) -> Response:
+        """Compute what 1 to 20 policies would decide on one problem, a column each, without storing
+        anything.
+
+        `input` is a problem as evaluations take it, whose own `policy` is ignored, or `{"run": id}`
+        for the input of a stored run. A tenant key can name runs of transparent pools only
+        (otherwise 404 `run.not_found`). A policy that cannot answer says why in the `error` of its
+        column, and the others answer. All columns share the limits of one evaluation, 10 seconds
+        included.
+        """
         refuse_oversized_comparison(self.body)
         fields = self.read(ComparisonRequest)
         given = fields["input"]

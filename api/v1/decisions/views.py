@@ -40,6 +40,14 @@ class DecisionView(PoolView):
 
     @shows(DecisionDocument, "Show the decision in force", headers=("Pool-Generation",))
     def get(self, request: Request, pool: str) -> Response:
+        """Show the decision in force in a pool, now or at the instant `at`.
+
+        A change is included once `generation` is at least the `Pool-Generation` that the change was
+        answered with. Under `tda`, `slot` is the slot in force; a tenant key sees its own tasks in
+        it. The future shows planned slots of `tda` only; without any, and before the first
+        decision, the answer is 404 `decision.none`. Unless the pool is transparent, a tenant key
+        sees the run without its `summary`.
+        """
         now = utc_now()
         at: datetime = self.query["at"] or now
         generation = self.pool.generation
@@ -87,6 +95,12 @@ class PoolAllocationsView(DecisionRowsView):
         other_rows=TenantAllocationDocument,
     )
     def get(self, request: Request, pool: str) -> Response:
+        """List what every workload has by the decision in force, or with `by=tenant` every tenant.
+
+        The first page chooses the decision, and its cursors stay with it when a newer one comes
+        into force. A tenant key sees its own rows; in a transparent pool it sees all of them, the
+        others under pseudonyms. Before the first decision the answer is 404 `decision.none`.
+        """
         return allocations_page(self, self.run())
 
 
@@ -95,4 +109,11 @@ class PoolPlacementsView(DecisionRowsView):
 
     @lists(PlacementDocument, "List where tasks run now; a tenant sees its own", problems=(410,))
     def get(self, request: Request, pool: str) -> Response:
+        """List on which servers the decision in force puts the tasks.
+
+        The first page chooses the decision, and its cursors stay with it when a newer one comes
+        into force. A row names one `server`, or in `servers` a range of identical ones, in which
+        `tasks` are those on each server. A tenant key sees its own tasks; in a transparent pool it
+        sees all of them, with pseudonyms for other tenants, their workloads and their servers.
+        """
         return placements_page(self, self.run())

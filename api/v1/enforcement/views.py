@@ -59,6 +59,15 @@ class RenderingView(PoolView):
 
     @renders(RenderingDocument, "Render the decision in force for a scheduler")
     def get(self, request: Request, pool: str, target: str) -> Response:
+        """Render the decision in force as the limits of a scheduler: `slurm`, `kueue`,
+        `kubernetes`, `volcano` or `kai`.
+
+        For operator and billing keys, because it names all tenants. JSON says per tenant what was
+        decided, rendered and lost to rounding; `text/plain` (Slurm) and `application/yaml` (the
+        others) are ready to be applied. Send the `ETag` as `If-None-Match` to get 304 while nothing
+        has changed. What the target cannot express is refused with 409, such as
+        `rendering.unsupported` or `rendering.unit`.
+        """
         now, of_pool = utc_now(), self.pool
         chosen = target_named(target)
         label, quota = self.query["class_label"], self.query["quota"]
@@ -94,6 +103,14 @@ class EnforcementView(PoolView):
         headers=(),
     )
     def get(self, request: Request, pool: str) -> Response:
+        """Show per tenant what was decided, what the scheduler is told, what agents report as
+        enforced and used, and the drift.
+
+        A tenant key sees its own row, and the agents without their `problems`. `enforced` and
+        `used` are null where no agent reported the tenant. An agent that is silent for more than
+        three of its intervals is `stale`, and its limits stay as they are. Without a decision or a
+        report there are no rows; `refused` says why the decision cannot be rendered for the agent.
+        """
         state = enforcement_state(pool=self.pool, now=utc_now())
         return Response(enforcement_document(state, caller=self.tenant))
 
@@ -104,6 +121,14 @@ class EnforcementView(PoolView):
     )
     @writes
     def put(self, request: Request, pool: str) -> Response:
+        """Store what an agent applied to its scheduler and what runs there, in place of the agent's
+        last report.
+
+        Operators only. Repeating the stored report changes nothing; any other report that is not
+        newer by its `reported_at` is refused with 409 `enforcement.older`. The service also refuses
+        a report dated more than 5 minutes ahead of its clock (422 `enforcement.clock`), and
+        tenants, resources or runs that the pool does not have.
+        """
         of_pool = self.pool
         fields = self.read(EnforcementReportRequest)
         report = report_put(pool=of_pool, draft=report_draft(fields), now=utc_now())
@@ -119,5 +144,12 @@ class EntitlementsView(PoolView):
         headers=(),
     )
     def get(self, request: Request, pool: str) -> Response:
+        """Show what each tenant is entitled to by its weight, what it has, who borrows from whom,
+        and when what it lent returns.
+
+        `definitions` explains each figure. A tenant key sees its own row; in a transparent pool it
+        sees all of them. To a tenant key other tenants always appear under pseudonyms. Before the
+        first decision the answer is 404 `decision.none`.
+        """
         found = pool_entitlements(pool=self.pool, now=utc_now())
         return Response(entitlements_document(found, caller=self.tenant))

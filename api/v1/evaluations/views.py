@@ -26,6 +26,15 @@ class EvaluationsView(ContractView):
 
     @computes(EvaluationRequest, EvaluationDocument, "Evaluate a policy on a problem", problems=())
     def post(self, request: Request) -> Response:
+        """Compute what a policy would decide on the problem in the body, without storing anything.
+
+        The engine is the one that decides for pools; `include` adds placements, certificate,
+        properties, schedule and explanations. For a long-term policy one call is one step: send
+        `history` of the answer back to continue. A problem has at most 2,000 tenants, 5,000
+        workloads and 1,000 distinct kinds of servers (413 `evaluation.too_large`), and its
+        computation takes at most 10 seconds (503 `evaluation.timeout`). A key, or a tenant by all
+        its keys, may have two evaluations running (429 `evaluation.too_many`).
+        """
         refuse_oversized_evaluation(self.body)
         document = self.document()
         if not isinstance(document, dict):

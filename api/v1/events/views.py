@@ -25,6 +25,14 @@ class EventsView(FeedView):
 
     @feeds(EventDocument, "Follow what happens")
     def get(self, request: Request) -> Response:
+        """Follow what happens, in the order in which it was committed.
+
+        Keep `next_cursor` and send it as `after`: every event comes exactly once, however many
+        clients write meanwhile, and an empty page repeats the cursor that you sent. Without `after`
+        the feed starts with the oldest event that is kept. A tenant key sees its own events and
+        those of its pools that concern no tenant in particular. A cursor past the retention of 90
+        days answers 410 `cursor.expired`.
+        """
         tenant = self.tenant
         return self.followed(
             lambda after, limit: events_after(

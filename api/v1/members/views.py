@@ -37,6 +37,11 @@ class MembersView(PoolView):
 
     @lists(MemberDocument, "List the members of a pool; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:
+        """List the members of a pool with their present weights.
+
+        Operator and billing keys see every member. A tenant key sees its own tenant; in a
+        transparent pool it also sees the others, under stable pseudonyms.
+        """
         if self.tenant is not None and self.pool.transparent:
             page = roster_page(pool=self.pool, caller=self.tenant, **self.query)
         else:
@@ -54,6 +59,11 @@ class MemberView(PoolView):
 
     @shows(MemberDocument, "Show a member")
     def get(self, request: Request, pool: str, tenant: str) -> Response:
+        """Show one member of a pool, the weight it has and since when it has it.
+
+        A tenant key can read its own tenant and, in a transparent pool, the others by their
+        pseudonyms. Any other name answers 404 `member.not_found`.
+        """
         terms = self._terms(tenant)
         if terms is None:
             raise Missing("There is no such member.", code="member.not_found")
@@ -62,6 +72,14 @@ class MemberView(PoolView):
     @puts(MemberRequest, MemberDocument, "Admit a tenant, or change its weight")
     @writes
     def put(self, request: Request, pool: str, tenant: str) -> Response:
+        """Admit a tenant to a pool (201), or change the terms of a member (200).
+
+        Operators only. Admitting needs no `If-Match`; changing a member does (428
+        `version.required`, 412 `version.stale`). A field that is left out gets its default:
+        `weight` 1, `best_effort` false. The terms count from the next decision on, and earlier
+        weights are kept. A weight that is not above 0 is refused with 422 `weight.not_positive`; a
+        `best_effort` member is served with what the others leave.
+        """
         pool_of = self.pool
         admitted = visible_tenant(tenant, self.tenant)
         present = self._terms(tenant)

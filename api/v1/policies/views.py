@@ -21,5 +21,11 @@ class PoliciesView(ContractView):
 
     @lists(PolicyInfoDocument, "List the policies")
     def get(self, request: Request) -> Response:
+        """List the policies that a pool can have, with their modes, the JSON Schema of their
+        options, and their sources.
+
+        Every key can read it. `long_term` policies keep a history; policies with `places` put tasks
+        on servers and honour selectors.
+        """
         page = page_of_fixed("policies", policy_documents(), **self.query)
         return self.listing(page, dict, list(PolicyInfoDocument.fields))

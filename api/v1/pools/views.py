@@ -34,12 +34,24 @@ class PoolsView(ContractView):
 
     @lists(PoolDocument, "List pools")
     def get(self, request: Request) -> Response:
+        """List the open pools, by slug.
+
+        A tenant key sees the pools that the tenant is a member of; operator and billing keys see
+        all. Retired pools are not listed.
+        """
         page = ORDERING.page(pools_for(self.tenant), **self.query)
         return self.listing(page, pool_document, list(PoolDocument.fields))
 
     @creates(PoolRequest, PoolDocument, "Open a pool")
     @writes
     def post(self, request: Request) -> Response:
+        """Open a pool with its resources, policy, window and money settings.
+
+        Operators only. Required are `slug`, `name`, `resources` and `policy.name`; everything else
+        has a default. `GET /policies/` lists the policies with their modes and options (422
+        `policy.unknown`, `policy.mode`, `policy.options`). A slug that any pool has, even a retired
+        one, is refused with 409 `pool.exists`.
+        """
         fields = self.read(PoolRequest)
         pool = pool_create(slug=fields["slug"], settings=pool_settings(fields), now=utc_now())
         response = _shown(pool, HTTPStatus.CREATED)
@@ -52,11 +64,25 @@ class OnePoolView(PoolView):
 
     @shows(PoolDocument, "Show a pool")
     def get(self, request: Request, pool: str) -> Response:
+        """Show the settings of a pool, its `version` and its `generation`, the number of its last
+        change.
+
+        A tenant key sees only pools that the tenant is a member of; any other slug answers 404
+        `pool.not_found`.
+        """
         return _shown(self.pool)
 
     @updates(PoolRequest, PoolDocument, "Change a pool")
     @writes
     def patch(self, request: Request, pool: str) -> Response:
+        """Change the settings of a pool by JSON merge patch.
+
+        Operators only, with `If-Match`. Another policy, window or kind of weights counts from the
+        next decision on; a different policy starts with its default mode and options unless the
+        patch names them. To add a resource, send the whole list: none can be dropped and no unit
+        can change (409 `in_use`). Once prices are published, currency and time zone stay (409
+        `pool.money_fixed`).
+        """
         version = expected_version(request, actual=self.pool.version)
         current = _policy_left(pool_fields(self.pool), self.document())
         fields = self.patched(PoolRequest, current, fixed=["slug"])
@@ -68,6 +94,12 @@ class OnePoolView(PoolView):
     @retires("Close a pool", pool=True)
     @writes
     def delete(self, request: Request, pool: str) -> Response:
+        """Close a pool permanently.
+
+        Operators only, with `If-Match`. A pool with servers that are not retired is refused with
+        409 `in_use`. Afterwards the pool answers 404 and gets no further decisions; its runs,
+        statements and billing report stay readable, and its slug stays taken.
+        """
         version = expected_version(request, actual=self.pool.version)
         pool_retire(pool=self.pool, version=version, now=utc_now())
         return Response(

@@ -83,6 +83,16 @@ class ExplanationView(OneRunView):
 
     @shows(ExplanationDocument, "Explain a decision to a tenant", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str, tenant: str) -> Response:
+        """Explain why a tenant got what it got: its share and level, what binds at which price, and
+        a change that would give it more.
+
+        A tenant key can ask about its own tenant only; others, and tenants without a workload in
+        the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
+        input; there may be none. A run that did not succeed answers 409 `run.not_succeeded`; once
+        its retention of 90 days is over, the answer is 410 `run.pruned`. It takes one of the two
+        evaluations that a key, or a tenant by all its keys, may have running (429
+        `evaluation.too_many`).
+        """
         found = self.run(run)
         explained = self._explained(tenant)
         with admitted_evaluation(self.caller):

@@ -98,6 +98,14 @@ def slot_document(slot: SlotInForce, caller: Tenant | None) -> dict[str, Any]:
 class ScheduleView(OneRunView):
     @shows(ScheduleDocument, "Show the schedule of a run; a tenant sees its own tasks", headers=())
     def get(self, request: Request, run: str) -> Response:
+        """Show how a time-sharing decision (`tda`) divides its period into slots, and when each of
+        them runs.
+
+        `timetable` counts whole seconds from the start of a period; the first one starts at the
+        run's `effective_from`. A tenant key sees its own tasks only, and `objective`, `bound`,
+        `lp_bound`, `gap` and `gap_on_the_clock` are null for it unless the pool is transparent.
+        Runs of other policies answer 404 `schedule.none`.
+        """
         found = self.run(run)
         schedule = schedule_of(found)
         document = schedule_document(schedule, schedule.plan, pool=found.pool, caller=self.tenant)

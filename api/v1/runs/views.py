@@ -53,6 +53,11 @@ class RunsView(PoolView):
 
     @lists(RunDocument, "List the runs of a pool, newest first")
     def get(self, request: Request, pool: str) -> Response:
+        """List the runs of a pool, newest first, including those that failed or still wait.
+
+        A tenant key sees the runs of its pools; unless the pool is transparent, `reason`,
+        `input_digest`, `solve_seconds` and `summary` are null.
+        """
         page = ORDERING.page(runs_for(self.tenant).filter(pool=self.pool), **self.query)
         whole = sees_whole(self.pool, self.tenant)
         return self.listing(
@@ -62,6 +67,13 @@ class RunsView(PoolView):
     @accepts(RunRequest, RunDocument, "Ask for a new decision")
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Ask for a new decision although nothing has changed.
+
+        Operators only. Changes ask for their decisions themselves, so this is rarely needed. While
+        a run of the pool is pending, further requests are answered with that run. Under a long-term
+        policy the run waits for the next boundary of the decision interval. Follow `Location` until
+        the `status` is final.
+        """
         pool_asked = self.pool
         fields = self.read(RunRequest)
         run = run_request(pool=pool_asked, reason=fields["reason"], now=utc_now())
@@ -98,6 +110,12 @@ class OneRunView(ContractView):
 class RunView(OneRunView):
     @shows(RunDocument, "Show a run", headers=())
     def get(self, request: Request, run: str) -> Response:
+        """Show one run: its status, when it was in force, its policy and its summary.
+
+        Summaries are kept for good. A tenant key sees the runs of its pools; unless the pool is
+        transparent, `reason`, `input_digest`, `solve_seconds` and `summary` are null. A failed run
+        says why in `error`, and the decision before it stays in force.
+        """
         found = self.run(run)
         return Response(run_document(found, whole=sees_whole(found.pool, self.tenant)))
 
@@ -112,6 +130,12 @@ class AllocationsView(OneRunView):
         other_rows=TenantAllocationDocument,
     )
     def get(self, request: Request, run: str) -> Response:
+        """List what a run gave to every workload, or with `by=tenant` to every tenant.
+
+        `limited_by` says why a workload did not get more. A tenant key sees its own rows; in a
+        transparent pool it sees all of them, the others under pseudonyms. The rows of a run never
+        change and are kept for good.
+        """
         return allocations_page(self, self.run(run))
 
 
@@ -121,18 +145,41 @@ class PlacementsView(OneRunView):
 
     @lists(PlacementDocument, "List where tasks run; a tenant sees its own", problems=(410,))
     def get(self, request: Request, run: str) -> Response:
+        """List on which servers a run put the tasks.
+
+        A row names one `server`, or in `servers` a range of identical ones, in which `tasks` and
+        `resources` are those on each server. A tenant key sees its own tasks; in a transparent pool
+        it sees all of them, with pseudonyms for other tenants, their workloads and their servers.
+        Placements are kept until 90 days after the decision was in force; then the answer is 410
+        `run.pruned`.
+        """
         return placements_page(self, self.run(run))
 
 
 class CertificateView(OneRunView):
     @shows(CertificateDocument, "Show the proof of a run", headers=(), problems=(410,))
     def get(self, request: Request, run: str) -> Response:
+        """Show the certificate that proves the optimality of a run, by rounds with their prices.
+
+        For operator and billing keys, and for members of a transparent pool; other tenants get 404
+        `run.not_found`. A run that did not succeed, or whose policy has no certificates, answers
+        404 `certificate.none`; once its retention of 90 days is over, the answer is 410
+        `run.pruned`.
+        """
         return Response(certificate_of(self.whole_run(run)))
 
 
 class InputView(OneRunView):
     @shows(EvaluationRequest, "Show what a run computed from", headers=(), problems=(410,))
     def get(self, request: Request, run: str) -> Response:
+        """Show the snapshot that a run computed from, in the shape of an evaluation.
+
+        Sent to `POST /evaluations/`, within the limits there, it gives the same decision. For
+        operator and billing keys, and for members of a transparent pool, who see other tenants'
+        names and labels as pseudonyms; other tenants get 404 `run.not_found`. A run that has not
+        read its input yet answers 404 `run.no_input`; once its retention of 90 days is over, the
+        answer is 410 `run.pruned`.
+        """
         found = self.whole_run(run)
         return Response(input_for(input_of(found), pool=found.pool, caller=self.tenant))
 
@@ -140,6 +187,15 @@ class InputView(OneRunView):
 class ProofView(OneRunView):
     @shows(ProofDocument, "Take a decision's proof home", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str) -> Response:
+        """Give all that an outsider needs to verify a decision: input, answer with certificate, and
+        the digests of both.
+
+        Save it and check it elsewhere with `python -m policies verify FILE`. For operator and
+        billing keys, and for members of a transparent pool, whose copy has pseudonyms and verifies
+        all the same; other tenants get 404 `run.not_found`. A run that failed answers 409
+        `run.not_succeeded`; one that has not read its input yet answers 404 `run.no_input`; once
+        its retention of 90 days is over, the answer is 410 `run.pruned`.
+        """
         found = self.whole_run(run)
         document = input_for(input_of(found), pool=found.pool, caller=self.tenant)
         return Response({"run": found.pk, "pool": found.pool.slug, **run_proof(found, document)})
@@ -150,6 +206,14 @@ class VerifyView(OneRunView):
 
     @computes(NoFields, VerificationDocument, "Verify a decision again", problems=(409, 410))
     def post(self, request: Request, run: str) -> Response:
+        """Check a stored decision again, without a solver: feasibility, shares, the optimality
+        proof and the digests in the pool's chain.
+
+        It stores nothing and can be repeated. `valid` is true when every check holds. For operator
+        and billing keys, and for members of a transparent pool, for whom the `detail` of each check
+        is empty; other tenants get 404 `run.not_found`. A run that did not succeed answers 409
+        `run.not_succeeded`; once its retention of 90 days is over, the answer is 410 `run.pruned`.
+        """
         found = self.whole_run(run)
         self.read(NoFields)
         verification: dict[str, Any] = run_verify(found)

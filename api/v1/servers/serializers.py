@@ -53,8 +53,12 @@ class ServerParameters(PageParameters):
     state = ChoiceField(
         choices=ServerState.values, required=False, description="All but retired ones by default."
     )
-    name = TextField(max_length=253, required=False)
-    contributed_by = SlugField(required=False)
+    name = TextField(
+        max_length=253, required=False, description="Only servers of exactly this name."
+    )
+    contributed_by = SlugField(
+        required=False, description="Only servers that the tenant of this slug contributed."
+    )
 
 
 # What a list reads: rows, not objects, at a third of the time.

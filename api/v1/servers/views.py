@@ -54,6 +54,12 @@ class ServersView(PoolView):
 
     @lists(ServerDocument, "List the servers of a pool; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
+        """List the servers of a pool, oldest first, without the retired ones unless `state=retired`
+        asks for them.
+
+        A tenant key sees the servers that the tenant contributed; operator and billing keys see
+        all.
+        """
         servers = servers_for(pool=self.pool, tenant=self.tenant).select_related(None)
         if self.query["state"] is None:
             servers = servers.exclude(state=ServerState.RETIRED)
@@ -74,6 +80,15 @@ class ServersView(PoolView):
     @creates(ServerRequest, ServerDocument, "Contribute servers", pool=True, bulk=True)
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Contribute one server, or many at once by `count`, as a JSON array or as CSV.
+
+        A bulk request is all-or-nothing and names the failing item. An operator contributes for any
+        tenant, which admits it to the pool, or for the pool itself (`contributed_by` null); a
+        tenant key contributes for its own tenant. The servers take part from the next decision on.
+        The service refuses a name that the contributor already uses in the pool (409
+        `server.exists`), a server without capacity (422 `capacity.zero`) and more than 100,000
+        servers (413 `servers.too_many`).
+        """
         resources = resources_of(self.pool)
         with rows_named() if is_csv(request) else nullcontext():
             items = read_items(ServerRequest, self.document(), cells=is_csv(request))
@@ -146,11 +161,23 @@ class ServerView(OneServerView):
 
     @shows(ServerDocument, "Show a server")
     def get(self, request: Request, pool: str, server: str) -> Response:
+        """Show one server of a pool, even after it was retired.
+
+        A tenant key sees the servers that the tenant contributed; any other id answers 404
+        `server.not_found`.
+        """
         return self.shown(self.server, generation=False)
 
     @updates(ServerChange, ServerDocument, "Change a server", pool=True)
     @writes
     def patch(self, request: Request, pool: str, server: str) -> Response:
+        """Change the name, capacity or labels of a server by JSON merge patch.
+
+        For operators and the tenant that contributed it, with `If-Match`. Capacity and labels count
+        from the next decision on; what was contributed until now keeps its old capacity.
+        `contributed_by` cannot change (422 `field.immutable`), nor can a retired server (409
+        `server.retired`).
+        """
         present = self.server
         version = expected_version(request, actual=present.version)
         resources = resources_of(self.pool)
@@ -171,6 +198,12 @@ class ServerView(OneServerView):
     @retires("Retire a server", pool=True)
     @writes
     def delete(self, request: Request, pool: str, server: str) -> Response:
+        """Retire a server, as `POST .../retire/` does, but only with `If-Match`.
+
+        For operators and the tenant that contributed it. Its contribution ends now, and it leaves
+        the capacity at the next decision. Its past contribution is kept, and `GET` still shows it
+        as `retired`. Retiring a retired server changes nothing.
+        """
         present = self.server
         version = expected_version(request, actual=present.version)
         retired = server_retire(server=present, version=version, now=utc_now())
@@ -197,6 +230,14 @@ class DrainView(ServerActionView):
     @acts(ServerDocument, "Drain a server: no capacity from the next decision on")
     @writes
     def post(self, request: Request, pool: str, server: str) -> Response:
+        """Take a server out of the capacity from the next decision on.
+
+        For operators and the tenant that contributed it. The server counts as contributed until it
+        is retired, and `POST .../activate/` takes the draining back. Wait for a decision whose
+        `generation` is at least the `Pool-Generation` of the answer before you stop its work.
+        Draining a draining server changes nothing; a retired one is refused with 409
+        `server.retired`. `If-Match` is optional.
+        """
         return self.act(request, server_drain)
 
 
@@ -204,6 +245,11 @@ class ActivateView(ServerActionView):
     @acts(ServerDocument, "Put a draining server back to work")
     @writes
     def post(self, request: Request, pool: str, server: str) -> Response:
+        """Put a draining server back into the capacity from the next decision on.
+
+        For operators and the tenant that contributed it. An active server stays as it is; a retired
+        one is refused with 409 `server.retired`. `If-Match` is optional.
+        """
         return self.act(request, server_activate)
 
 
@@ -211,4 +257,11 @@ class RetireView(ServerActionView):
     @acts(ServerDocument, "Retire a server: its contribution ends now")
     @writes
     def post(self, request: Request, pool: str, server: str) -> Response:
+        """End the contribution of a server now and for good.
+
+        For operators and the tenant that contributed it. The server leaves the capacity at the next
+        decision, its past contribution is kept, and its name is free for another server. Retiring a
+        retired server changes nothing. `If-Match` is optional. To give running tasks time to leave,
+        drain it first.
+        """
         return self.act(request, server_retire)

@@ -42,12 +42,25 @@ class SimulationsView(PoolView):
 
     @lists(SimulationDocument, "List the simulations of a pool, newest first")
     def get(self, request: Request, pool: str) -> Response:
+        """List the simulations of a pool, newest first.
+
+        An operator sees all of them; a tenant key sees those that the tenant asked for, with its
+        own rows of the results.
+        """
         page = ORDERING.page(simulations_of(pool=self.pool, tenant=self.tenant), **self.query)
         return self.listing(page, self._shown, list(SimulationDocument.fields))
 
     @accepts(SimulationRequest, SimulationDocument, "Ask what changes of a pool would do")
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Ask what a pool's decision would be after some changes to its live state.
+
+        A worker computes it; follow `Location` for the result, before and after. It decides nothing
+        and records no event. A tenant key can change its own workloads only (422
+        `simulation.scope`); an operator can also change servers, members, weights and the policy.
+        With 20 simulations already waiting in the pool, counted per tenant and for all operators
+        together, the answer is 409 `simulation.too_many`.
+        """
         pool_asked = self.pool
         simulation = simulation_request(
             pool=pool_asked, tenant=self.tenant, changes=self._changes(), now=utc_now()
@@ -88,6 +101,12 @@ class SimulationView(ContractView):
 
     @shows(SimulationDocument, "Show a simulation", headers=())
     def get(self, request: Request, simulation: str) -> Response:
+        """Show a simulation and, once it succeeded, its result before and after the changes.
+
+        A failed one says why in `error`, such as a change that the pool cannot take. A tenant key
+        sees the simulations that the tenant asked for, with its own rows and without the pool's
+        summary; any other id answers 404 `simulation.not_found`.
+        """
         simulation_id = uuid_or_none(simulation)
         if simulation_id is None:
             raise Missing("There is no such simulation.", code="simulation.not_found")

@@ -35,12 +35,22 @@ class TenantsView(ContractView):
 
     @lists(TenantDocument, "List tenants")
     def get(self, request: Request) -> Response:
+        """List the tenants that are not retired, by slug.
+
+        Operator and billing keys see all of them, a tenant key sees only its own.
+        """
         page = ORDERING.page(tenants_for(self.tenant), **self.query)
         return self.listing(page, tenant_document, list(TenantDocument.fields))
 
     @creates(TenantRequest, TenantDocument, "Register a tenant")
     @writes
     def post(self, request: Request) -> Response:
+        """Register a tenant, under a slug that never changes.
+
+        Operators only. A slug that any tenant has, even a retired one, is refused with 409
+        `tenant.exists`. A new tenant is in no pool yet: admit it as a member of each pool that it
+        is to share.
+        """
         fields = self.read(TenantRequest)
         tenant = tenant_create(**fields, now=utc_now())
         response = _shown(tenant, HTTPStatus.CREATED)
@@ -53,11 +63,22 @@ class TenantView(ContractView):
 
     @shows(TenantDocument, "Show a tenant")
     def get(self, request: Request, tenant: str) -> Response:
+        """Show one tenant; its `ETag` is what a change sends as `If-Match`.
+
+        A tenant key can read only its own tenant; any other slug, like that of a retired tenant,
+        answers 404 `tenant.not_found`.
+        """
         return _shown(visible_tenant(tenant, self.tenant))
 
     @updates(TenantRequest, TenantDocument, "Rename a tenant")
     @writes
     def patch(self, request: Request, tenant: str) -> Response:
+        """Change the name of a tenant by JSON merge patch.
+
+        Operators only. Send the `ETag` that you read as `If-Match`: without it the answer is 428
+        `version.required`, with an old one 412 `version.stale`. The slug cannot change (422
+        `field.immutable`).
+        """
         present = visible_tenant(tenant, self.tenant)
         version = expected_version(request, actual=present.version)
         current = tenant_fields(present)
@@ -69,6 +90,12 @@ class TenantView(ContractView):
     @retires("Retire a tenant and revoke its keys")
     @writes
     def delete(self, request: Request, tenant: str) -> Response:
+        """Retire a tenant and revoke all of its keys at once.
+
+        Operators only, with `If-Match`. A tenant with servers that are not retired or workloads
+        that are not withdrawn is refused with 409 `in_use`. Its history stays, and its slug is not
+        given to another tenant.
+        """
         present = visible_tenant(tenant, self.tenant)
         version = expected_version(request, actual=present.version)
         tenant_retire(tenant=present, version=version, now=utc_now())

@@ -67,8 +67,10 @@ class WorkloadParameters(PageParameters):
         required=False,
         description="All but withdrawn ones by default.",
     )
-    name = TextField(max_length=253, required=False)
-    tenant = SlugField(required=False)
+    name = TextField(
+        max_length=253, required=False, description="Only workloads of exactly this name."
+    )
+    tenant = SlugField(required=False, description="Only workloads of the tenant of this slug.")
 
 
 # What a list reads: rows, not objects, at a third of the time.

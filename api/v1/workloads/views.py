@@ -53,6 +53,12 @@ class WorkloadsView(PoolView):
 
     @lists(WorkloadDocument, "List the workloads of a pool; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
+        """List the workloads of a pool, oldest first, without the withdrawn ones unless
+        `state=withdrawn` asks for them.
+
+        A tenant key sees its own; operator and billing keys see those of all tenants. A workload
+        that cannot run at present has the condition `unsatisfiable` with its reason.
+        """
         workloads = workloads_for(pool=self.pool, tenant=self.tenant).select_related(None)
         if self.query["state"] is None:
             workloads = workloads.exclude(state=WorkloadState.WITHDRAWN)
@@ -73,6 +79,16 @@ class WorkloadsView(PoolView):
     @creates(WorkloadRequest, WorkloadDocument, "Submit workloads", pool=True, bulk=True)
     @writes
     def post(self, request: Request, pool: str) -> Response:
+        """Submit one workload, or many at once as a JSON array or as CSV.
+
+        A bulk request is all-or-nothing and names the failing item. A tenant key submits for its
+        own tenant; an operator names the `tenant`, which this admits to the pool. `demand` is that
+        of one task, `tasks` how many can run at once. A demand that no server can serve now is
+        accepted as `unsatisfiable`. The service refuses a name that the tenant already uses in the
+        pool (409 `workload.exists`), a demand of nothing (422 `demand.zero`), a selector under a
+        policy that sees the pool as one server (422 `policy.no_placement`) and more than 10,000
+        workloads (413 `workloads.too_many`).
+        """
         resources = resources_of(self.pool)
         with rows_named() if is_csv(request) else nullcontext():
             items = read_items(
@@ -122,11 +138,22 @@ class WorkloadView(PoolView):
 
     @shows(WorkloadDocument, "Show a workload")
     def get(self, request: Request, pool: str, workload: str) -> Response:
+        """Show one workload, even after it was withdrawn.
+
+        A tenant key sees its own workloads; any other id answers 404 `workload.not_found`.
+        """
         return self._shown(self._workload(workload), generation=False)
 
     @updates(WorkloadChange, WorkloadDocument, "Change a workload", pool=True)
     @writes
     def patch(self, request: Request, pool: str, workload: str) -> Response:
+        """Change a workload by JSON merge patch: demand, `tasks`, priority, selector, name or `state`.
+
+        For operators and the tenant itself, with `If-Match`. The change counts from the next
+        decision on. `state` `paused` keeps the workload out of decisions until it is `active`
+        again; `withdrawn` is final, and a withdrawn workload cannot change (409
+        `workload.withdrawn`). `tenant` cannot change (422 `field.immutable`).
+        """
         present = self._workload(workload)
         version = expected_version(request, actual=present.version)
         resources = resources_of(self.pool)
@@ -150,6 +177,12 @@ class WorkloadView(PoolView):
     @retires("Withdraw a workload", pool=True)
     @writes
     def delete(self, request: Request, pool: str, workload: str) -> Response:
+        """Withdraw a workload for good.
+
+        For operators and the tenant itself, with `If-Match`. The next decision leaves it out. Its
+        history stays, and `GET` still shows it as `withdrawn`. Withdrawing a withdrawn workload
+        changes nothing.
+        """
         present = self._workload(workload)
         version = expected_version(request, actual=present.version)
         withdrawn = workload_withdraw(workload=present, version=version, now=utc_now())
