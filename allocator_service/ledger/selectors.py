@@ -96,9 +96,12 @@ def entries_after(
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def position_of(entry_id: UUID) -> int | None:
-    """The number of a sealed entry."""
-    return Seal.objects.filter(entry_id=entry_id).values_list("sequence", flat=True).first()
+def position_of(entry_id: UUID, *, caller: Tenant | None) -> int | None:
+    """The number of a sealed entry that a caller may see."""
+    seals = Seal.objects.filter(entry_id=entry_id)
+    if caller is not None:
+        seals = seals.filter(tenant=caller)
+    return seals.values_list("sequence", flat=True).first()
 
 
 def entry_get(*, entry_id: UUID) -> Entry:

@@ -7,7 +7,8 @@ the caller has not seen in the page before.
 import base64
 import binascii
 import re
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -83,6 +84,30 @@ def page_of_fixed(
     found = list(rows[start : start + limit + 1])
     following = make_cursor(name, start + limit) if len(found) > limit else None
     return Page(found[:limit], following)
+
+
+def page_of_sorted(
+    name: str,
+    rows: Iterable[Any],
+    key: Callable[[Any], list[str]],
+    *,
+    cursor: str | None,
+    limit: int,
+) -> Page:
+    """A page of rows by a key of texts, which no two have: rows that come or go move no other."""
+    ordered = sorted(rows, key=key)
+    start = 0
+    if cursor is not None:
+        start = bisect_right(ordered, _texts_position(cursor_position(name, cursor)), key=key)
+    found = ordered[start : start + limit]
+    more = start + limit < len(ordered)
+    return Page(found, make_cursor(name, key(found[-1])) if more else None)
+
+
+def _texts_position(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise bad_cursor()
+    return value
 
 
 def _offset(value: Any) -> int:

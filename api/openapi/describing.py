@@ -113,13 +113,23 @@ def renders(answer: Doc, summary: str) -> Callable[[H], H]:
     )
 
 
-def exports(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of a whole list as one stream of CSV or of a JSON document a line."""
-    return _described("export", summary, answer, export=True, headers=("X-Next-Cursor",))
+def exports(answer: Doc, summary: str, *, ends: bool = False) -> Callable[[H], H]:
+    """GET of a whole list as one stream of CSV or of a JSON document a line.
+
+    One that `ends` gets no more rows; others say where to go on.
+    """
+    headers = () if ends else ("X-Next-Cursor",)
+    return _described("export", summary, answer, export=True, headers=headers)
 
 
 def creates(
-    request: Doc, answer: Doc, summary: str, *, pool: bool = False, bulk: bool = False
+    request: Doc,
+    answer: Doc,
+    summary: str,
+    *,
+    pool: bool = False,
+    bulk: bool = False,
+    headers: tuple[str, ...] = ("Location", "ETag"),
 ) -> Callable[[H], H]:
     """POST that makes an object (201), or with `bulk` many."""
     return _described(
@@ -128,7 +138,7 @@ def creates(
         answer,
         request,
         HTTPStatus.CREATED,
-        headers=("Location", "ETag", "Idempotency-Replayed", *_generation(pool)),
+        headers=(*headers, "Idempotency-Replayed", *_generation(pool)),
         problems=(409, 411, 413, 415, 422),
         many=bulk,
         claims=True,

@@ -161,7 +161,7 @@ class ContractSchema(AutoSchema):
             parameters += self.view.parameters.describe()
             if operation.paged:
                 parameters += FormatParameter.describe()
-            if operation.export:
+            if operation.kind == "export":
                 parameters += ExportFormatParameter.describe()
             if operation.report:
                 parameters += ReportFormatParameter.describe()

@@ -27,7 +27,7 @@ from allocator_service.tenants.selectors import tenants_for
 from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING
 from api.contract.conditional import entity_tag, expected_version
 from api.contract.fields import uuid_or_none
-from api.contract.pagination import by_id, page_of_fixed
+from api.contract.pagination import by_id, page_of_sorted
 from api.contract.parameters import PageParameters
 from api.openapi.describing import creates, lists, retires, shows, updates
 from api.v1.billing.serializers import (
@@ -82,6 +82,7 @@ class ReratingsView(PoolView):
         ReratingRequest,
         ReratingDocument,
         "Apply a draft to closed months: 201, and 200 for a dry run or a repeat",
+        headers=("Location",),
     )
     @writes
     def post(self, request: Request, pool: str) -> Response:
@@ -132,7 +133,12 @@ class CreditNotesView(PoolView):
         page = CREDIT_NOTES.page(found, **self.query)
         return self.listing(page, credit_note_document, list(CreditNoteDocument.fields))
 
-    @creates(CreditNoteRequest, CreditNoteDocument, "Credit a tenant on its open statement")
+    @creates(
+        CreditNoteRequest,
+        CreditNoteDocument,
+        "Credit a tenant on its open statement",
+        headers=("Location",),
+    )
     @writes
     def post(self, request: Request, pool: str) -> Response:
         """Credit a tenant with an amount, as a line on its statement of the earliest month that is open.
@@ -154,9 +160,12 @@ class CreditNotesView(PoolView):
 
 
 class ReverseView(PoolView):
+    retired = True
     scopes: ClassVar = {"POST": OPERATOR}
 
-    @creates(ReversalRequest, CreditNoteDocument, "Take a credit note back, once")
+    @creates(
+        ReversalRequest, CreditNoteDocument, "Take a credit note back, once", headers=("Location",)
+    )
     @writes
     def post(self, request: Request, pool: str, credit_note: str) -> Response:
         """Take a credit note back by a note of the opposite amount, on the open month's statement.
@@ -286,12 +295,16 @@ class ServiceUnitsView(PoolView):
         it used since, by the `unit_weights` of the price plans. A tenant key sees its own bank only.
         """
         banks = banks_of(pool=self.pool, now=utc_now(), tenant=self.tenant)
-        page = page_of_fixed(f"service-units/{self.pool.slug}", banks, **self.query)
+        page = page_of_sorted(
+            f"service-units/{self.pool.slug}", banks, lambda bank: [bank.tenant.slug], **self.query
+        )
         return self.listing(
             page, lambda bank: bank_document(bank, self.pool.slug), list(BankDocument.fields)
         )
 
-    @creates(GrantRequest, BankDocument, "Put service units into a tenant's bank")
+    @creates(
+        GrantRequest, BankDocument, "Put service units into a tenant's bank", headers=("Location",)
+    )
     @writes
     def post(self, request: Request, pool: str) -> Response:
         """Grant service units to a tenant's bank, and open the bank with the first grant.

@@ -190,7 +190,7 @@ class EntriesView(FeedView):
         """
         return self.followed(
             lambda after, limit: entries_after(
-                _position(after),
+                _position(after, self.tenant),
                 caller=self.tenant,
                 limit=limit,
                 **{name: self.query[name] for name in ("pool", "tenant", "kind")},
@@ -201,9 +201,9 @@ class EntriesView(FeedView):
         )
 
 
-def _position(entry: UUID | None) -> int:
+def _position(entry: UUID | None, caller: Tenant | None) -> int:
     """The entry's place in the sealed order; 0 is before the first."""
-    position = 0 if entry is None else position_of(entry)
+    position = 0 if entry is None else position_of(entry, caller=caller)
     if position is None:
         raise bad_cursor()
     return position
@@ -234,7 +234,7 @@ class ExportView(ContractView):
         after = self.query["after"]
         renderer = self.request.accepted_renderer
         export = entries_export(
-            _position(None if after is None else row_in(FEED, after)),
+            _position(None if after is None else row_in(FEED, after), self.tenant),
             file_format=copied_as(renderer.format),
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,
@@ -277,7 +277,12 @@ class BlocksView(ContractView):
 class CorrectionsView(ContractView):
     scopes: ClassVar = {"POST": OPERATOR}
 
-    @creates(CorrectionRequest, EntryDocument, "Correct an entry: the difference is a new one")
+    @creates(
+        CorrectionRequest,
+        EntryDocument,
+        "Correct an entry: the difference is a new one",
+        headers=("Location",),
+    )
     @writes
     def post(self, request: Request, entry: str) -> Response:
         """Correct an entry's quantity with a new entry that holds the difference.

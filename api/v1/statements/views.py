@@ -33,7 +33,7 @@ from allocator_service.ledger.exporting import entries_export
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.fields import is_slug
-from api.contract.pagination import page_of_fixed
+from api.contract.pagination import page_of_sorted
 from api.contract.renderers import (
     CSVRenderer,
     HTMLRenderer,
@@ -89,9 +89,10 @@ class StatementsView(PoolView):
             if self.query["tenant"] in (None, row.tenant)
             and self.query["state"] in (None, row.state)
         ]
-        page = page_of_fixed(
+        page = page_of_sorted(
             f"statements/{self.pool.slug}",
             wanted,
+            lambda row: [row.month, row.tenant],
             cursor=self.query["cursor"],
             limit=self.query["limit"],
         )
@@ -99,7 +100,12 @@ class StatementsView(PoolView):
             page, lambda row: row_document(row, self.pool), list(StatementRowDocument.fields)
         )
 
-    @creates(CloseRequest, MonthDocument, "Close a month: 201, and 200 if it was closed before")
+    @creates(
+        CloseRequest,
+        MonthDocument,
+        "Close a month: 201, and 200 if it was closed before",
+        headers=("Location",),
+    )
     @writes
     def post(self, request: Request, pool: str) -> Response:
         """Close a month of a pool for all its tenants at once.
@@ -282,7 +288,9 @@ class MonthEntriesView(PoolView):
             return super().renderers_for(method)
         return [CSVRenderer, NDJSONRenderer, ParquetRenderer]
 
-    @exports(EntryDocument, "Export exactly the entries that a closed month was made from")
+    @exports(
+        EntryDocument, "Export exactly the entries that a closed month was made from", ends=True
+    )
     def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
         """Export exactly the ledger entries that a closed month was made from, in their sealed order.
 

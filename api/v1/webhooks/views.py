@@ -161,7 +161,12 @@ class WebhookView(OneWebhookView):
 class RotateSecretView(OneWebhookView):
     scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
 
-    @creates(RotationRequest, WebhookSecretDocument, "Give a webhook another secret, shown once")
+    @creates(
+        RotationRequest,
+        WebhookSecretDocument,
+        "Give a webhook another secret, shown once",
+        headers=("ETag",),
+    )
     @writes
     def post(self, request: Request, webhook: str) -> Response:
         """Give a webhook a new secret, which the answer shows this once.

@@ -364,7 +364,7 @@ def test_a_retired_pool_is_closed_and_read_to_its_last_month(march, operator, bi
     closed(operator)
     paths = (f"statements/{MARCH}/a/", f"months/{MARCH}/", f"months/{MARCH}/focus/?format=csv")
     before = {path: b"".join(billing.get(f"{POOL}/{path}")) for path in paths}
-    (plan,) = billing.get(f"/api/v1/price-plans/?pool={march.slug}").json()["results"]
+    plan, *_ = billing.get(f"/api/v1/price-plans/?pool={march.slug}").json()["results"]
     used(march, march.memberships.first().tenant, None, 1, at(1, 4), at(2, 4))
     seal()
     operator.delete(f"{POOL}/", If_Match=operator.get(f"{POOL}/")["ETag"])
@@ -380,6 +380,10 @@ def test_a_retired_pool_is_closed_and_read_to_its_last_month(march, operator, bi
     )
     assert report.status_code == 200
     assert billing.get(f"{POOL}/credit-notes/").status_code == 200
+    note = {"tenant": "a", "amount": "1", "reason": "kindness"}
+    note = operator.post(f"{POOL}/credit-notes/", note).json()
+    back = operator.post(f"{POOL}/credit-notes/{note['id']}/reverse/", {"reason": "a mistake"})
+    assert (back.status_code, back.json()["amount"]) == (201, "-1.00")
     assert operator.post(f"{POOL}/budgets/", {"tenant": "a", "amount": "1"}).status_code == 404
     path = f"/api/v1/price-plans/{plan['id']}/"
     assert billing.get(path).json() == plan
@@ -388,6 +392,21 @@ def test_a_retired_pool_is_closed_and_read_to_its_last_month(march, operator, bi
     eve = factories.client("tenant", factories.tenant("eve"))
     ApiKey.objects.update(expires_at=at(1, year=2030))
     assert eve.get(f"{POOL}/statements/").status_code == 404
+
+
+def test_pages_of_statements_miss_and_repeat_nothing_while_members_join(march, operator, billing):
+    closed(operator)
+    first = billing.get(f"{POOL}/statements/?limit=2").json()
+    operator.post("/api/v1/tenants/", {"slug": "aaa", "name": "First by name"})
+    operator.put(f"{POOL}/members/aaa/", {"weight": 1})
+    rows, following = first["results"], first["next"]
+    while following:
+        page = billing.get(following.removeprefix("http://testserver")).json()
+        rows, following = rows + page["results"], page["next"]
+    named = [(row["month"], row["tenant"]) for row in rows]
+    assert named == sorted(set(named))
+    whole = billing.get(f"{POOL}/statements/").json()["results"]
+    assert {(row["month"], row["tenant"]) for row in whole} - set(named) <= {(MARCH, "aaa")}
 
 
 def test_budgets(march, operator):

@@ -8,6 +8,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.services import members_admit
+from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.services import tenant_retire
 from tests import factories
 from tests.api.v1.test_conventions import code
@@ -226,6 +227,18 @@ def test_late_usage_of_a_retired_tenant_is_taken_for_the_time_before(batch, oper
 def test_a_cursor_of_something_else_is_refused(batch, operator, cursor):
     answer = operator.get(f"{FEED}?after={cursor}")
     assert (answer.status_code, answer.json()["code"]) == (400, "cursor.invalid")
+
+
+def test_a_cursor_does_not_tell_whether_another_tenant_has_an_entry(batch, operator):
+    assert operator.post(USAGE, [event(1), event(2, tenant="bob")]).status_code in (200, 201)
+    seal()
+    as_ada = factories.client("tenant", Tenant.objects.get(slug="ada"))
+    page = operator.get(f"{FEED}?limit=100").json()
+    assert page["results"][-1]["tenant"] == "bob"
+    refused = as_ada.get(f"{FEED}?after={page['next_cursor']}")
+    assert (refused.status_code, refused.json()["code"]) == (400, "cursor.invalid")
+    own = as_ada.get(f"{FEED}?limit=1").json()["next_cursor"]
+    assert as_ada.get(f"{FEED}?after={own}").status_code == 200
 
 
 def test_the_first_event_beyond_what_a_request_takes_is_pointed_at(operator):
