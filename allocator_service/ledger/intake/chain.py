@@ -49,14 +49,20 @@ jsonb_build_array(
     e.quantity, extract(epoch FROM e.start), extract(epoch FROM e."end"), e.amount, e.kind, e.corrects,
     e.reason, e.source, e.event_id, e.run_id, extract(epoch FROM e.recorded_at))::text
 """
-# What sealed entries `s` are read with.
-ENTRIES = """
+
+
+def entries_by(join: str) -> str:
+    """What sealed entries `s` are read with; `join` is how their entries `e` are found."""
+    return f"""
 FROM ledger_seal s
-JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start
+{join}
 JOIN pool ON pool.id = s.pool_id
 JOIN tenant ON tenant.id = s.tenant_id
 LEFT JOIN tenant owner ON owner.id = e.server_owner_id
 """
+
+
+ENTRIES = entries_by("JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start")
 
 
 def block_digest(*, number: str, entries: str, decisions: str) -> str:

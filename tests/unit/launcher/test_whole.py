@@ -40,6 +40,17 @@ def running(state_home: Path) -> set[int]:
     return found
 
 
+def commands(processes: set[int]) -> list[str]:
+    """What these processes run, for a message."""
+    told = []
+    for process in processes:
+        with contextlib.suppress(OSError):
+            line = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            waits = Path(f"/proc/{process}/wchan").read_text()
+            told.append(f"{process} {line or '(a zombie)'} in {waits}")
+    return told
+
+
 def test_the_demo_reaches_a_verified_decision_and_leaves_nothing_but_its_picture(state_home):
     demo = start("demo", "--exit")
     output, errors = demo.communicate(timeout=120)
@@ -88,4 +99,4 @@ def test_kill_9_of_serve_leaves_no_process(state_home):
     assert until(lambda: len(running(state_home)) >= 9, seconds=30)
     serve.kill()
     serve.communicate()
-    assert until(lambda: not running(state_home), seconds=30)
+    assert until(lambda: not running(state_home), seconds=30), commands(running(state_home))
