@@ -136,6 +136,15 @@ def _locked_meter(pool: Pool, *, wait: bool) -> Meter | None:
     return rows.filter(pool=pool).first()
 
 
+def metering_hold(pool: Pool) -> datetime | None:
+    """Until when the pool is metered; nobody meters it further until the open transaction ends.
+
+    A decision begins there at the earliest: what is in the ledger is of the decision before it.
+    """
+    meter = _locked_meter(pool, wait=True)
+    return None if meter is None else meter.metered_until
+
+
 def _first_decision(pool: Pool) -> datetime | None:
     decided = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
     first: datetime | None = decided.aggregate(at=Min("effective_from"))["at"]

@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 from psycopg.types.json import Jsonb
 
+from allocator_service.allocation.long_term.metering import metering_hold
 from allocator_service.allocation.long_term.steps import step_keep, step_starved
 from allocator_service.allocation.models import (
     Allocation,
@@ -67,10 +68,15 @@ def decision_publish(
     run.finished_at = now
     run.effective_from = begins or now
     if previous is not None and previous.effective_from and previous.finished_at:
-        # Two decisions never share an instant, whatever the clocks of two workers say, and a clock
-        # that was set back does not put a decision in force before the one that it follows.
+        # Two decisions never share an instant, whatever the clocks of two workers say, and neither a
+        # clock that was set back nor a commit that takes long puts a decision in force before the one
+        # that it follows, or in time that is metered by that one.
+        metered = metering_hold(run.pool) or now
+        earliest = max(previous.effective_from + TICK, metered)
         run.finished_at = max(now, previous.finished_at + TICK)
-        run.effective_from = max(begins or run.finished_at, previous.effective_from + TICK)
+        if begins is None:
+            run.finished_at = max(run.finished_at, earliest)
+        run.effective_from = max(begins or run.finished_at, earliest)
         previous.effective_until = run.effective_from
         previous.save(update_fields=["effective_until"])
     run.status = RunStatus.SUCCEEDED

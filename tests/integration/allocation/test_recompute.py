@@ -1,16 +1,20 @@
 """A recompute publishes a whole, proven decision, or leaves the old one in force and says why."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from django.db.models import F
+from django.db import connection, transaction
+from django.db.models import F, Max, Min
 
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.audit.ledger import decisions_verify
+from allocator_service.allocation.long_term.metering import metering_hold, pool_meter
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
+    Meter,
     Placement,
     Run,
     RunStatus,
@@ -19,11 +23,12 @@ from allocator_service.allocation.models import (
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs import recompute
 from allocator_service.allocation.runs.recompute import recompute_pool
-from allocator_service.allocation.selectors import decision_at, input_of
+from allocator_service.allocation.selectors import decision_at, decision_now, input_of
 from allocator_service.allocation.services import retention_apply, run_request
 from allocator_service.core.errors import Conflict, Gone, Missing
 from allocator_service.core.models import Event
 from allocator_service.ledger.audit.verification import LedgerCheck
+from allocator_service.ledger.models import Entry
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import (
@@ -97,6 +102,42 @@ def test_the_old_decision_ends_where_the_new_one_begins_whatever_the_clock_says(
     assert first.effective_until == second.effective_from > first.effective_from
     assert decision_at(pool=fig2, at=second.effective_from) == second
     assert decision_at(pool=fig2, at=first.effective_from) == first
+
+
+@pytest.mark.parametrize("behind", [timedelta(0), timedelta(minutes=5), timedelta(hours=2)])
+def test_a_decision_begins_where_the_one_before_it_is_metered(fig2, behind):
+    """A commit that takes long, or a clock that is set back: what is in the ledger stays true."""
+    hour = timedelta(hours=1)
+    first = recomputed(fig2)
+    pool_meter(pool_id=fig2.pk, now=NOON + hour)
+    metered = Meter.objects.get(pool=fig2).metered_until
+    assert metered == NOON + hour
+    run_request(pool=fig2, reason="", now=NOON)
+    second = recomputed(fig2, metered - behind)
+    first.refresh_from_db()
+    assert first.effective_until == second.effective_from == second.finished_at == metered
+    assert decision_now(pool=fig2, now=metered - behind) == second
+    pool_meter(pool_id=fig2.pk, now=metered + hour)
+    ends = Entry.objects.filter(run_id=first.pk).aggregate(last=Max("end"))["last"]
+    begins = Entry.objects.filter(run_id=second.pk).aggregate(first=Min("start"))["first"]
+    assert (ends, begins) == (metered, metered)
+
+
+def test_while_a_decision_is_put_in_force_nobody_meters_the_pool(fig2):
+    recomputed(fig2)
+    pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=30))
+    with transaction.atomic():
+        metering_hold(fig2)
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(metered_elsewhere, fig2).result() == 0
+    assert pool_meter(pool_id=fig2.pk, now=NOON + timedelta(hours=1)) > 0
+
+
+def metered_elsewhere(pool):
+    try:
+        return pool_meter(pool_id=pool.pk, now=NOON + timedelta(hours=1))
+    finally:
+        connection.close()
 
 
 def test_a_draining_server_leaves_the_capacity_and_a_retired_one_the_pool(fig2):
