@@ -56,6 +56,8 @@ class Supervisor:
         self._components = components(listener=self._listener.fileno(), data=folder.path)
         self._running: dict[str, processes.Process] = {}
         self._ends: defaultdict[str, list[float]] = defaultdict(list)
+        self._noted: dict[str, processes.Process] = {}
+        self._unrecorded = self._disk_is_full = False
 
     def __enter__(self) -> "Supervisor":
         return self
@@ -69,15 +71,33 @@ class Supervisor:
             self._start(component)
 
     def check(self) -> None:
-        """Start again what has ended.
+        """Start again what has ended, or at the next call while the disk is full.
 
         Raises `StepFailed` when something ends again and again.
         """
+        try:
+            self._start_again()
+            if self._unrecorded:
+                self._record()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            if not self._disk_is_full:
+                say(
+                    f"The disk of {self._folder} is full: what ended is started once there is room."
+                )
+            self._disk_is_full = True
+        else:
+            self._disk_is_full = False
+
+    def _start_again(self) -> None:
         for component in self._components:
             process = self._running[component.name]
             self._end_if_silent(component, process)
             if process.poll() is not None:
-                self._note_end(component.name, process, self._output.log(component.name))
+                if self._noted.get(component.name) is not process:
+                    self._note_end(component.name, process, self._output.log(component.name))
+                    self._noted[component.name] = process
                 self._start(component)
         for name, server in (
             ("PostgreSQL", self._servers.postgres),
@@ -113,9 +133,14 @@ class Supervisor:
                 pass_fds=[self._listener.fileno()] if component.name == "web" else [],
                 orphan_signal=signal.SIGQUIT,  # nobody waits for what it could finish
             )
-        processes.record(
-            {name: process.pid for name, process in self._running.items()}, self._recorded
-        )
+        self._unrecorded = True
+        self._record()
+
+    def _record(self) -> None:
+        """Write down what runs, for a launcher that finds it after this one was killed."""
+        pids = {name: process.pid for name, process in self._running.items()}
+        processes.record(pids, self._recorded)
+        self._unrecorded = False
 
     def _end_if_silent(self, component: Component, process: processes.Process) -> None:
         """End a process that lives and does nothing, with what it started."""

@@ -399,9 +399,9 @@ def test_slots_become_reservations_of_this_period_and_the_next():
 @pytest.mark.parametrize("target", ["kueue", "kubernetes", "volcano", "kai"])
 def test_what_kubernetes_would_cut_is_refused(target):
     asked = pool_document(
-        resources=[{"name": "cpu", "unit": ""}, {"name": "memory", "unit": "EiB"}],
-        servers=[{"name": "b", "capacity": {"cpu": 10, "memory": 20}}],
-        workloads=[{"tenant": "ada", "name": "a", "demand": {"cpu": 1, "memory": 2}, "tasks": 9}],
+        resources=[{"name": "cpu", "unit": ""}, {"name": "memory", "unit": "GiB"}],
+        servers=[{"name": "b", "capacity": {"cpu": 10, "memory": 2e10}, "labels": {}}],
+        workloads=[{"tenant": "ada", "name": "a", "demand": {"cpu": 1, "memory": 2e9}, "tasks": 9}],
     )
     with pytest.raises(Conflict) as refused:
         render(asked, target)

@@ -1,5 +1,6 @@
 """The service's processes are started, restarted, given up and stopped in order."""
 
+import json
 import os
 import signal
 import socket
@@ -106,6 +107,26 @@ def test_a_process_that_is_killed_is_started_again_however_often(supervise, monk
             service._running["worker"].wait()
             service.check()
         assert service._running["worker"].poll() is None
+
+
+def test_a_full_disk_does_not_end_the_launcher(supervise, tmp_path, capsys):
+    with supervise(stays("worker")) as service:
+        service.start()
+        draft = tmp_path / "data" / "processes.new"
+        draft.symlink_to("/dev/full")
+        service._running["worker"].kill()
+        service._running["worker"].wait()
+        service.check()
+        service.check()
+        draft.unlink()
+        service.check()
+        worker = service._running["worker"]
+        assert worker.poll() is None
+        recorded = json.loads((tmp_path / "data" / "processes.json").read_text())
+        assert recorded["worker"][0] == worker.pid
+    told = capsys.readouterr().err
+    assert told.count("worker ended with exit code -9") == 1
+    assert told.count("is full: what ended is started once there is room.") == 1
 
 
 def test_a_process_that_cannot_stay_up_is_given_up_with_the_end_of_its_log(supervise):
