@@ -396,7 +396,7 @@ def test_slots_become_reservations_of_this_period_and_the_next():
     assert "StartTime=2026-11-02T08:00:00 " in text
 
 
-@pytest.mark.parametrize("target", ["kueue", "kubernetes", "volcano", "kai"])
+@pytest.mark.parametrize("target", ["kueue", "kubernetes", "volcano"])
 def test_what_kubernetes_would_cut_is_refused(target):
     asked = pool_document(
         resources=[{"name": "cpu", "unit": ""}, {"name": "memory", "unit": "GiB"}],
