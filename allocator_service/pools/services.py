@@ -100,7 +100,7 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     """Change a pool that is still at `version`; resources may be added, at the end.
 
     Raises `Stale`, `Unacceptable`, or `Conflict` for a resource that was dropped or whose unit
-    changed while servers or workloads are counted in it.
+    changed: history is counted in it.
     """
     pool = pool_lock(pool)
     check_version(pool.version, version)
