@@ -20,6 +20,7 @@ from launcher.accounts import Account
 from launcher.console import StepFailed, say
 
 _PR_SET_PDEATHSIG = 1
+_SIG_DFL = 0
 _POLL_SECONDS = 0.02
 # How long what is ending may take before it gets the next stronger signal.
 PATIENCE_SECONDS = 30.0
@@ -48,6 +49,8 @@ def start(
     def tie_to_launcher() -> None:
         if _libc is None:
             return
+        # A script's background job ignores some signals, and what it starts inherits that.
+        _libc.signal(int(orphan_signal), _SIG_DFL)
         _libc.prctl(_PR_SET_PDEATHSIG, int(orphan_signal))
         if os.getppid() != launcher_pid:  # it died before the line above
             os.kill(os.getpid(), signal.SIGKILL)

@@ -94,7 +94,7 @@ def test_the_scope_is_judged_before_the_body_is_read(world):
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/nothing", "/api/", "/api/v1/", "/api/v2/pools/", "/api/v1/pools", "/api/v1/pools//"],
+    ["/nothing", "/api/", "/api/v1/nothing/", "/api/v2/pools/", "/api/v1/pools", "/api/v1/pools//"],
 )
 def test_unknown_paths_are_problems(path, operator):
     assert code(operator.get(path)) == (404, "not_found")

@@ -92,7 +92,10 @@ def test_serve_keeps_its_data_and_shares_its_servers_with_management_commands(st
 
 
 def test_kill_9_of_serve_leaves_no_process(state_home):
+    """As a background job of a script, which ignores SIGQUIT and has all that it starts ignore it."""
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     serve = start("serve", PORT="0", WEB_CONCURRENCY="1")
+    signal.signal(signal.SIGQUIT, before)
     assert serve.stderr is not None
     assert any("Serving at http" in line for line in serve.stderr)
     # Itself, web with its worker, relay, sender, beat, and worker with two children, at the least.
