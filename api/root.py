@@ -16,18 +16,6 @@ from api.openapi.describing import shows
 from api.operations import OpenView
 from policies.fields import Document, DocumentField, TextField
 
-COLLECTIONS = (
-    "tenants",
-    "pools",
-    "policies",
-    "evaluations",
-    "comparisons",
-    "events",
-    "ledger-entries",
-    "price-plans",
-    "webhooks",
-)
-
 
 def _link() -> TextField:
     return TextField(max_length=2000)
@@ -94,5 +82,5 @@ def _root(request: Request) -> dict[str, Any]:
         "version": __version__,
         "documentation": link("docs"),
         "openapi": link("schema"),
-        "collections": {name.replace("-", "_"): link(name) for name in COLLECTIONS},
+        "collections": {name: link(name.replace("_", "-")) for name in CollectionsDocument.fields},
     }

@@ -7,7 +7,7 @@ from django.db import connection
 from django.db.models import Model
 from psycopg import sql
 
-# So many are rather checked by new plans than by those that a session has.
+# From so many rows on, foreign keys are checked by new plans.
 MANY_ROWS = 200
 
 

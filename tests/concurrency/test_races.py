@@ -75,39 +75,32 @@ def test_of_eight_workers_with_one_message_one_decides(fig2):
     assert Run.objects.count() == 1
 
 
-def test_the_first_report_of_an_agent_in_eight_copies_is_stored_once(fig2):
-    draft = ReportDraft(
-        agent="slurm",
+def report_of(agent: str, tenants: list[TenantReport]) -> ReportDraft:
+    return ReportDraft(
+        agent=agent,
         target="slurm",
         class_label="partition",
         run=None,
         generation=None,
         interval="PT15S",
         reported_at=NOON,
-        tenants=[TenantReport("u1", {"cpu": 2}, {"cpu": 1}, 0, 1, [])],
+        tenants=tenants,
         problems=[],
     )
+
+
+def test_the_first_report_of_an_agent_in_eight_copies_is_stored_once(fig2):
+    draft = report_of("slurm", [TenantReport("u1", {"cpu": 2}, {"cpu": 1}, 0, 1, [])])
     outcomes = at_once(8, lambda _: report_put(pool=fig2, draft=draft, now=NOON))
     assert {outcome.pk for outcome in outcomes} == {Report.objects.get().pk}
     assert Agent.objects.count() == 1
 
 
 def test_of_eight_agents_that_report_at_once_none_is_lost(fig2):
-    def put(number):
-        draft = ReportDraft(
-            agent=f"agent-{number}",
-            target="slurm",
-            class_label="partition",
-            run=None,
-            generation=None,
-            interval="PT15S",
-            reported_at=NOON,
-            tenants=[],
-            problems=[],
-        )
-        return report_put(pool=fig2, draft=draft, now=NOON)
-
-    assert len({outcome.pk for outcome in at_once(8, put)}) == 8
+    outcomes = at_once(
+        8, lambda n: report_put(pool=fig2, draft=report_of(f"agent-{n}", []), now=NOON)
+    )
+    assert len({outcome.pk for outcome in outcomes}) == 8
     assert Agent.objects.count() == Report.objects.count() == 8
 
 

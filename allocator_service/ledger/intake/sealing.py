@@ -110,8 +110,8 @@ def entries_seal(*, now: datetime) -> int:
         return 0
     with connection.cursor() as cursor:
         # Entries come by the 10^5 before the planner's statistics of them do. With those of an empty
-        # table it would read all that waits, or a month's entries, once for every entry, so: an array,
-        # indexes only, and entries by their ids.
+        # table it would read all that waits, or a month's entries, once for each entry. An array of
+        # ids, indexes only and a look by id for each entry prevent that.
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(_SEAL, {"limit": SEALED_AT_ONCE})
         sequences = [sequence for (sequence,) in cursor.fetchall()]

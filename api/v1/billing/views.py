@@ -70,7 +70,7 @@ class ReratingsView(PoolView):
 
     @lists(ReratingDocument, "List reratings, newest first")
     def get(self, request: Request, pool: str) -> Response:
-        """List a pool's reratings, newest first, each with what it changed for every tenant.
+        """List a pool's reratings, newest first, each with what it changed for each tenant.
 
         A tenant key gets 403 `auth.scope`: only operator and billing keys may read the list.
         """

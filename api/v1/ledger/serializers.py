@@ -88,14 +88,9 @@ class ExportParameters(Parameters):
     after = TextField(
         max_length=500, required=False, description="Begin after this cursor of the feed."
     )
-    pool = SlugField(required=False, description="Entries of the pool with this slug only.")
-    tenant = SlugField(required=False, description="Entries of the tenant with this slug only.")
-    kind = ChoiceField(
-        choices=Kind.values,
-        required=False,
-        description="Entries of this kind only: `usage` was used, `alone` would have been used without"
-        " the pool, a `correction` is the difference to an entry that was wrong.",
-    )
+    pool = EntryParameters.fields["pool"]
+    tenant = EntryParameters.fields["tenant"]
+    kind = EntryParameters.fields["kind"]
 
 
 class EntryDocument(Document):

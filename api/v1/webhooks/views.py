@@ -149,8 +149,8 @@ class WebhookView(OneWebhookView):
         """Delete a webhook: nothing more is sent to it.
 
         It needs the webhook's `ETag` in `If-Match` (428 without it, 412 if the webhook has changed
-        since). Pending deliveries are cancelled, the secrets are deleted, and its deliveries cannot be
-        read through the API any more.
+        since). Pending deliveries are cancelled, the secrets are deleted, and its deliveries can no
+        longer be read through the API.
         """
         found = self.webhook(webhook)
         version = expected_version(request, actual=found.version)
