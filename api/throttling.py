@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # views read the settings that name this module
 
 TIMEOUT_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
-EVALUATIONS_AT_ONCE = 2
 EVALUATION_LEASE_SECONDS = 60
 CALM = 0.5
 CALM_SECONDS = 0.2
@@ -135,7 +134,8 @@ class Limiter:
     def evaluation(self, *, holder: str) -> Iterator[bool]:
         """Hold one of the holder's places for evaluations; yields whether there was one."""
         name, ticket = f"evaluations:{holder}", str(new_id())
-        arguments = [EVALUATIONS_AT_ONCE, EVALUATION_LEASE_SECONDS, ticket]
+        at_once = settings.ENVIRONMENT.evaluations_at_once
+        arguments = [at_once, EVALUATION_LEASE_SECONDS, ticket]
         admitted = self._run(_ENTER, name, arguments) != 0
         try:
             yield admitted

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import transaction
 
 from allocator_service.allocation.models import (
@@ -20,8 +21,6 @@ from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool
 from allocator_service.pools.recompute import decision_wanted
 
-RUN_RETENTION = timedelta(days=90)
-EVENT_RETENTION = timedelta(days=90)
 IDEMPOTENCY_RETENTION = timedelta(hours=72)
 RUNS_PRUNED_AT_ONCE = 1_000
 METERING = "metering"
@@ -36,6 +35,9 @@ def run_request(*, pool: Pool, reason: str, now: datetime) -> Run:
         run = Run.objects.create(
             id=new_id(), pool=pool, reason=reason, created_at=now, request_id=request_id()
         )
+    elif reason and not run.reason:
+        run.reason = reason
+        run.save(update_fields=["reason"])
     decision_wanted(pool, now=now)
     return run
 
@@ -54,7 +56,7 @@ def retention_apply(*, now: datetime) -> int:
     Summaries, allocations and decisions are kept permanently; a decision in force is kept whole.
     Returns how many runs were pruned.
     """
-    before = now - RUN_RETENTION
+    before = now - timedelta(days=settings.ENVIRONMENT.run_retention_days)
     old = list(
         Run.objects.filter(pruned_at=None, finished_at__lt=before)
         .exclude(status=RunStatus.SUCCEEDED, effective_until=None)
@@ -72,6 +74,6 @@ def retention_apply(*, now: datetime) -> int:
             .exclude(runs__in=Run.objects.filter(pruned_at=None))
             .update(document=None)
         )
-    events_prune(before=now - EVENT_RETENTION)
+    events_prune(before=now - timedelta(days=settings.ENVIRONMENT.event_retention_days))
     IdempotencyClaim.objects.filter(created_at__lt=now - IDEMPOTENCY_RETENTION).delete()
     return len(old)

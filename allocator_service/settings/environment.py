@@ -26,6 +26,9 @@ class Environment:
     secure_proxy: bool
     throttle_rate: float
     throttle_burst: int
+    evaluations_at_once: int
+    run_retention_days: int
+    event_retention_days: int
     clock_file: str
     static_root: str
     trusted_proxies: list[IPv4Network | IPv6Network]
@@ -57,6 +60,11 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         secure_proxy=_env.bool("SECURE_PROXY", False),
         throttle_rate=_env.float("THROTTLE_RATE", 50.0),
         throttle_burst=_env.int("THROTTLE_BURST", 200),
+        evaluations_at_once=_from_one("EVALUATIONS_AT_ONCE", _env.int("EVALUATIONS_AT_ONCE", 2)),
+        run_retention_days=_from_one("RUN_RETENTION_DAYS", _env.int("RUN_RETENTION_DAYS", 90)),
+        event_retention_days=_from_one(
+            "EVENT_RETENTION_DAYS", _env.int("EVENT_RETENTION_DAYS", 90)
+        ),
         clock_file=_env.str("CLOCK_FILE", ""),
         static_root=_env.str("STATIC_ROOT", ""),
         trusted_proxies=_networks("TRUSTED_PROXIES", _env.list("TRUSTED_PROXIES", default=[])),
@@ -67,6 +75,12 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
             "WEBHOOK_ALLOWED_NETWORKS", _env.list("WEBHOOK_ALLOWED_NETWORKS", default=[])
         ),
     )
+
+
+def _from_one(variable: str, value: int) -> int:
+    if value < 1:
+        raise ImproperlyConfigured(f"{variable} is {value}; it must be a whole number from 1.")
+    return value
 
 
 def _networks(variable: str, texts: list[str]) -> list[IPv4Network | IPv6Network]:

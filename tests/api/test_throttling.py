@@ -87,9 +87,9 @@ def test_redis_is_asked_again_after_a_pause(monkeypatch, settings):
     assert back.wait_seconds(key=key, rate=0.01, burst=1) > 0
 
 
-def test_a_place_that_nobody_gave_back_is_free_after_its_lease(monkeypatch):
+def test_a_place_that_nobody_gave_back_is_free_after_its_lease(monkeypatch, settings):
     monkeypatch.setattr(throttling, "EVALUATION_LEASE_SECONDS", 1)
-    monkeypatch.setattr(throttling, "EVALUATIONS_AT_ONCE", 1)
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, evaluations_at_once=1)
     key = uuid4()
     lost = limiter().evaluation(holder=str(key))
     assert lost.__enter__()

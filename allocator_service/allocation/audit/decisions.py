@@ -48,7 +48,7 @@ def run_verify(run: Run) -> dict[str, Any]:
     decided nothing, `Gone` once its input is pruned, `problem.too_large` for more whole tasks than are
     handed out again.
     """
-    _refuse_undecided(run)
+    refuse_undecided(run)
     stored = stored_decision(run)
     ranges_agree = stored.ranges_agree
     answer = stored.allocation
@@ -114,7 +114,7 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     `document` is the run's input, with the names by which the reader may know it. Raises `Conflict`
     for a run that decided nothing, `Gone` once its input is pruned.
     """
-    _refuse_undecided(run)
+    refuse_undecided(run)
     named = problem_from_document(document).problem
     return decision_proof(document, replace(stored_decision(run).allocation, problem=named))
 
@@ -155,7 +155,8 @@ def decision_digests(document: Mapping[str, Any], decision: Allocation) -> dict[
     return digests
 
 
-def _refuse_undecided(run: Run) -> None:
+def refuse_undecided(run: Run) -> None:
+    """Raise `Conflict` for a run that failed or has not ended: there is no decision of it."""
     if run.status != RunStatus.SUCCEEDED:
         raise Conflict(
             f"The run is {run.status}: it has no decision to verify.", code="run.not_succeeded"

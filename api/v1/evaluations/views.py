@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from django.conf import settings
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -12,7 +13,7 @@ from allocator_service.core.errors import Unacceptable
 from api.auth import EVERY_SCOPE, Caller
 from api.contract.errors import TooManyRequests
 from api.openapi.describing import computes
-from api.throttling import EVALUATIONS_AT_ONCE, limiter
+from api.throttling import limiter
 from api.v1.evaluations.serializers import EvaluationDocument, EvaluationRequest
 from api.v1.evaluations.sizes import refuse_oversized_evaluation
 from api.views import ContractView
@@ -33,7 +34,7 @@ class EvaluationsView(ContractView):
         `history` of the answer back to continue. A problem has at most 2,000 tenants, 5,000
         workloads and 1,000 distinct kinds of servers (413 `evaluation.too_large`), and its
         computation takes at most 10 seconds (503 `evaluation.timeout`). A key, or a tenant by all
-        its keys, may have two evaluations running (429 `evaluation.too_many`).
+        its keys, may have two evaluations running by default (429 `evaluation.too_many`).
         """
         refuse_oversized_evaluation(self.body)
         document = self.document()
@@ -53,7 +54,7 @@ def admitted_evaluation(caller: Caller) -> Iterator[None]:
     with limiter().evaluation(holder=holder) as admitted:
         if not admitted:
             raise TooManyRequests(
-                f"You have {EVALUATIONS_AT_ONCE} evaluations running.",
+                f"You have {settings.ENVIRONMENT.evaluations_at_once} evaluations running.",
                 code="evaluation.too_many",
                 retry_after=RETRY_SECONDS,
             )

@@ -89,8 +89,8 @@ class ExplanationView(OneRunView):
         A tenant key can ask about its own tenant only; others, and tenants without a workload in
         the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
         input; there may be none. A run that did not succeed answers 409 `run.not_succeeded`; once
-        its retention of 90 days is over, the answer is 410 `run.pruned`. It takes one of the two
-        evaluations that a key, or a tenant by all its keys, may have running (429
+        its retention is over, the answer is 410 `run.pruned`. It takes one of the evaluations, by
+        default two, that a key, or a tenant by all its keys, may have running (429
         `evaluation.too_many`).
         """
         found = self.run(run)

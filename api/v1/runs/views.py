@@ -7,7 +7,7 @@ from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.allocation.audit.decisions import run_proof, run_verify
+from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof, run_verify
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import certificate_of, input_of, run_get, runs_for
 from allocator_service.allocation.services import run_request
@@ -150,8 +150,8 @@ class PlacementsView(OneRunView):
         A row names one `server`, or in `servers` a range of identical ones, in which `tasks` and
         `resources` are those on each server. A tenant key sees its own tasks; in a transparent pool
         it sees all of them, with pseudonyms for other tenants, their workloads and their servers.
-        Placements are kept until 90 days after the decision was in force; then the answer is 410
-        `run.pruned`.
+        Placements are kept for a time, by default 90 days, after the decision was in force; then
+        the answer is 410 `run.pruned`.
         """
         return placements_page(self, self.run(run))
 
@@ -163,8 +163,7 @@ class CertificateView(OneRunView):
 
         For operator and billing keys, and for members of a transparent pool; other tenants get 404
         `run.not_found`. A run that did not succeed, or whose policy has no certificates, answers
-        404 `certificate.none`; once its retention of 90 days is over, the answer is 410
-        `run.pruned`.
+        404 `certificate.none`; once its retention is over, the answer is 410 `run.pruned`.
         """
         return Response(certificate_of(self.whole_run(run)))
 
@@ -177,7 +176,7 @@ class InputView(OneRunView):
         Sent to `POST /evaluations/`, within the limits there, it gives the same decision. For
         operator and billing keys, and for members of a transparent pool, who see other tenants'
         names and labels as pseudonyms; other tenants get 404 `run.not_found`. A run that has not
-        read its input yet answers 404 `run.no_input`; once its retention of 90 days is over, the
+        read its input yet answers 404 `run.no_input`; once its retention is over, the
         answer is 410 `run.pruned`.
         """
         found = self.whole_run(run)
@@ -192,11 +191,12 @@ class ProofView(OneRunView):
 
         Save it and check it elsewhere with `python -m policies verify FILE`. For operator and
         billing keys, and for members of a transparent pool, whose copy has pseudonyms and verifies
-        all the same; other tenants get 404 `run.not_found`. A run that failed answers 409
-        `run.not_succeeded`; one that has not read its input yet answers 404 `run.no_input`; once
-        its retention of 90 days is over, the answer is 410 `run.pruned`.
+        all the same; other tenants get 404 `run.not_found`. A run that failed, or has not ended,
+        answers 409 answers 409 `run.not_succeeded`; once its retention is over, the answer is
+        410 `run.pruned`.
         """
         found = self.whole_run(run)
+        refuse_undecided(found)
         document = input_for(input_of(found), pool=found.pool, caller=self.tenant)
         return Response({"run": found.pk, "pool": found.pool.slug, **run_proof(found, document)})
 
@@ -212,7 +212,7 @@ class VerifyView(OneRunView):
         It stores nothing and can be repeated. `valid` is true when every check holds. For operator
         and billing keys, and for members of a transparent pool, for whom the `detail` of each check
         is empty; other tenants get 404 `run.not_found`. A run that did not succeed answers 409
-        `run.not_succeeded`; once its retention of 90 days is over, the answer is 410 `run.pruned`.
+        `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
         """
         found = self.whole_run(run)
         self.read(NoFields)

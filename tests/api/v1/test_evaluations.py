@@ -1,5 +1,6 @@
 """Evaluations: the same engine without storing anything, whatever is sent."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from allocator_service.allocation.what_if import evaluations
 from allocator_service.core.errors import Unavailable
 from allocator_service.core.models import Event
 from allocator_service.pools.models import Pool
-from api.throttling import EVALUATIONS_AT_ONCE, limiter
+from api.throttling import limiter
 from policies import policies_available
 from tests import factories
 from tests.api.v1.test_conventions import code
@@ -236,10 +237,12 @@ def test_a_timeout_is_503_with_retry_after(operator, monkeypatch):
     assert response["Retry-After"] == "30"
 
 
-def test_of_many_at_once_a_caller_has_two_places():
+@pytest.mark.parametrize("places", [2, 5])
+def test_of_many_at_once_a_caller_has_as_many_places_as_the_settings_say(settings, places):
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, evaluations_at_once=places)
     key = uuid4()
-    held = [limiter().evaluation(holder=str(key)) for _ in range(EVALUATIONS_AT_ONCE + 1)]
-    assert [place.__enter__() for place in held] == [True] * EVALUATIONS_AT_ONCE + [False]
+    held = [limiter().evaluation(holder=str(key)) for _ in range(places + 1)]
+    assert [place.__enter__() for place in held] == [True] * places + [False]
     for place in held:
         place.__exit__(None, None, None)
     with limiter().evaluation(holder=str(key)) as admitted:

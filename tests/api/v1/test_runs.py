@@ -137,6 +137,7 @@ def test_a_run_is_asked_for_and_answers_with_its_address(decided, operator):
     assert operator.get(f"{response['Location']}allocations/").json()["results"] == []
     assert code(operator.get(f"{response['Location']}certificate/")) == (404, "certificate.none")
     assert code(operator.post(f"{response['Location']}verify/")) == (409, "run.not_succeeded")
+    assert code(operator.get(f"{response['Location']}proof/")) == (409, "run.not_succeeded")
     assert code(operator.get(f"{response['Location']}input/")) == (404, "run.no_input")
     assert operator.get(f"{LAB}runs/").json()["results"][0] == pending
 

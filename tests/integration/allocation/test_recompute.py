@@ -1,10 +1,12 @@
 """A recompute publishes a whole, proven decision, or leaves the old one in force and says why."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.conf import settings as django_settings
 from django.db import connection, transaction
 from django.db.models import F, Max, Min
 
@@ -351,6 +353,17 @@ def test_old_runs_are_pruned_but_the_decision_in_force_stays_whole(fig2, now):
     assert run_verify(second)["valid"] is True
 
 
+def test_a_deployment_chooses_how_long_runs_are_kept(fig2, now, monkeypatch):
+    recomputed(fig2)
+    run_request(pool=fig2, reason="", now=now)
+    recomputed(fig2, now + timedelta(days=1))
+    later = now + timedelta(days=20)
+    assert retention_apply(now=later) == 0
+    chosen = replace(django_settings.ENVIRONMENT, run_retention_days=10)
+    monkeypatch.setattr(django_settings, "ENVIRONMENT", chosen)
+    assert retention_apply(now=later) == 1
+
+
 def test_a_request_while_another_waits_is_answered_with_the_same_run(fig2, now):
     assert run_request(pool=fig2, reason="a", now=now) == run_request(
         pool=fig2, reason="b", now=now
@@ -358,6 +371,12 @@ def test_a_request_while_another_waits_is_answered_with_the_same_run(fig2, now):
     run = recomputed(fig2)
     assert run.reason == "a"
     assert Run.objects.count() == 1
+
+
+def test_a_run_without_a_reason_takes_the_next_request_s(fig2, now):
+    run_request(pool=fig2, reason="", now=now)
+    run_request(pool=fig2, reason="after maintenance", now=now)
+    assert recomputed(fig2).reason == "after maintenance"
 
 
 EVERY_POLICY = [
