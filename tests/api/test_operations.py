@@ -14,6 +14,7 @@ from allocator_service.core.clock import utc_now
 from api import operations
 from tests import factories
 from tests.api.v1.test_conventions import code
+from tests.unit.deploy.watching import watched
 
 READY = {"database": "ok", "migrations": "ok", "broker": "ok", "worker": "ok", "relay": "ok",
          "sender": "ok", "metering": "ok"}  # fmt: skip
@@ -127,3 +128,11 @@ def test_browsers_may_do_nothing_with_answers_of_the_api(db):
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert answer.headers["Referrer-Policy"] == "same-origin"
     assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_the_alerts_and_the_dashboard_ask_for_metrics_that_there_are(world, operator):
+    world.as_ada.get("/api/v1/pools/lab/")
+    heartbeat_record(process="worker", now=utc_now())
+    text = operator.get("/metrics", Accept="application/openmetrics-text").content.decode()
+    there = {re.split(r"[ {]", line)[0] for line in text.splitlines() if not line.startswith("#")}
+    assert watched() - there == set()

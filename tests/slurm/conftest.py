@@ -18,10 +18,10 @@ import pytest
 from launcher.client import Client
 from launcher.folders import PROJECT
 from launcher.processes import Process, start
+from tests.debian import SLURM, Unavailable, unpacked
 from tests.live.conftest import launched, worker_id  # noqa: F401 - a fixture
 from tests.live.service import LiveService
 from tests.slurm.cluster import Cluster, Node
-from tests.slurm.packages import Unavailable, unpacked
 
 # Three nodes of two kinds; every job of the tests fits on any node that is empty.
 NODES = (
@@ -35,7 +35,7 @@ RESOURCES = [{"name": "cpu", "unit": "CPU"}, {"name": "memory", "unit": "MiB"}]
 @pytest.fixture(scope="package")
 def prefix() -> Path:
     try:
-        return unpacked()
+        return unpacked(SLURM)
     except Unavailable as reason:
         pytest.skip(f"no Slurm: {reason}")
 

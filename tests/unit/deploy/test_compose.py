@@ -3,13 +3,11 @@
 There is no Docker here to try them with, so what can be held against the code is.
 """
 
-import ast
 import importlib.util
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -17,39 +15,20 @@ from django.conf import settings
 from django.core.management import get_commands
 
 from allocator_service.core.worker import pulse
-from launcher.service import components
+from tests.unit.deploy.environment import (
+    COMPONENTS,
+    READ_BY_LIBRARIES,
+    ROOT,
+    comparable,
+    documented,
+    variables_read_by_the_settings,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
 SERVICES = COMPOSE["services"]
 OURS = ("migrate", "web", "worker", "beat", "relay", "sender")
-COMPONENTS = {component.name: component for component in components(listener=3, data=Path("/tmp"))}
 SECRETS = ("SECRET_KEY", "POSTGRES_PASSWORD", "ALLOCATOR_PASSWORD", "ALLOCATOR_OWNER_PASSWORD")
-# Read by Django and gunicorn themselves.
-READ_BY_LIBRARIES = {"DJANGO_SETTINGS_MODULE", "WEB_CONCURRENCY", "PROMETHEUS_MULTIPROC_DIR"}
-
-
-def variables_read_by_the_settings() -> set[str]:
-    """The first arguments of `_env.<type>(...)` in the one reader of the environment."""
-    source = (ROOT / "allocator_service" / "settings" / "environment.py").read_text()
-    return {
-        call.args[0].value
-        for call in ast.walk(ast.parse(source))
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and isinstance(call.func.value, ast.Name)
-        and call.func.value.id == "_env"
-        and isinstance(call.args[0], ast.Constant)
-        and isinstance(call.args[0].value, str)
-    }
-
-
-def documented() -> dict[str, str]:
-    """The variables of .env.example and their values, those in comments included."""
-    lines = (ROOT / ".env.example").read_text().splitlines()
-    found = [re.fullmatch(r"(?:# )?([A-Z][A-Z_]+)=(.*)", line) for line in lines]
-    return {match[1]: match[2] for match in found if match}
 
 
 def interpolated() -> dict[str, str]:
@@ -150,14 +129,6 @@ def test_the_roles_are_made_by_the_same_script_as_the_launchers():
 
 @pytest.mark.parametrize("name", ["web", "worker", "beat", "relay", "sender"])
 def test_compose_and_the_launcher_run_the_same_command(name):
-    def comparable(command: list[str]) -> list[str]:
-        words = [word for word in command if word not in ("python", "-m")]
-        for varying in ("--bind", "--schedule"):
-            if varying in words:
-                position = words.index(varying)
-                del words[position : position + 2]
-        return sorted(words)
-
     assert comparable(SERVICES[name]["command"]) == comparable([*COMPONENTS[name].command])
 
 
