@@ -108,7 +108,7 @@ class Reporter(Client):
             self.accepted |= {event["id"] for event in events}
 
     def _event(self, number: int) -> dict[str, Any]:
-        start = self._begin + timedelta(seconds=3 * number)
+        start = self._begin + timedelta(seconds=number)
         return {
             "source": "storm",
             "id": f"{self._tenant}/{number}",

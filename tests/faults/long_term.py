@@ -44,8 +44,9 @@ class Boundaries:
 
 
 _STEPS = """
-SELECT r.id::text, s.begin, s.since FROM run_step s JOIN run r ON r.id = s.run_id
-JOIN pool p ON p.id = r.pool_id WHERE p.slug = %s AND r.status = 'succeeded' ORDER BY s.begin
+SELECT r.id::text, s.begin, s.since, r.started_at FROM run_step s JOIN run r ON r.id = s.run_id
+JOIN pool p ON p.id = r.pool_id WHERE p.slug = %s AND r.status = 'succeeded'
+ORDER BY s.begin, r.effective_from
 """
 # What lies in each step's window, entry by entry.
 _WINDOWS = """
@@ -119,7 +120,7 @@ def long_term_wrongs(
     with psycopg.connect(database) as connection:
         for pool, chosen in pools.items():
             steps = connection.execute(_STEPS, [pool]).fetchall()
-            begins = [begin for _, begin, _ in steps]
+            begins = [begin for _, begin, *_ in steps]
             counts[pool] = boundaries(begins, chosen)
             found += [f"{pool}: {wrong}" for wrong in _boundary_wrongs(begins, chosen, calm, now)]
             for wrong, query in _METERED.items():
@@ -127,7 +128,12 @@ def long_term_wrongs(
                 (count,) = connection.execute(statement, {"pool": pool}).fetchone() or (0,)
                 if count:
                     found.append(f"{pool}: {count} {wrong}")
-            if moved := [begin for _, begin, since in steps if since != chosen.since(begin)]:
+            if any(
+                begin == before and started >= begin
+                for before, (_, begin, _, started) in zip(begins, steps[1:], strict=False)
+            ):
+                found.append(f"{pool}: a boundary is decided twice by a clock that was not set back")
+            if moved := [begin for _, begin, since, _ in steps if since != chosen.since(begin)]:
                 found.append(f"{pool}: {len(moved)} windows reach elsewhere")
             sums = connection.execute(_WINDOWS, [pool]).fetchall()
             if others := _other_windows(client, [run for run, *_ in steps], sums):
@@ -152,8 +158,6 @@ def _boundary_wrongs(
         yield "its boundaries pass undecided"
     elif since_then[0] - calm >= step or boundaries(since_then, chosen).missed:
         yield "a boundary was not decided though all was calm"
-    if len(begins) != len(set(begins)):
-        yield "a boundary is decided twice"
     if any((begin - EPOCH) % step for begin in begins):
         yield "a step begins between boundaries"
 

@@ -93,14 +93,27 @@ def step_history(step: Step, problem: Problem) -> History:
     return history_from_document(step_document(step), problem.tenants, problem.resources)
 
 
+def step_decided_last(pool: Pool) -> datetime | None:
+    """When the step begins whose decision no other one follows; None before the first."""
+    begin: datetime | None = (
+        Step.objects.filter(
+            run__pool=pool, run__status=RunStatus.SUCCEEDED, run__effective_until=None
+        )
+        .values_list("begin", flat=True)
+        .first()
+    )
+    return begin
+
+
 def history_at(
     pool: Pool, tenants: Sequence[tuple[int, str]], resources: Sequence[Resource], at: datetime
 ) -> tuple[dict[str, Any], Basis]:
     """The history of the step around `at`, in the shape of an evaluation's, and what it was read from.
 
-    `tenants` are the members' keys and slugs. Seconds are the unit of time.
+    `tenants` are the members' keys and slugs. Seconds are the unit of time. The pool's time does not
+    run back: after a clock was set back, the step is the one that was decided last.
     """
-    begin, end = interval_around(pool, at)
+    begin, end = interval_around(pool, max(at, step_decided_last(pool) or at))
     state = window_state(pool, begin, end)
     waiting = _waiting(pool, begin)
     history = {

@@ -17,6 +17,7 @@ from django.db import transaction
 import policies
 from allocator_service.allocation.audit.decisions import decision_digests
 from allocator_service.allocation.long_term.metering import LATE, metering_due, pool_meter_all
+from allocator_service.allocation.long_term.steps import step_decided_last
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.runs.publication import decision_publish
@@ -156,14 +157,15 @@ def _claim(pool_id: int, now: datetime, early: bool) -> Claim | None:
         return None
     if job.pool.policy_long_term and now < job.run_after and not early:
         # A second message for a step that has been decided; or this clock is behind the relay's.
-        job.published_at, job.publications = None, 0
-        job.save(update_fields=["published_at", "publications"])
+        _put_off(job, job.run_after)
+        return None
+    if job.pool.policy_long_term and not early and _is_decided(job.pool, now):
+        _put_off(job, interval_around(job.pool, now)[1])
         return None
     border = border_to_plan_for(job, now=now)
     latest = latest_decision(job.pool)
     if border is not None and latest is not None and now < border - lead(latest):
-        job.run_after, job.published_at, job.publications = border - lead(latest), None, 0
-        job.save(update_fields=["run_after", "published_at", "publications"])
+        _put_off(job, border - lead(latest))
         return None
     job.attempts = job.attempts + 1 if job.claimed == job.wanted else 1
     job.claimed = job.wanted
@@ -184,6 +186,20 @@ def _claim(pool_id: int, now: datetime, early: bool) -> Claim | None:
     run.token = job.token
     run.save()
     return Claim(pool_id, run.pk, job.token, job.attempts, border)
+
+
+def _put_off(job: RecomputeJob, until: datetime) -> None:
+    job.run_after, job.published_at, job.publications = until, None, 0
+    job.save(update_fields=["run_after", "published_at", "publications"])
+
+
+def _is_decided(pool: Pool, now: datetime) -> bool:
+    """Whether the step around `now` has its decision, as when a clock that was set back comes there again.
+
+    Before that step, changes are decided for the step that was decided last: the pool's time stands still.
+    """
+    last = step_decided_last(pool)
+    return last is not None and interval_around(pool, now)[0] <= last <= now
 
 
 def _abandon(job: RecomputeJob, now: datetime) -> None:

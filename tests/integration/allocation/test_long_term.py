@@ -332,3 +332,24 @@ def test_who_waits_as_long_as_the_window_goes_first_unless_told_otherwise(tenant
     pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}, window=window)
     pool.step(0, (1, 1))
     assert pool.run.policy["options"].get("starvation_timeout") == timeout
+
+
+def test_a_pool_whose_clock_is_set_back_decides_changes_for_the_step_that_was_decided_last(tenant):
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)})
+    for number in range(4):
+        pool.step(number, (1, 1))
+    before = input_of(pool.run)["history"]
+    back = START + MINUTE + timedelta(seconds=30)
+    decision_wanted(pool.pool, now=back)
+    decided = []
+    for second in range(0, 300, 10):
+        now = back + timedelta(seconds=second)
+        if jobs_due(now=now, again=True) and (
+            run := recompute_pool(pool_id=pool.pool.pk, clock=lambda now=now: now)
+        ):
+            decided.append((now - START, run.step.begin - START))
+            if len(decided) == 1:
+                assert run.effective_from > pool.run.effective_from
+                assert input_of(run)["history"] == before
+    minutes = [(2, 3), (4, 4), (5, 5), (6, 6)]  # at 3 the clock comes to what is decided
+    assert decided == [(now * MINUTE, begin * MINUTE) for now, begin in minutes]
