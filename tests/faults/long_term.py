@@ -132,7 +132,9 @@ def long_term_wrongs(
                 begin == before and started >= begin
                 for before, (_, begin, _, started) in zip(begins, steps[1:], strict=False)
             ):
-                found.append(f"{pool}: a boundary is decided twice by a clock that was not set back")
+                found.append(
+                    f"{pool}: a boundary is decided twice by a clock that was not set back"
+                )
             if moved := [begin for _, begin, since, _ in steps if since != chosen.since(begin)]:
                 found.append(f"{pool}: {len(moved)} windows reach elsewhere")
             sums = connection.execute(_WINDOWS, [pool]).fetchall()

@@ -194,9 +194,9 @@ def _put_off(job: RecomputeJob, until: datetime) -> None:
 
 
 def _is_decided(pool: Pool, now: datetime) -> bool:
-    """Whether the step around `now` has its decision, as when a clock that was set back comes there again.
+    """Whether the step around `now` has its decision: a clock that was set back has come there again.
 
-    Before that step, changes are decided for the step that was decided last: the pool's time stands still.
+    Before that, changes are decided for the step that was decided last: the pool's time stands still.
     """
     last = step_decided_last(pool)
     return last is not None and interval_around(pool, now)[0] <= last <= now
