@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from policies.fields import (
     Schema,
     StringField,
     TextField,
+    checked_quantity,
     mistake,
 )
 
@@ -135,9 +135,7 @@ class PoolQuantityField(QuantityField):
     """One quantity, read once its unit is known."""
 
     def read(self, value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-            raise self.wrong_type()
-        return value
+        return checked_quantity(value)
 
 
 class LabelsField(JsonCells, MapField):

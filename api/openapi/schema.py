@@ -21,6 +21,7 @@ from api.contract.parameters import (
     StatementFormatParameter,
 )
 from api.openapi.describing import Operation
+from api.openapi.examples import add_example
 from api.openapi.groups import GROUPS, group_of
 from policies.fields import Document, DocumentField, MapField, QuantitiesField, Schema
 
@@ -133,6 +134,7 @@ class ContractSchema(AutoSchema):
             described["requestBody"] = self._request_body(method, operation, operation.request)
         open_to_all = not self.view.permission_classes
         described["security"] = [] if open_to_all else [{"key": []}]
+        add_example(described)
         return described
 
     def _component(self, name: str, schema: Schema) -> Schema:

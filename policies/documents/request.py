@@ -285,7 +285,9 @@ class AskedPolicyField(Field):
         return dict(value)
 
     def describe(self) -> Schema:
-        return {"oneOf": [{"type": "string"}, PolicyDocument.schema()]}
+        schema = PolicyDocument.schema()  # a mode that no policy has is an error of its column
+        schema["properties"]["mode"] = {"type": ["string", "null"]}
+        return {"oneOf": [{"type": "string"}, schema]}
 
 
 class ComparisonRequest(_Part):

@@ -17,6 +17,7 @@ from policies.fields.kinds import Field, Mistakes, ObjectField, Schema, escaped,
 
 FRACTIONAL_DIGITS = 12
 LIMIT = Decimal(10) ** 12
+MAX_TEXT = 50
 _LIMIT = float(LIMIT)
 _QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
 _WIDE = Context(prec=90)
@@ -43,8 +44,29 @@ _BYTES = {
 }  # fmt: skip
 _COUNTS = {"", "core", "cores", "count", "cpu", "gpu", "gpus"}
 _QUANTITY: Schema = {
-    "oneOf": [{"type": "number", "minimum": 0}, {"type": "string", "maxLength": 50}]
+    "oneOf": [{"type": "number", "minimum": 0}, {"type": "string", "maxLength": MAX_TEXT}]
 }
+
+
+def checked_quantity(value: object) -> int | float | Decimal | str:
+    """The value, if it may be a quantity in some unit: a short text, or a number of at least 0.
+
+    Raises:
+        Mistakes: ``quantity.type``, ``quantity.syntax`` or ``quantity.negative``.
+    """
+    if isinstance(value, str):
+        if len(value) > MAX_TEXT:
+            raise _no_quantity(value)
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise mistake(
+            "quantity.type",
+            "Expected a number, a decimal string or a Kubernetes quantity, not"
+            f" {json_type(value)}.",
+        )
+    if not (isinstance(value, Decimal) and value.is_nan()) and value < 0:
+        raise _negative(value)
+    return value
 
 
 def quantity_from(value: object, unit: str = "") -> Decimal:
@@ -54,14 +76,9 @@ def quantity_from(value: object, unit: str = "") -> Decimal:
         Mistakes: ``quantity.*``: wrong type, not a number, negative, 10¹² or more, more than 12
             fractional digits in a text, or a suffix that the unit has no conversion for.
     """
+    value = checked_quantity(value)
     if isinstance(value, str):
         number = _text(value, unit)
-    elif isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise mistake(
-            "quantity.type",
-            "Expected a number, a decimal string or a Kubernetes quantity, not"
-            f" {json_type(value)}.",
-        )
     else:
         number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
         if not number.is_finite():
@@ -93,13 +110,17 @@ def kubernetes_quantity_from(value: object, unit: str, *, rounding: str) -> Deci
 
 def _bounded(number: Decimal, value: object) -> Decimal:
     if number.is_signed() and number != 0:
-        raise mistake("quantity.negative", f"A quantity is at least 0; {value} is negative.")
+        raise _negative(value)
     if number >= LIMIT:
         raise mistake(
             "quantity.too_large",
             f"A quantity is below 10^12; choose a larger unit for {str(value)[:40]}.",
         )
     return abs(number)
+
+
+def _negative(value: object) -> Mistakes:
+    return mistake("quantity.negative", f"A quantity is at least 0; {value} is negative.")
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -109,10 +130,14 @@ def _split(text: str) -> tuple[str, str]:
         return match[1], match[2]
     if _EXPONENT.fullmatch(text):
         return text, ""
-    raise mistake(
+    raise _no_quantity(text)
+
+
+def _no_quantity(text: str) -> Mistakes:
+    return mistake(
         "quantity.syntax",
         f'"{text[:40]}" is not a quantity; write a decimal such as "0.25" or a Kubernetes quantity'
-        ' such as "250m" or "500Mi".',
+        f' such as "250m" or "500Mi", of at most {MAX_TEXT} characters.',
     )
 
 
@@ -242,6 +267,18 @@ class QuantitiesField(ObjectField):
     """Quantities keyed by resource; read as an object, for where its resources are not known yet."""
 
     type_name = "an object of quantities keyed by resource"
+
+    def read(self, value: Any) -> Any:
+        quantities = super().read(value)
+        wrong: list[Mistake] = []
+        for name, quantity in quantities.items():
+            try:
+                checked_quantity(quantity)
+            except Mistakes as mistakes:
+                wrong += mistakes.under(name)
+        if wrong:
+            raise Mistakes(wrong)
+        return quantities
 
     def describe(self) -> Schema:
         return {

@@ -2,9 +2,24 @@
 
 from api.contract.fields import PoolQuantitiesField
 from api.v1.evaluations.serializers import CertificateDocument
-from api.v1.pools.serializers import PolicyFields
 from api.v1.runs.serializers import MAX_ROWS, AllocationDocument, PlacementDocument
-from policies.fields import Document, DocumentField, ListField, NumberField, ObjectField, TextField
+from policies.fields import (
+    Document,
+    DocumentField,
+    ListField,
+    NumberField,
+    ObjectField,
+    StringField,
+    TextField,
+)
+
+
+class ColumnPolicy(Document):
+    """As it was asked for: a name or a mode that there is not is an error of its column."""
+
+    name = StringField()
+    mode = StringField(required=False, allow_null=True)
+    options = ObjectField(required=False)
 
 
 class ColumnError(Document):
@@ -14,7 +29,7 @@ class ColumnError(Document):
 
 
 class ColumnDocument(Document):
-    policy = DocumentField(PolicyFields)
+    policy = DocumentField(ColumnPolicy)
     error = DocumentField(
         ColumnError,
         allow_null=True,
