@@ -55,19 +55,33 @@ class ApiKeyAuthentication(BaseAuthentication):
             raise Unauthenticated(
                 'The key is sent as "Authorization: Bearer <key>".', code="auth.invalid"
             )
-        text = text.strip()
-        key = self._key_of(text) if 0 < len(text) <= MAX_KEY_LENGTH else None
-        if key is None:
-            raise Unauthenticated("The key is not known.", code="auth.invalid")
-        if key.revoked_at is not None:
-            raise Unauthenticated("The key was revoked.", code="auth.revoked")
-        if key.expires_at <= utc_now():
-            raise Unauthenticated("The key has expired.", code="auth.expired")
-        bind_contextvars(actor=f"key {key}")
-        return Caller(key.pk, Scope(key.scope), key.tenant), key
+        key = live_key(text.strip(), key_of=self._key_of)
+        return acting(key), key
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+def live_key(text: str, *, key_of: Callable[[str], ApiKey | None] = api_key_of) -> ApiKey:
+    """The key with this text. Raises `Unauthenticated` unless it is known and may be used now."""
+    return usable(key_of(text) if 0 < len(text) <= MAX_KEY_LENGTH else None)
+
+
+def usable(key: ApiKey | None) -> ApiKey:
+    """The key. Raises `Unauthenticated` unless it is there, not revoked and not expired."""
+    if key is None:
+        raise Unauthenticated("The key is not known.", code="auth.invalid")
+    if key.revoked_at is not None:
+        raise Unauthenticated("The key was revoked.", code="auth.revoked")
+    if key.expires_at <= utc_now():
+        raise Unauthenticated("The key has expired.", code="auth.expired")
+    return key
+
+
+def acting(key: ApiKey) -> Caller:
+    """The holder of a usable key, who from now on acts in the logs and the audit."""
+    bind_contextvars(actor=f"key {key}")
+    return Caller(key.pk, Scope(key.scope), key.tenant)
 
 
 class ScopePermission(BasePermission):

@@ -2,12 +2,14 @@
 
 import math
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import orjson
+from django.db import connection
 from django.db.models import QuerySet
 
 from allocator_service.allocation.models import (
@@ -55,6 +57,29 @@ def decision_now(*, pool: Pool, now: datetime) -> Run:
     latest = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None)
     decided_at = latest.values_list("finished_at", flat=True).first()
     return decision_at(pool=pool, at=max(now, decided_at or now))
+
+
+def decisions_in_force(*, pools: Iterable[Pool], now: datetime) -> dict[int, Run]:
+    """The runs whose decisions are in force, by their pools' keys."""
+    return {run.pool_id: run for run in Run.objects.in_force_at(now).filter(pool__in=list(pools))}
+
+
+def allocated_to(*, runs: Iterable[Run], tenant: Tenant) -> dict[UUID, list[float]]:
+    """What each run gives to a tenant in all, in its pool's order; others are left out."""
+    sums: dict[UUID, list[float]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT run_id, sum(amount) FROM run_allocation,
+                unnest(resources) WITH ORDINALITY AS part (amount, place)
+            WHERE run_id = ANY(%s) AND tenant_id = %s
+            GROUP BY run_id, place ORDER BY run_id, place
+            """,
+            [[run.pk for run in runs], tenant.pk],
+        )
+        for run_id, amount in cursor.fetchall():
+            sums.setdefault(run_id, []).append(amount)
+    return sums
 
 
 def allocations_of(*, run: Run, tenant: Tenant | None) -> QuerySet[Allocation]:

@@ -50,7 +50,8 @@ class Returns:
 class Entitlement:
     """A tenant's part of the pool and who has it, in the order of the pool's resources.
 
-    `lent_to` and `borrowed_from` are per tenant; `returns` is None where nothing is lent.
+    `lent_to` and `borrowed_from` are per tenant; `returns` is None where nothing is lent. `next_slot`
+    is when its next slot begins; None where time is not divided or it has none.
     """
 
     tenant: str
@@ -62,6 +63,7 @@ class Entitlement:
     lent_to: Mapping[str, Vector] = field(default_factory=dict)
     borrowed_from: Mapping[str, Vector] = field(default_factory=dict)
     returns: Returns | None = None
+    next_slot: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlemen
         rows = []
         for slug, part in entitled.items():
             lent = _sum(lent_to[slug], len(resources))
+            next_slot = _next_slot(decided, slug, now) if decided.period_seconds else None
             rows.append(
                 Entitlement(
                     slug,
@@ -111,7 +114,8 @@ def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlemen
                     [max(part[r] - has[slug][r], Decimal(0)) - lent[r] for r in resources],
                     lent_to[slug],
                     borrowed_from[slug],
-                    _returns(decided, pool, slug, now) if any(lent) else None,
+                    _returns(decided, pool, next_slot, now) if any(lent) else None,
+                    next_slot,
                 )
             )
         return rows
@@ -173,9 +177,9 @@ def _sum(of: Mapping[str, Vector], count: int) -> Vector:
     return [sum((amounts[r] for amounts in of.values()), Decimal(0)) for r in range(count)]
 
 
-def _returns(decided: Decided, pool: Pool, slug: str, now: datetime) -> Returns:
+def _returns(decided: Decided, pool: Pool, next_slot: datetime | None, now: datetime) -> Returns:
     if decided.period_seconds:
-        return Returns(NEXT_SLOT, _next_slot(decided, slug, now))
+        return Returns(NEXT_SLOT, next_slot)
     if pool.policy_long_term:
         return Returns(NEXT_BOUNDARY, interval_around(pool, now)[1])
     return Returns(AT_ONCE, None)

@@ -19,6 +19,7 @@ from allocator_service.enforcement.rendering.units import TargetUnit
 from allocator_service.pools.models import Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import members_of, resources_of
+from allocator_service.tenants.models import Tenant
 
 _HALF = Decimal("0.5")
 
@@ -123,11 +124,7 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
     """Decided, enforced and used per tenant, by the agent that reported each last."""
     resources = resources_of(pool)
     run = decision_in_force(pool=pool, now=now)
-    agents = list(Agent.objects.filter(pool=pool).order_by("received_at"))
-    newest = (
-        Report.objects.filter(agent__in=agents).order_by("agent_id", "-id").distinct("agent_id")
-    )
-    reports = {report.agent_id: report.document for report in newest}
+    agents, reports = _newest_reports(pool)
     states = [
         AgentState(
             agent,
@@ -157,6 +154,46 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
             for tenant in limits.tenants
         ]
     return EnforcementState(pool, run, resources, states, rows)
+
+
+@dataclass(frozen=True)
+class TenantUse:
+    """What an agent last said that a tenant runs, in the pool's units and order.
+
+    `stale`: the agent has been silent for too long since.
+    """
+
+    used: Vector
+    running_tasks: int | None
+    pending_tasks: int | None
+    received_at: datetime
+    stale: bool
+
+
+def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None:
+    """What the tenant runs, by the agent that reported it last; None where no agent did."""
+    agents, reports = _newest_reports(pool)
+    found = None
+    for agent in agents:
+        for row in reports[agent.pk]["tenants"]:
+            if row["tenant"] == tenant.slug:
+                found = TenantUse(
+                    _vector(row["used"], resources_of(pool)),
+                    row["running_tasks"],
+                    row["pending_tasks"],
+                    agent.received_at,
+                    agent.is_stale(now),
+                )
+    return found
+
+
+def _newest_reports(pool: Pool) -> tuple[list[Agent], Mapping[int, Mapping[str, Any]]]:
+    """The pool's agents, who reported last at the end, and by agent what the newest report says."""
+    agents = list(Agent.objects.filter(pool=pool).order_by("received_at"))
+    newest = (
+        Report.objects.filter(agent__in=agents).order_by("agent_id", "-id").distinct("agent_id")
+    )
+    return agents, {report.agent_id: report.document for report in newest}
 
 
 def _row(

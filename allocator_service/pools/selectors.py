@@ -26,9 +26,18 @@ def pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
     )
 
 
-def pool_get(*, slug: str, tenant: Tenant | None) -> Pool:
-    """The open pool of this slug with its resources, if the caller may see it. Raises `Missing`."""
-    pool = pools_for(tenant).filter(slug=slug).first()
+def closed_pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
+    """The retired pools a caller may see, whose statements stay readable."""
+    return Pool.objects.for_tenant(tenant).exclude(retired_at=None)
+
+
+def pool_get(*, slug: str, tenant: Tenant | None, retired: bool = False) -> Pool:
+    """The open pool of this slug with its resources, if the caller may see it. Raises `Missing`.
+
+    With `retired` also a pool that was closed.
+    """
+    pools = Pool.objects.for_tenant(tenant).prefetch_related("resource_types")
+    pool = (pools if retired else pools_for(tenant)).filter(slug=slug).first()
     if pool is None:
         raise Missing("There is no such pool.", code="pool.not_found")
     return pool
@@ -165,6 +174,34 @@ class ServerGroup:
     def first(self) -> str:
         """Name of the oldest."""
         return self.names[0]
+
+
+@dataclass(frozen=True)
+class ServerKind:
+    """How many identical servers a tenant has in a pool, in which state; the oldest's name."""
+
+    capacity: Sequence[Decimal]
+    labels: Mapping[str, str]
+    state: str
+    count: int
+    first: str
+
+
+def server_kinds(*, pool: Pool, tenant: Tenant, limit: int) -> list[ServerKind]:
+    """The tenant's present servers in the pool, identical ones together, the oldest first."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT capacity, labels, state, count(*), (array_agg(name ORDER BY id))[1]
+            FROM server WHERE pool_id = %s AND contributed_by_id = %s AND state <> 'retired'
+            GROUP BY capacity, labels, state ORDER BY min(id::text) LIMIT %s
+            """,
+            [pool.pk, tenant.pk, limit],
+        )
+        return [
+            ServerKind(capacity, json.loads(labels), *rest)
+            for capacity, labels, *rest in cursor.fetchall()
+        ]
 
 
 _GROUPS = """

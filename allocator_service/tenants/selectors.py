@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 
@@ -56,6 +57,11 @@ def api_key_of(text: str) -> ApiKey | None:
     """The key with this text, revoked and expired ones too, with its tenant."""
     row = only_row(_KEY_BY_DIGEST, [api_key_digest(text)])
     return None if row is None else _KEY.read(row)
+
+
+def api_key_get(key_id: UUID) -> ApiKey | None:
+    """The key of this id, revoked and expired ones too, with its tenant."""
+    return ApiKey.objects.select_related("tenant").filter(pk=key_id).first()
 
 
 def api_key_live(*, text: str, now: datetime) -> ApiKey | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
@@ -64,9 +65,10 @@ class Explanation:
     sentence: str
 
 
-def run_explain(*, run: Run, tenant: Tenant) -> Explanation:
+def run_explain(*, run: Run, tenant: Tenant, workload: UUID | None = None) -> Explanation:
     """Explain a succeeded run to a tenant that had workloads in it.
 
+    Counterfactuals are sought for all of its workloads, or for the one of the id `workload` alone.
     Raises `Conflict` for a run without a decision, `Missing` for a tenant without a workload in it,
     `Gone` once its input is pruned.
     """
@@ -102,7 +104,7 @@ def run_explain(*, run: Run, tenant: Tenant) -> Explanation:
         binding=binding,
         just_above=found.just_above,
         just_below=found.just_below,
-        counterfactuals=list(_counterfactuals(input_of(run), problem, rows, binding)),
+        counterfactuals=list(_counterfactuals(input_of(run), problem, rows, binding, workload)),
         sentence=found.sentence,
     )
 
@@ -112,6 +114,7 @@ def _counterfactuals(
     problem: Problem,
     rows: Sequence[Allocation],
     binding: Sequence[Binding],
+    only: UUID | None,
 ) -> Iterator[Counterfactual]:
     """For each workload that wanted more, the first change that was found to give it more.
 
@@ -119,7 +122,7 @@ def _counterfactuals(
     """
     deadline = time.monotonic() + SECONDS
     for row in rows:
-        if row.limited_by == "task_limit":
+        if row.limited_by == "task_limit" or only not in (None, row.workload_id):
             continue
         for words, changes, changed in _candidates(document, problem, rows, row, binding):
             seconds = deadline - time.monotonic()

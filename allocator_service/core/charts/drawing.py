@@ -11,10 +11,9 @@ DASHES = ("", "7 3", "2 3")
 WIDTH, LABEL_WIDTH, MARGIN, GAP = 760, 170, 24, 12
 LEGEND_TOP, LEGEND_ROW = 34, 18
 GRID = "#ddd"
-_STYLE = (
-    "font-family='system-ui, sans-serif' font-size='12' fill='#222' role='img'"
-    " style='background:#fff'"
-)
+_STYLE = "font-family='system-ui, sans-serif' font-size='12' fill='#222' role='img'"
+# An attribute and no style, so that a page's own colours go before it, under any content policy.
+_PAPER = "<rect class='paper' width='100%' height='100%' fill='#fff'/>"
 _TIME_STEPS = [
     timedelta(seconds=seconds)
     for seconds in (1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200)
@@ -38,7 +37,7 @@ class Chart:
         return (
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {self.height:.0f}'"
             f" width='{WIDTH}' height='{self.height:.0f}' {_STYLE}><title>{title}</title>"
-            f"{self.body}</svg>"
+            f"{_PAPER}{self.body}</svg>"
         )
 
 

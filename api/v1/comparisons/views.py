@@ -16,7 +16,7 @@ from api.v1.comparisons.serializers import ComparisonDocument
 from api.v1.evaluations.sizes import refuse_oversized_comparison
 from api.v1.evaluations.views import admitted_evaluation
 from api.v1.runs.inputs import input_for
-from api.v1.runs.views import sees_whole
+from api.v1.runs.visibility import sees_whole
 from api.views import ContractView
 from policies import ComparisonRequest
 

@@ -30,7 +30,7 @@ from api.v1.runs.serializers import (
     TenantAllocationDocument,
     run_document,
 )
-from api.v1.runs.views import sees_whole
+from api.v1.runs.visibility import sees_whole
 from api.views import PoolView
 
 

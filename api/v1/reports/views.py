@@ -29,7 +29,7 @@ from api.v1.reports.fairness import FAIRNESS, FairnessDocument
 from api.v1.reports.lending import LENDING, LendingDocument
 from api.v1.reports.sharing_degree import SHARING_DEGREE, SharingDegreeDocument
 from api.v1.reports.utilization import UTILIZATION, UtilizationDocument
-from api.v1.runs.views import sees_whole
+from api.v1.runs.visibility import sees_whole
 from api.views import PoolView, keep_content_type
 
 

@@ -97,7 +97,7 @@ class ExplanationView(OneRunView):
         explained = self._explained(tenant)
         with admitted_evaluation(self.caller):
             explanation = run_explain(run=found, tenant=explained)
-        return Response(_document(explanation, found, self.tenant))
+        return Response(explanation_document(explanation, found, self.tenant))
 
     def _explained(self, slug: str) -> Tenant:
         if not is_slug(slug):
@@ -105,7 +105,10 @@ class ExplanationView(OneRunView):
         return tenant_get(slug=slug, within=tenants_for(self.tenant))
 
 
-def _document(explanation: Explanation, run: Run, caller: Tenant | None) -> dict[str, Any]:
+def explanation_document(
+    explanation: Explanation, run: Run, caller: Tenant | None
+) -> dict[str, Any]:
+    """The explanation as the caller may see it."""
     resources = resources_of(run.pool)
     return {
         "tenant": explanation.tenant,

@@ -14,7 +14,8 @@ from allocator_service.tenants.models import Tenant
 from api.contract.fields import TimestampField
 from api.openapi.describing import shows
 from api.v1.runs.serializers import MAX_ROWS
-from api.v1.runs.views import OneRunView, sees_whole
+from api.v1.runs.views import OneRunView
+from api.v1.runs.visibility import sees_whole
 from policies.fields import Document, IntegerField, ListField, NumberField, TextField
 
 

@@ -7,17 +7,13 @@ from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof, run_verify
+from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.selectors import certificate_of, input_of, run_get, runs_for
+from allocator_service.allocation.selectors import certificate_of, input_of, runs_for
 from allocator_service.allocation.services import run_request
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
-from allocator_service.pools.models import Pool
-from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.documents import NoFields
-from api.contract.fields import uuid_or_none
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.openapi.describing import accepts, computes, lists, shows
@@ -35,15 +31,11 @@ from api.v1.runs.serializers import (
     VerificationDocument,
     run_document,
 )
+from api.v1.runs.visibility import proof_for, sees_whole, visible_run, whole_run
 from api.views import ContractView, PoolView, writes
 
 ORDERING = by_id("runs", descending=True)
 RETRY_SECONDS = "1"
-
-
-def sees_whole(pool: Pool, tenant: Tenant | None) -> bool:
-    """Whether a caller may see what tells of all members of a pool."""
-    return tenant is None or pool.transparent
 
 
 class RunsView(PoolView):
@@ -94,17 +86,10 @@ class OneRunView(ContractView):
     scopes: ClassVar = {"GET": EVERY_SCOPE}
 
     def run(self, text: str) -> Run:
-        run_id = uuid_or_none(text)
-        if run_id is None:
-            raise Missing("There is no such run.", code="run.not_found")
-        return run_get(run_id=run_id, tenant=self.tenant)
+        return visible_run(text, caller=self.tenant)
 
     def whole_run(self, text: str) -> Run:
-        """The run, for whoever may see all of it."""
-        run = self.run(text)
-        if not sees_whole(run.pool, self.tenant):
-            raise Missing("There is no such run.", code="run.not_found")
-        return run
+        return whole_run(text, caller=self.tenant)
 
 
 class RunView(OneRunView):
@@ -192,13 +177,9 @@ class ProofView(OneRunView):
         Save it and check it elsewhere with `python -m policies verify FILE`. For operator and
         billing keys, and for members of a transparent pool, whose copy has pseudonyms and verifies
         all the same; other tenants get 404 `run.not_found`. A run that failed, or has not ended,
-        answers 409 answers 409 `run.not_succeeded`; once its retention is over, the answer is
-        410 `run.pruned`.
+        answers 409 `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
         """
-        found = self.whole_run(run)
-        refuse_undecided(found)
-        document = input_for(input_of(found), pool=found.pool, caller=self.tenant)
-        return Response({"run": found.pk, "pool": found.pool.slug, **run_proof(found, document)})
+        return Response(proof_for(self.whole_run(run), caller=self.tenant))
 
 
 class VerifyView(OneRunView):
