@@ -9,13 +9,14 @@ from django.http.response import HttpResponseBase
 from structlog.contextvars import bound_contextvars
 
 from allocator_service.core.errors import DomainError, Missing, Unreadable
+from allocator_service.core.headers import TENANT_PAGES
 from allocator_service.core.ids import new_id
 from api.contract.errors import MethodUnknown, problem
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
-_BROWSER_PATHS = ("/admin/", "/static/")
+_BROWSER_PATHS = ("/admin/", "/static/", *TENANT_PAGES)
 _KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
 
 
@@ -38,7 +39,7 @@ class RequestIdMiddleware:
 
 
 class ProblemMiddleware:
-    """Answers unknown paths and unexpected exceptions as problems, outside the admin's pages."""
+    """Answers unknown paths and unexpected exceptions as problems, outside the pages for browsers."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

@@ -1,4 +1,4 @@
-"""The API's routes: operations at the root, the contract under /api/v1/."""
+"""Operations at the root, the contract under /api/v1/, the tenants' pages under /my/."""
 
 from django.urls import include, path
 from drf_spectacular.views import SpectacularSwaggerSplitView
@@ -20,4 +20,5 @@ urlpatterns = [
     ),
     path("api/v1/", RootView.as_view(), name="root"),
     path("api/v1/", include("api.v1.urls")),
+    path("", include("api.pages.urls")),
 ]

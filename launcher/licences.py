@@ -19,7 +19,10 @@ ACCEPTED = re.compile(
     re.IGNORECASE,
 )
 # Packages under another licence, and why they may be used all the same.
-DECIDED = {"ecos": "a peer that benchmarks run beside ours; nothing that is shipped uses it"}
+DECIDED = {
+    "axe-playwright-python": "its LICENSE is MIT and the axe-core in it MPL-2.0; tests alone use it",
+    "ecos": "a peer that benchmarks run beside ours; nothing that is shipped uses it",
+}
 _READ = """
 import importlib.metadata as metadata, sys
 for name in sys.argv[1:]:

@@ -47,6 +47,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allocator_service.core.headers.ContentPolicyMiddleware",
     "api.middleware.ProblemMiddleware",
+    "api.pages.errors.PageErrorMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -57,7 +58,8 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
 ]
 
-# After five wrong passwords the admin lets a user in from that network only after a while.
+# After five wrong passwords the admin lets a user in from that network only after a while; so does the
+# tenants' page after five wrong keys.
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
@@ -69,6 +71,7 @@ AXES_USE_ATTEMPT_EXPIRATION = True  # each for its own time, whoever fails meanw
 AXES_ENABLE_ACCESS_FAILURE_LOG = True
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "key"]
 AXES_VERBOSE = False
 
 TEMPLATES = [

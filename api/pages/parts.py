@@ -1,0 +1,218 @@
+"""What a pool's page says, put together from the API's own documents for the tenant's key."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from allocator_service.allocation.models import Allocation, Run
+from allocator_service.allocation.policies import policy_documents
+from allocator_service.allocation.selectors import (
+    SlotInForce,
+    allocations_of,
+    failed_since,
+    slot_in_force,
+)
+from allocator_service.core.errors import Missing
+from allocator_service.core.quantities import Resource
+from allocator_service.enforcement.entitlements import Entitlements, pool_entitlements
+from allocator_service.enforcement.selectors import TenantUse, tenant_use
+from allocator_service.pools.models import Metering, Pool
+from allocator_service.pools.recompute import interval_around
+from allocator_service.pools.selectors import ServerKind, resources_of
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload, WorkloadState
+from api.pages.words import NOT_DECIDED, PAUSED, helps, reason_said
+from api.v1.enforcement.entitlements import entitlements_document
+from api.v1.runs.schedules import slot_rows
+from api.v1.runs.visibility import sees_whole
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision in force, and whether it includes every change of the pool.
+
+    `next_at` is when changes that wait are decided, under a policy that decides at fixed instants.
+    `failed`: the newest computation failed, so that this decision stays. `provable`: its proof can be
+    taken home by the tenant.
+    """
+
+    run: Run
+    behind: int
+    next_at: datetime | None
+    failed: bool
+    other_policy: bool
+    provable: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """A resource of the pool, and the tenant's part of it; None where it is not known."""
+
+    resource: Resource
+    entitled: Decimal | None
+    has: Decimal | None
+    used: Decimal | None
+    lent: Decimal | None
+    borrowed: Decimal | None
+    unused: Decimal | None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A slot of a decision that divides time, and what of the tenant's runs in it."""
+
+    start: datetime
+    end: datetime
+    rows: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the tenant has of a pool now; `loans` are who lends to or borrows from it, by pseudonym."""
+
+    parts: Sequence[Part]
+    lent_to: Sequence[Mapping[str, Any]]
+    borrowed_from: Sequence[Mapping[str, Any]]
+    returns: Mapping[str, Any] | None
+    turn: Turn | None
+    next_turn: Turn | None
+    use: TenantUse | None
+    metered: bool
+
+    @property
+    def loans(self) -> list[tuple[str, Sequence[Mapping[str, Any]]]]:
+        """Who has what of the tenant's part, and who lends it theirs."""
+        return [("You lend to", self.lent_to), ("You borrow from", self.borrowed_from)]
+
+
+@dataclass(frozen=True)
+class WorkloadRow:
+    """A workload, what it got, why no more, and what helps; None where nothing was decided of it."""
+
+    workload: Workload
+    demand: Sequence[tuple[Resource, Decimal]]
+    got: Allocation | None
+    reason: str
+    helps: str
+    wants_more: bool
+
+
+def entitlements_in_force(*, pool: Pool, now: datetime) -> Entitlements | None:
+    """Who has whose part of the pool; None before the first decision."""
+    try:
+        return pool_entitlements(pool=pool, now=now)
+    except Missing:
+        return None
+
+
+def decision_said(*, pool: Pool, run: Run, tenant: Tenant, now: datetime) -> Decision:
+    """The decision in force as a tenant may know it."""
+    behind = max(pool.generation - (run.generation or 0), 0)
+    return Decision(
+        run=run,
+        behind=behind,
+        next_at=interval_around(pool, now)[1] if behind and pool.policy_long_term else None,
+        failed=failed_since(pool=pool, run=run) is not None,
+        other_policy=run.policy.get("name") != pool.policy_name,
+        provable=sees_whole(pool, tenant) and run.pruned_at is None,
+    )
+
+
+def share_of(*, found: Entitlements, tenant: Tenant, now: datetime) -> Share | None:
+    """What the tenant has by the decision in force; None if it came after it."""
+    document = entitlements_document(found, caller=tenant)
+    row = next((row for row in document["tenants"] if row["tenant"] == tenant.slug), None)
+    own = next((each for each in found.tenants if each.tenant == tenant.slug), None)
+    if row is None or own is None:
+        return None
+    use = tenant_use(pool=found.pool, tenant=tenant, now=now)
+
+    def part(position: int, resource: Resource) -> Part:
+        names = ("entitled", "has", "lent", "borrowed", "unused")
+        amounts = {name: Decimal(row[name][resource.name]) for name in names}
+        return Part(resource=resource, used=use.used[position] if use else None, **amounts)
+
+    return Share(
+        parts=[part(position, each) for position, each in enumerate(found.resources)],
+        lent_to=_loans(row["lent_to"], found.resources),
+        borrowed_from=_loans(row["borrowed_from"], found.resources),
+        returns=row["returns"],
+        turn=_turn(slot_in_force(run=found.run, at=now), tenant),
+        next_turn=_turn(slot_in_force(run=found.run, at=own.next_slot), tenant)
+        if own.next_slot
+        else None,
+        use=use,
+        metered=found.pool.metering == Metering.ALLOCATION,
+    )
+
+
+def _loans(loans: Sequence[Mapping[str, Any]], resources: Sequence[Resource]) -> list[Any]:
+    """Who, and how much of which resource; without the resources of which it is nothing."""
+    return [
+        {
+            "tenant": loan["tenant"],
+            "amounts": [
+                (each, amount)
+                for each in resources
+                if (amount := Decimal(loan["resources"][each.name]))
+            ],
+        }
+        for loan in loans
+    ]
+
+
+def _turn(slot: SlotInForce | None, tenant: Tenant) -> Turn | None:
+    if slot is None:
+        return None
+    return Turn(slot.start, slot.end, slot_rows(slot.allocations, tenant))
+
+
+def workload_rows(
+    *, pool: Pool, tenant: Tenant, run: Run | None, workloads: Sequence[Workload]
+) -> list[WorkloadRow]:
+    """The workloads with what the decision says of them."""
+    resources = resources_of(pool)
+    got = {}
+    if run is not None:
+        rows = allocations_of(run=run, tenant=tenant).filter(workload__in=workloads)
+        got = {row.workload_id: row for row in rows}
+    return [_workload_row(each, got.get(each.pk), resources) for each in workloads]
+
+
+def _workload_row(
+    workload: Workload, got: Allocation | None, resources: Sequence[Resource]
+) -> WorkloadRow:
+    demand = [pair for pair in zip(resources, workload.demand, strict=False) if pair[1]]
+    limited_by = workload.unsatisfiable if got is None else got.limited_by
+    if workload.state == WorkloadState.PAUSED:
+        return WorkloadRow(workload, demand, None, PAUSED, "", wants_more=False)
+    if not limited_by:
+        return WorkloadRow(workload, demand, None, NOT_DECIDED, "", wants_more=False)
+    wants_more = got is not None and limited_by != "task_limit"
+    return WorkloadRow(
+        workload, demand, got, reason_said(limited_by), helps(limited_by), wants_more
+    )
+
+
+@dataclass(frozen=True)
+class ServersRow:
+    """Identical servers of the tenant, with the amounts that each has by resource."""
+
+    kind: ServerKind
+    capacities: Sequence[tuple[Resource, Decimal]]
+
+
+def servers_rows(kinds: Sequence[ServerKind], resources: Sequence[Resource]) -> list[ServersRow]:
+    """The tenant's servers as a table has them."""
+    return [
+        ServersRow(kind, [pair for pair in zip(resources, kind.capacity, strict=False) if pair[1]])
+        for kind in kinds
+    ]
+
+
+def policy_said(name: str) -> str:
+    """What a policy does, in the words of the list of policies."""
+    found = (each["description"] for each in policy_documents() if each["name"] == name)
+    return str(next(found, ""))

@@ -1,0 +1,99 @@
+"""A tenant's pools, and a pool's page: what is mine, and whether sharing is worth it."""
+
+import json
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from allocator_service.allocation.selectors import allocated_to, decisions_in_force
+from allocator_service.billing.statements.selectors import statement_rows
+from allocator_service.core.clock import utc_now
+from allocator_service.core.snapshots import one_snapshot
+from allocator_service.pools.selectors import (
+    closed_pools_for,
+    pools_for,
+    resources_of,
+    server_kinds,
+)
+from api.contract.pagination import by_slug
+from api.pages.parts import (
+    decision_said,
+    entitlements_in_force,
+    policy_said,
+    servers_rows,
+    share_of,
+    workload_rows,
+)
+from api.pages.views import PoolPage, TenantPage
+from api.pages.weeks import week_of
+from api.pages.workloads import workloads_page
+
+_POOLS = by_slug("my-pools")
+POOLS_SHOWN, CLOSED_SHOWN = 50, 100
+WORKLOADS_SHOWN, KINDS_SHOWN, MONTHS_SHOWN = 20, 50, 6
+
+
+class MyPoolsPage(TenantPage):
+    """`/my/`: the pools that the tenant is a member of, and what it has in each."""
+
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        now, cursor = utc_now(), request.GET.get("cursor")
+        with one_snapshot():
+            listed = _POOLS.page(pools_for(self.tenant), cursor=cursor, limit=POOLS_SHOWN)
+            runs = decisions_in_force(pools=listed.rows, now=now)
+            got = allocated_to(runs=runs.values(), tenant=self.tenant)
+            closed = list(closed_pools_for(self.tenant)[: CLOSED_SHOWN + 1])
+        rows = []
+        for pool in listed.rows:
+            run = runs.get(pool.pk)
+            amounts = got.get(run.pk, []) if run is not None else []
+            rows.append(
+                {
+                    "pool": pool,
+                    "policy": policy_said(pool.policy_name),
+                    "run": run,
+                    "has": list(zip(resources_of(pool), amounts, strict=False)),
+                    "current": run is not None and (run.generation or 0) >= pool.generation,
+                }
+            )
+        return self.shown(
+            "my_pools",
+            rows=rows,
+            next_cursor=listed.next_cursor,
+            closed=closed[:CLOSED_SHOWN],
+            more_closed=len(closed) > CLOSED_SHOWN,
+        )
+
+
+class PoolOverviewPage(PoolPage):
+    """`/my/pools/{pool}/`: what the tenant has, what it had, what of its work runs and why no more."""
+
+    def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
+        now, tenant = utc_now(), self.tenant
+        with one_snapshot():
+            of_pool = self.pool
+            resources = resources_of(of_pool)
+            found = entitlements_in_force(pool=of_pool, now=now)
+            run = None if found is None else found.run
+            share = None if found is None else share_of(found=found, tenant=tenant, now=now)
+            listed = workloads_page(pool=of_pool, tenant=tenant, cursor=None, limit=WORKLOADS_SHOWN)
+            kinds = server_kinds(pool=of_pool, tenant=tenant, limit=KINDS_SHOWN + 1)
+            months = statement_rows(pool=of_pool, now=now, tenant=tenant)[::-1]
+            return self.shown(
+                "pool",
+                pool=of_pool,
+                now=now,
+                policy=policy_said(of_pool.policy_name),
+                decision=run and decision_said(pool=of_pool, run=run, tenant=tenant, now=now),
+                share=share,
+                week=week_of(pool=of_pool, tenant=tenant, share=share, now=now),
+                workloads=workload_rows(
+                    pool=of_pool, tenant=tenant, run=run, workloads=listed.rows
+                ),
+                more_workloads=listed.next_cursor is not None,
+                example=json.dumps({each.name: 1 for each in resources}),
+                servers=servers_rows(kinds[:KINDS_SHOWN], resources),
+                more_kinds=len(kinds) > KINDS_SHOWN,
+                months=months[:MONTHS_SHOWN],
+                more_months=len(months) > MONTHS_SHOWN,
+            )

@@ -1,0 +1,142 @@
+"""Signing in by an API key, and out."""
+
+import math
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from django.http import HttpRequest, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.utils.decorators import method_decorator
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+
+from allocator_service.core.addresses import client_network
+from allocator_service.core.clock import utc_now
+from allocator_service.core.lockout import (
+    cool_off,
+    locked_out,
+    sign_in_failed,
+    sign_in_succeeded,
+)
+from allocator_service.tenants.models import Scope
+from allocator_service.tenants.services import KEY_PREFIX
+from api.auth import live_key
+from api.contract.errors import Unauthenticated
+from api.pages.rendering import PageResponse, page
+from api.pages.sessions import sign_in, sign_out
+from api.pages.views import PageView
+from api.throttling import ADDRESS_BURST, ADDRESS_RATE, limiter
+
+# What keys that are no tenant's are for, said to whoever tries one here.
+_ELSEWHERE: Mapping[str, str] = {
+    Scope.OPERATOR: "This is an operator's key. Operators work in the administration, with a user name"
+    " and a password; the key is for programs that call the API.",
+    Scope.BILLING: "This is a key for billing systems. It is for programs that call the API and has no"
+    " pages; your operator can give you a tenant's key as well.",
+}
+_WRONG: Mapping[str, str] = {
+    "auth.invalid": "This key is not known. Copy all of it, from “alloc_” to its end, or ask your"
+    " operator for another one.",
+    "auth.revoked": "This key was revoked. Ask your operator for another one.",
+    "auth.expired": "This key has expired. Ask your operator for another one.",
+}
+# Why somebody who was signed in is asked again.
+_ENDED: Mapping[str, str] = {
+    "auth.invalid": "You were signed out: your key is not known any more.",
+    "auth.revoked": "You were signed out: your key was revoked. Sign in with another one.",
+    "auth.expired": "You were signed out: your key has expired. Sign in with another one.",
+    "session.expired": "You were signed out because you signed in more than 12 hours ago.",
+    "signed-out": "You are signed out.",
+}
+_BEGINNING = re.compile(rf"{KEY_PREFIX}[A-Za-z0-9_-]{{6}}", re.ASCII)
+_NO_KEY = "not a key"
+
+
+@method_decorator(sensitive_post_parameters("key"), name="dispatch")
+class SignInView(PageView):
+    """`/sign-in/`: the form, and what comes of it."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        return _form(request, said=_ENDED.get(request.GET.get("ended", ""), ""))
+
+    @method_decorator(sensitive_variables("text"))
+    def post(self, request: HttpRequest) -> HttpResponseBase:
+        wait = limiter().address_wait_seconds(
+            address=f"sign-in:{client_network(request)}", rate=ADDRESS_RATE, burst=ADDRESS_BURST
+        )
+        if wait > 0:
+            return _too_often(request, math.ceil(wait))
+        text = request.POST.get("key", "").strip()
+        if not text:
+            return _refused(request, "Paste your key into the field.")
+        name = _name_of(text)
+        if locked_out(request, name):
+            return _too_often(request, math.ceil(cool_off(request).total_seconds()))
+        try:
+            key = live_key(text)
+        except Unauthenticated as error:
+            sign_in_failed(request, name)
+            return _refused(request, _WRONG[error.code], status=HTTPStatus.UNAUTHORIZED)
+        if key.tenant is None:
+            return _refused(request, _ELSEWHERE[key.scope], status=HTTPStatus.FORBIDDEN)
+        sign_in_succeeded(request, name)
+        sign_in(request, key, now=utc_now())
+        return HttpResponseRedirect(_next(request), headers={"Cache-Control": "no-store"})
+
+
+class SignOutView(PageView):
+    """`/sign-out/`: by POST only, so that no picture or link of another site does it."""
+
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest) -> HttpResponseBase:
+        sign_out(request)
+        return HttpResponseRedirect(
+            f"{reverse('sign-in')}?ended=signed-out", headers={"Cache-Control": "no-store"}
+        )
+
+
+def _name_of(text: str) -> str:
+    """By what failures are counted: the beginning of the key, which lists of keys show as well."""
+    found = _BEGINNING.match(text)
+    return found[0] if found else _NO_KEY
+
+
+def _next(request: HttpRequest) -> str:
+    """Where the visitor wanted to go, if that is one of the pages; else the list of pools."""
+    wanted = request.POST.get("next", "") or request.GET.get("next", "")
+    own = url_has_allowed_host_and_scheme(wanted, allowed_hosts=None)
+    return wanted if own and wanted.startswith(reverse("my-pools")) else reverse("my-pools")
+
+
+def _form(
+    request: HttpRequest,
+    *,
+    said: str = "",
+    wrong: str = "",
+    status: int = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+) -> PageResponse:
+    content = {"said": said, "wrong": wrong, "next": _next(request)}
+    return page(request, "sign_in", content, status=status, headers=headers)
+
+
+def _refused(
+    request: HttpRequest, wrong: str, *, status: int = HTTPStatus.UNPROCESSABLE_ENTITY
+) -> PageResponse:
+    return _form(request, wrong=wrong, status=status)
+
+
+def _too_often(request: HttpRequest, seconds: int) -> PageResponse:
+    minutes = math.ceil(seconds / 60)
+    told = f"{seconds} seconds" if seconds < 60 else f"{minutes} minute{'s' * (minutes > 1)}"
+    return _form(
+        request,
+        wrong=f"Too many attempts from your network. Try again in {told}.",
+        status=HTTPStatus.TOO_MANY_REQUESTS,
+        headers={"Retry-After": str(seconds)},
+    )

@@ -1,0 +1,64 @@
+"""A tenant's statements, and the proof of a decision to take home."""
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+from allocator_service.billing.statements.pages import statement_page
+from allocator_service.billing.statements.selectors import (
+    month_get,
+    statement_content,
+    statement_rows,
+)
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from allocator_service.core.headers import PAGE_POLICY
+from allocator_service.core.snapshots import one_snapshot
+from api.contract.renderers import json_bytes
+from api.pages.rendering import PageResponse
+from api.pages.views import PoolPage
+from api.v1.runs.visibility import proof_for, whole_run
+from api.v1.statements.serializers import statement_shown
+
+
+class StatementsPage(PoolPage):
+    """`/my/pools/{pool}/statements/`: the months, also of a pool that was closed."""
+
+    retired = True
+
+    def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
+        of_pool = self.pool
+        rows = statement_rows(pool=of_pool, now=utc_now(), tenant=self.tenant)
+        return self.shown("statements", pool=of_pool, months=rows[::-1])
+
+
+class StatementPage(PoolPage):
+    """`/my/pools/{pool}/statements/{month}/`: the same page that the API has, to print."""
+
+    retired = True
+
+    def get(self, request: HttpRequest, pool: str, month: str) -> HttpResponseBase:
+        now, of_pool = utc_now(), self.pool
+        of = month_get(pool=of_pool, name=month, now=now)
+        with one_snapshot():
+            content = statement_content(pool=of_pool, month=of, tenant=self.tenant, now=now)
+        document = statement_shown(content, pool=of_pool, caller=self.tenant)
+        headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"}
+        return PageResponse(statement_page(document), headers=headers)
+
+
+class ProofFile(PoolPage):
+    """`/my/pools/{pool}/decisions/{run}/proof/`: what `python -m policies verify` takes."""
+
+    def get(self, request: HttpRequest, pool: str, run: str) -> HttpResponseBase:
+        of_pool = self.pool
+        found = whole_run(run, caller=self.tenant)
+        if found.pool_id != of_pool.pk:
+            raise Missing("There is no such run.", code="run.not_found")
+        return HttpResponse(
+            json_bytes(proof_for(found, caller=self.tenant)),
+            content_type="application/json",
+            headers={
+                "Content-Disposition": f'attachment; filename="proof-{found.pk}.json"',
+                "Cache-Control": "no-store",
+            },
+        )

@@ -1,0 +1,112 @@
+"""What every page of a tenant does first: who is signed in, how often it asks, and what goes wrong."""
+
+import math
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.views import View
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import pool_get
+from allocator_service.tenants.models import Tenant
+from api.auth import Caller
+from api.contract.errors import TooManyRequests, Unauthenticated, domain_error
+from api.contract.fields import is_slug
+from api.pages.errors import refusal_page
+from api.pages.rendering import PageResponse, page
+from api.pages.sessions import sign_out, signed_in
+from api.throttling import limiter
+
+
+class PageView(View):
+    """A page: what is refused is a page too."""
+
+    http_method_names = ["get", "head"]
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            return self.answer(request, *args, **kwargs)
+        except Exception as exc:
+            error = domain_error(exc)
+            if error is None:
+                raise
+            return refusal_page(error, request)
+
+    def answer(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return super().dispatch(request, *args, **kwargs)
+
+
+class TenantPage(PageView):
+    """A page of whoever is signed in; others are sent to sign in, and come back."""
+
+    caller: Caller
+
+    def answer(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            caller = signed_in(request, now=utc_now())
+        except Unauthenticated as error:
+            sign_out(request)
+            return _to_sign_in(request, ended=error.code)
+        if caller is None or caller.tenant is None:
+            return _to_sign_in(request)
+        self.caller = caller
+        self._refuse_too_many()
+        return super().answer(request, *args, **kwargs)
+
+    @property
+    def tenant(self) -> Tenant:
+        """Whose page it is."""
+        assert self.caller.tenant is not None  # noqa: S101 # others were sent away
+        return self.caller.tenant
+
+    def shown(self, template: str, **content: Any) -> PageResponse:
+        """The page with who is signed in at its top."""
+        return page(self.request, template, {"tenant": self.tenant, **content})
+
+    def _refuse_too_many(self) -> None:
+        environment = settings.ENVIRONMENT
+        wait = limiter().wait_seconds(
+            key=self.caller.key_id,
+            rate=environment.throttle_rate,
+            burst=environment.throttle_burst,
+        )
+        if wait > 0:
+            raise TooManyRequests("Too many requests.", retry_after=math.ceil(wait))
+
+
+class PoolPage(TenantPage):
+    """A page below a pool, which is absent for whoever is no member.
+
+    `retired`: what it shows is there after the pool was closed.
+    """
+
+    retired: ClassVar[bool] = False
+
+    @property
+    def pool(self) -> Pool:
+        """The pool of the path. Raises `Missing` unless the tenant may see it."""
+        slug = str(self.kwargs["pool"])
+        if not is_slug(slug):
+            raise Missing("There is no such pool.", code="pool.not_found")
+        return pool_get(slug=slug, tenant=self.tenant, retired=self.retired)
+
+
+class NothingPage(PageView):
+    """Any other path: there is nothing."""
+
+    def get(self, request: HttpRequest, **_: str) -> HttpResponseBase:
+        raise Missing("There is nothing at this path.")
+
+
+def _to_sign_in(request: HttpRequest, *, ended: str = "") -> HttpResponseRedirect:
+    asked = {"next": request.get_full_path(), "ended": ended}
+    query = urlencode({name: text for name, text in asked.items() if text})
+    response = HttpResponseRedirect(f"{reverse('sign-in')}?{query}")
+    response["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,111 @@
+"""A tenant's last seven days in a pool: what it used, beside what it would have used alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from django.utils.safestring import SafeString
+
+from allocator_service.core.charts import Chart, Reference, StepLine, steps_chart
+from allocator_service.core.quantities import Resource
+from allocator_service.ledger.reporting.periods import Period, report_period
+from allocator_service.ledger.reporting.sharing_degree import (
+    REASONS,
+    TenantDegree,
+    sharing_degree_report,
+)
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+from api.pages.parts import Share
+from api.pages.words import sharing_said
+from api.templatetags.pages import short
+
+DAYS = 7
+
+
+@dataclass(frozen=True)
+class Week:
+    """The last seven days: a row of amounts a day, a picture for each resource, the sharing degree."""
+
+    period: Period
+    resources: Sequence[Resource]
+    degree: TenantDegree | None
+    charts: Sequence["ResourceWeek"]
+    least: float | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Day:
+    """What of a resource the tenant used on a day and would have used alone, as means in its unit."""
+
+    start: datetime
+    end: datetime
+    used: Decimal
+    alone: Decimal
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class ResourceWeek:
+    """A resource over the days: the picture, and the numbers behind it."""
+
+    resource: Resource
+    chart: Chart
+    days: Sequence[Day]
+
+    @property
+    def svg(self) -> SafeString:
+        """The picture. What it shows of names was escaped when it was drawn."""
+        return SafeString(self.chart.svg)
+
+
+def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -> Week:
+    """Today and the six days before it, in the pool's time zone, by the report of the sharing degree."""
+    zone = ZoneInfo(pool.timezone)
+    first = now.astimezone(zone).date() - timedelta(days=DAYS - 1)
+    start = datetime.combine(first, time(), zone)
+    period = report_period(pool=pool, start=start, end=None, step="P1D", now=now)
+    report = sharing_degree_report(pool=pool, period=period, tenant=tenant)
+    degree = next(iter(report.tenants), None)
+    if degree is None:
+        return Week(period, report.resources, None, [], None, "")
+    total = degree.total
+    if total.least is None:
+        sentence = REASONS[str(total.reason)]
+    else:
+        name = report.resources[total.ratios.index(total.least)].name
+        sentence = sharing_said(total.least, name)
+    charts = [
+        _resource_week(r, resource, degree, period, share)
+        for r, resource in enumerate(report.resources)
+        if total.used[r] or total.alone[r]
+    ]
+    return Week(period, report.resources, degree, charts, total.least, sentence)
+
+
+def _resource_week(
+    r: int, resource: Resource, degree: TenantDegree, period: Period, share: Share | None
+) -> ResourceWeek:
+    days = []
+    for (start, end), of_day in zip(period.intervals, degree.series, strict=True):
+        seconds = Decimal(str((end - start).total_seconds()))
+        days.append(
+            Day(start, end, of_day.used[r] / seconds, of_day.alone[r] / seconds, of_day.ratios[r])
+        )
+    entitled = share.parts[r].entitled if share is not None else None
+    unit = resource.unit or "units"
+    chart = steps_chart(
+        title=f"{resource.name}: used, and what it would have been alone",
+        unit=f"{unit}, mean of the day",
+        lines=[
+            StepLine("used", [(day.start, day.end, float(day.used)) for day in days]),
+            StepLine("alone", [(day.start, day.end, float(day.alone)) for day in days]),
+        ],
+        reference=None
+        if entitled is None
+        else Reference(float(entitled), f"straight line: entitled now, {short(entitled)} {unit}"),
+    )
+    return ResourceWeek(resource, chart, days)

@@ -1,0 +1,64 @@
+"""What a decision's reasons mean to the tenant: one sentence each, and what helps."""
+
+from collections.abc import Mapping
+
+_RESOURCE = "resource:"
+# As docs/guides/errors.md lists them, which a test compares.
+_REASONS: Mapping[str, tuple[str, str]] = {
+    "task_limit": (
+        "It runs all the tasks it asked for.",
+        "Ask for more tasks.",
+    ),
+    "no_eligible_server": (
+        "No active server has the labels it selects together with the resources it needs.",
+        "Widen its server selector; contribute such a server.",
+    ),
+    "resource_absent": (
+        "It needs a resource that the pool does not have.",
+        "Contribute some; take it out of the demand.",
+    ),
+    "no_server_large_enough": (
+        "One task is larger than every server it may run on, even an empty one.",
+        "Contribute a larger server; a smaller demand per task.",
+    ),
+    "out_of_range": (
+        "Its demand is too small or too large, compared with the pool, to compute with.",
+        "Choose other units, or a demand nearer to the servers' size.",
+    ),
+    "level": (
+        "You have the level of all waiting tenants: more for it means less for one that has less.",
+        "More contribution or weight; or wait for others.",
+    ),
+}
+PAUSED = "It is paused, and gets nothing until you activate it."
+NOT_DECIDED = "It came after the decision in force; the next decision includes it."
+
+
+def reason_said(limited_by: str) -> str:
+    """Why a workload did not get more."""
+    if limited_by.startswith(_RESOURCE):
+        name = limited_by.removeprefix(_RESOURCE)
+        return f"All of {name} is used up on the servers it may run on."
+    return _REASONS[limited_by][0]
+
+
+def helps(limited_by: str) -> str:
+    """What gives a workload with this reason more, without any computation."""
+    if limited_by.startswith(_RESOURCE):
+        return f"More {limited_by.removeprefix(_RESOURCE)} in the pool."
+    return _REASONS[limited_by][1]
+
+
+def sharing_said(least: float | None, resource: str | None) -> str:
+    """What a sharing degree means, in a sentence."""
+    if least is None or resource is None:
+        return ""
+    if least >= 1:
+        return (
+            f"Of every resource you used at least {least:.3g} times what you would have used alone in"
+            f" your own part of the pool ({resource} is the least). Sharing paid off."
+        )
+    return (
+        f"Of {resource} you used {least:.3g} times what you would have used alone in your own part of"
+        " the pool. Here sharing cost you something."
+    )

@@ -1,0 +1,95 @@
+"""A tenant's workloads, and why one of them did not get more."""
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from allocator_service.allocation.what_if.explanations import run_explain
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from allocator_service.core.snapshots import one_snapshot
+from allocator_service.enforcement.selectors import decision_in_force
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload, WorkloadState
+from allocator_service.workloads.selectors import workloads_for
+from api.contract.fields import uuid_or_none
+from api.contract.pagination import Page, by_id
+from api.pages.parts import decision_said, workload_rows
+from api.pages.views import PoolPage
+from api.v1.evaluations.views import admitted_evaluation
+from api.v1.runs.explanations import explanation_document
+
+_WORKLOADS = by_id("my-workloads")
+WORKLOADS_A_PAGE = 100
+
+
+def workloads_page(*, pool: Pool, tenant: Tenant, cursor: str | None, limit: int) -> Page:
+    """The tenant's workloads that are not withdrawn, the oldest first."""
+    present = workloads_for(pool=pool, tenant=tenant).exclude(state=WorkloadState.WITHDRAWN)
+    return _WORKLOADS.page(present, cursor=cursor, limit=limit)
+
+
+class WorkloadsPage(PoolPage):
+    """`/my/pools/{pool}/workloads/`: all of them, a hundred at a time."""
+
+    def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
+        with one_snapshot():
+            of_pool = self.pool
+            run = decision_in_force(pool=of_pool, now=utc_now())
+            listed = workloads_page(
+                pool=of_pool,
+                tenant=self.tenant,
+                cursor=request.GET.get("cursor"),
+                limit=WORKLOADS_A_PAGE,
+            )
+            return self.shown(
+                "workloads",
+                pool=of_pool,
+                workloads=workload_rows(
+                    pool=of_pool, tenant=self.tenant, run=run, workloads=listed.rows
+                ),
+                next_cursor=listed.next_cursor,
+                began=request.GET.get("cursor") is None,
+            )
+
+
+class WhyPage(PoolPage):
+    """`/my/pools/{pool}/why/`: the decision explained, and changes that were tried.
+
+    `?workload=` is the one that something is sought for; without it, something for each. It computes,
+    within the limits of an evaluation.
+    """
+
+    def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
+        now, of_pool = utc_now(), self.pool
+        chosen = self._chosen(of_pool)
+        run = decision_in_force(pool=of_pool, now=now)
+        content = {"pool": of_pool, "chosen": chosen, "resources": resources_of(of_pool)}
+        if run is None:
+            return self.shown("why", **content)
+        try:
+            with admitted_evaluation(self.caller):
+                explanation = run_explain(
+                    run=run, tenant=self.tenant, workload=None if chosen is None else chosen.pk
+                )
+        except Missing:  # it had no workload when the decision was made
+            explanation = None
+        return self.shown(
+            "why",
+            **content,
+            decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
+            explanation=explanation and explanation_document(explanation, run, self.tenant),
+        )
+
+    def _chosen(self, pool: Pool) -> Workload | None:
+        """The workload that is asked about. Raises `Missing` unless it is the tenant's."""
+        text = self.request.GET.get("workload")
+        if text is None:
+            return None
+        workload_id = uuid_or_none(text)
+        mine = workloads_for(pool=pool, tenant=self.tenant)
+        found = mine.filter(pk=workload_id).first() if workload_id is not None else None
+        if found is None:
+            raise Missing("There is no such workload.", code="workload.not_found")
+        return found

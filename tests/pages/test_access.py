@@ -1,0 +1,205 @@
+"""Every page, by method and by who asks, and another tenant's beside one that does not exist."""
+
+import itertools
+import re
+from datetime import UTC, datetime
+
+import pytest
+import time_machine
+
+from allocator_service.pools.services import pool_retire
+from allocator_service.tenants.models import ApiKey
+from allocator_service.tenants.services import api_key_digest, api_key_revoke
+from tests import factories
+from tests.api.v1.test_scopes import PAGES, routes
+from tests.pages.browser import Browser, browser_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+# Per page, what its holder may send. Without a session each of them asks to sign in.
+MATRIX = {
+    "/my/": {"GET"},
+    "/my/pools/<str:pool>/": {"GET"},
+    "/my/pools/<str:pool>/workloads/": {"GET"},
+    "/my/pools/<str:pool>/why/": {"GET"},
+    "/my/pools/<str:pool>/statements/": {"GET"},
+    "/my/pools/<str:pool>/statements/<str:month>/": {"GET"},
+    "/my/pools/<str:pool>/decisions/<str:run>/proof/": {"GET"},
+}
+OPEN = {"/sign-in/": {"GET", "POST"}, "/sign-out/": {"POST"}}
+NOTHING = "/^(?:my|sign-in|sign-out)/"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+UNKNOWN = "01a1fa35-2b84-7418-8537-e4019453fdf6"
+
+
+def test_every_page_is_in_the_matrix():
+    found = {path for path, _ in routes() if path.startswith(PAGES)}
+    assert found == MATRIX.keys() | OPEN.keys() | {NOTHING}
+
+
+@pytest.fixture
+def decided(world):
+    world.lab.transparent = world.other.transparent = True
+    world.lab.save()
+    world.other.save()
+    world.run, world.other_run = factories.decision(world.lab), factories.decision(world.other)
+    return world
+
+
+def path_of(route, **names):
+    return re.sub("<str:([a-z]+)>", lambda part: str(names[part[1]]), route)
+
+
+def own(world):
+    return {"pool": "lab", "run": world.run.pk, "month": "2026-11"}
+
+
+def signed_out(world):
+    return Browser()
+
+
+def revoked(world):
+    client = factories.client("tenant", world.ada)
+    browser = browser_of(client)
+    key = ApiKey.objects.get(digest=api_key_digest(client.key))
+    api_key_revoke(identifier=key.name, now=datetime.now(UTC))
+    return browser
+
+
+def expired(world):
+    client = factories.client("tenant", world.ada)
+    browser = browser_of(client)
+    key = ApiKey.objects.filter(digest=api_key_digest(client.key))
+    key.update(expires_at=datetime.now(UTC))
+    return browser
+
+
+def test_who_may_open_what(decided):
+    """Nobody without a usable key gets anything but the way in; methods beyond GET are refused."""
+    for make in (signed_out, revoked, expired):
+        for route, method in itertools.product(MATRIX, METHODS):
+            browser = make(decided)
+            answer = browser.client.generic(method, path_of(route, **own(decided)))
+            expected = {302} if method in ("GET", "HEAD") else {302, 403, 405}
+            assert answer.status_code in expected, (make, route, method)
+            assert b"analysis" not in answer.content
+    ada = browser_of(decided.as_ada)
+    for route, method in itertools.product(MATRIX, METHODS):
+        answer = ada.client.generic(method, path_of(route, **own(decided)))
+        there = {404} if "month" in route else {200}  # no prices were published
+        expected = there if method in ("GET", "HEAD") else {403, 405}  # 403: it has no token
+        assert answer.status_code in expected, (route, method)
+        assert (method != "HEAD") or answer.content == b""
+
+
+def test_operators_and_billing_have_no_pages(decided):
+    for scope in ("operator", "billing"):
+        browser = Browser()
+        assert browser.sign_in(factories.client(scope).key).status_code == 403
+        for route in MATRIX:
+            assert browser.get(path_of(route, **own(decided))).status_code == 302
+
+
+def same(browser, path):
+    answer = browser.get(path)
+    headers = {n: v for n, v in answer.headers.items() if n not in ("X-Request-Id",)}
+    return answer.status_code, headers, answer.content
+
+
+def test_foreign_unknown_and_malformed_names_answer_the_same(decided):
+    ada = browser_of(decided.as_ada)
+    for route in MATRIX:
+        if "<" not in route:
+            continue
+        foreign = path_of(route, pool="other", run=decided.other_run.pk, month="2026-11")
+        unknown = path_of(route, pool="nowhere", run=UNKNOWN, month="2026-11")
+        odd = path_of(route, pool="%00%C3%A4", run="%00", month="%00")
+        assert same(ada, foreign)[0] == 404, route
+        assert same(ada, foreign) == same(ada, unknown) == same(ada, odd), route
+    pairs = [
+        (f"/my/pools/lab/why/?workload={decided.bob_workload.pk}",
+         f"/my/pools/lab/why/?workload={UNKNOWN}"),
+        (f"/my/pools/lab/decisions/{decided.other_run.pk}/proof/",
+         f"/my/pools/lab/decisions/{UNKNOWN}/proof/"),
+    ]  # fmt: skip
+    for foreign, unknown in pairs:
+        assert same(ada, foreign)[0] == 404
+        assert same(ada, foreign) == same(ada, unknown)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/my/x/", "/my/pools/", "/my/pools/lab/x/y/", "/sign-in/x/", "/my/%00", "/my/" + "a" * 3000],
+)
+def test_any_other_path_is_a_page_that_says_so(path, world):
+    for browser in (Browser(), browser_of(world.as_ada)):
+        answer = browser.get(path)
+        assert answer.status_code == 404
+        assert b"<h1>There is nothing here</h1>" in answer.content
+
+
+@pytest.mark.parametrize("transparent", [False, True])
+def test_no_text_of_another_tenant_is_on_any_page(transparent):
+    ada, bob = factories.tenant("ada"), factories.tenant("bobtext-slug")
+    lab = factories.pool("lab", transparent=transparent)
+    factories.server(lab, "ada-server", 4, 4, ada, labels={"zone": "here"})
+    factories.server(lab, "bobtext-server", 4, 4, bob, labels={"bobtext-label": "bobtext-value"})
+    factories.server(lab, "bobtext-many", 8, 8, bob, count=3)
+    work = factories.workload(lab, "ada-work", 1, 1, ada)
+    factories.workload(
+        lab, "bobtext-work", 1, 2, bob, server_selector={"bobtext-label": ["bobtext-value"]}
+    )
+    run = factories.decision(lab)
+    factories.enforcement_report(run, problems=["bobtext-slug has no account"])
+    browser = browser_of(factories.client("tenant", ada))
+    paths = ["/my/", "/my/pools/lab/"]
+    paths += [f"/my/pools/lab/{part}/" for part in ("workloads", "why", "statements")]
+    paths.append(f"/my/pools/lab/why/?workload={work.pk}")
+    for path in paths:
+        assert "bobtext" not in browser.text(path), path
+    proof = browser.get(f"/my/pools/lab/decisions/{run.pk}/proof/")
+    assert proof.status_code == (200 if transparent else 404)
+    assert b"bobtext" not in proof.content
+    assert ("Download its proof" in browser.text("/my/pools/lab/")) == transparent
+
+
+def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided):
+    parts = ("", "workloads/", "why/", "statements/", f"decisions/{decided.run.pk}/proof/")
+    pages = ["/my/", *(f"/my/pools/lab/{part}" for part in parts)]
+    ada = browser_of(decided.as_ada)
+    factories.enforcement_report(decided.run)
+    moment = datetime.now(UTC)
+    with time_machine.travel(moment, tick=False):
+        before = [ada.text(path) for path in pages]
+    factories.enforcement_report(decided.other_run)
+    factories.server(decided.other, "more", 9, 9, decided.eve)
+    factories.workload(decided.other, "more", 1, 1, decided.eve)
+    factories.decision(decided.other)
+    factories.pool("third")
+    browser_of(decided.as_eve).text("/my/pools/other/")
+    with time_machine.travel(moment, tick=False):
+        assert [ada.text(path) for path in pages] == before
+
+
+def test_in_a_shared_pool_only_shares_and_the_decision_may_change(world):
+    """What bob does changes what ada has, never her lists, and no text of his appears."""
+    factories.decision(world.lab)
+    ada = browser_of(world.as_ada)
+    factories.workload(world.lab, "bobtext", 1, 1, world.bob)
+    factories.server(world.lab, "bobtext-server", 1, 1, world.bob)
+    factories.decision(world.lab)
+    for path in ("/my/", "/my/pools/lab/", "/my/pools/lab/workloads/", "/my/pools/lab/why/"):
+        text = ada.text(path)
+        assert "bobtext" not in text
+        assert not re.search(r"\bbob\b", text, re.IGNORECASE), path
+
+
+def test_a_closed_pool_is_gone_but_its_statements(world):
+    ada = browser_of(world.as_ada)
+    world.lab.servers.update(state="retired")
+    pool_retire(pool=world.lab, version=None, now=datetime.now(UTC))
+    assert ada.get("/my/pools/lab/").status_code == 404
+    assert ada.get("/my/pools/lab/why/").status_code == 404
+    assert 'href="/my/pools/lab/statements/"' in ada.text("/my/")
+    assert "Lab (closed)" in ada.text("/my/pools/lab/statements/")
+    assert browser_of(world.as_eve).get("/my/pools/lab/statements/").status_code == 404
