@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from django.utils.safestring import SafeString
 
+from allocator_service.allocation.long_term.metering import LATE, metering_due
 from allocator_service.core.charts import Chart, Reference, StepLine, steps_chart
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.reporting.periods import Period, report_period
@@ -16,7 +17,7 @@ from allocator_service.ledger.reporting.sharing_degree import (
     TenantDegree,
     sharing_degree_report,
 )
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Metering, Pool
 from allocator_service.tenants.models import Tenant
 from api.pages.parts import Share
 from api.pages.words import sharing_said
@@ -27,14 +28,16 @@ DAYS = 7
 
 @dataclass(frozen=True)
 class Week:
-    """The last seven days: a row of amounts a day, a picture for each resource, the sharing degree."""
+    """The last seven days: a picture for each resource with its numbers, and the sharing degree.
+
+    `late_since`: what decisions gave from then on is still to be metered, later than it should be.
+    """
 
     period: Period
-    resources: Sequence[Resource]
-    degree: TenantDegree | None
     charts: Sequence["ResourceWeek"]
     least: float | None
     sentence: str
+    late_since: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,11 @@ def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -
     start = datetime.combine(first, time(), zone)
     period = report_period(pool=pool, start=start, end=None, step="P1D", now=now)
     report = sharing_degree_report(pool=pool, period=period, tenant=tenant)
+    due = metering_due(pool, now=now) if pool.metering == Metering.ALLOCATION else None
+    late_since = due.since if due is not None and now - due.since > LATE else None
     degree = next(iter(report.tenants), None)
     if degree is None:
-        return Week(period, report.resources, None, [], None, "")
+        return Week(period, [], None, "", late_since)
     total = degree.total
     if total.least is None:
         sentence = REASONS[str(total.reason)]
@@ -83,7 +88,7 @@ def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -
         for r, resource in enumerate(report.resources)
         if total.used[r] or total.alone[r]
     ]
-    return Week(period, report.resources, degree, charts, total.least, sentence)
+    return Week(period, charts, total.least, sentence, late_since)
 
 
 def _resource_week(

@@ -215,7 +215,7 @@ def _with_server(
         "labels": labels,
         "contributed_by": tenant,
     }
-    size = ", ".join(f"{resource} {amount}" for resource, amount in capacity.items())
+    size = ", ".join(f"{resource} {float(amount):.6g}" for resource, amount in capacity.items())
     with_labels = f" labelled {labels}" if labels else ""
     return (
         f"one more server with {size}{with_labels}, contributed by {tenant}",

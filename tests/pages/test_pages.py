@@ -1,0 +1,389 @@
+"""What the pages say: the numbers of the API, reasons in sentences, and help where there is nothing."""
+
+import html
+import re
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import time_machine
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+
+from allocator_service.allocation.long_term.metering import pool_meter
+from allocator_service.allocation.models import Run, RunStatus
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from api.pages.words import helps, reason_said, sharing_said
+from api.templatetags.pages import short
+from api.throttling import EVALUATIONS_AT_ONCE, limiter
+from policies import REASONS
+from policies.__main__ import main
+from tests import factories
+from tests.api.v1.test_billing import plan, published
+from tests.integration.billing.conftest import seal
+from tests.pages.browser import Browser, browser_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LAB = "/my/pools/lab/"
+ERRORS = Path("docs/guides/errors.md")
+
+
+def words(text):
+    """What of a page is read, in one line."""
+    content = re.sub("<[^>]+>", " ", text.partition("<main")[2].partition(">")[2])
+    return re.sub(" +([.,:;?)])", r"\1", " ".join(html.unescape(content).split()))
+
+
+def values(text):
+    """The exact numbers behind those of a page."""
+    return re.findall('<data value="([^"]+)"', text)
+
+
+@pytest.fixture
+def decided(world):
+    world.run = factories.decision(world.lab)
+    return world
+
+
+@pytest.fixture
+def ada(world):
+    return browser_of(world.as_ada)
+
+
+def test_the_numbers_are_those_of_the_api(decided, ada):
+    as_ada = decided.as_ada
+    [row] = as_ada.get("/api/v1/pools/lab/entitlements/").json()["tenants"]
+    [mine] = as_ada.get("/api/v1/pools/lab/allocations/").json()["results"]
+    shown = values(ada.text(LAB))
+    names = ("entitled", "has", "lent", "borrowed", "unused")
+    table = [row[name][resource] for name in names for resource in ("cpu", "memory")]
+    assert shown[: len(table)] == table
+    assert [float(amount) for amount in table[:4]] == pytest.approx([7, 7, 2, 10])
+    assert str(mine["tasks"]) in shown
+    text = words(ada.text(LAB))
+    assert "Entitled 7 core 7 GiB Allocated 2 core 10 GiB Used now not known" in text
+    assert "Runs 10 of as many as it can one task: 0.2 core cpu, 1 GiB memory" in text
+    assert re.search(r"You lend to member-[0-9a-f]{12} \(5 core cpu\)", text)
+    assert f"Decision {decided.run.generation}, in force since" in text
+    assert "It is current: it includes every change of the pool." in text
+    assert "cpu 2 core memory 10 GiB" not in words(ada.text(LAB))
+    assert "cpu 2 core memory 10 GiB Allocated to you since" in words(ada.text("/my/"))
+
+
+def test_what_runs_is_what_an_agent_said_last(decided, ada):
+    report = factories.enforcement_report(decided.run)
+    assert "No agent reports" not in words(ada.text(LAB))
+    assert "Used now 0 core 0 GiB" in words(ada.text(LAB))
+    with time_machine.travel(report.agent.received_at + timedelta(minutes=2)):
+        assert "The agent has been silent since" in words(ada.text(LAB))
+
+
+def test_the_last_seven_days_are_those_of_the_report(decided, ada):
+    later = datetime.now(UTC) + timedelta(hours=3)
+    pool_meter(pool_id=decided.lab.pk, now=later)
+    seal()
+    with time_machine.travel(later, tick=False):
+        text = ada.text(LAB)
+        [row] = decided.as_ada.get("/api/v1/pools/lab/reports/sharing-degree/").json()["tenants"]
+    assert f'<data value="{row["sharing_degree"]["min"]}"' in text
+    assert "Of every resource you used at least" in words(text)
+    assert "Sharing paid off." in words(text)
+    assert text.count("<svg") == text.count("as a table</summary>") == 2
+    assert "<title>used, " in text  # appears when the line is pointed at
+    with time_machine.travel(later + timedelta(hours=1), tick=False):
+        assert "Metering is late: what decisions gave since" in words(ada.text(LAB))
+
+
+def test_every_reason_has_a_sentence_and_those_of_the_guide():
+    for reason in (*REASONS, "resource:cpu"):
+        assert reason_said(reason)[-1] == helps(reason)[-1] == "."
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", ERRORS.read_text(), re.MULTILINE)
+    told = {code: (says, what_helps) for code, says, what_helps in rows if code in REASONS}
+    assert told.keys() == REASONS.keys()
+    for code in REASONS.keys() - {"level"}:  # it speaks of the reader
+        assert reason_said(code) == told[code][0]
+
+
+def test_a_workload_says_why_and_what_was_tried_to_help(decided, ada):
+    text = ada.text(LAB)
+    assert "All of cpu is used up on the servers it may run on. More cpu in the pool." in words(
+        text
+    )
+    [link] = re.findall('href="(/my/pools/lab/why/[?]workload=[^"]+)"', text)
+    explained = decided.as_ada.get(f"/api/v1/runs/{decided.run.pk}/explanation/ada/").json()
+    for path in (link, "/my/pools/lab/why/"):
+        why = words(ada.text(path))
+        assert explained["sentence"] in why
+        [help_] = explained["counterfactuals"]
+        assert f"With {help_['words']}, analysis would run" in why
+        assert f'<data value="{help_["tasks_after"]}"' in ada.text(path)
+        assert help_["tasks_after"] > 10
+
+
+def test_explaining_has_the_places_of_the_tenants_evaluations(decided, ada):
+    with ExitStack() as held:
+        for _ in range(EVALUATIONS_AT_ONCE):
+            assert held.enter_context(limiter().evaluation(holder="tenant:ada"))
+        refused = ada.get("/my/pools/lab/why/")
+        assert (refused.status_code, refused["Retry-After"]) == (429, "1")
+    assert ada.get("/my/pools/lab/why/").status_code == 200
+
+
+def test_where_there_is_nothing_yet_a_page_says_what_to_do(operator):
+    new = factories.tenant("new")
+    browser = browser_of(factories.client("tenant", new))
+    assert "New is not a member of any pool yet." in words(browser.text("/my/"))
+    lab = factories.pool("lab")
+    operator.put("/api/v1/pools/lab/members/new/", {})
+    assert "No decision has been made yet." in words(browser.text("/my/"))
+    text = words(browser.text(LAB))
+    for said in (
+        "No decision has been made yet. The first one follows within seconds",
+        "You have none here. Submit the first one:",
+        '"demand": {"cpu": 1, "memory": 1}',
+        "You have brought none to this pool.",
+        "There are none: no prices have been published for this pool.",
+    ):
+        assert said in text
+    assert "so there is nothing to explain" in words(browser.text(f"{LAB}why/"))
+    assert "You have no workloads here." in words(browser.text(f"{LAB}workloads/"))
+    factories.server(lab, "s", 4, 4, None)
+    factories.workload(lab, "w", 1, 1, factories.tenant("other"))
+    factories.decision(lab)
+    assert "Nothing of yours is in the decision in force." in words(browser.text("/my/"))
+    assert "You had no active workload when this decision was made." in words(
+        browser.text(f"{LAB}why/")
+    )
+    factories.workload(lab, "late", 1, 1, new)
+    text = words(browser.text(LAB))
+    assert "It came after the decision in force; the next decision includes it." in text
+    assert "It does not include the newest change of the pool yet." in text
+
+
+def test_a_changed_policy_and_a_failed_run_are_said(decided, ada, operator):
+    tag = operator.get("/api/v1/pools/lab/")["ETag"]
+    operator.patch("/api/v1/pools/lab/", {"policy": {"name": "h-mrf"}}, If_Match=tag)
+    now = datetime.now(UTC)
+    Run.objects.create(
+        pool=decided.lab, status=RunStatus.FAILED, created_at=now, finished_at=now,
+        error={"code": "solve.failed", "detail": "bobtext"},
+    )  # fmt: skip
+    text = words(ada.text(LAB))
+    assert "made under drfh" in text
+    assert "The pool's policy has changed since to h-mrf." in text
+    assert "; the next decision is due at " in text
+    assert "The newest computation failed." in text
+    assert "bobtext" not in text
+
+
+def test_who_takes_turns_sees_the_present_and_the_next_slot(operator):
+    ada, bob = factories.tenant("ada"), factories.tenant("bob")
+    turns = factories.pool("turns", policy="tda")
+    factories.server(turns, "s", 15, 15, None)
+    factories.workload(turns, "a", 5, 2, ada)
+    factories.workload(turns, "b", 3, 3.5, bob)
+    run = factories.decision(turns)
+    as_ada = factories.client("tenant", ada)
+    browser = browser_of(as_ada)
+    with time_machine.travel(run.effective_from + timedelta(seconds=1), tick=False):
+        text = words(browser.text("/my/pools/turns/"))
+        slot = as_ada.get("/api/v1/pools/turns/decision/").json()["slot"]
+    start, end = (datetime.fromisoformat(slot[name]) for name in ("start", "end"))
+    rows = ", ".join(f"{row['tasks']} tasks of a" for row in slot["allocations"])
+    assert f"Now {start:%Y-%m-%d %H:%M:%S} UTC to {end:%H:%M:%S} UTC: {rows}" in text.replace(
+        "1 task of", "1 tasks of"
+    )
+    assert f"Your next slot {end:%Y-%m-%d %H:%M:%S} UTC to " in text
+    assert "on average of as many as it can" in text
+    assert "b:" not in text
+    assert "3 tasks of b" not in text
+
+
+def test_a_pool_that_takes_reports_says_that_it_does():
+    ada = factories.tenant("ada")
+    pool = factories.pool("reported", metering="reported")
+    factories.server(pool, "s", 4, 4, ada)
+    factories.workload(pool, "w", 1, 1, ada)
+    factories.decision(pool)
+    text = words(browser_of(factories.client("tenant", ada)).text("/my/pools/reported/"))
+    assert (
+        "No agent reports what you run now. This pool counts the usage that is reported to it."
+        in text
+    )
+    assert "what would have been used alone is not known." in text
+    assert "Nothing of yours was metered in these days: this pool counts usage" in text
+
+
+def test_a_statement_is_the_page_that_the_api_has(decided, ada, operator):
+    month = f"{datetime.now(UTC):%Y-%m}"
+    start = f"{month}-01T00:00:00Z"
+    published(operator, plan(start))
+    assert f'href="{LAB}statements/{month}/"' in ada.text(LAB)
+    assert "so far: see the statement" in words(ada.text(f"{LAB}statements/"))
+    with time_machine.travel(datetime.now(UTC), tick=False):
+        page = ada.get(f"{LAB}statements/{month}/")
+        same = decided.as_ada.get(f"/api/v1/pools/lab/statements/{month}/ada/", Accept="text/html")
+    assert page.status_code == 200
+    assert page.content == same.content
+    assert page["Content-Security-Policy"] == same["Content-Security-Policy"]
+    assert ada.get(f"{LAB}statements/1999-01/").status_code == 404
+
+
+def test_a_proof_is_taken_home_and_verifies_until_it_is_pruned(world, tmp_path):
+    world.lab.transparent = True
+    world.lab.save()
+    run = factories.decision(world.lab)
+    ada = browser_of(world.as_ada)
+    [link] = re.findall(f'href="({LAB}decisions/[^"]+/proof/)" download', ada.text(LAB))
+    proof = ada.get(link)
+    assert proof["Content-Disposition"] == f'attachment; filename="proof-{run.pk}.json"'
+    assert proof.json() == world.as_ada.get(f"/api/v1/runs/{run.pk}/proof/").json()
+    file = tmp_path / "proof.json"
+    file.write_bytes(proof.content)
+    assert main(["verify", str(file)]) == 0
+    Run.objects.filter(pk=run.pk).update(pruned_at=datetime.now(UTC))
+    pruned = ada.get(link)
+    assert pruned.status_code == 410
+    assert "This part of the run is no longer kept." in words(pruned.content.decode())
+
+
+NAMES = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'; DROP TABLE pool; --",
+    "{{ 7|add:7 }}{% debug %}",
+    "Ünïcödé 名前 🦆 \u202eesrever",
+    "x" * 253,
+    "&lt;b&gt;",
+    "</title></svg>",
+]
+
+
+def test_names_are_text_whatever_stands_in_them(world):
+    world.lab.name = NAMES[1][:200]
+    world.lab.save()
+    world.ada.name = NAMES[0]
+    world.ada.save()
+    for number, name in enumerate(NAMES):
+        factories.workload(world.lab, name, 1, 1, world.ada)
+        labels = {f"l{number}": name[:60]}
+        factories.server(world.lab, f"<i>{number}", 1, 1, world.ada, labels=labels)
+    factories.decision(world.lab)
+    ada = browser_of(world.as_ada)
+    for path in ("/my/", LAB, f"{LAB}workloads/", f"{LAB}why/", f"{LAB}statements/"):
+        text = ada.text(path)
+        for piece in ("<script", "<img", "<i>", "</title></svg", "onerror=alert(1)>"):
+            assert piece not in text, (path, piece)
+    text = html.unescape(ada.text(f"{LAB}workloads/"))
+    for name in NAMES:
+        assert f"<h3>{name}</h3>" in text
+
+
+def test_many_workloads_come_in_pages_by_as_many_queries_as_one(world):
+    def asked(path):
+        with CaptureQueriesContext(connection) as queries:
+            ada.text(path)
+        return len(queries)
+
+    for name in ("first", "second"):  # which also meters the first
+        factories.server(world.lab, name, 1, 1, None)
+        factories.decision(world.lab)
+    ada = browser_of(world.as_ada)
+    paths = ("/my/", LAB, f"{LAB}workloads/")
+    for path in paths:
+        ada.text(path)
+    few = [asked(path) for path in paths]
+    many = [WorkloadDraft(world.ada, f"w-{n}", factories.vector(0.1, 0.1)) for n in range(4_999)]
+    workloads_submit(pool=world.lab, drafts=many, now=datetime.now(UTC))
+    for number in range(20):
+        factories.server(world.lab, f"s-{number}", 1 + number, 1, world.ada)
+        factories.workload(factories.pool(f"pool-{number}"), "w", 1, 1, world.ada)
+    factories.decision(world.lab)
+    assert [asked(path) for path in paths] == few
+    assert max(few) <= 40
+    seen, path = [], f"{LAB}workloads/"
+    while path:
+        text = ada.text(path)
+        seen += re.findall("<h3>(.*?)</h3>", text)
+        following = re.search(r'href="(\?cursor=[^"]+)" rel="next"', text)
+        path = f"{LAB}workloads/{following[1]}" if following else ""
+    assert len(seen) == 5_000
+    assert len(set(seen)) == 5_000
+    for cursor in ("x", "a" * 3_000, "%00", ""):
+        assert ada.get(f"{LAB}workloads/?cursor={cursor}").status_code == 400
+
+
+def test_without_the_database_there_is_a_page_that_says_so(decided, ada):
+    def away(*arguments):
+        raise OperationalError("connection refused at 10.1.2.3")
+
+    for path in ("/my/", LAB, f"{LAB}why/"):
+        with connection.execute_wrapper(away):
+            answer = ada.get(path)
+        assert answer.status_code == 503, path
+        assert answer["Retry-After"] == "1"
+        text = answer.content.decode()
+        assert "Load the page again in a moment; nothing was changed." in words(text)
+        assert "10.1.2.3" not in text
+        assert "Traceback" not in text
+
+
+def test_a_mistake_of_ours_is_a_page_with_the_number_of_the_request(decided, ada, settings):
+    def broken(*arguments):
+        raise ZeroDivisionError("secret")
+
+    for debug in (False, True):
+        settings.DEBUG = debug
+        with connection.execute_wrapper(broken):
+            answer = ada.get(LAB, X_Request_Id="mine-1")
+        assert answer.status_code == 500
+        text = answer.content.decode()
+        assert "Number of the request: mine-1" in words(text)
+        assert "secret" not in text
+        assert "Traceback" not in text
+
+
+def test_pages_are_not_kept_by_browsers_and_run_no_script(decided, ada):
+    for path in ("/sign-in/", "/my/", LAB, "/my/nothing/"):
+        answer = ada.get(path)
+        assert answer["Cache-Control"] == "no-store"
+        policy = answer["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src" not in policy
+        assert "unsafe" not in policy
+        text = answer.content.decode()
+        assert " style=" not in text
+        assert "<style" not in text
+        assert "<script" not in text
+        levels = [int(level) for level in re.findall(r"<h([1-6])", text)]
+        assert levels[0] == 1
+        assert all(b <= a + 1 for a, b in pairwise(levels)), path
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("0", "0"), ("3.571428571428571", "3.571"), ("12583", "12,583"), ("1000", "1,000"),
+     ("999.96", "1,000"), ("9999.96", "10,000"), ("0.2", "0.2"), ("0.0000001", "less than 0.001"),
+     ("-2.5", "-2.5"), ("1e12", "1,000,000,000,000"), ("100", "100"), ("0.05", "0.05")],
+)  # fmt: skip
+def test_numbers_are_short(value, text):
+    assert short(Decimal(value)) == text
+
+
+def test_a_sharing_degree_is_one_sentence():
+    assert sharing_said(None, None) == ""
+    assert "at least 1.25 times" in sharing_said(1.25, "cpu")
+    assert "cost you something" in sharing_said(0.8, "cpu")
+
+
+def test_a_page_in_the_tenants_name_needs_no_other_page(world):
+    """A page of a pool can be opened from a bookmark, after signing in."""
+    browser = Browser()
+    asked = browser.get(f"{LAB}workloads/?cursor=abc")
+    form = browser.get(asked["Location"])
+    [wanted] = re.findall('name="next" value="([^"]*)"', form.content.decode())
+    assert wanted == f"{LAB}workloads/?cursor=abc"
