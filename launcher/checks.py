@@ -84,9 +84,10 @@ def checks(python: Path) -> list[Check]:
         Check("mypy", command(tool / "mypy", "."), "correct the types it names"),
         Check(
             "import-linter",
-            # The agent is a package of its own, in a folder of its own.
+            # The agent and the client are packages of their own, in folders of their own.
             command(
-                tool / "lint-imports", "--no-cache", env={**_TEST_SETTINGS, "PYTHONPATH": "agent"}
+                *(tool / "lint-imports", "--no-cache"),
+                env={**_TEST_SETTINGS, "PYTHONPATH": "agent:client"},
             ),
             "move the code: the layers and who may import whom are in pyproject.toml",
         ),

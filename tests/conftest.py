@@ -12,6 +12,7 @@ from django.db import connection
 
 from tests import factories
 from tests.factories import Client
+from tests.scripted import scripts
 from tests.superuser import DECISIONS, unprotected
 
 # The same code draws the same examples: what turns the gate red is what was changed. Other examples,
@@ -35,6 +36,13 @@ def _no_throttle(settings: Any) -> None:
     settings.ENVIRONMENT = dataclasses.replace(
         settings.ENVIRONMENT, throttle_rate=1e6, throttle_burst=10**6
     )
+
+
+@pytest.fixture
+def scripted() -> Iterator[Any]:
+    """Starts web servers that answer as told."""
+    with scripts() as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

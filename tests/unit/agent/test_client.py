@@ -1,64 +1,11 @@
 """The agent's client and its settings: what is tried again, what is said, and what never leaks."""
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 
 from allocator_agent.cli import main
 from allocator_agent.configuration import Configuration, read_configuration
 from allocator_agent.errors import Misconfigured, Refused, ServiceAway
 from allocator_agent.service import Service
-
-
-class Scripted:
-    """A service that answers as told, request by request: (status, headers, body), None hangs up."""
-
-    def __init__(self, *answers):
-        self.answers, self.asked = list(answers), []
-        script = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def _answer(self):
-                length = int(self.headers.get("Content-Length", 0))
-                self.rfile.read(length)
-                script.asked.append((self.command, self.path, dict(self.headers)))
-                answer = script.answers.pop(0)
-                if answer is None:
-                    self.close_connection = True
-                    return
-                status, headers, body = answer
-                content = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - the base class' names
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-
-@pytest.fixture
-def scripted():
-    running = []
-
-    def start(*answers):
-        running.append(Scripted(*answers))
-        return running[-1]
-
-    yield start
-    for each in running:
-        each.server.shutdown()
-        each.server.server_close()
 
 
 def service(scripted, pauses=None, **settings):

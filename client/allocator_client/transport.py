@@ -1,0 +1,324 @@
+"""How requests are sent: the key, timeouts, what is repeated and when, and how refusals are read."""
+
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from allocator_client.answers import Answer, Download, Rows, decoded
+from allocator_client.errors import Changed, Mistake, NotTheService, Problem, Unreachable
+
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 8.0
+_IN_FLIGHT = "idempotency.in_flight"
+_REFUSED_FOR_NOW = (429, 503)
+_GATEWAY = (502, 504)  # whether the request arrived, only the gateway knows
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_KINDS = {
+    "json": "application/json",
+    "csv": "text/csv",
+    "ndjson": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+    "html": "text/html",
+    "svg": "image/svg+xml",
+    "txt": "text/plain",
+    "yaml": "application/yaml",
+}
+
+try:
+    VERSION = version("allocator-client")
+except PackageNotFoundError:  # it runs from its source
+    VERSION = "0"
+
+
+class Transport:
+    """A connection to the service.
+
+    Parameters
+    ----------
+    url : str
+        Where the service is, such as `https://allocator.example.org`; a path before `/api/v1/`, where
+        the service has one, belongs to it.
+    key : str, optional
+        The API key.
+    timeout : float
+        Seconds to wait for a connection, and for each piece of an answer.
+    attempts : int
+        How often a request is sent at most. What may be repeated is: every GET; every POST that
+        writes, under one `Idempotency-Key`, so that it is done once; and evaluations, which write
+        nothing. PATCH, PUT and DELETE are repeated only where the service cannot have done them: it
+        was not reached, or answered 429 or 503.
+    patience : float
+        Seconds of `Retry-After` that are waited for at most; beyond, the refusal is raised at once.
+    sleep : callable
+        Called with the seconds to wait.
+
+    Raises
+    ------
+    ValueError
+        For an address or a key that cannot be one.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        attempts: int = 5,
+        patience: float = 60.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = service_address(url)
+        headers = {"User-Agent": f"allocator-client/{VERSION}", "Accept": "application/json"}
+        if key is not None:
+            if not (key.isascii() and key.isprintable() and key.strip() and " " not in key):
+                raise ValueError("This is not an API key: it has spaces or special characters.")
+            headers["Authorization"] = f"Bearer {key}"
+        self._attempts, self._patience, self._sleep = attempts, patience, sleep
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # What the operations are made of. Paths are complete, `path_part` quoted what was put into them.
+
+    def _read(self, path: str, query: Mapping[str, object] | None = None) -> Answer[Any]:
+        return _answer(self._ask("GET", path, query))
+
+    def _text(self, path: str) -> Answer[str]:
+        response = self._ask("GET", path, headers={"Accept": "text/plain"}, kind="text/plain")
+        return Answer(response.text, response.status_code, response.headers)
+
+    def _rows(self, path: str, query: Mapping[str, object], cursor_name: str) -> Rows[Any]:
+        def fetch(format: str, cursor: str | None) -> httpx.Response:
+            page = {**query, cursor_name: cursor}
+            if format == "json":
+                return self._ask("GET", path, page)
+            return self._ask("GET", path, {**page, "format": format}, kind=_KINDS[format])
+
+        start = query.get(cursor_name)
+        return Rows(fetch, None if start is None else str(start))
+
+    def _file(self, path: str, query: Mapping[str, object]) -> Download:
+        return Download(lambda: self._stream(path, query))
+
+    def _post(
+        self,
+        path: str,
+        body: object,
+        key: str | None,
+        if_match: str | None = None,
+        query: Mapping[str, object] | None = None,
+    ) -> Answer[Any]:
+        """A POST that writes: done once, whatever the number of attempts."""
+        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+        if if_match is not None:
+            headers["If-Match"] = if_match
+        return _answer(self._ask("POST", path, query, body=body, headers=headers, keyed=True))
+
+    def _compute(self, path: str, body: object) -> Answer[Any]:
+        """A POST that writes nothing."""
+        return _answer(self._ask("POST", path, body=body, repeatable=True))
+
+    def _change(
+        self, method: str, path: str, body: object = None, if_match: str | None = None
+    ) -> Answer[Any]:
+        """PATCH, PUT or DELETE of the version named, else of the one that is there now."""
+        if if_match is None:
+            try:
+                if_match = self._read(path).etag
+            except Problem as problem:
+                if method != "PUT" or problem.status != 404:
+                    raise
+        headers = {} if if_match is None else {"If-Match": if_match}
+        return _answer(self._ask(method, path, body=body, headers=headers, repeatable=False))
+
+    def _put(self, path: str, body: object) -> Answer[Any]:
+        """A PUT of what has no versions."""
+        return _answer(self._ask("PUT", path, body=body, repeatable=False))
+
+    @contextmanager
+    def _stream(self, path: str, query: Mapping[str, object]) -> Iterator[httpx.Response]:
+        kind = _KINDS[str(query["format"])]
+        response = self._ask("GET", path, query, kind=kind, stream=True)
+        try:
+            yield response
+        except httpx.RequestError as error:
+            raise Unreachable(f"{self.url} ended the file too early: {_said(error)}") from error
+        finally:
+            response.close()
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool | None = None,
+        keyed: bool = False,
+        kind: str = "application/json",
+        stream: bool = False,
+    ) -> httpx.Response:
+        """Send a request until there is an answer that says something; raise it where it refuses."""
+        content, sent = _content(body)
+        request = self._http.build_request(
+            method, path, params=_query(query), content=content, headers={**sent, **(headers or {})}
+        )
+        repeatable = method == "GET" or keyed if repeatable is None else repeatable
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return self._attempt(request, kind, stream=stream)
+            except (Problem, Unreachable) as error:
+                again = error.temporary and (repeatable or not error.lost)
+                again = again or (keyed and isinstance(error, Problem) and error.code == _IN_FLIGHT)
+                pause = _pause(attempt, error)
+                if not again or attempt == self._attempts or pause > self._patience:
+                    raise
+            self._sleep(pause)
+        raise ValueError("attempts is at least 1")
+
+    def _attempt(self, request: httpx.Request, kind: str, *, stream: bool) -> httpx.Response:
+        """The answer to one attempt. Raises `Problem` or `Unreachable`."""
+        try:
+            response = self._http.send(request, stream=stream)
+            if _is_documented(response, kind):
+                return response
+            response.read()
+        except _NEVER_SENT as error:
+            raise Unreachable(f"{self.url} cannot be reached: {_said(error)}") from error
+        except httpx.RequestError as error:
+            raise Unreachable(f"{self.url} gave no answer: {_said(error)}", lost=True) from error
+        raise self._refusal(response)
+
+    def _refusal(self, response: httpx.Response) -> Problem | Unreachable:
+        status, kind = response.status_code, _kind(response)
+        document = _document(response) if kind == "application/problem+json" else None
+        if document is not None:
+            return (Changed if status == 412 else Problem)(
+                status=status,
+                code=document.get("code", ""),
+                detail=document.get("detail", ""),
+                errors=[Mistake(**each) for each in document.get("errors", ())],
+                request_id=document.get("request_id", ""),
+                retry_after=_retry_after(response),
+            )
+        if status in (*_GATEWAY, *_REFUSED_FOR_NOW):
+            said = f"{status} {response.reason_phrase}".strip()
+            return Unreachable(f"{self.url} is overloaded or down: {said}", lost=status in _GATEWAY)
+        where = f", to {response.headers.get('Location')}" if response.is_redirect else ""
+        return NotTheService(
+            f"{self.url} is not the allocation service: it answered {status} with "
+            f"{kind or 'no content'}{where}. Check the address."
+        )
+
+
+def service_address(url: str) -> str:
+    """The address that `/api/v1/` is added to. Raises `ValueError` for what is no address."""
+    url = url.strip().rstrip("/").removesuffix("/api/v1")
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"{url!r} is not an address: {error}") from error
+    if parsed.userinfo or parsed.query or parsed.fragment:
+        raise ValueError("An address has no user, query or fragment: the key goes apart.")
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ValueError(f"{url!r} is not an address such as https://allocator.example.org")
+    return url
+
+
+def path_part(value: str) -> str:
+    """A part of a path: one segment, whatever characters it has."""
+    if value in ("", ".", ".."):
+        raise ValueError(f"{value!r} names nothing")
+    return quote(value, safe="")
+
+
+def _query(query: Mapping[str, object] | None) -> dict[str, str]:
+    return {name: _text(value) for name, value in (query or {}).items() if value is not None}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"{value} has no time zone: pass one with an offset, such as UTC")
+        return value.isoformat()
+    return str(value)
+
+
+def _content(body: object) -> tuple[bytes | None, dict[str, str]]:
+    """The bytes of a body and the header that says what they are; a text is CSV."""
+    if body is None:
+        return None, {}
+    if isinstance(body, str):
+        return body.encode(), {"Content-Type": "text/csv"}
+    return json.dumps(body, allow_nan=False).encode(), {"Content-Type": "application/json"}
+
+
+def _answer(response: httpx.Response) -> Answer[Any]:
+    body = decoded(response) if response.content else None
+    return Answer(body, response.status_code, response.headers)
+
+
+def _is_documented(response: httpx.Response, kind: str) -> bool:
+    """Whether this is what was asked for, and not a refusal or the page of another web server.
+
+    `/readyz` says in JSON and with 503 what is missing: an answer too.
+    """
+    if response.status_code == 204:
+        return True
+    return response.status_code in (200, 201, 202, 503) and _kind(response) == kind
+
+
+def _kind(response: httpx.Response) -> str:
+    return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
+
+
+def _document(response: httpx.Response) -> dict[str, Any] | None:
+    """The JSON object of a refusal; None where it is none."""
+    try:
+        document = response.json()
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _pause(attempt: int, error: Problem | Unreachable) -> float:
+    """What the service asks for, else twice as long each time and not at the same time as others."""
+    if isinstance(error, Problem) and error.retry_after is not None:
+        return error.retry_after
+    longest = min(_FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1), _LONGEST_PAUSE_SECONDS)
+    return longest * random.uniform(0.5, 1)  # noqa: S311 - so that clients spread
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else None
+
+
+def _said(error: Exception) -> str:
+    """What httpx says of an error, which may be nothing."""
+    return str(error) or type(error).__name__

@@ -1,0 +1,366 @@
+"""Writes the client's operations and documents from docs/openapi.yaml: `python client/generate.py`.
+
+A test runs it and compares. For each group of operations it writes a module of `operations/`, with a
+method for each of them, and one of `documents/`, with a TypedDict for each object that no group before
+it has. How requests are sent is in `transport.py`, by hand.
+"""
+
+import json
+import keyword
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CLIENT = Path(__file__).resolve().parent
+DOCUMENT = CLIENT.parent / "docs" / "openapi.yaml"
+PACKAGE = CLIENT / "allocator_client"
+_MADE = "Made from docs/openapi.yaml by client/generate.py: change those."
+_JSON = "application/json"
+_SCALARS = {
+    "string": "str",
+    "number": "float",
+    "integer": "int",
+    "boolean": "bool",
+    "null": "None",
+}
+_HEADERS = {"Idempotency-Key": "idempotency_key", "If-Match": "if_match"}
+_EVIDENT = re.compile(r"The [a-z ]+'s (slug|id)\.")
+_PAGING = ("limit", "cursor", "after", "format")
+
+
+class Documents:
+    """The TypedDicts of the document's objects: of a group's equal objects inside of others one."""
+
+    def __init__(self, schemas: dict[str, Any]) -> None:
+        self.source: dict[str, str] = {}
+        self.group = ""
+        self._schemas = schemas
+        self._components: dict[str, str] = {}
+        self._named: dict[tuple[str, str], str] = {}
+        for name, schema in schemas.items():
+            if "properties" in schema:
+                self._components.setdefault(_structure(schema), name)
+
+    def type_of(self, schema: dict[str, Any], name: str) -> str:
+        """The type of a value; `name` is what an object in it is called."""
+        if "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            return self._object(self._schemas[name], name)
+        if "enum" in schema:
+            values = [value for value in schema["enum"] if value is not None]
+            none = " | None" if None in schema["enum"] else ""
+            return f"Literal[{', '.join(map(repr, values))}]{none}"
+        for choice in ("oneOf", "anyOf"):
+            if choice in schema:
+                return " | ".join(
+                    dict.fromkeys(self.type_of(each, name) for each in schema[choice])
+                )
+        kinds = schema.get("type", [])
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        types = [self._of_kind(kind, schema, name) for kind in kinds]
+        return " | ".join(types) or "Any"
+
+    def _of_kind(self, kind: str, schema: dict[str, Any], name: str) -> str:
+        if kind == "array":
+            return f"list[{self.type_of(schema['items'], _singular(name))}]"
+        if kind != "object":
+            return _SCALARS[kind]
+        if "properties" in schema:
+            return self._object(schema, name)
+        values = schema.get("additionalProperties", True)
+        inner = self.type_of(values, _singular(name)) if isinstance(values, dict) else "Any"
+        return f"dict[str, {inner}]"
+
+    def _object(self, schema: dict[str, Any], name: str) -> str:
+        """The name of the object's type, which is written when it is asked for first."""
+        structure = _structure(schema)
+        known = self._components.get(structure)
+        name = known or self._named.setdefault((self.group, structure), name)
+        if name not in self.source:
+            self._write(name, schema)
+        return name
+
+    def _write(self, name: str, schema: dict[str, Any]) -> None:
+        self.source[name] = ""  # its name is taken while what it holds is written
+        required = schema.get("required", ())
+        fields = []
+        for field, inner in schema["properties"].items():
+            kind = self.type_of(inner, name.removesuffix("Document") + _camel(field))
+            fields.append((field, kind if field in required else f"NotRequired[{kind}]", inner))
+        del self.source[name]  # after those that it refers to
+        if all(field.isidentifier() and not keyword.iskeyword(field) for field, _, _ in fields):
+            lines = [f"class {name}(TypedDict):", *_comment(schema)]
+            for field, kind, inner in fields:
+                lines += [*_comment(inner), f"    {field}: {kind}"]
+        else:
+            lines = [f'{name} = TypedDict("{name}", {{']
+            for field, kind, inner in fields:
+                lines += [*_comment(inner), f'    "{field}": {kind},']
+            lines.append("})")
+        self.source[name] = "\n".join([*lines, "" if fields else "    pass"])
+
+
+def _structure(schema: dict[str, Any]) -> str:
+    """What makes two objects the same type: their fields, not what is said of them."""
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, dict):
+            if "properties" in value:
+                fields = {name: bare(inner) for name, inner in value["properties"].items()}
+                return {"fields": fields, "required": sorted(value.get("required", ()))}
+            kept = ("$ref", "type", "enum", "items", "additionalProperties", "oneOf", "anyOf")
+            return {name: bare(value[name]) for name in kept if name in value}
+        return [bare(each) for each in value] if isinstance(value, list) else value
+
+    return json.dumps(bare(schema), sort_keys=True)
+
+
+def _camel(text: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text))
+
+
+def _singular(name: str) -> str:
+    """What one of them is called."""
+    if name.endswith(("Series", "Ties")):
+        return name.removesuffix("s") if name.endswith("Ties") else name
+    return f"{name[:-3]}y" if name.endswith("ies") else name.removesuffix("s")
+
+
+def _comment(schema: dict[str, Any]) -> Iterator[str]:
+    text = " ".join(schema.get("description", "").split())
+    for line in textwrap.wrap(text, 92):
+        yield f"    # {line}"
+
+
+class Operations:
+    """The methods of the document's operations, by group."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.documents = Documents(document["components"]["schemas"])
+        self._schemas = document["components"]["schemas"]
+        self._purpose = {tag["name"]: tag["description"] for tag in document["tags"]}
+        self._methods: dict[str, list[str]] = {}
+        self._home: dict[str, str] = {}  # of each type the group that has it
+        operations = [
+            (path, method, operation)
+            for path, methods in document["paths"].items()
+            for method, operation in methods.items()
+        ]
+        for group in self._purpose:
+            methods = self._methods.setdefault(group, [])
+            self.documents.group = group
+            for path, method, operation in operations:
+                if operation["tags"][0] == group:
+                    methods += self._written(path, method.upper(), operation)
+            for name in self.documents.source:
+                self._home.setdefault(name, group)
+
+    def files(self) -> dict[str, str]:
+        """What is written, by path inside of the package."""
+        files = {}
+        classes = {group: _camel(group) for group in self._methods}
+        for group, name in classes.items():
+            purpose = " ".join(self._purpose[group].split())
+            own = [
+                self.documents.source[each] for each, home in self._home.items() if home == group
+            ]
+            if own:
+                files[f"documents/{_snake(group)}.py"] = self._module(
+                    group, f"{group}: what is sent and answered.", "\n\n".join(own)
+                )
+            body = f'class {name}(Transport):\n    """{purpose}"""\n\n'
+            body += "\n".join(self._methods[group])
+            files[f"operations/{_snake(group)}.py"] = self._module("", purpose, body)
+        files["operations/__init__.py"] = self._module(
+            "",
+            "Every operation of the service, in the groups of its document.",
+            f"class Operations({', '.join(classes.values())}):\n"
+            '    """A method for each operation of docs/openapi.yaml, named after its `operationId`."""',
+            *(
+                f"from allocator_client.operations.{_snake(group)} import {name}"
+                for group, name in classes.items()
+            ),
+        )
+        files["documents/__init__.py"] = (
+            f'"""What is sent and answered, by group.\n\n{_MADE}\n"""\n'
+        )
+        return {name: _formatted(text) for name, text in files.items()}
+
+    def _module(self, group: str, purpose: str, body: str, *imports: str) -> str:
+        """A module of a group's documents, or of operations; ruff removes the imports in excess."""
+        lines = [
+            f'"""{purpose}\n\n{_MADE}\n"""',
+            "from datetime import datetime",
+            "from typing import Any, Literal, NotRequired, TypedDict",
+            "from allocator_client.answers import Answer, Download, Rows",
+            "from allocator_client.transport import Transport, path_part",
+            *imports,
+        ]
+        for name, home in self._home.items():
+            if home != group and re.search(rf"\b{name}\b", body):
+                lines.append(f"from allocator_client.documents.{_snake(home)} import {name}")
+        return "\n".join([*lines, body, ""])
+
+    def _written(self, path: str, method: str, operation: dict[str, Any]) -> list[str]:
+        """The method of an operation, and for other formats than JSON another one."""
+        name = operation["operationId"]
+        parameters = operation.get("parameters", [])
+        formats: list[str] = next(
+            (each["schema"]["enum"] for each in parameters if each["name"] == "format"), []
+        )
+        success = next(v for k, v in operation["responses"].items() if k.startswith("2"))
+        content = success.get("content", {})
+        schema = content.get(_JSON, {}).get("schema")
+        row = self._row(schema)
+        where = re.sub(r"\{(\w+)\}", r"{path_part(\1)}", path)
+        where = f'f"{where}"' if "{" in where else f'"{where}"'
+        path_names = [each["name"] for each in parameters if each["in"] == "path"]
+        query = [each for each in parameters if each["in"] == "query" and each["name"] != "format"]
+        asked = "{" + ", ".join(f'"{q["name"]}": {_python(q["name"])}' for q in query) + "}"
+        signature = ["self", *(f"{each}: str" for each in path_names)]
+        options = [self._option(each, row is not None) for each in query]
+        described = [
+            each
+            for each in parameters
+            if each["in"] in ("path", "query")
+            and each["name"] not in _PAGING
+            and not _EVIDENT.fullmatch(each["description"])
+        ]
+
+        if method == "GET":
+            made = []
+            if row is not None:
+                cursor = "after" if any(each["name"] == "after" for each in query) else "cursor"
+                call = f'self._rows({where}, {asked}, "{cursor}")'
+                made.append((name, options, f"Rows[{row}]", call, ""))
+            elif schema is not None:
+                call = f"self._read({where}, {asked})" if query else f"self._read({where})"
+                made.append((name, options, f"Answer[{self._type(schema)}]", call, ""))
+            elif not formats:
+                made.append((name, options, "Answer[str]", f"self._text({where})", ""))
+            files = [each for each in formats if each != "json"]
+            if files and row is None:
+                kind = f"format: Literal[{', '.join(map(repr, files))}]"
+                asked = asked.replace("}", f'{", " if query else ""}"format": format}}')
+                also = "" if schema is None else "_as"
+                call = f"self._file({where}, {asked})"
+                note = "" if schema is None else f"`{name}` as a file."
+                made.append((name + also, [kind, *options], "Download", call, note))
+            return [self._method(each, signature, operation, described) for each in made]
+
+        body, sent = self._body(operation)
+        if body:
+            signature.append(body)
+        headers = [each["name"] for each in parameters if each["in"] == "header"]
+        options += [f"{_HEADERS[each]}: str | None = None" for each in sorted(headers)]
+        result = f"Answer[{self._type(schema) if schema else 'None'}]"
+        call = self._call(method, where, sent, headers, asked if query else "")
+        return [self._method((name, options, result, call, ""), signature, operation, described)]
+
+    @staticmethod
+    def _call(method: str, where: str, sent: str, headers: list[str], query: str) -> str:
+        if method == "POST" and "Idempotency-Key" not in headers:
+            return f"self._compute({where}, {sent})"
+        if method == "POST":
+            more = ", if_match=if_match" if "If-Match" in headers else ""
+            more += f", query={query}" if query else ""
+            return f"self._post({where}, {sent}, idempotency_key{more})"
+        if "If-Match" in headers:
+            body = f", {sent}" if method != "DELETE" else ""
+            return f'self._change("{method}", {where}{body}, if_match=if_match)'
+        return f"self._put({where}, {sent})"
+
+    def _method(
+        self,
+        made: tuple[str, list[str], str, str, str],
+        signature: list[str],
+        operation: dict[str, Any],
+        described: list[dict[str, Any]],
+    ) -> str:
+        name, options, result, call, note = made
+        star = ["*"] if options else []
+        head = f"def {name}({', '.join([*signature, *star, *options])}) -> {result}:"
+        lines = (note or _escaped(operation["description"].strip())).split("\n")
+        if described and not note:
+            lines += ["", "Parameters", "----------"]
+        for each in () if note else described:
+            text = textwrap.wrap(_escaped(" ".join(each["description"].split())), 84)
+            lines += [_python(each["name"]), *(f"    {line}" for line in text)]
+        last = '"""' if len(lines) == 1 else '\n"""'
+        inner = '"""' + "\n".join(lines) + last + f"\nreturn {call}\n"
+        return textwrap.indent(f"{head}\n{textwrap.indent(inner, '    ')}", "    ")
+
+    def _option(self, parameter: dict[str, Any], listed: bool) -> str:
+        name, schema = parameter["name"], parameter["schema"]
+        if listed and name == "limit":  # a whole list is read: in as few pages as may be
+            return f"limit: int = {schema['maximum']}"
+        kind = "bool" if schema.get("type") == "boolean" else self.documents.type_of(schema, "")
+        if schema.get("format") == "date-time":
+            kind = "str | datetime"
+        return f"{_python(name)}: {kind} | None = None"
+
+    def _body(self, operation: dict[str, Any]) -> tuple[str, str]:
+        """The parameter of the body, and what is sent."""
+        content = operation.get("requestBody", {}).get("content")
+        if content is None:
+            return "", "None"
+        schema = content[_JSON]["schema"]
+        kind = self._type(schema)
+        if kind == "NoFields":
+            return "", "{}"
+        if "text/csv" in content:
+            kind += " | str"
+        if operation["requestBody"].get("required"):
+            return f"body: {kind}", "body"
+        return f"body: {kind} | None = None", "body or {}"
+
+    def _row(self, schema: dict[str, Any] | None) -> str | None:
+        """The type of the rows of a list; None for what is no list."""
+        name = (schema or {}).get("$ref", "").rpartition("/")[2]
+        if not name.endswith("Page"):
+            return None
+        return self._type(self._schemas[name]["properties"]["results"]["items"])
+
+    def _type(self, schema: dict[str, Any]) -> str:
+        return self.documents.type_of(schema, "Body")
+
+
+def _python(name: str) -> str:
+    """The name of a parameter: `from` is a word of Python."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _snake(text: str) -> str:
+    return text.lower().replace(" ", "_")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"""', "'''")
+
+
+def _formatted(text: str) -> str:
+    for command in (["check", "--fix", "--quiet", "--select", "F401,I001"], ["format"]):
+        place = ["--stdin-filename", str(PACKAGE / "made.py"), "-"]
+        text = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, *place],
+            input=text, capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+    return text
+
+
+def generated() -> dict[str, str]:
+    """The files that the document makes, by path inside of the package."""
+    return Operations(yaml.safe_load(DOCUMENT.read_text())).files()
+
+
+if __name__ == "__main__":
+    for name, text in generated().items():
+        file = PACKAGE / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
