@@ -1,0 +1,1 @@
+"""`alloc`: the allocation service in a terminal."""

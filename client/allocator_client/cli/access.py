@@ -1,0 +1,71 @@
+"""`alloc login` and `logout`: a key is checked before it is kept, and never given as an argument."""
+
+import os
+import sys
+
+import click
+
+from allocator_client.cli import profiles
+from allocator_client.cli.failures import NotSetUp
+from allocator_client.cli.output import note, say
+from allocator_client.cli.profiles import Access
+from allocator_client.cli.session import Session, profile_option, refuse_key
+from allocator_client.client import Client
+from allocator_client.errors import NotTheService
+
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+
+@click.command(context_settings={"allow_extra_args": True})
+@click.argument("url", required=False)
+@profile_option
+@click.pass_context
+def login(context: click.Context, url: str | None, profile: str) -> None:
+    """Keep an address and a key.
+
+    The service is asked first whether they are right. The key is asked for, or read from standard
+    input, or from ALLOC_KEY.
+    """
+    if context.args:
+        refuse_key()
+    url = url or os.environ.get(profiles.URL) or click.prompt("Address of the service")
+    try:
+        with Client(url) as unknown:
+            root = unknown.root_show().body
+            address = unknown.url
+            if "collections" not in root:
+                raise NotTheService(f"{address} is not the allocation service.")
+            key = _key()
+        with Client(address, key) as client:
+            session = Session(client, "table")
+            pools = [pool["slug"] for pool in client.pools_list()]
+            tenant = session.tenant
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    profiles.remember(profile, Access(address, key))
+    if address.startswith("http:") and not address.startswith(tuple(f"http://{h}" for h in _LOCAL)):
+        note("Others on the way can read the key: this address is not https.")
+    who = f" as {tenant}" if tenant else ""
+    say(f"Logged in to {address}{who}. Pools: {', '.join(pools) or 'none yet'}.")
+    say(f"The key is in {profiles.file()}.")
+
+
+def _key() -> str:
+    key = os.environ.get(profiles.KEY)
+    if key is None and sys.stdin.isatty():
+        key = str(click.prompt("API key", hide_input=True))
+    elif key is None:
+        key = sys.stdin.readline()
+    if not key.strip():
+        raise NotSetUp(f"There is no key on standard input or in {profiles.KEY}.")
+    return key.strip()
+
+
+@click.command()
+@profile_option
+def logout(profile: str) -> None:
+    """Forget a stored address and key."""
+    if profiles.forget(profile):
+        say(f"Forgot profile {profile}. Its key stays valid until it expires or is revoked.")
+    else:
+        say(f"There is no profile {profile}.")

@@ -1,0 +1,287 @@
+"""`alloc pools`, `share`, `why` and `decision`: what one got, and why exactly this."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+
+import click
+
+from allocator_client.cli.failures import Failure
+from allocator_client.cli.output import (
+    SECONDS_PER_HOUR,
+    instant,
+    note,
+    number,
+    percent,
+    print_file,
+    print_json,
+    print_json_line,
+    print_pieces,
+    print_rows,
+    quantities,
+    say,
+    table,
+)
+from allocator_client.cli.session import (
+    Session,
+    asking,
+    pool_argument,
+    tenant_option,
+    units,
+)
+from allocator_client.documents.decisions import (
+    AllocationDocument,
+    DecisionDocument,
+    ExplanationDocument,
+)
+from allocator_client.documents.enforcement import EntitlementsDocument
+from allocator_client.documents.reports import SharingDegreeDocument
+from allocator_client.errors import Problem, Unreachable
+
+_WATCHED_SECONDS = 2.0
+_NOT_YET = "decision.none"
+
+
+@click.command()
+@asking(csv=True)
+def pools(session: Session) -> None:
+    """The pools that the key sees."""
+    listed = session.client.pools_list()
+    if session.format == "csv":
+        print_pieces(listed.text("csv"))
+    elif session.format == "json":
+        print_rows(listed)
+    else:
+        table(
+            ("POOL", "NAME", "POLICY", "RESOURCES", ">CHANGES"),
+            (
+                (
+                    pool["slug"],
+                    pool["name"],
+                    f"{pool['policy']['name']}, {pool['policy']['mode']}",
+                    ", ".join(
+                        f"{name} ({unit})" if unit else name for name, unit in units(pool).items()
+                    ),
+                    number(pool["generation"]),
+                )
+                for pool in listed
+            ),
+        )
+
+
+@click.command()
+@pool_argument
+@tenant_option
+@asking(csv=True)
+def share(session: Session, pool: str | None, tenant: str | None) -> None:
+    """Who has what, lent, borrowed and used.
+
+    ENTITLED is the part of the pool by weight, ALLOCATED that of the decision in force, USED·HOURS
+    what was used in the last 7 days, in the resource's unit × hours. The sharing DEGREE is what was
+    used over what would have been used alone in one's own part of the pool: above 1, sharing was
+    worth it.
+    """
+    slug = session.pool(pool)
+    client = session.client
+    if session.format == "csv":
+        print_file(client.pools_reports_sharing_degree_show_as(slug, format="csv", tenant=tenant))
+        return
+    shares = client.pools_entitlements_show(slug).body
+    report = client.pools_reports_sharing_degree_show(slug, tenant=tenant).body
+    if tenant:
+        shares["tenants"] = [row for row in shares["tenants"] if row["tenant"] == tenant]
+    if session.format == "json":
+        print_json({"entitlements": shares, "sharing_degree": report})
+        return
+    unit = units(client.pools_show(slug).body)
+    table(
+        (
+            "TENANT",
+            "RESOURCE",
+            ">ENTITLED",
+            ">ALLOCATED",
+            ">LENT",
+            ">BORROWED",
+            ">USED·HOURS",
+            ">DEGREE",
+        ),
+        _share_rows(shares, report, unit),
+    )
+    say(
+        f"\nBy the decision for change {shares['generation']} of {slug}; as of {instant(shares['at'])}."
+    )
+    for row in shares["tenants"]:
+        back = row["returns"]
+        if back and len(shares["tenants"]) == 1:
+            when = {"at_once": "at once", "next_boundary": "at the next boundary",
+                    "next_slot": "in the next slot"}[back["when"]]  # fmt: skip
+            at = f", {instant(back['at'])}" if back["at"] else ""
+            say(f"What is lent comes back {when}{at}.")
+
+
+def _share_rows(
+    shares: EntitlementsDocument, report: SharingDegreeDocument, unit: dict[str, str]
+) -> Iterator[Sequence[str]]:
+    used = {row["tenant"]: row for row in report["tenants"]}
+    for row in shares["tenants"]:
+        past = used.get(row["tenant"])
+        for name in unit:
+            degree = past["sharing_degree"]["resources"].get(name) if past else None
+            hours = Decimal(past["used"].get(name, "0")) / SECONDS_PER_HOUR if past else None
+            yield (
+                row["tenant"],
+                f"{name} ({unit[name]})" if unit[name] else name,
+                *(
+                    number(amounts.get(name, 0))
+                    for amounts in (row["entitled"], row["has"], row["lent"], row["borrowed"])
+                ),
+                number(hours),
+                number(degree),
+            )
+
+
+@click.command()
+@pool_argument
+@click.argument("workload", required=False)
+@tenant_option
+@asking()
+def why(session: Session, pool: str | None, workload: str | None, tenant: str | None) -> None:
+    """Why exactly this, and what would help."""
+    slug = session.pool(pool)
+    client = session.client
+    who = session.tenant_or(tenant)
+    run = client.pools_decision_show(slug).body["run"]["id"]
+    explanation = client.runs_explanation_show(run, who).body
+    if workload and workload not in [row["workload"] for row in explanation["workloads"]]:
+        raise Failure(f"{who} has no workload {workload} in the decision in force in {slug}.")
+    if session.format == "json":
+        print_json(explanation)
+        return
+    say(explanation["sentence"] + "\n")
+    unit = units(client.pools_show(slug).body)
+    rows = (row for row in session.allocations(run) if row["tenant"] == who)
+    _allocations_table(
+        (row for row in rows if workload in (None, row["workload"]["name"])), unit, of_one=True
+    )
+    _say_what_binds(explanation, unit)
+    helping = [
+        each for each in explanation["counterfactuals"] if workload in (None, each["workload"])
+    ]
+    if helping:
+        say("\nWhat would help:")
+    for each in helping:
+        before, after = number(each["tasks_before"]), number(each["tasks_after"])
+        say(f"  {each['words']} ({each['workload']}: {before} tasks → {after})")
+
+
+def _say_what_binds(explanation: ExplanationDocument, unit: dict[str, str]) -> None:
+    if explanation["binding"]:
+        say("\nWhat binds:")
+    for each in explanation["binding"]:
+        of = "the pool"
+        if kind := each["servers"]:
+            count = kind["count"]
+            of = f"{count:,} server{'s' if count > 1 else ''} of {quantities(kind['capacity'], unit)}"
+        one = f"1 {each['unit']}" if each["unit"] else "one"
+        say(
+            f"  {each['resource']} on {of}: {one} more adds {number(each['price'])} "
+            "to the least weighted share"
+        )
+
+
+def _allocations_table(
+    rows: Iterable[AllocationDocument], unit: dict[str, str], *, of_one: bool
+) -> None:
+    """What workloads have, those of one tenant or of several."""
+    amounts = [
+        f">{name.upper()} ({unit[name]})" if unit[name] else f">{name.upper()}" for name in unit
+    ]
+    table(
+        (*(() if of_one else ("TENANT",)), "WORKLOAD", ">TASKS", *amounts, ">SHARE", "LIMITED BY"),
+        (
+            (
+                *(() if of_one else (row["tenant"],)),
+                row["workload"]["name"],
+                number(row["tasks"]),
+                *(number(row["resources"].get(name, 0)) for name in unit),
+                percent(row["dominant_share"]),
+                row["limited_by"].removeprefix("resource:"),
+            )
+            for row in rows
+        ),
+    )
+
+
+@click.command()
+@pool_argument
+@click.option("--watch", is_flag=True, help="Go on, and show each new decision, until Ctrl-C.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=_WATCHED_SECONDS,
+    show_default=True,
+    help="Seconds between two looks.",
+)
+@asking(csv=True)
+def decision(session: Session, pool: str | None, watch: bool, every: float) -> None:
+    """The decision in force."""
+    slug = session.pool(pool)
+    if watch:
+        if session.format == "csv":
+            raise click.UsageError("--watch shows tables, or with --json a decision a line.")
+        _watch(session, slug, every)
+    elif session.format == "csv":
+        print_pieces(session.client.pools_allocations_list(slug).text("csv"))
+    else:
+        found = session.client.pools_decision_show(slug).body
+        if session.format == "json":
+            rows = session.client.runs_allocations_list(found["run"]["id"])
+            print_rows(rows, around={"decision": found})
+        else:
+            _show_decision(session, found)
+
+
+def _show_decision(session: Session, found: DecisionDocument) -> None:
+    run, client = found["run"], session.client
+    policy = run["policy"]
+    by = f"{policy['name']}, {policy['mode']}" if policy else "no policy"
+    until = f" until {instant(run['effective_until'])}" if run["effective_until"] else ""
+    say(
+        f"{found['pool']}: change {found['generation']} decided by {by}, in force since "
+        f"{instant(run['effective_from'])}{until} (run {run['id']})"
+    )
+    if run["summary"]:
+        used = run["summary"]["utilization"].items()
+        say("Allocated: " + ", ".join(f"{name} {percent(part)}" for name, part in used) + ".")
+    say()
+    unit = units(client.pools_show(found["pool"]).body)
+    _allocations_table(session.allocations(run["id"]), unit, of_one=False)
+    if slot := found["slot"]:
+        say(f"\nThis slot, until {instant(slot['end'])}:")
+        for row in slot["allocations"]:
+            say(f"  {row['workload']}: {number(row['tasks'])} tasks")
+
+
+def _watch(session: Session, slug: str, every: float) -> None:
+    """Show the decision, and each one after it. An absence of the service ends when it is over."""
+    shown, away = "", False
+    while True:
+        try:
+            found = session.client.pools_decision_show(slug).body
+            if found["run"]["id"] != shown:
+                if session.for_people:
+                    if shown:
+                        say()
+                    _show_decision(session, found)
+                else:
+                    print_json_line(found)
+                shown = found["run"]["id"]
+            away = False
+        except (Problem, Unreachable) as error:
+            waiting = isinstance(error, Problem) and error.code == _NOT_YET
+            if not (waiting or error.temporary):
+                raise
+            if not (waiting or away):
+                note(f"{error} Trying again ...")
+                away = True
+        time.sleep(every)

@@ -1,0 +1,335 @@
+"""`alloc submit` and `what-if`: ask for work, and try out a change before making it."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from allocator_client.cli.failures import Failure, WaitedInVain
+from allocator_client.cli.output import note, number, percent, print_json, quantities, say, table
+from allocator_client.cli.session import (
+    Session,
+    asking,
+    pool_argument,
+    tenant_option,
+    units,
+)
+from allocator_client.documents.decisions import AllocationDocument, DecisionDocument
+from allocator_client.documents.servers_and_workloads import WorkloadDocument, WorkloadRequest
+from allocator_client.documents.what_if import (
+    SimulationDocument,
+    SimulationRequest,
+    SimulationRequestWorkloadsChange,
+)
+from allocator_client.errors import Problem
+
+T = TypeVar("T")
+_LOOK_SECONDS = (0.1, 2.0)  # between two looks: at first, and at last
+
+
+class Pairs(click.ParamType[dict[str, str]]):
+    """`cpu=1,memory=4Gi`: names and values."""
+
+    name = "pairs"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, str]:
+        if isinstance(value, dict):
+            return value
+        pairs: dict[str, str] = {}
+        for text in value.split(","):
+            name, equals, amount = (part.strip() for part in text.partition("="))
+            if not (name and equals and amount):
+                self.fail(f"{value!r} is not written like cpu=1,memory=4Gi", param, ctx)
+            if name in pairs:
+                self.fail(f"{value!r} names {name} twice", param, ctx)
+            pairs[name] = amount
+        return pairs
+
+
+PAIRS = Pairs()
+wait_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    help="Seconds to wait at most.",
+)
+
+
+def waited_for(look: Callable[[], T | None], seconds: float, what: str) -> T:
+    """What `look` finds, looking less and less often. Raises `WaitedInVain`."""
+    until = time.monotonic() + seconds
+    pause, longest = _LOOK_SECONDS
+    while (found := look()) is None:
+        if time.monotonic() >= until:
+            raise WaitedInVain(f"After {number(seconds)} s there is no {what}.")
+        time.sleep(min(pause, max(0.0, until - time.monotonic())))
+        pause = min(longest, pause * 1.5)
+    return found
+
+
+@click.command()
+@pool_argument
+@click.option(
+    "--demand", type=PAIRS, required=True, metavar="cpu=1,memory=4Gi", help="Of one task."
+)
+@click.option("--tasks", type=click.IntRange(min=0), help="At once; no limit by default.")
+@click.option("--name", help="Of the workload; one is made up by default.")
+@click.option("--priority", type=int, default=0, show_default=True, help="Higher goes first.")
+@click.option("--select", type=PAIRS, multiple=True, metavar="LABEL=VALUE", help="Only such servers; "
+              "the same label twice: one of the values.")  # fmt: skip
+@click.option("--wait", is_flag=True, help="Wait for the decision about it, and show what it got.")
+@wait_option
+@tenant_option
+@asking()
+def submit(
+    session: Session,
+    pool: str | None,
+    demand: dict[str, str],
+    tasks: int | None,
+    name: str | None,
+    priority: int,
+    select: Sequence[dict[str, str]],
+    wait: bool,
+    timeout: float,
+    tenant: str | None,
+) -> None:
+    """Ask for work: a workload of equal tasks."""
+    slug = session.pool(pool)
+    selector: dict[str, str | list[str]] = {}
+    for label, value in (pair for pairs in select for pair in pairs.items()):
+        selector[label] = [*selector.get(label, []), value]
+    body: WorkloadRequest = {
+        "name": name or f"work-{uuid.uuid4().hex[:8]}",
+        "demand": {**demand},
+        "tasks": tasks,
+        "priority": priority,
+        "server_selector": selector,
+    }
+    if tenant:
+        body["tenant"] = tenant
+    answer = session.client.pools_workloads_create(slug, body)
+    workload: WorkloadDocument = answer.body  # type: ignore[assignment] # one was asked for
+    for condition in workload["conditions"]:
+        note(f"As things are it cannot run: {condition['reason']}.")
+    if not wait:
+        if session.for_people:
+            say(f"Submitted {workload['name']} as change {answer.generation} of {slug}.")
+        else:
+            print_json(workload)
+        return
+    decided, row = _decided(session, workload, answer.generation or 0, timeout)
+    if session.for_people:
+        _say_what_it_got(session, workload, decided, row)
+    else:
+        print_json({"workload": workload, "decision": decided, "allocation": row})
+
+
+def _decided(
+    session: Session, workload: WorkloadDocument, generation: int, seconds: float
+) -> tuple[DecisionDocument, AllocationDocument | None]:
+    """The decision that includes a change, and the workload's part of it."""
+    slug = workload["pool"]
+
+    def look() -> DecisionDocument | None:
+        try:
+            found = session.client.pools_decision_show(slug).body
+        except Problem as problem:
+            if problem.code == "decision.none":
+                return None
+            raise
+        return found if found["generation"] >= generation else None
+
+    decided = waited_for(look, seconds, f"decision for change {generation} of {slug}")
+    rows = session.allocations(decided["run"]["id"])
+    return decided, next((row for row in rows if row["workload"]["id"] == workload["id"]), None)
+
+
+def _say_what_it_got(
+    session: Session,
+    workload: WorkloadDocument,
+    decided: DecisionDocument,
+    row: AllocationDocument | None,
+) -> None:
+    name, asked = workload["name"], workload["tasks"]
+    if row is None:
+        say(
+            f"{name} is not in the decision for change {decided['generation']}: it was changed again."
+        )
+        return
+    of = "" if asked is None else f" of {asked:,}"
+    unit = units(session.client.pools_show(workload["pool"]).body)
+    say(f"{name}: {number(row['tasks'])}{of} tasks, {quantities(row['resources'], unit)}.")
+    say(
+        f"Limited by {row['limited_by'].removeprefix('resource:')}: alloc why {workload['pool']} {name}"
+    )
+
+
+@click.command("what-if")
+@pool_argument
+@click.option(
+    "--set",
+    "changes",
+    nargs=2,
+    type=str,
+    multiple=True,
+    metavar="WORKLOAD FIELD=VALUE,...",
+    help="A workload with other tasks=, priority=, or demand of a resource, such as cpu=2.",
+)
+@click.option(
+    "--add",
+    "added",
+    nargs=2,
+    type=str,
+    multiple=True,
+    metavar="NAME FIELD=VALUE,...",
+    help="One more workload: its demand by resource, and tasks=, priority=.",
+)
+@click.option("--withdraw", multiple=True, metavar="WORKLOAD", help="Without a workload.")
+@click.option(
+    "--add-server",
+    "servers",
+    type=PAIRS,
+    multiple=True,
+    metavar="cpu=8,memory=32Gi",
+    help="Of an operator: one more server of this capacity.",
+)
+@wait_option
+@tenant_option
+@asking()  # fmt: skip
+def what_if(
+    session: Session,
+    pool: str | None,
+    changes: Sequence[tuple[str, str]],
+    added: Sequence[tuple[str, str]],
+    withdraw: Sequence[str],
+    servers: Sequence[dict[str, str]],
+    timeout: float,
+    tenant: str | None,
+) -> None:
+    """What would the decision be after a change?
+
+    Shows before and after; nothing is changed.
+
+    \b
+    alloc what-if lab --set analysis tasks=20,cpu=2
+    alloc what-if lab --add more cpu=1,memory=4Gi,tasks=3
+    """
+    if not (changes or added or withdraw or servers):
+        raise click.UsageError("Say what would change: --set, --add, --withdraw or --add-server.")
+    slug = session.pool(pool)
+    if tenant is None and (changes or added or withdraw):
+        tenant = session.tenant_or(None)
+    body: SimulationRequest = {}
+    if servers:
+        body["servers"] = {"add": [
+            {"name": f"what-if-{n}", "capacity": {**capacity}} for n, capacity in enumerate(servers, 1)
+        ]}  # fmt: skip
+    if changes or added or withdraw:
+        body["workloads"] = {
+            "change": [
+                _change(session, slug, tenant, name, text) for name, text in _merged(changes)
+            ],
+            "submit": [_submitted(tenant, name, text) for name, text in added],
+            "withdraw": [_workload(session, slug, tenant, name)["id"] for name in withdraw],
+        }
+    asked = session.client.pools_simulations_request(slug, body).body
+
+    def look() -> SimulationDocument | None:
+        found = session.client.simulations_show(asked["id"]).body
+        return None if found["status"] == "pending" else found
+
+    done = waited_for(look, timeout, f"result of simulation {asked['id']}")
+    if session.format == "json":
+        print_json(done)
+    if done["result"] is None:
+        error = done["error"] or {}
+        raise Failure(f"{error.get('detail', 'It cannot be computed.')} ({error.get('code', '')})")
+    if session.for_people:
+        _say_before_and_after(done)
+
+
+def _merged(changes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Several `--set` of one workload are one change."""
+    merged: dict[str, str] = {}
+    for name, text in changes:
+        merged[name] = f"{merged[name]},{text}" if name in merged else text
+    return list(merged.items())
+
+
+def _workload(session: Session, slug: str, tenant: str | None, name: str) -> WorkloadDocument:
+    found = list(session.client.pools_workloads_list(slug, name=name, tenant=tenant))
+    if not found:
+        raise Failure(f"There is no workload {name} of {tenant} in {slug}.")
+    return found[0]
+
+
+def _fields(text: str) -> tuple[dict[str, int | None], dict[str, float | str]]:
+    """Tasks and priority, and the demand by resource."""
+    numbers: dict[str, int | None] = {}
+    pairs = PAIRS.convert(text, None, None)
+    for name in ("tasks", "priority"):
+        if name in pairs:
+            value = pairs.pop(name)
+            if value == "none" and name == "tasks":
+                numbers[name] = None
+                continue
+            try:
+                numbers[name] = int(value)
+            except ValueError as error:
+                raise click.UsageError(f"{name}={value}: a whole number is right.") from error
+    return numbers, {**pairs}
+
+
+def _change(
+    session: Session, slug: str, tenant: str | None, name: str, text: str
+) -> SimulationRequestWorkloadsChange:
+    workload = _workload(session, slug, tenant, name)
+    numbers, demand = _fields(text)
+    change: SimulationRequestWorkloadsChange = {"id": workload["id"], **numbers}  # type: ignore[typeddict-item]
+    if demand:  # of the other resources the task goes on demanding what it does
+        change["demand"] = {**workload["demand"], **demand}
+    return change
+
+
+def _submitted(tenant: str | None, name: str, text: str) -> WorkloadRequest:
+    numbers, demand = _fields(text)
+    submitted: WorkloadRequest = {"name": name, "demand": demand, **numbers}  # type: ignore[typeddict-item]
+    if tenant:
+        submitted["tenant"] = tenant
+    return submitted
+
+
+def _say_before_and_after(done: SimulationDocument) -> None:
+    result = done["result"]
+    if result is None:
+        return
+    table(
+        ("TENANT", "WORKLOAD", ">TASKS BEFORE", ">AFTER", "LIMITED BY AFTER"),
+        (
+            (
+                row["tenant"],
+                row["workload"],
+                number(row["before"]["tasks"]) if row["before"] else "-",
+                number(row["after"]["tasks"]) if row["after"] else "-",
+                row["after"]["limited_by"].removeprefix("resource:") if row["after"] else "-",
+            )
+            for row in result["workloads"]
+        ),
+    )
+    say()
+    table(
+        ("TENANT", ">SHARE BEFORE", ">AFTER"),
+        (
+            (
+                row["tenant"],
+                percent(row["before"]["share"]) if row["before"] else "-",
+                percent(row["after"]["share"]) if row["after"] else "-",
+            )
+            for row in result["tenants"]
+        ),
+    )

@@ -1,0 +1,91 @@
+"""The command line's front door: its commands, and how they end."""
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from allocator_client.cli import access, deciding, demanding, proving, using
+from allocator_client.cli.failures import INTERRUPTED, WrongUsage, failure
+from allocator_client.errors import Problem, Unreachable
+from allocator_client.transport import VERSION
+
+_COMPLETE = "_ALLOC_COMPLETE"
+
+
+class Commands(click.Group):
+    """Commands whose errors are a line or two and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        try:
+            return super().invoke(ctx)
+        except (Problem, Unreachable) as error:
+            raise failure(error) from error
+        except ValueError as error:  # of the client, about an argument that can name nothing
+            raise WrongUsage(str(error)) from error
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx else ctx.command_path
+            raise WrongUsage(f"{error.format_message()}\nSee: {path} --help") from error
+        except (KeyboardInterrupt, click.Abort):
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done; 1 refused, or the answer is no; 2 wrong usage or not logged in; "
+    "3 the service gives no answer; 4 waited in vain; 130 interrupted.",
+)
+@click.version_option(VERSION, prog_name="alloc")
+def cli() -> None:
+    """What did I get from the pool, why, and what would help?"""
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the shell's completion.
+
+    It completes commands, options and pools.
+
+    \b
+    bash: echo 'eval "$(alloc completion bash)"' >> ~/.bashrc
+    zsh:  echo 'eval "$(alloc completion zsh)"' >> ~/.zshrc
+    fish: alloc completion fish > ~/.config/fish/completions/alloc.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"{shell} is not known")
+    click.echo(kind(cli, {}, "alloc", _COMPLETE).source())
+
+
+for command in (
+    access.login,
+    access.logout,
+    deciding.pools,
+    deciding.share,
+    deciding.why,
+    deciding.decision,
+    demanding.what_if,
+    demanding.submit,
+    using.usage,
+    using.statement,
+    proving.verify,
+):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run `alloc`."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
+    cli(prog_name="alloc", complete_var=_COMPLETE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""`alloc verify`: fetch a decision's proof and check it here, by the library's stand-alone verifier."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from allocator_client.cli.failures import NotSetUp
+from allocator_client.cli.output import note
+from allocator_client.cli.session import opened, profile_option
+
+_VERIFIER = "policies"
+
+
+@click.command()
+@click.argument("proof", metavar="RUN|FILE")
+@click.option("--save", type=click.Path(dir_okay=False), help="Keep the run's proof in this file.")
+@click.option("--json", "as_json", is_flag=True, help="The verifier's JSON, for scripts.")
+@profile_option
+@click.pass_context
+def verify(
+    context: click.Context, proof: str, save: str | None, as_json: bool, profile: str
+) -> None:
+    """Check a decision's proof on this machine.
+
+    The proof is that of a run, or one that was saved to a file. The verifier is a library of its
+    own, which needs NumPy and no solver. Operators and billing have the proof of every run, a
+    tenant of those of transparent pools.
+    """
+    if find_spec(_VERIFIER) is None:
+        raise NotSetUp("The verifier is not installed: pip install 'allocator-client[verify]'")
+    if Path(proof).is_file():
+        context.exit(_verified(Path(proof), as_json=as_json))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(save) if save else Path(folder) / "proof.json"
+        with opened(profile, "table") as session:
+            document = session.client.runs_proof_show(proof).body
+        try:
+            file.write_text(json.dumps(document), encoding="utf-8")
+        except OSError as error:
+            raise click.UsageError(f"{file} cannot be written: {error.strerror}") from error
+        if not as_json:
+            note(f"Run {document['run']} of {document['pool']}, checked on this machine:")
+        context.exit(_verified(file, as_json=as_json))
+
+
+def _verified(file: Path, *, as_json: bool) -> int:
+    """Run the verifier and return its exit code: 0 valid, 1 not, 2 no proof that it could read."""
+    command = [sys.executable, "-P", "-m", _VERIFIER, "verify", str(file)]
+    if as_json:
+        command.append("--json")
+    return subprocess.run(command, check=False).returncode

@@ -1,0 +1,169 @@
+"""What every command has: options, a client, the pool that is meant, and the tenant that asks."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, wraps
+from itertools import islice
+from typing import Any, Concatenate, NoReturn, ParamSpec, cast
+from zoneinfo import ZoneInfo
+
+import click
+
+from allocator_client.cli import profiles
+from allocator_client.cli.failures import Failure, NotSetUp
+from allocator_client.client import Client
+from allocator_client.documents.decisions import AllocationDocument
+from allocator_client.documents.pools_and_members import PoolDocument
+from allocator_client.errors import AllocatorError
+
+P = ParamSpec("P")
+_NAMED = 20  # pools that a refusal lists
+_COMPLETION_SECONDS = 2.0
+_ATTEMPTS = 4  # some three seconds, before a person is told that nothing answers
+
+
+@dataclass
+class Session:
+    """One command's conversation with the service."""
+
+    client: Client
+    format: str
+
+    def pool(self, given: str | None) -> str:
+        """The pool that was named, or else the only one that the key sees."""
+        if given:
+            return given
+        seen = [pool["slug"] for pool in islice(self.client.pools_list(limit=_NAMED), _NAMED)]
+        if not seen:
+            raise Failure("This key sees no pool yet: an operator admits its tenant to one.")
+        if len(seen) > 1:
+            raise click.UsageError(f"Name a pool: {', '.join(seen)}")
+        return seen[0]
+
+    @cached_property
+    def tenant(self) -> str | None:
+        """The tenant whose key this is; None for a key that sees several."""
+        seen = list(islice(self.client.tenants_list(limit=2), 2))
+        return seen[0]["slug"] if len(seen) == 1 else None
+
+    def tenant_or(self, given: str | None) -> str:
+        """The tenant that was named, or else the key's own."""
+        found = given or self.tenant
+        if found is None:
+            raise click.UsageError("This key sees several tenants: name one with --tenant.")
+        return found
+
+    def allocations(self, run: str) -> Iterator[AllocationDocument]:
+        """What each workload has by a run."""
+        return cast("Iterator[AllocationDocument]", iter(self.client.runs_allocations_list(run)))
+
+    @property
+    def for_people(self) -> bool:
+        return self.format == "table"
+
+
+def units(pool: PoolDocument) -> dict[str, str]:
+    """The unit of each resource of a pool."""
+    return {resource["name"]: resource.get("unit", "") for resource in pool["resources"]}
+
+
+class Instant(click.ParamType[datetime]):
+    """A day or a time; without an offset it is in the pool's time zone."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is not a time such as 2027-01-05 or 2027-01-05T10:00Z", param, ctx
+            )
+
+
+def in_zone(time: datetime | None, zone: str) -> datetime | None:
+    return time.replace(tzinfo=ZoneInfo(zone)) if time and time.tzinfo is None else time
+
+
+def pool_names(context: click.Context, _: click.Parameter, typed: str) -> list[str]:
+    """The pools that begin like what was typed, for the shell's completion; quickly, or none."""
+    try:
+        found = profiles.access(context.params.get("profile") or profiles.DEFAULT)
+        with Client(found.url, found.key, timeout=_COMPLETION_SECONDS, attempts=1) as client:
+            seen = [pool["slug"] for pool in islice(client.pools_list(), 1000)]
+    except (AllocatorError, click.ClickException, ValueError):
+        return []
+    return [slug for slug in seen if slug.startswith(typed)]
+
+
+def refuse_key(*_: object) -> NoReturn:
+    raise click.UsageError(
+        "A key on the command line is seen by everybody on this machine (ps) and kept in the shell's "
+        "history. Have this one revoked; give the next one to `alloc login` when it asks, on standard "
+        f"input, or in {profiles.KEY}."
+    )
+
+
+def profile_option(function: Callable[..., None]) -> Callable[..., None]:
+    """`--profile`, and the refusal of `--key`."""
+    function = click.option(
+        "--key",
+        hidden=True,
+        expose_value=False,
+        callback=lambda _, __, value: refuse_key() if value else None,
+    )(function)
+    return click.option(
+        "--profile",
+        envvar=profiles.PROFILE,
+        default=profiles.DEFAULT,
+        metavar="NAME",
+        help="Which stored address and key to use.",
+    )(function)
+
+
+@contextmanager
+def opened(profile: str, format: str) -> Iterator[Session]:
+    """A session with what the profile or the environment says."""
+    found = profiles.access(profile)
+    try:
+        client = Client(found.url, found.key, attempts=_ATTEMPTS)
+    except ValueError as error:
+        raise NotSetUp(str(error)) from error
+    with client:
+        yield Session(client, format)
+
+
+def asking(
+    *, csv: bool = False
+) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
+    """The command gets a `Session` first, and the options that all have."""
+
+    def decorate(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(profile: str, format: str | None, *args: P.args, **kwargs: P.kwargs) -> None:
+            with opened(profile, format or "table") as session:
+                function(session, *args, **kwargs)
+
+        with_options = profile_option(command)
+        if csv:
+            with_options = _format("csv", "The service's CSV.")(with_options)
+        return _format("json", "The service's JSON, for scripts.")(with_options)
+
+    return decorate
+
+
+def _format(name: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(f"--{name}", "format", flag_value=name, help=help)
+
+
+def pool_argument(function: Callable[..., None]) -> Callable[..., None]:
+    """`[POOL]`: left out, the only pool that the key sees."""
+    return click.argument("pool", required=False, shell_complete=pool_names)(function)
+
+
+def tenant_option(function: Callable[..., None]) -> Callable[..., None]:
+    return click.option("--tenant", metavar="SLUG", help="Of an operator: whose.")(function)

@@ -1,0 +1,199 @@
+"""`alloc usage` and `statement`: what was used, entry by entry or summed, and what it cost."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import click
+
+from allocator_client.cli.output import (
+    SECONDS_PER_HOUR,
+    instant,
+    number,
+    print_file,
+    print_json,
+    print_pieces,
+    print_rows,
+    say,
+    table,
+)
+from allocator_client.cli.session import (
+    Instant,
+    Session,
+    asking,
+    in_zone,
+    pool_argument,
+    tenant_option,
+    units,
+)
+from allocator_client.documents.money import StatementDocument
+from allocator_client.documents.reports import SharingDegreeDocument
+
+
+@click.command()
+@pool_argument
+@click.option("--from", "start", type=Instant(), help="By default 7 days before the end.")
+@click.option("--to", "end", type=Instant(), help="Now by default.")
+@click.option("--step", metavar="P1D", help="Cut the time into days (P1D), hours (PT1H), ...")
+@click.option("--entries", is_flag=True, help="The ledger's entries one by one, all of them.")
+@tenant_option
+@asking(csv=True)
+def usage(
+    session: Session,
+    pool: str | None,
+    start: datetime | None,
+    end: datetime | None,
+    step: str | None,
+    entries: bool,
+    tenant: str | None,
+) -> None:
+    """What was used, and would have been alone.
+
+    Amounts are unit × hours. Times without an offset are in the pool's time zone.
+    """
+    slug = session.pool(pool)
+    if entries:
+        if start or end or step:
+            raise click.UsageError(
+                "--entries are all of them: --from, --to and --step are for sums."
+            )
+        _entries(session, slug, tenant)
+        return
+    document = session.client.pools_show(slug).body
+    begin, until = (in_zone(time, document["timezone"]) for time in (start, end))
+    client = session.client
+    if session.format == "csv":
+        print_file(
+            client.pools_reports_sharing_degree_show_as(
+                slug, format="csv", from_=begin, to=until, step=step, tenant=tenant
+            )
+        )
+        return
+    report = client.pools_reports_sharing_degree_show(
+        slug, from_=begin, to=until, step=step, tenant=tenant
+    ).body
+    if session.format == "json":
+        print_json(report)
+        return
+    cut = ("START",) if step else ()
+    table(
+        ("TENANT", *cut, "RESOURCE", ">USED", ">ALONE", ">DEGREE"),
+        _usage_rows(report, units(document), cut=bool(step)),
+    )
+    say(f"\nFrom {instant(report['from'])} to {instant(report['to'])}.")
+
+
+def _usage_rows(
+    report: SharingDegreeDocument, unit: dict[str, str], *, cut: bool
+) -> Iterator[Sequence[str]]:
+    for row in report["tenants"]:
+        for part in row["series"] if cut else (row,):
+            start = (instant(part["start"]),) if cut else ()  # type: ignore[typeddict-item]
+            for name in unit:
+                yield (
+                    row["tenant"],
+                    *start,
+                    f"{name} ({unit[name]}·h)" if unit[name] else f"{name} (h)",
+                    number(Decimal(part["used"].get(name, "0")) / SECONDS_PER_HOUR),
+                    number(Decimal(part["alone"].get(name, "0")) / SECONDS_PER_HOUR),
+                    number(part["sharing_degree"]["resources"].get(name)),
+                )
+
+
+def _entries(session: Session, slug: str, tenant: str | None) -> None:
+    listed = session.client.ledger_entries_list(pool=slug, tenant=tenant)
+    if session.format == "csv":
+        print_pieces(listed.text("csv"))
+    elif session.format == "json":
+        print_rows(listed)
+    else:
+        table(
+            ("START", "END", "TENANT", "KIND", "RESOURCE", ">QUANTITY", ">UNIT·HOURS", "SOURCE"),
+            (
+                (
+                    instant(row["start"]),
+                    instant(row["end"]),
+                    row["tenant"],
+                    row["kind"],
+                    f"{row['resource']} ({row['unit']})" if row["unit"] else row["resource"],
+                    number(row["quantity"]),
+                    number(Decimal(row["amount"]) / SECONDS_PER_HOUR),
+                    row["source"],
+                )
+                for row in listed
+            ),
+        )
+
+
+@click.command()
+@pool_argument
+@click.argument("month", required=False)
+@tenant_option
+@asking(csv=True)
+def statement(session: Session, pool: str | None, month: str | None, tenant: str | None) -> None:
+    """What a month costs: its statement.
+
+    MONTH is written 2027-01; without it, this month so far is shown. An operator or a billing
+    system that names no tenant gets the list of the month's statements.
+    """
+    slug = session.pool(pool)
+    client = session.client
+    if month is None:
+        zone = ZoneInfo(client.pools_show(slug).body["timezone"])
+        month = f"{datetime.now(zone):%Y-%m}"
+    who = tenant or session.tenant
+    if who is None:
+        _statements(session, slug, month)
+    elif session.format == "csv":
+        print_file(client.pools_statements_show_as(slug, month, who, format="csv"))
+    else:
+        found = client.pools_statements_show(slug, month, who).body
+        if session.format == "json":
+            print_json(found)
+        else:
+            _show_statement(found)
+
+
+def _statements(session: Session, slug: str, month: str) -> None:
+    listed = session.client.pools_statements_list(slug, month=month)
+    if session.format == "csv":
+        print_pieces(listed.text("csv"))
+    elif session.format == "json":
+        print_rows(listed)
+    else:
+        table(
+            ("MONTH", "TENANT", "STATE", ">BILLED", "CURRENCY"),
+            (
+                (row["month"], row["tenant"], row["state"], row["billed"] or "-", row["currency"])
+                for row in listed
+            ),
+        )
+
+
+def _show_statement(found: StatementDocument) -> None:
+    state = "closed" if found["state"] == "closed" else "open: as of now"
+    say(f"{found['tenant']} in {found['pool']}, {found['month']} ({found['timezone']}), {state}\n")
+    table(
+        ("KIND", "RESOURCE", "FROM", ">HOURS", ">PRICE", f">{found['currency']}", "NOTE"),
+        (
+            (
+                line["kind"],
+                line["resource"] or "-",
+                line["server_owner"] or "-",
+                number(line["hours"]),
+                line["price"] or "-",
+                line["billed"],
+                line["note"] or "",
+            )
+            for line in found["lines"]
+        ),
+    )
+    totals, savings = found["totals"], found["savings"]
+    say(f"\nTotal {totals['billed']} {found['currency']}.")
+    if savings["saved"] is not None:
+        say(f"Saved by sharing: {savings['saved']} {found['currency']}.")
+    elif savings["why"]:
+        say(f"What sharing saved is not known: {savings['why']}")
+    for text in found["notes"]:
+        say(text)
