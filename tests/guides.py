@@ -1,5 +1,6 @@
-"""Runs the shell lines of a guide as they stand, against a service of the tests."""
+"""Runs the commands of a guide as they stand, against a service of the tests."""
 
+import doctest
 import os
 import re
 import subprocess
@@ -28,19 +29,58 @@ def run_guide(
     lines = "".join(blocks).replace("http://localhost:8000", service.url)
     for old, new in (changes or {}).items():
         lines = lines.replace(old, new)
-    programs = folder / "bin"
-    programs.mkdir()
-    program = programs / "allocator-agent"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m allocator_agent "$@"\n')
-    program.chmod(0o755)
-    path = f"{programs}:{env.pop('PATH', os.environ['PATH'])}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", lines],
-        env={**os.environ, **env, "PATH": path, "PYTHONPATH": str(PROJECT / "agent")},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    done = _bash("-euo", "pipefail", "-c", lines, folder=folder, stderr=subprocess.PIPE, env=env)
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
     return done.stdout.strip()
+
+
+def run_session(name: str, *, service: LiveService, folder: Path, **env: str) -> None:
+    """Run the guide's `console` blocks in one shell, and compare what each command prints.
+
+    A command begins with `$ `; below it is what it prints, errors included, where `...` is anything.
+    """
+    text = (GUIDES / name).read_text().replace("http://localhost:8000", service.url)
+    blocks = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
+    parts = [part.partition("\n") for part in re.split(r"^\$ ", blocks, flags=re.MULTILINE)[1:]]
+    mark = "\x1e"
+    script = "".join(
+        f'was=$?; printf "{mark}"; (exit $was)\n{command}\n' for command, _, _ in parts
+    )
+    done = _bash("-c", script, folder=folder, stderr=subprocess.STDOUT, env=env)
+    printed = done.stdout.split(mark)[1:]
+    for (command, _, wanted), given in zip(parts, printed, strict=True):
+        said = given or "\n"
+        assert _CHECKER.check_output(wanted, said, _LIKE), (
+            f"$ {command}\n{given}\nand not\n{wanted}"
+        )
+
+
+_CHECKER = doctest.OutputChecker()
+_LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def _bash(
+    *arguments: str, folder: Path, stderr: int, env: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run bash where the programs of this tree are those that a reader installs."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, module in _PROGRAMS.items():
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+        program.chmod(0o755)
+    path = f"{programs}:{env.pop('PATH', os.environ['PATH'])}"
+    sources = ":".join(str(PROJECT / package) for package in ("agent", "client", "."))
+    return subprocess.run(
+        ["bash", *arguments],
+        env={**os.environ, **env, "PATH": path, "PYTHONPATH": sources},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+_PROGRAMS = {"allocator-agent": "allocator_agent", "alloc": "allocator_client.cli.main"}

@@ -74,9 +74,9 @@ def without_project() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The library's, the agent's and the service's wheel, built from the tree."""
+    """The wheels of the library, the agent, the client and the service, built from the tree."""
     out = tmp_path_factory.mktemp("wheels")
-    for source in (PROJECT / "policies", PROJECT / "agent", PROJECT):
+    for source in (PROJECT / "policies", PROJECT / "agent", PROJECT / "client", PROJECT):
         build = [sys.executable, "-P", "-m", "hatchling", "build", "--target", "wheel"]
         run(*build, "--directory", out, cwd=source)
     return {path.name.partition("-")[0]: path for path in out.glob("*.whl")}
@@ -138,6 +138,34 @@ def test_the_agent_is_python_and_nothing_else(wheels, tmp_path):
     names = {package["name"].lower() for package in packages}
     assert names - {"pip", "setuptools"} == {"allocator-agent"}
     assert installed("allocator-agent", "--version") == "allocator-agent 0.1.0\n"
+
+
+def test_the_client_asks_without_the_service_and_verifies_with_the_library(wheels, tmp_path):
+    """`pip install allocator-client` has no NumPy, `allocator-client[verify]` has no solver."""
+    installed = Installed(tmp_path / "client")
+    installed.install(wheels["allocator_client"])
+    packages = json.loads(installed("python", "-m", "pip", "list", "--format", "json"))
+    names = {package["name"].lower() for package in packages}
+    of_httpx = {"anyio", "certifi", "h11", "httpcore", "idna", "typing_extensions"}
+    assert names - {"pip", "setuptools"} - of_httpx == {"allocator-client", "click", "httpx"}
+    assert installed("alloc", "--version") == "alloc, version 0.1.0\n"
+    assert "_ALLOC_COMPLETE" in installed("alloc", "completion", "bash")
+    installed(
+        "python", "-c", "from allocator_client import Client; Client('http://localhost', 'k')"
+    )
+    with pytest.raises(AssertionError, match=r"allocator-client\[verify\]"):
+        installed("alloc", "verify", "proof.json")
+    installed.install("--find-links", wheels["allocation_policies"].parent,
+                      f"{wheels['allocator_client']}[verify]")  # fmt: skip
+    problem, proof = tmp_path / "problem.json", installed.elsewhere / "proof.json"
+    problem.write_text(json.dumps(FIGURE_2))
+    solve = [sys.executable, "-m", "policies", "solve", str(problem), "--json"]
+    proof.write_text(
+        json.dumps({"input": FIGURE_2, "answer": json.loads(run(*solve, cwd=PROJECT))})
+    )
+    assert installed("alloc", "verify", "proof.json").endswith("\nvalid\n")
+    packages = json.loads(installed("python", "-m", "pip", "list", "--format", "json"))
+    assert "scipy" not in {package["name"].lower() for package in packages}
 
 
 @pytest.mark.skipif(OLDEST is None, reason="no Python 3.9 is installed here")
@@ -236,10 +264,15 @@ def decided(client: Client, logs: dict[str, Path], seconds: float = 300) -> dict
         time.sleep(0.2)
 
 
-def test_both_packages_and_the_api_have_one_version():
+def test_the_packages_and_the_api_have_one_version():
     version = allocator_service.__version__
-    for declared in (PROJECT / "pyproject.toml", PROJECT / "policies" / "pyproject.toml"):
-        assert tomllib.loads(declared.read_text())["project"]["version"] == version
-    service = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    service, library, client = (
+        tomllib.loads((PROJECT / folder / "pyproject.toml").read_text())["project"]
+        for folder in (".", "policies", "client")
+    )
+    assert service["version"] == library["version"] == client["version"] == version
     assert f"allocation-policies[solvers]=={version}" in service["dependencies"]
+    assert client["optional-dependencies"]["verify"] == [f"allocation-policies=={version}"]
+    # The tests run the client from the tree: their environment has what it needs.
+    assert set(client["dependencies"]) <= set(service["optional-dependencies"]["dev"])
     assert f"\n  version: {version}\n" in (PROJECT / "docs" / "openapi.yaml").read_text()

@@ -17,27 +17,31 @@ _VERIFIER = "policies"
 
 
 @click.command()
-@click.argument("proof", metavar="RUN|FILE")
+@click.argument("proof", metavar="[RUN|FILE]", required=False)
 @click.option("--save", type=click.Path(dir_okay=False), help="Keep the run's proof in this file.")
 @click.option("--json", "as_json", is_flag=True, help="The verifier's JSON, for scripts.")
 @profile_option
 @click.pass_context
 def verify(
-    context: click.Context, proof: str, save: str | None, as_json: bool, profile: str
+    context: click.Context, proof: str | None, save: str | None, as_json: bool, profile: str
 ) -> None:
     """Check a decision's proof on this machine.
 
-    The proof is that of a run, or one that was saved to a file. The verifier is a library of its
-    own, which needs NumPy and no solver. Operators and billing have the proof of every run, a
-    tenant of those of transparent pools.
+    The proof is that of a run, or one that was saved to a file; without either, that of the
+    decision in force in the only pool that the key sees. The verifier is a library of its own,
+    which needs NumPy and no solver. Operators and billing have the proof of every run, a tenant
+    of those of transparent pools.
     """
     if find_spec(_VERIFIER) is None:
         raise NotSetUp("The verifier is not installed: pip install 'allocator-client[verify]'")
-    if Path(proof).is_file():
+    if proof and Path(proof).is_file():
         context.exit(_verified(Path(proof), as_json=as_json))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(save) if save else Path(folder) / "proof.json"
         with opened(profile, "table") as session:
+            if proof is None:
+                pool = session.pool(None)
+                proof = session.client.pools_decision_show(pool).body["run"]["id"]
             document = session.client.runs_proof_show(proof).body
         try:
             file.write_text(json.dumps(document), encoding="utf-8")

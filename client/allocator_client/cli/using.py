@@ -175,7 +175,7 @@ def _show_statement(found: StatementDocument) -> None:
     state = "closed" if found["state"] == "closed" else "open: as of now"
     say(f"{found['tenant']} in {found['pool']}, {found['month']} ({found['timezone']}), {state}\n")
     table(
-        ("KIND", "RESOURCE", "FROM", ">HOURS", ">PRICE", f">{found['currency']}", "NOTE"),
+        ("KIND", "RESOURCE", "SERVERS OF", ">HOURS", ">PRICE", f">{found['currency']}", "NOTE"),
         (
             (
                 line["kind"],
