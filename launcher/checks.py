@@ -99,7 +99,8 @@ def checks(python: Path) -> list[Check]:
         Check(
             "OpenAPI document",
             lambda: _openapi_drift(python),
-            f"./dev manage spectacular --validate --fail-on-warn --file {OPENAPI}",
+            f"./dev manage spectacular --validate --fail-on-warn --file {OPENAPI}, "
+            "then .venv/bin/python client/generate.py",
         ),
         Check(
             "production settings",

@@ -222,7 +222,7 @@ class Transport:
                 status=status,
                 code=document.get("code", ""),
                 detail=document.get("detail", ""),
-                errors=[Mistake(**each) for each in document.get("errors", ())],
+                errors=[_mistake(each) for each in document.get("errors", ())],
                 request_id=document.get("request_id", ""),
                 retry_after=_retry_after(response),
             )
@@ -258,10 +258,12 @@ def path_part(value: str) -> str:
 
 
 def _query(query: Mapping[str, object] | None) -> dict[str, str]:
-    return {name: _text(value) for name, value in (query or {}).items() if value is not None}
+    return {name: _value(value) for name, value in (query or {}).items() if value is not None}
 
 
-def _text(value: object) -> str:
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"{value} has no time zone: pass one with an offset, such as UTC")
@@ -288,9 +290,11 @@ def _is_documented(response: httpx.Response, kind: str) -> bool:
 
     `/readyz` says in JSON and with 503 what is missing: an answer too.
     """
-    if response.status_code == 204:
-        return True
-    return response.status_code in (200, 201, 202, 503) and _kind(response) == kind
+    status = response.status_code
+    expected = status in (200, 201, 202) or (
+        status == 503 and response.url.path.endswith("/readyz")
+    )
+    return status == 204 or (expected and _kind(response) == kind)
 
 
 def _kind(response: httpx.Response) -> str:
@@ -304,6 +308,10 @@ def _document(response: httpx.Response) -> dict[str, Any] | None:
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
+
+
+def _mistake(document: Mapping[str, Any]) -> Mistake:
+    return Mistake(*(str(document.get(name, "")) for name in ("pointer", "code", "detail")))
 
 
 def _pause(attempt: int, error: Problem | Unreachable) -> float:

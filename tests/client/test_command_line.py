@@ -133,6 +133,15 @@ def test_a_key_on_the_command_line_is_refused_and_not_repeated(alloc, arguments)
     assert "alloc_secret" not in done.output
 
 
+def test_a_new_key_needs_no_new_address_and_is_never_taken_for_one(alloc, scripted):
+    service = scripted(*LOGIN, *LOGIN)
+    unknown = alloc("login", typed="alloc_secret")
+    assert (unknown.exit_code, "alloc_secret" in unknown.output) == (2, False)
+    alloc("login", service.url, typed="alloc_secret")
+    again = alloc("login", typed="alloc_new")
+    assert (again.exit_code, service.asked[-1][2]["Authorization"]) == (0, "Bearer alloc_new")
+
+
 def test_a_profiles_key_goes_to_no_other_address(alloc, scripted):
     service, other = scripted(*LOGIN), scripted()
     alloc("login", service.url, typed="key-1")
@@ -162,11 +171,12 @@ def test_a_damaged_file_is_said_and_not_a_traceback(alloc, home):
         assert "is damaged: remove it, and log in again" in done.stderr
 
 
-def test_a_place_that_cannot_be_written_is_said(alloc, scripted, home):
-    (home / "config").write_text("a file where a folder should be")
-    done = alloc("login", scripted(*LOGIN).url, typed="key-1")
-    assert done.exit_code in (1, 2)
-    assert "profiles.json cannot be" in done.stderr
+def test_a_place_that_cannot_be_written_is_said(alloc, scripted):
+    done = alloc("login", scripted(*LOGIN).url, typed="key-1", XDG_CONFIG_HOME="/proc/nowhere")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(
+        "alloc: /proc/nowhere/allocator/profiles.json cannot be written: "
+    )
 
 
 def test_without_a_key_it_says_how_to_get_one(alloc):

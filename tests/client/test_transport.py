@@ -183,6 +183,22 @@ def test_another_web_server_is_not_taken_for_the_service(asking, answer, said):
     assert (len(told.asked), pauses) == (1, [])
 
 
+def test_an_overload_in_a_gateways_json_is_no_answer(asking):
+    _, client, pauses = asking(*[(503, JSON, {"message": "no upstream"})] * 5)
+    with pytest.raises(Unreachable, match="overloaded or down: 503"):
+        client.pools_show("lab")
+    assert len(pauses) == 4
+
+
+def test_a_later_service_may_say_more_of_a_mistake(asking):
+    status, headers, body = refusal(422, "demand.zero")
+    body["errors"] = [{**body["errors"][0], "hint": "new in v1.9"}, {"pointer": "/x"}]
+    _, client, _ = asking((status, headers, body))
+    with pytest.raises(Problem) as raised:
+        client.pools_workloads_create("lab", {"name": "a", "demand": {}})
+    assert [each.pointer for each in raised.value.errors] == ["/demand/gpu", "/x"]
+
+
 def test_the_readiness_is_an_answer_when_something_is_missing(asking):
     body = {"status": "failed", "checks": {"database": "failed"}}
     _, client, _ = asking((503, {**JSON, "Retry-After": "1"}, body))

@@ -23,12 +23,15 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 def login(context: click.Context, url: str | None, profile: str) -> None:
     """Keep an address and a key.
 
-    The service is asked first whether they are right. The key is asked for, or read from standard
-    input, or from ALLOC_KEY.
+    The address is asked for where it is not known yet, the key always, unless it comes on standard
+    input or in ALLOC_KEY. Both are kept only if the service takes them.
     """
     if context.args:
         refuse_key()
-    url = url or os.environ.get(profiles.URL) or click.prompt("Address of the service")
+    url = url or os.environ.get(profiles.URL) or profiles.address(profile)
+    if not url and not sys.stdin.isatty():
+        raise click.UsageError("Name the address: standard input is for the key.")
+    url = url or click.prompt("Address of the service")
     try:
         with Client(url) as unknown:
             root = unknown.root_show().body

@@ -1,5 +1,6 @@
 """The command line's front door: its commands, and how they end."""
 
+import errno
 import os
 import sys
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import click
 
 from allocator_client.cli import access, deciding, demanding, proving, using
-from allocator_client.cli.failures import INTERRUPTED, WrongUsage, failure
+from allocator_client.cli.failures import INTERRUPTED, Failure, WrongUsage, failure
 from allocator_client.errors import Problem, Unreachable
 from allocator_client.transport import VERSION
 
@@ -29,6 +30,10 @@ class Commands(click.Group):
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else ctx.command_path
             raise WrongUsage(f"{error.format_message()}\nSee: {path} --help") from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # whoever reads has seen enough
+                raise
+            raise Failure(str(error)) from error
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(INTERRUPTED)
 

@@ -41,6 +41,12 @@ def access(profile: str) -> Access:
     return Access(stored.url, key.strip() if key else stored.key)
 
 
+def address(profile: str) -> str | None:
+    """The address of a stored profile."""
+    stored = _read().get(profile)
+    return stored.url if stored else None
+
+
 def remember(profile: str, new: Access) -> None:
     """Store a profile."""
     _write({**_read(), profile: new})

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property, wraps
 from itertools import islice
 from typing import Any, Concatenate, NoReturn, ParamSpec, cast
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -86,7 +86,17 @@ class Instant(click.ParamType[datetime]):
 
 
 def in_zone(time: datetime | None, zone: str) -> datetime | None:
-    return time.replace(tzinfo=ZoneInfo(zone)) if time and time.tzinfo is None else time
+    return time.replace(tzinfo=zone_named(zone)) if time and time.tzinfo is None else time
+
+
+def zone_named(name: str) -> tzinfo:
+    """A pool's time zone. Raises `NotSetUp` on a machine that does not know any."""
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except ZoneInfoNotFoundError as error:
+        raise NotSetUp(
+            f"This machine does not know the time zone {name}: pip install tzdata"
+        ) from error
 
 
 def pool_names(context: click.Context, _: click.Parameter, typed: str) -> list[str]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from zoneinfo import ZoneInfo
 
 import click
 
@@ -26,6 +25,7 @@ from allocator_client.cli.session import (
     pool_argument,
     tenant_option,
     units,
+    zone_named,
 )
 from allocator_client.documents.money import StatementDocument
 from allocator_client.documents.reports import SharingDegreeDocument
@@ -140,7 +140,7 @@ def statement(session: Session, pool: str | None, month: str | None, tenant: str
     slug = session.pool(pool)
     client = session.client
     if month is None:
-        zone = ZoneInfo(client.pools_show(slug).body["timezone"])
+        zone = zone_named(client.pools_show(slug).body["timezone"])
         month = f"{datetime.now(zone):%Y-%m}"
     who = tenant or session.tenant
     if who is None:
