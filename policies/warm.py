@@ -14,7 +14,7 @@ from policies.model.problem import Problem
 from policies.properties.fairness import envy_free
 from policies.registry import solve
 from policies.selection import policies_available
-from policies.simulation import Trace, simulate
+from policies.simulation import POLICIES, Trace, simulate
 
 # Of resources and of tenants, so that an option's value may name either.
 _NAMES = ("a", "b", "c")
@@ -56,7 +56,8 @@ def warm(*policies: str) -> None:
     for info in policies_available():
         for mode, options in product(info.modes, _options_of(info.options_schema)):
             tasks_by_owner(solve(_WHOLE, info.name, mode=mode, options=options))
-    simulate(_WHOLE, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), "h-mrf")
+    for name in POLICIES:
+        simulate(_WHOLE, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), name)
     note_complete()
 
 

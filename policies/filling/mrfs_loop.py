@@ -63,8 +63,8 @@ def fill_evenly(  # type: ignore[no-untyped-def]
         for r in range(demand.shape[1]):
             left[server, r] -= demand[job, r]
         for r in range(demand.shape[1]):
-            spread[server, r] = _spread_with(dominated[server], capacity[row], r)
-        room[server] = _room(left[server], capacity[row])
+            spread[server, r] = spread_with(dominated[server], capacity[row], r)
+        room[server] = room_left(left[server], capacity[row])
         if server == opened[row]:
             opened[row] += 1
         count[job] += 1.0
@@ -184,7 +184,7 @@ def _fits(demand, left):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
+def spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
     """max Ψ − min Ψ over the resources that the server has, with one more request."""
     most, least = 0.0, np.inf
     for r in range(len(capacity)):
@@ -196,7 +196,7 @@ def _spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _room(left, capacity):  # type: ignore[no-untyped-def]
+def room_left(left, capacity):  # type: ignore[no-untyped-def]
     """The least share of the server that is left of any resource that it has."""
     least = 1.0
     for r in range(len(capacity)):

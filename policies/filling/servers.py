@@ -121,9 +121,9 @@ def _place(
 ) -> tuple[FloatArray, IntArray, IntArray]:
     """Fill both stages: (t,) levels, and the (job, server) of every task launched."""
     m = len(share_of_unit)
-    rule = _rule(placement, m)
-    tasks = _tasks(demand, share_of_unit, allowed)
-    state = _servers(capacity, share_of_unit, servers, rule)
+    rule = placement_rule(placement, m)
+    tasks = tasks_of(demand, share_of_unit, allowed)
+    state = servers_of(capacity, share_of_unit, servers, rule)
     draws = np.array([seed], dtype=np.uint64)
     level = np.full(len(queues.weight), np.nan)
     jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
@@ -151,7 +151,7 @@ def _place(
     return level, np.concatenate(jobs), np.concatenate(places)
 
 
-def _rule(placement: str, resources: int) -> int:
+def placement_rule(placement: str, resources: int) -> int:
     if placement != "best-fit":
         return RULES[placement]
     if resources < 2:
@@ -159,7 +159,7 @@ def _rule(placement: str, resources: int) -> int:
     return BEST_BY_SLOPE if resources == 2 else BEST_BY_SCAN
 
 
-def _tasks(demand: FloatArray, share_of_unit: FloatArray, allowed: BoolArray) -> Tasks:
+def tasks_of(demand: FloatArray, share_of_unit: FloatArray, allowed: BoolArray) -> Tasks:
     reference = np.zeros(len(demand), dtype=np.int64)
     ratio = demand * share_of_unit
     if len(share_of_unit):
@@ -169,7 +169,7 @@ def _tasks(demand: FloatArray, share_of_unit: FloatArray, allowed: BoolArray) ->
     return Tasks(demand, ratio, reference, ratio.sum(axis=1), allowed, pointer)
 
 
-def _servers(
+def servers_of(
     capacity: FloatArray, share_of_unit: FloatArray, servers: IntArray, rule: int
 ) -> Servers:
     total = int(servers.sum())

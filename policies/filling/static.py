@@ -29,7 +29,7 @@ from policies.proofs.exact_signs import UNIT
 
 
 @dataclass
-class _Part:
+class Part:
     """Identical (cuts of) servers of one row that a tenant has to itself, in whole numbers."""
 
     row: int
@@ -54,17 +54,17 @@ def solve_indivisible(request: Request) -> Allocation:
     order = np.lexsort((np.arange(problem.n), -problem.priority, problem.workload_tenant))
     placed: list[tuple[int, int, float]] = []
     limited_by: list[str] = [""] * problem.n
-    parts: list[_Part] = []
+    parts: list[Part] = []
     tenant = -1
     for j in order.tolist():
         if problem.workload_tenant[j] != tenant:
             tenant = int(problem.workload_tenant[j])
-            parts = _partition(problem, whole.capacity, tenant)
+            parts = partition_of(problem, whole.capacity, tenant)
         if reasons[j]:
             limited_by[j] = reasons[j]
             continue
         wanted = problem.tasks[j]
-        following: list[_Part] = []
+        following: list[Part] = []
         for part in parts:
             if not allowed[j, part.row]:
                 following.append(part)
@@ -84,7 +84,7 @@ def solve_indivisible(request: Request) -> Allocation:
     return _allocation(request, placed, tuple(limited_by))
 
 
-def _partition(problem: Problem, capacity: FloatArray, tenant: int) -> list[_Part]:
+def partition_of(problem: Problem, capacity: FloatArray, tenant: int) -> list[Part]:
     """What the tenant has to itself; capacity (k, m) in whole numbers."""
     weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
     if not weight.any():
@@ -97,15 +97,15 @@ def _partition(problem: Problem, capacity: FloatArray, tenant: int) -> list[_Par
             continue
         count = int(problem.server_count[row])
         if owner == tenant:
-            parts.append(_Part(row, count, capacity[row].copy()))
+            parts.append(Part(row, count, capacity[row].copy()))
             continue
         whole = whole_part(count * fraction)
         remaining = np.maximum(count * fraction - whole, 0.0)
         left = int(count - whole.sum())
         if whole[tenant] > 0:
-            parts.append(_Part(row, int(whole[tenant]), capacity[row].copy()))
+            parts.append(Part(row, int(whole[tenant]), capacity[row].copy()))
         if left > 0 and remaining[tenant] > 0:
-            parts.append(_Part(row, left, _cuts(capacity[row], remaining)[tenant]))
+            parts.append(Part(row, left, _cuts(capacity[row], remaining)[tenant]))
     return parts
 
 
@@ -118,7 +118,7 @@ def _cuts(capacity: FloatArray, remaining: FloatArray) -> FloatArray:
     return whole
 
 
-def _launch(part: _Part, demand: FloatArray, wanted: float) -> tuple[float, list[_Part]]:
+def _launch(part: Part, demand: FloatArray, wanted: float) -> tuple[float, list[Part]]:
     """Fill the servers of a part one after the other; the tasks, and the parts that come of it."""
     needed = demand > 0
     per_server = float(np.floor(part.room[needed] / demand[needed]).min())
@@ -128,12 +128,12 @@ def _launch(part: _Part, demand: FloatArray, wanted: float) -> tuple[float, list
     rest = wanted - full * per_server if full < part.servers else 0.0
     split = []
     if full:
-        split.append(_Part(part.row, full, part.room - per_server * demand))
+        split.append(Part(part.row, full, part.room - per_server * demand))
     if rest:
-        split.append(_Part(part.row, 1, part.room - rest * demand))
+        split.append(Part(part.row, 1, part.room - rest * demand))
     untouched = part.servers - full - bool(rest)
     if untouched:
-        split.append(_Part(part.row, untouched, part.room))
+        split.append(Part(part.row, untouched, part.room))
     return full * per_server + rest, split
 
 

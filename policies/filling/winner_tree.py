@@ -19,11 +19,21 @@ def tree_of(shares):  # type: ignore[no-untyped-def]
     size = 1
     while size < len(shares):
         size *= 2
-    tree = np.full(2 * size, np.inf)
-    tree[size : size + len(shares)] = shares
+    tree = np.empty(2 * size)
+    plant(tree, shares)
+    return tree
+
+
+@compiled
+def plant(tree, shares):  # type: ignore[no-untyped-def]
+    """Write the tree over shares (t,) into ``tree`` (2 × size,), size a power of two, at least t."""
+    size = len(tree) // 2
+    tree[0] = np.inf
+    for leaf in range(len(shares)):
+        tree[size + leaf] = shares[leaf]
+    tree[size + len(shares) :] = np.inf
     for node in range(size - 1, 0, -1):
         tree[node] = min(tree[2 * node], tree[2 * node + 1])
-    return tree
 
 
 @compiled

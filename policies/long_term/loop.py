@@ -50,7 +50,7 @@ def fill_by_history(  # type: ignore[no-untyped-def]
     leaves = len(main) // 2
     launched = 0
     while main[1] < np.inf and launched < len(log_job):
-        tenant = _next(degree, main, second)
+        tenant = next_by_history(degree, main, second)
         job = current[tenant]
         if _beyond(tenant, job, before, passed, count, gain, borrow):
             level[tenant] = main[leaves + tenant]
@@ -119,20 +119,40 @@ def _measure(  # type: ignore[no-untyped-def]
         share = used * share_of_total[r]
         aggregate += share
         dominant = max(dominant, share)
-    aggregate /= weight[tenant]
-    dominant /= weight[tenant]
-    if rule != H_MRF:
-        least = 1.0
-    # Without anything that it would have used alone nobody is at a loss; and degrees from 1 on do
-    # not order: alike, they leave the tree as it is.
-    set_share(degree, tenant, min(least, 1.0))
-    set_share(main, tenant, dominant if rule == LT_DRF else aggregate)
-    second[tenant] = dominant if rule == H_MRF else aggregate
+    its_degree, its_main, its_second = keys_of(rule, least, aggregate, dominant, weight[tenant])
+    set_share(degree, tenant, its_degree)
+    set_share(main, tenant, its_main)
+    second[tenant] = its_second
 
 
 @compiled
-def _next(degree, main, second):  # type: ignore[no-untyped-def]
-    """The tenant that goes next; somebody must be waiting."""
+def keys_of(rule, degree, aggregate, dominant, weight):  # type: ignore[no-untyped-def]
+    """What orders a tenant: its sharing degree while that is below 1, a measure, and its tie-breaker.
+
+    Args:
+        rule: one of the three constants.
+        degree: sharing degree, inf without anything that the tenant would have used alone.
+        aggregate, dominant: sum and largest of its accumulated shares; weight: what divides them.
+    """
+    aggregate /= weight
+    dominant /= weight
+    # Without anything that it would have used alone nobody is at a loss; and degrees from 1 on do
+    # not order: alike, they leave the tree as it is.
+    least = min(degree, 1.0) if rule == H_MRF else 1.0
+    return (
+        least,
+        dominant if rule == LT_DRF else aggregate,
+        (dominant if rule == H_MRF else aggregate),
+    )
+
+
+@compiled
+def next_by_history(degree, main, second):  # type: ignore[no-untyped-def]
+    """The tenant that goes next; somebody must be waiting.
+
+    Args:
+        degree, main: trees (``winner_tree``) of the first two of ``keys_of``; second: (t,) the third.
+    """
     leaves = len(main) // 2
     if degree[1] < 1.0 - DISCRETE_TOLERANCE:
         return _first_of_least(degree, main, leaves)

@@ -142,10 +142,20 @@ def _resource(problem: Problem, choice: Choice) -> int:
     return problem.resources.index(name)
 
 
+def slots_of(problem: Problem, choice: Choice) -> tuple[IntArray, FloatArray]:
+    """(k,) slots of one server of each row, and (n,) slots that one task of each workload takes.
+
+    Raises:
+        PolicyOptionsError: a slot of a resource that the pool does not have.
+    """
+    return _slots_counted(problem, *_slot(problem, choice))
+
+
 def _in_slots(problem: Problem, choice: Choice, reasons: TextArray) -> PoolOfTasks:
     slot, parts = _slot(problem, choice)
     offered = slot > 0
-    slots, per_task = _slots_counted(problem, slot, parts)
+    per_server, per_task = _slots_counted(problem, slot, parts)
+    slots = float((per_server.astype(object) * problem.server_count).sum())
     taken = problem.demand / np.where(offered, slot, 1.0)
     misfit = ((problem.demand > 0) & ~offered).any(axis=1) | (per_task > slots)
     reasons[(reasons == "") & misfit] = NO_SERVER_LARGE_ENOUGH
@@ -159,14 +169,14 @@ def _in_slots(problem: Problem, choice: Choice, reasons: TextArray) -> PoolOfTas
     )
 
 
-def _slots_counted(problem: Problem, slot: FloatArray, parts: int) -> tuple[float, FloatArray]:
-    """Slots in the pool, and slots that one task of each workload takes (n,).
+def _slots_counted(problem: Problem, slot: FloatArray, parts: int) -> tuple[IntArray, FloatArray]:
+    """Slots of one server of each row (k,), and slots that one task of each workload takes (n,).
 
     Counted in whole numbers: a slot is ``slot / parts``, which need not be one.
     """
     offered = np.flatnonzero(slot > 0)
     if not len(offered):
-        return 0.0, np.zeros(problem.n)
+        return np.zeros(problem.k, dtype=np.int64), np.zeros(problem.n)
     servers = offered_capacity(problem)
     whole = whole_quantities(
         problem.demand[:, offered],
@@ -179,7 +189,7 @@ def _slots_counted(problem: Problem, slot: FloatArray, parts: int) -> tuple[floa
     size = np.maximum(room[-1], 1)
     per_server = (room[:-1] * parts // size).min(axis=1, initial=int(LARGEST_WHOLE))
     per_task = -(-taken * parts // size).min(axis=1, initial=0)
-    return float((per_server * problem.server_count).sum()), per_task.astype(np.float64)
+    return per_server.astype(np.int64), per_task.astype(np.float64)
 
 
 def _slot(problem: Problem, choice: Choice) -> tuple[FloatArray, int]:

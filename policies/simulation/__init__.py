@@ -1,7 +1,9 @@
 """Trace-driven simulation: tasks arrive, run and end; after each event a policy hands out what fits."""
 
+from policies.simulation.cluster import POLICIES
 from policies.simulation.outcome import Simulation
-from policies.simulation.simulator import POLICIES, simulate
+from policies.simulation.server_changes import ServerChanges
+from policies.simulation.simulator import simulate
 from policies.simulation.trace import Trace
 
-__all__ = ["POLICIES", "Simulation", "Trace", "simulate"]
+__all__ = ["POLICIES", "ServerChanges", "Simulation", "Trace", "simulate"]

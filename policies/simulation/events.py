@@ -1,6 +1,10 @@
 """One event after another, and a hand-out after all that happens at one time: the compiled loop.
 
-Source: Tang et al., TPDS 2018, §5 (who is next); policies §4 for a step's measures, §8 for the events.
+Every policy goes through it: they differ in who is next (``choosing``), in what servers there are
+(one pool is one server) and in where a task goes (``placing``).
+
+Source: policies §8 for the events, §4 for a step's measures; Tang et al., TPDS 2018, §5 and Wang et
+al., TPDS 2015, §5.2 for the orders.
 """
 
 from __future__ import annotations
@@ -9,319 +13,283 @@ import numpy as np
 
 from policies.compiled import compiled
 from policies.filling.best_fit import NOWHERE
-from policies.long_term.loop import H_MRF, LT_DRF
-from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies.simulation.choosing import (
+    BY_SHARE,
+    next_in_line,
+    plant_keys,
+    set_keys,
+    write_accumulated,
+    write_shares,
+)
 from policies.simulation.ending import begin_running, finish_first
-from policies.simulation.memory import ROUNDING, SLIDING, forget, progress, settle
-
-DRF = 3
+from policies.simulation.memory import SLIDING, forget, settle
+from policies.simulation.placing import EVENEST, ONE_POOL, find_server, fits, host, relist
+from policies.simulation.state import (
+    CHANGED,
+    FORGOTTEN,
+    FREED,
+    PASSED,
+    ROWS,
+    RUNNING,
+    SUBMITTED,
+)
+from policies.simulation.tally import (
+    enlist,
+    gather,
+    keep,
+    least_waiting,
+    strike,
+    use_alone,
+    use_now,
+)
 
 
 @compiled
 def run_events(  # type: ignore[no-untyped-def]
-    rule, kind, length, boundaries, step, until, submit, duration, job_of, order, first_task,
-    first, stop, limit, demand, left, gain, partition, dominant, weight, second_stage,
-    share_of_total, start, end, log_time, log_tenant, log_rate,
+    plan, wake, until, arrivals, tenants, tasks, servers, even, tally, heap, freed, remembered, log,
+    draws, counters,
 ):  # fmt: skip
-    """Run all tasks; returns how many rows of the log are in use.
+    """Run until nothing happens any more, or nothing until ``until``, both included; goes on later.
 
     Args:
-        rule: ``DRF`` or a constant of ``longterm_filling``; kind: of ``memory``.
-        length: seconds of a sliding window, or a decaying one's half-life; boundaries: (B,)
-            ascending seconds at which a tumbling one begins anew.
-        step: seconds for which what runs at a hand-out counts ahead; until: seconds to stop at.
-        submit, duration, job_of: (N,) tasks in the order of submission; job_of is -1 for a task
-            that cannot run at all.
-        order: (N,) tasks by job, then submission; first_task: (q,) where a job's begin.
-        first, stop: (t,) jobs of a tenant, in the order in which its tasks are taken.
-        limit: (q,) tasks at once; demand: (q, m) and left: (m,) in whole units of the pool.
-        gain: (q, m) demand and partition: (t, m) in the resources' own units.
-        dominant: (q,) share per task; weight, second_stage: (t,); share_of_total: (m,).
-        start, end: (N,) given the seconds at which each task begins and ends.
-        log_time, log_tenant, log_rate: (3 N,), (3 N,), (3 N, 2 m) given every change of what a
-            tenant uses and would use alone.
+        plan ... log: see ``state``; tasks, servers: as ``filling.servers_loop`` has them.
+        wake: seconds of a hand-out though no task comes or ends, because servers joined; or inf.
+        until: seconds of the last event to look at.
+        draws: (1,) state of the random numbers; counters: (7,) see ``state``.
     """
-    tenants, m = len(first), gain.shape[1]
-    tenant_of = np.empty(len(limit), dtype=np.int64)
-    for i in range(tenants):
-        tenant_of[first[i] : stop[i]] = i
-    arrived, launched = np.zeros(len(limit), dtype=np.int64), np.zeros(len(limit), dtype=np.int64)
-    running = np.zeros(len(limit))
-    ends, ending = np.empty(len(submit)), np.empty(len(submit), dtype=np.int64)
-    active = 0
-    origin = submit[0] if len(submit) else 0.0
-    total, rate = np.zeros((tenants, 2 * m)), np.zeros((tenants, 2 * m))
-    gone, gone_rate = np.zeros((tenants, 2 * m)), np.zeros((tenants, 2 * m))
-    since, gone_since = np.full(tenants, origin), np.full(tenants, origin)
-    least, may_fit = np.full((m, tenants), np.inf), np.empty(tenants, dtype=np.bool_)
-    who, what = np.empty(tenants, dtype=np.int64), np.empty(tenants, dtype=np.int64)
-    degree, main, second = np.empty(tenants), np.empty(tenants), np.empty(tenants)
-    stages = 1 + second_stage.max() if tenants else 0
-    new_rate = np.zeros(2 * m)
-    room = np.empty(m)
-    rows = cursor = task = passed = 0
-    boundary = -np.inf
+    # Structures are taken apart once: handing them on for every event would cost more than it does.
+    order, rule, kind, length, step, timeout, boundaries = plan
+    submit, duration, job_of, in_order, first_task, start, end, where = arrivals
+    (
+        first, _, owner, limit, share, weight, second_stage, amount, natural, gain, partition,
+        share_of_total,
+    ) = tenants  # fmt: skip
+    (
+        arrived, launched, running, blocked, listed, active, actives, waiting, running_tasks,
+        idle_since, in_use, least, fresh,
+    ) = tally  # fmt: skip
+    total, rate, since, gone, gone_rate, gone_since, noted = remembered
+    demand, left, row_of, opened = tasks.demand, servers.left, servers.row_of, servers.opened
+    t, m, p = len(first), gain.shape[1], left.shape[1]
+    one_pool = rule == ONE_POOL
+    dirty, touched, touches = np.zeros(t, dtype=np.bool_), np.empty(t, dtype=np.int64), 0
+    may_fit, fitting = np.empty(t, dtype=np.bool_), np.empty(t, dtype=np.bool_)
+    who, alone_room = np.empty(t, dtype=np.int64), np.empty(m)
+    degree, main, second, line = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
+    leaves = 1
+    while leaves < t:
+        leaves *= 2
+    degree_tree, main_tree = np.empty(2 * leaves), np.empty(2 * leaves)
+    stages = 1 + second_stage.max() if t else 0
+    task, active_tasks, rows = counters[SUBMITTED], counters[RUNNING], counters[ROWS]
+    passed, freed_count = counters[PASSED], counters[FREED]
+    boundary = boundaries[passed - 1] if passed else -np.inf
     while True:
-        now = submit[task] if task < len(submit) else np.inf
-        if active:
-            now = min(now, ends[0])
+        now = wake
+        if task < len(submit):
+            now = min(now, submit[task])
+        if active_tasks:
+            now = min(now, heap.ends[0])
         if not now <= until or now == np.inf:
-            return rows
+            counters[SUBMITTED], counters[RUNNING], counters[ROWS] = task, active_tasks, rows
+            counters[PASSED], counters[FREED] = passed, freed_count
+            return
+        if wake == now:
+            wake = np.inf
         while passed < len(boundaries) and boundaries[passed] <= now:
             boundary = boundaries[passed]
             passed += 1
         while True:
-            if active and ends[0] == now:
-                job = job_of[finish_first(ends, ending, active)]
-                active -= 1
+            if active_tasks and heap.ends[0] == now:
+                ended = finish_first(heap.ends, heap.tasks, active_tasks)
+                active_tasks -= 1
+                job, server = job_of[ended], where[ended]
+                i = owner[job]
                 running[job] -= 1.0
+                running_tasks[i] -= 1
+                for r in range(p):
+                    left[server, r] += demand[job, r]
                 for r in range(m):
-                    left[r] += demand[job, r]
+                    in_use[i, r] -= amount[job, r]
+                if rule == EVENEST:
+                    host(server, row_of[server], demand[job], -1.0, left, even)
+                if not freed.marked[server]:
+                    freed.marked[server] = True
+                    freed.servers[freed_count] = server
+                    freed_count += 1
+                if running[job] == 0.0 and launched[job] == arrived[job]:
+                    strike(job, i, first, active, actives, listed)
             elif task < len(submit) and submit[task] == now:
                 job = job_of[task]
                 task += 1
                 if job == NOWHERE:
                     continue
+                i = owner[job]
                 arrived[job] += 1
+                waiting[i] += 1
+                if not listed[job]:
+                    enlist(job, i, first, active, actives, listed)
             else:
                 break
-            i = tenant_of[job]
-            _least_demand(i, first, stop, arrived, launched, running, limit, demand, least)
-            _use(i, first, stop, running, gain, new_rate)
-            _use_alone(
-                i, first, stop, arrived, launched, running, limit, gain, partition, room, new_rate
-            )
-            if _differs(i, rate, new_rate):
+            if not dirty[i]:
+                dirty[i] = True
+                touched[touches] = i
+                touches += 1
                 settle(i, now, kind, length, boundary, total, rate, since)
-                rows = _change(i, now, rate, new_rate, rows, log_time, log_tenant, log_rate)
+        if counters[CHANGED]:
+            counters[CHANGED] = 0
+            for i in range(t):
+                if not dirty[i]:
+                    dirty[i] = True
+                    touched[touches] = i
+                    touches += 1
+                    settle(i, now, kind, length, boundary, total, rate, since)
+        if not one_pool:
+            for f in range(freed_count):
+                relist(rule, freed.servers[f], tasks.pointer, servers)
+        for c in range(touches):
+            i = touched[c]
+            least_waiting(
+                i, first, active, actives, arrived, launched, running, limit, blocked, demand,
+                least, fresh,
+            )  # fmt: skip
+            use_now(i, in_use, natural, rate)
+            use_alone(
+                i, first, active, actives, arrived, launched, running, limit, gain, partition,
+                alone_room, rate,
+            )  # fmt: skip
+            idle = waiting[i] > 0 and running_tasks[i] == 0
+            idle_since[i] = min(idle_since[i], now) if idle else np.inf
         begin = min(now, now + step - length) if kind == SLIDING else -np.inf
-        if kind == SLIDING and rule != DRF:
-            cursor = forget(
-                begin, cursor, rows, log_time, log_tenant, log_rate, gone, gone_rate, gone_since
-            )
-        for stage in range(stages):
-            count = _gather(
-                stage, second_stage, first, stop, arrived, launched, running, limit, demand, left,
-                least, may_fit, who, what,
+        if kind == SLIDING and order != BY_SHARE:
+            counters[FORGOTTEN] = forget(
+                begin, counters[FORGOTTEN], rows, log.time, log.tenant, log.rate, gone, gone_rate,
+                gone_since,
             )  # fmt: skip
-            _measure(
-                rule, kind, length, boundary, begin, now, step, 0, count, who, first, stop, running,
-                dominant, weight, share_of_total, total, rate, since, gone, gone_rate, gone_since,
-                degree, main, second,
+        for turn in range(2 * stages):
+            once = turn % 2 == 0
+            if once and timeout == np.inf:
+                continue
+            count = gather(
+                one_pool, turn // 2, once, now, timeout, second_stage, idle_since, fresh, least,
+                left, freed.servers, freed_count, may_fit, fitting, who,
             )  # fmt: skip
-            while count:
-                chosen = _next(rule, who, count, degree, main, second)
-                i, job = who[chosen], what[chosen]
-                begun = order[first_task[job] + launched[job]]
-                start[begun], end[begun] = now, now + duration[begun]
-                begin_running(ends, ending, active, end[begun], begun)
-                active += 1
-                launched[job] += 1
-                running[job] += 1.0
-                for r in range(m):
-                    left[r] -= demand[job, r]
-                    new_rate[m + r] = rate[i, m + r]
-                _least_demand(i, first, stop, arrived, launched, running, limit, demand, least)
-                _use(i, first, stop, running, gain, new_rate)
-                settle(i, now, kind, length, boundary, total, rate, since)
-                rows = _change(i, now, rate, new_rate, rows, log_time, log_tenant, log_rate)
-                what[chosen] = NOWHERE
-                count = _keep(
-                    count, first, stop, arrived, launched, running, limit, demand, left, who, what
-                )
-                chosen = min(chosen, count - 1)
-                while chosen >= 0 and who[chosen] > i:
-                    chosen -= 1
-                if chosen >= 0 and who[chosen] == i:
-                    _measure(
-                        rule, kind, length, boundary, begin, now, step, chosen, chosen + 1, who,
-                        first, stop, running, dominant, weight, share_of_total, total, rate, since,
-                        gone, gone_rate, gone_since, degree, main, second,
+            # Nobody has to be ordered where one is alone.
+            if count > 1:
+                if order == BY_SHARE:
+                    write_shares(
+                        0, count, who, first, active, actives, running, share, weight, main
+                    )
+                else:
+                    write_accumulated(
+                        0, count, who, order, kind, length, boundary, begin, now, step, weight,
+                        share_of_total, total, rate, since, gone, gone_rate, gone_since, degree,
+                        main, second,
                     )  # fmt: skip
-
-
-@compiled
-def _differs(i, rate, new_rate):  # type: ignore[no-untyped-def]
-    differs = False
-    for c in range(len(new_rate)):
-        differs |= rate[i, c] != new_rate[c]
-    return differs
-
-
-@compiled
-def _change(  # type: ignore[no-untyped-def]
-    i, now, rate, new_rate, rows, log_time, log_tenant, log_rate
-):
-    """Change a tenant's rates and write them down; returns the rows of the log."""
-    log_time[rows], log_tenant[rows] = now, i
-    for c in range(len(new_rate)):
-        rate[i, c] = new_rate[c]
-        log_rate[rows, c] = new_rate[c]
-    return rows + 1
-
-
-@compiled
-def _least_demand(  # type: ignore[no-untyped-def]
-    i, first, stop, arrived, launched, running, limit, demand, least
-):
-    """Of each resource, the least that any of a tenant's waiting tasks needs: less room, no task."""
-    for r in range(demand.shape[1]):
-        least[r, i] = np.inf
-    for job in range(first[i], stop[i]):
-        if launched[job] < arrived[job] and running[job] < limit[job]:
-            for r in range(demand.shape[1]):
-                least[r, i] = min(least[r, i], demand[job, r])
-
-
-@compiled
-def _use(i, first, stop, running, gain, new_rate):  # type: ignore[no-untyped-def]
-    """What a tenant's running tasks use, added up anew so that nothing drifts."""
-    for r in range(gain.shape[1]):
-        amount = 0.0
-        for job in range(first[i], stop[i]):
-            amount += running[job] * gain[job, r]
-        new_rate[r] = amount
-
-
-@compiled
-def _use_alone(  # type: ignore[no-untyped-def]
-    i, first, stop, arrived, launched, running, limit, gain, partition, room, new_rate
-):
-    """What a tenant would use in its own partition, as ``policies.model.entitlement`` has it."""
-    m = gain.shape[1]
-    for r in range(m):
-        room[r] = partition[i, r]
-        new_rate[m + r] = 0.0
-    for job in range(first[i], stop[i]):
-        tasks = min(arrived[job] - launched[job] + running[job], limit[job])
-        for r in range(m):
-            if gain[job, r] > 0.0:
-                most = room[r] / gain[job, r]
-                nearest = np.floor(most + 0.5)
-                close = abs(most - nearest) <= DISCRETE_TOLERANCE * max(1.0, nearest)
-                tasks = min(tasks, nearest if close else np.floor(most))
-        for r in range(m):
-            room[r] = max(room[r] - tasks * gain[job, r], 0.0)
-            new_rate[m + r] += tasks * gain[job, r]
-
-
-@compiled
-def _gather(  # type: ignore[no-untyped-def]
-    stage, second_stage, first, stop, arrived, launched, running, limit, demand, left, least,
-    may_fit, who, what,
-):  # fmt: skip
-    """Put the stage's tenants with a task that waits and fits into ``who``; returns their number."""
-    for i in range(len(first)):
-        may_fit[i] = second_stage[i] == stage
-    for r in range(len(left)):
-        for i in range(len(first)):
-            may_fit[i] &= least[r, i] <= left[r]
-    count = 0
-    for i in range(len(first)):
-        if may_fit[i]:
-            who[count], what[count] = i, NOWHERE
-            count += 1
-    return _keep(count, first, stop, arrived, launched, running, limit, demand, left, who, what)
-
-
-@compiled
-def _keep(  # type: ignore[no-untyped-def]
-    count, first, stop, arrived, launched, running, limit, demand, left, who, what
-):
-    """Of ``count`` tenants keep those with a task that waits and fits, in their order.
-
-    ``what`` is given the first such job of each. One that is there already has tasks that wait.
-    """
-    kept = 0
-    for c in range(count):
-        i, job = who[c], what[c]
-        if job != NOWHERE:
-            for r in range(len(left)):
-                if demand[job, r] > left[r]:
-                    job = NOWHERE
-                    break
-        if job == NOWHERE:
-            for candidate in range(first[i], stop[i]):
-                fits = launched[candidate] < arrived[candidate]
-                fits &= running[candidate] < limit[candidate]
-                for r in range(len(left)):
-                    fits &= demand[candidate, r] <= left[r]
-                if fits:
-                    job = candidate
-                    break
-        if job != NOWHERE:
-            who[kept], what[kept] = i, job
-            kept += 1
-    return kept
-
-
-@compiled
-def _measure(  # type: ignore[no-untyped-def]
-    rule, kind, length, boundary, begin, now, step, from_place, to_place, who, first, stop, running,
-    dominant, weight, share_of_total, total, rate, since, gone, gone_rate, gone_since, degree, main,
-    second,
-):  # fmt: skip
-    """Write what orders the tenants in ``who``: what the window holds, and ``step`` ahead in full."""
-    m = len(share_of_total)
-    for c in range(from_place, to_place):
-        i = who[c]
-        if rule == DRF:
-            share = 0.0
-            for job in range(first[i], stop[i]):
-                share += running[job] * dominant[job]
-            main[i] = share / weight[i]
-            continue
-        kept, seconds = progress(kind, length, boundary, since[i], now)
-        past = begin - gone_since[i]
-        least, aggregate, largest = np.inf, 0.0, 0.0
-        for r in range(m):
-            used = total[i, r] * kept + rate[i, r] * seconds
-            alone = total[i, m + r] * kept + rate[i, m + r] * seconds
-            if kind == SLIDING:
-                rest = used - (gone[i, r] + gone_rate[i, r] * past)
-                used = rest if rest > ROUNDING * used else 0.0
-                rest = alone - (gone[i, m + r] + gone_rate[i, m + r] * past)
-                alone = rest if rest > ROUNDING * alone else 0.0
-            used += rate[i, r] * step
-            alone += rate[i, m + r] * step
-            if alone > 0.0:
-                least = min(least, used / alone)
-            aggregate += used * share_of_total[r]
-            largest = max(largest, used * share_of_total[r])
-        degree[i] = min(least, 1.0)
-        aggregate /= weight[i]
-        largest /= weight[i]
-        main[i] = largest if rule == LT_DRF else aggregate
-        second[i] = largest if rule == H_MRF else aggregate
-
-
-@compiled
-def _next(rule, who, count, degree, main, second):  # type: ignore[no-untyped-def]
-    """Position among the ``count`` candidates of the one that goes next."""
-    if rule == H_MRF:
-        least = np.inf
-        for c in range(count):
-            least = min(least, degree[who[c]])
-        if least < 1.0 - DISCRETE_TOLERANCE:
-            return _least(who, count, degree, main)
-    if rule == DRF:
-        return _least(who, count, main, main)
-    return _least(who, count, main, second)
-
-
-@compiled
-def _least(who, count, measure, tie):  # type: ignore[no-untyped-def]
-    """The first by position with the least ``tie`` among those with the least ``measure``."""
-    least = np.inf
-    for c in range(count):
-        least = min(least, measure[who[c]])
-    threshold = least * (1.0 + DISCRETE_TOLERANCE)
-    least = np.inf
-    for c in range(count):
-        if measure[who[c]] <= threshold:
-            least = min(least, tie[who[c]])
-    least *= 1.0 + DISCRETE_TOLERANCE
-    for c in range(count):
-        if measure[who[c]] <= threshold and tie[who[c]] <= least:
-            return c
-    return 0
+                size = plant_keys(
+                    order, who, count, degree, main, second, degree_tree, main_tree, line
+                )
+            in_line = count
+            while in_line:
+                c = 0
+                if count > 1:
+                    c = next_in_line(order, size, degree_tree, main_tree, line)
+                i = who[c]
+                job = server = NOWHERE
+                for at in range(first[i], first[i] + actives[i]):
+                    job = active[at]
+                    if launched[job] == arrived[job] or running[job] >= limit[job]:
+                        continue
+                    if one_pool:
+                        server = 0 if fits(demand[job], left[0]) else NOWHERE
+                    else:
+                        server = find_server(
+                            rule, job, blocked[job], freed.servers, freed_count, tasks, servers,
+                            even, draws,
+                        )  # fmt: skip
+                        blocked[job] |= server == NOWHERE
+                    if server != NOWHERE:
+                        break
+                waits_on = False
+                if server == NOWHERE:
+                    fresh[i] = False
+                else:
+                    begun = in_order[first_task[job] + launched[job]]
+                    start[begun], end[begun], where[begun] = now, now + duration[begun], server
+                    begin_running(heap.ends, heap.tasks, active_tasks, end[begun], begun)
+                    active_tasks += 1
+                    launched[job] += 1
+                    running[job] += 1.0
+                    waiting[i] -= 1
+                    running_tasks[i] += 1
+                    idle_since[i] = np.inf
+                    for r in range(p):
+                        left[server, r] -= demand[job, r]
+                    for r in range(m):
+                        in_use[i, r] += amount[job, r]
+                    if launched[job] == arrived[job] or running[job] >= limit[job]:
+                        blocked[job] = False
+                    if not one_pool:
+                        if rule == EVENEST:
+                            host(server, row_of[server], demand[job], 1.0, left, even)
+                        relist(rule, server, tasks.pointer[:0], servers)
+                        opened[row_of[server]] = max(opened[row_of[server]], server + 1)
+                    if not dirty[i]:
+                        dirty[i] = True
+                        touched[touches] = i
+                        touches += 1
+                        settle(i, now, kind, length, boundary, total, rate, since)
+                    least_waiting(
+                        i, first, active, actives, arrived, launched, running, limit, blocked,
+                        demand, least, fresh,
+                    )  # fmt: skip
+                    use_now(i, in_use, natural, rate)
+                    waits_on = least[0, i] < np.inf and not once
+                if count == 1:
+                    in_line = 1 if waits_on else 0
+                    continue
+                its_degree = main[i] = np.inf
+                if waits_on:
+                    if order == BY_SHARE:
+                        write_shares(
+                            c, c + 1, who, first, active, actives, running, share, weight, main
+                        )
+                    else:
+                        write_accumulated(
+                            c, c + 1, who, order, kind, length, boundary, begin, now, step, weight,
+                            share_of_total, total, rate, since, gone, gone_rate, gone_since, degree,
+                            main, second,
+                        )  # fmt: skip
+                        its_degree = degree[i]
+                # Where servers were freed, most tenants wait for room that one launch takes away.
+                if one_pool or freed_count or server == NOWHERE:
+                    kept = keep(
+                        one_pool, count, main, fresh, least, left, freed.servers, freed_count, who
+                    )
+                    if kept < count:
+                        in_line = count = kept
+                        if count > 1:
+                            size = plant_keys(
+                                order, who, count, degree, main, second, degree_tree, main_tree,
+                                line,
+                            )  # fmt: skip
+                        continue
+                in_line -= main[i] == np.inf
+                set_keys(
+                    order, size, c, its_degree, main[i], second[i], degree_tree, main_tree, line
+                )
+        for f in range(freed_count):
+            freed.marked[freed.servers[f]] = False
+        freed_count = 0
+        for c in range(touches):
+            i = touched[c]
+            dirty[i] = False
+            differs = False
+            for column in range(2 * m):
+                differs |= noted[i, column] != rate[i, column]
+            if differs:
+                log.time[rows], log.tenant[rows] = now, i
+                for column in range(2 * m):
+                    noted[i, column] = log.rate[rows, column] = rate[i, column]
+                rows += 1
+        touches = 0

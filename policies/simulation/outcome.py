@@ -15,6 +15,7 @@ from policies.arrays import FloatArray, IntArray, grouped_sum, read_only
 from policies.long_term.windows import Intervals, Window, amount_within
 from policies.model.history import least_degree, sharing_degrees
 from policies.model.problem import Problem
+from policies.simulation.server_changes import ServerChanges
 from policies.simulation.trace import Trace
 
 
@@ -23,9 +24,11 @@ class Simulation:
     """When every task of a trace ran, and who used what.
 
     Attributes:
-        problem, trace, policy, window: what was simulated.
+        problem, trace, policy, window, changes: what was simulated.
         start: (N,) seconds at which each task began; NaN if it never did.
         end: (N,) seconds at which it ended; NaN if it had not when the simulation ended.
+        server: (N,) where it ran, as the problem counts servers row by row; -1 if it did not begin, or
+            ran in a pool that counts as one server or in a part of one.
         ended: seconds at which the simulation ended.
         changed_at: (E,) seconds, ascending, at which a tenant came to use another amount, or
             would have alone; changed_tenant: (E,) which; changed_rate: (E, 2 m) what it used of
@@ -36,8 +39,10 @@ class Simulation:
     trace: Trace
     policy: str
     window: Window
+    changes: ServerChanges
     start: FloatArray
     end: FloatArray
+    server: IntArray
     ended: float
     changed_at: FloatArray
     changed_tenant: IntArray

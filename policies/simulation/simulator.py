@@ -1,26 +1,25 @@
-"""The front door of the simulation: a pool, a trace and a policy in, what happened out."""
+"""The front door of the simulation: servers, a trace and a policy in, what happened out."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray, read_only
-from policies.errors import PolicyNotApplicableError, PolicyUnknownError, ProblemError
+from policies.arrays import read_only
+from policies.errors import PolicyNotApplicableError, ProblemError
 from policies.filling.best_fit import NOWHERE
-from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
+from policies.filling.servers import check_size
 from policies.long_term.windows import Window
-from policies.model.entitlement import entitled_partition
 from policies.model.problem import Problem
-from policies.model.queues import Queues, queues_of
-from policies.proofs.pool_of_tasks import whole_pool
-from policies.simulation.events import DRF, run_events
-from policies.simulation.memory import DECAY, SLIDING, TUMBLING, UNBOUNDED
+from policies.simulation.cluster import APART, Cluster, choose_simulated
 from policies.simulation.outcome import Simulation
+from policies.simulation.own_servers import own_clusters
+from policies.simulation.running import Ran, Run
+from policies.simulation.server_changes import ServerChanges
 from policies.simulation.trace import Trace
-
-POLICIES = {"h-mrf": H_MRF, "lt-drf": LT_DRF, "lt-af": LT_AF, "drf": DRF}
 
 
 def simulate(
@@ -28,100 +27,121 @@ def simulate(
     trace: Trace,
     policy: str,
     *,
+    options: Mapping[str, Any] | None = None,
     window: Window | None = None,
     step: float = 1.0,
     until: float = math.inf,
+    changes: ServerChanges | None = None,
 ) -> Simulation:
-    """Run a trace through a pool: tasks arrive, run whole and end, and hold what they need meanwhile.
+    """Run a trace through servers: tasks arrive, run whole and end, and hold what they need meanwhile.
 
     After all that happens at one time, the policy hands out what fits, task by task, each to the
-    tenant that is next by the rule of Tang et al., TPDS 2018, §5 (``drf``: Ghodsi et al., NSDI
-    2011, Algorithm 1, on what runs now). What counts is what was used, and would have been alone,
-    inside the window, and ``step`` seconds ahead of what runs: the policies' ``used`` of a step.
-    Within a workload tasks begin in the order of their submission.
+    tenant that is next and on the server that its placement rule names. Within a workload tasks
+    begin in the order of their submission; a tenant's workloads go by priority, then position. A
+    task keeps its server until it ends.
 
     Args:
-        problem: its servers are one pool; ``tasks`` of a workload run at once at most, selectors
-            are refused.
+        problem: servers, tenants and workloads; ``tasks`` of a workload run at once at most.
         trace: the tasks.
-        policy: ``h-mrf``, ``lt-drf``, ``lt-af`` or ``drf``.
-        window: how far back the policy looks; everything unless given.
+        policy: one of ``POLICIES``: ``drf``, ``asset`` and ``single-resource`` see one pool;
+            ``slots`` (a task takes slots of the first server that has enough), ``drfh``, ``mrfs``
+            and the long-term policies place on real servers; ``ffmra`` is the order of ``mrfs`` on
+            the first server with room; under ``static`` and ``dedicated`` each tenant is alone.
+        options: of the policy, as for ``solve``; ``dedicated`` takes ``seed``.
+        window: how far back a long-term policy looks; everything unless given.
         step: seconds, above 0, for which what runs counts ahead; the pool's decision interval.
         until: seconds at which to stop looking; by default when nothing happens any more.
+        changes: servers that join and leave; none unless given.
 
     Returns:
-        When each task began and ended and what everybody used all the while. The same input gives
-        the same answer, to the last bit; work is linear in tasks times tenants that wait.
+        When and where each task ran and what everybody used all the while. The same input gives
+        the same answer, to the last bit; memory is linear in tasks.
 
     Raises:
-        PolicyUnknownError: no such policy here. PolicyNotApplicableError: a selector.
-        ProblemError: a task of no workload, a step that is not above 0.
+        PolicyUnknownError, PolicyOptionsError: no such policy here, or options that do not fit.
+        PolicyNotApplicableError: a selector under a policy that sees one pool, or changes of
+            servers where each tenant is alone.
+        ProblemError: a task of no workload, a change of no server, a step that is not above 0.
+        ProblemTooLargeError: more servers than tasks are placed on one by one.
     """
-    if policy not in POLICIES:
-        raise PolicyUnknownError(
-            "policy.unknown",
-            f"policy {policy!r} cannot be simulated; these can: {', '.join(POLICIES)}",
-        )
-    if problem.has_selectors:
-        raise PolicyNotApplicableError(
-            "policy.no_placement", "a simulation sees the pool as one server: no server selectors"
-        )
+    choice = choose_simulated(policy, options)
     if not (math.isfinite(step) and step > 0):
         raise ProblemError("history.step", f"step is {step}; it must be a number above 0")
+    if math.isnan(until):
+        raise ProblemError("trace.time", "until is NaN; it must be a number")
     trace.check_workloads(problem.n)
+    changed = ServerChanges.none() if changes is None else changes
+    changed.check_servers(problem)
+    check_size(int(problem.server_count.sum()))
     chosen = Window.unbounded() if window is None else window
-    kind, length, boundaries = _window(chosen)
-    pool = whole_pool(problem)
-    queues = queues_of(problem, pool.reasons, problem.dominant_share_per_task)
-    by_time = np.argsort(trace.submit, kind="stable")
-    job_of = _jobs(problem, queues)[trace.workload[by_time]]
-    order = np.argsort(job_of, kind="stable")
-    first_task = np.searchsorted(job_of[order], np.arange(len(queues.workloads)))
-    count, m = len(by_time), problem.m
-    start, end = np.full(count, np.nan), np.full(count, np.nan)
-    log_time, log_tenant = np.empty(3 * count), np.empty(3 * count, dtype=np.int64)
-    log_rate = np.empty((3 * count, 2 * m))
-    share = np.divide(1.0, problem.totals, out=np.zeros(m), where=problem.totals > 0)
-    rows = run_events(
-        POLICIES[policy], kind, length, boundaries, float(step), float(until),
-        trace.submit[by_time], trace.duration[by_time], job_of, order, first_task,
-        queues.first, queues.stop, queues.limit, pool.demand[queues.workloads], pool.room.copy(),
-        problem.demand[queues.workloads], entitled_partition(problem), queues.share, queues.weight,
-        queues.second_stage, share, start, end, log_time, log_tenant, log_rate,
-    )  # fmt: skip
+    if choice.policy in APART:
+        if len(changed.time):
+            raise PolicyNotApplicableError(
+                "policy.no_changes", f"policy {policy!r} takes no servers that join or leave"
+            )
+        together = _apart(problem, trace, own_clusters(problem, choice), chosen, step, until)
+    else:
+        cluster = Cluster.of(problem, choice)
+        together = Run(problem, trace, cluster, changed, chosen, step).until(until)
+    return _outcome(problem, trace, choice.policy.name, chosen, until, changed, together)
+
+
+def _outcome(
+    problem: Problem,
+    trace: Trace,
+    policy: str,
+    window: Window,
+    until: float,
+    changes: ServerChanges,
+    ran: Ran,
+) -> Simulation:
+    end = ran.end
     ended = float(until)
     if not math.isfinite(ended):
         ended = float(max(np.max(trace.submit, initial=-np.inf), np.nanmax(end, initial=-np.inf)))
-    begun, finished = np.empty(count), np.empty(count)
-    begun[by_time], finished[by_time] = start, np.where(end <= ended, end, np.nan)
     return Simulation(
         problem=problem,
         trace=trace,
         policy=policy,
-        window=chosen,
-        start=read_only(begun),
-        end=read_only(finished),
-        ended=ended if count else 0.0,
-        changed_at=read_only(log_time[:rows]),
-        changed_tenant=read_only(log_tenant[:rows]),
-        changed_rate=read_only(log_rate[:rows]),
+        window=window,
+        changes=changes,
+        start=read_only(ran.start),
+        end=read_only(np.where(end <= ended, end, np.nan)),
+        server=read_only(ran.server),
+        ended=ended if trace.tasks else 0.0,
+        changed_at=read_only(ran.log_time),
+        changed_tenant=read_only(ran.log_tenant),
+        changed_rate=read_only(ran.log_rate),
     )
 
 
-def _window(window: Window) -> tuple[int, float, FloatArray]:
-    """Kind, length or half-life, and boundaries, as the compiled loop knows them."""
-    boundaries = np.array(window.boundaries, dtype=np.float64)
-    if window.kind == "tumbling":
-        return TUMBLING, 0.0, boundaries
-    if window.kind == "sliding" and math.isfinite(window.length):
-        return SLIDING, window.length, boundaries
-    if window.kind == "decay" and math.isfinite(window.half_life):
-        return DECAY, window.half_life, boundaries
-    return UNBOUNDED, 0.0, boundaries
-
-
-def _jobs(problem: Problem, queues: Queues) -> IntArray:
-    """(n,) where each workload stands in the queues; ``NOWHERE`` if it cannot run at all."""
-    jobs = np.full(problem.n, NOWHERE, dtype=np.int64)
-    jobs[queues.workloads] = np.arange(len(queues.workloads))
-    return jobs
+def _apart(
+    problem: Problem,
+    trace: Trace,
+    clusters: Iterable[Cluster],
+    window: Window,
+    step: float,
+    until: float,
+) -> Ran:
+    """Each tenant's tasks on its own cluster."""
+    owner = problem.workload_tenant[trace.workload]
+    by_owner = np.argsort(owner, kind="stable")
+    edges = np.searchsorted(owner[by_owner], np.arange(problem.t + 1))
+    start, end = np.full(trace.tasks, np.nan), np.full(trace.tasks, np.nan)
+    server = np.full(trace.tasks, NOWHERE)
+    times, tenants = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
+    rates = [np.zeros((0, 2 * problem.m))]
+    for cluster, first, stop in zip(clusters, edges[:-1], edges[1:], strict=True):
+        own = by_owner[first:stop]
+        run = Run(problem, trace.part(own), cluster, ServerChanges.none(), window, step)
+        ran = run.until(until)
+        start[own], end[own], server[own] = ran.start, ran.end, ran.server
+        times.append(ran.log_time.copy())
+        tenants.append(ran.log_tenant.copy())
+        rates.append(ran.log_rate.copy())
+    time = np.concatenate(times)
+    order = np.argsort(time, kind="stable")
+    return Ran(
+        start, end, server, time[order], np.concatenate(tenants)[order],
+        np.concatenate(rates)[order],
+    )  # fmt: skip

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from policies import PolicyError, Window
 from policies.long_term.windows import amount_within
-from policies.simulation import POLICIES, Trace, simulate
+from policies.simulation import POLICIES, ServerChanges, Trace, simulate
 from tests.examples import examples
-from tests.references.simulation import Simulated
+from tests.references.simulation import LONG_TERM, ONE_POOL, Simulated
 from tests.unit.policies.problems import problem_of, problems
 
 windows = st.one_of(
@@ -39,27 +39,71 @@ def traces(draw, workloads, most=10):
 
 
 @st.composite
-def instances(draw):
-    problem = draw(problems(max_servers=2, selectors=False))
+def changes_of(draw, servers):
+    """Some servers that leave and join, each in turn."""
+    time, server, joins = [], [], []
+    for number in range(servers):
+        moments = draw(st.lists(st.sampled_from([0, 1, 2.25, 3, 5]), max_size=2, unique=True))
+        first = draw(st.booleans())
+        for turn, moment in enumerate(sorted(moments)):
+            time.append(moment)
+            server.append(number)
+            joins.append(first ^ (turn % 2 == 1))
+    return ServerChanges.create(time=time, server=server, joins=joins)
+
+
+@st.composite
+def instances(draw, case=("drf", {})):
+    policy, options = case
+    one_pool = policy in (*ONE_POOL, "slots") or options.get("placement") == "pool"
+    problem = draw(problems(max_servers=2, selectors=not one_pool))
     step = draw(st.sampled_from([0.25, 1, 3]))
     until = draw(st.sampled_from([math.inf, math.inf, 4]))
-    return problem, draw(traces(problem.n)), draw(windows), step, until
+    changes = ServerChanges.none()
+    if policy not in ("static", "dedicated") and draw(st.booleans()):
+        changes = draw(changes_of(int(problem.server_count.sum())))
+    window = draw(windows) if policy in LONG_TERM else Window.unbounded()
+    return problem, draw(traces(problem.n)), window, step, until, changes
 
 
 def plain(times):
     return [math.nan if time is None else float(time) for time in times]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@examples(500)
-@given(instance=instances())
-def test_it_does_what_the_page_says(policy, instance):
-    problem, trace, window, step, until = instance
-    found = simulate(problem, trace, policy, window=window, step=step, until=until)
-    expected = Simulated(problem, trace, policy, window, step, until)
+CASES = [
+    *[(policy, {}) for policy in POLICIES],
+    *[(policy, {"placement": "pool"}) for policy in LONG_TERM],
+    *[
+        ("drfh", {"placement": rule, "seed": 5})
+        for rule in ("first-fit", "affinity", "two-choices")
+    ],
+    ("h-mrf", {"starvation_timeout": 2.0}),
+    ("lt-drf", {"starvation_timeout": 1, "placement": "pool"}),
+    ("slots", {"slots_per_largest_server": 3}),
+    ("dedicated", {"seed": 9}),
+]
+
+
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: "-".join([case[0], *map(str, case[1].values())])
+)
+@examples(100)
+@given(data=st.data())
+def test_it_does_what_the_page_says(case, data):
+    problem, trace, window, step, until, changes = data.draw(instances(case))
+    policy, options = case
+    found = simulate(
+        problem, trace, policy, options=options, window=window, step=step, until=until,
+        changes=changes,
+    )  # fmt: skip
+    moves = list(
+        zip(changes.time.tolist(), changes.server.tolist(), changes.joins.tolist(), strict=True)
+    )
+    expected = Simulated(problem, trace, policy, window, step, until, options, moves)
     assert np.array_equal(found.start, plain(expected.start), equal_nan=True)
     ends = [end if end is not None and end <= until else None for end in expected.end]
     assert np.array_equal(found.end, plain(ends), equal_nan=True)
+    assert found.server.tolist() == expected.numbers()
     for which, amounts in enumerate((found.used, found.alone)):
         rows = [
             [float(expected.total(which, i, r)) for r in range(problem.m)] for i in range(problem.t)
@@ -67,11 +111,11 @@ def test_it_does_what_the_page_says(policy, instance):
         assert np.allclose(amounts, np.reshape(rows, amounts.shape), rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@examples(500)
-@given(instance=instances())
-def test_what_is_used_is_tasks_times_demand_times_run_time(policy, instance):
-    problem, trace, window, step, until = instance
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "dedicated"])
+@examples(100)
+@given(data=st.data())
+def test_what_is_used_is_tasks_times_demand_times_run_time(policy, data):
+    problem, trace, window, step, until, _ = data.draw(instances((policy, {})))
     found = simulate(problem, trace, policy, window=window, step=step, until=until)
     ran = np.nan_to_num(np.minimum(found.start + trace.duration, found.ended) - found.start)
     amount = problem.demand[trace.workload] * ran[:, None]
@@ -87,9 +131,9 @@ def test_what_is_used_is_tasks_times_demand_times_run_time(policy, instance):
 
 
 @examples(100)
-@given(instance=instances())
+@given(instance=instances(("lt-drf", {})))
 def test_a_window_of_nothing_makes_lt_drf_memoryless(instance):
-    problem, trace, _, step, until = instance
+    problem, trace, _, step, until, _ = instance
     if len(set(problem.workload_tenant.tolist())) < problem.n:
         return  # with several workloads drf sums dominant shares, lt-drf vectors
     short = simulate(problem, trace, "lt-drf", window=Window.sliding(0), step=step, until=until)

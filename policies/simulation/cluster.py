@@ -1,0 +1,203 @@
+"""What a policy sees of a problem: which servers, what a task takes of them, who is next and where to.
+
+All of it comes from what live decisions use: the scale of whole numbers, the reasons why a workload
+cannot run, slots, the cuts of static partitioning, shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from policies import catalogue
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
+from policies.errors import PolicyNotApplicableError, PolicyOptionsError, PolicyUnknownError
+from policies.filling.servers import placement_rule
+from policies.filling.servers_loop import AFFINITY, FIRST_FIT
+from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
+from policies.model.options import mismatch
+from policies.model.policy import Choice, HandOut, Policy, Servers, ShareDefinition, options_schema
+from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
+from policies.model.reasons import NO_SERVER_LARGE_ENOUGH
+from policies.model.server_classes import each_row_alone
+from policies.model.share_definition import share_per_task
+from policies.proofs.pool_of_tasks import pool_of_tasks, slots_of
+from policies.proofs.saturation import filling_reasons
+from policies.proofs.stop_reasons import too_large
+from policies.simulation.choosing import BY_SHARE
+from policies.simulation.placing import EVENEST, ONE_POOL
+
+FFMRA = replace(
+    catalogue.MRFS,
+    name="ffmra",
+    description="What MRFS is compared with: the same order of requests, each on the first server "
+    "with room",
+    source="Hamzeh et al., MRFS, 2020, §VI",
+)
+DEDICATED = Policy(
+    name="dedicated",
+    description="Dedicated clouds: each tenant alone on as many random servers as there are per "
+    "tenant, rounded up",
+    servers={"indivisible": Servers.ROWS},
+    options_schema=options_schema(
+        seed={"type": "integer", "minimum": 0, "maximum": 2**53, "default": 0,
+              "description": "of the random servers"},
+    ),
+    complexity="as drfh, once per tenant",
+    source="Wang et al., TPDS 2015, §6.3",
+    saturates=False,
+)  # fmt: skip
+_SIMULATED = (
+    catalogue.DRF, catalogue.ASSET, catalogue.SINGLE_RESOURCE, catalogue.SLOTS, catalogue.DRFH,
+    catalogue.LT_DRF, catalogue.LT_AF, catalogue.H_MRF, catalogue.MRFS, FFMRA, catalogue.STATIC,
+    DEDICATED,
+)  # fmt: skip
+POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in _SIMULATED}
+# Each tenant runs alone on servers of its own.
+APART = (catalogue.STATIC, DEDICATED)
+_ORDERS = {
+    HandOut.LEAST_ACCUMULATED_DOMINANT: LT_DRF,
+    HandOut.LEAST_ACCUMULATED_SUM: LT_AF,
+    HandOut.LEAST_SHARING_DEGREE: H_MRF,
+}
+_NOT_SIMULATED = ("resource_weights", "borrow_cap", "literal_alone")
+
+
+def choose_simulated(name: str, options: Mapping[str, Any] | None) -> Choice:
+    """The policy of that name with its options, checked.
+
+    Raises:
+        PolicyUnknownError: it cannot be simulated. PolicyOptionsError: options that do not fit, or
+            that a simulation does not take.
+    """
+    if name not in POLICIES:
+        raise PolicyUnknownError(
+            "policy.unknown",
+            f"policy {name!r} cannot be simulated; these can: {', '.join(POLICIES)}",
+            "/policy/name",
+        )
+    given = dict(options or {})
+    wrong = mismatch(POLICIES[name].options_schema, given)
+    refused = next((option for option in _NOT_SIMULATED if given.get(option)), None)
+    if refused is not None and wrong is None:
+        wrong = f"/{refused}", f"a simulation does not take {refused}"
+    if wrong is not None:
+        raise PolicyOptionsError(
+            "policy.options",
+            f"options of policy {name!r}: {wrong[1]}",
+            f"/policy/options{wrong[0]}",
+        )
+    return Choice(POLICIES[name], "indivisible", given)
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """Servers and tasks in whole numbers, as one policy sees them.
+
+    Attributes:
+        choice: the policy.
+        order: ``BY_SHARE`` or a constant of ``long_term.loop``; rule: a constant of ``placing``.
+        demand: (n, p) of one task.
+        capacity: (R, p) of one server of each row, servers: (R,) how many.
+        number: (S,) of each server as the problem counts them; -1 for what is not one of them.
+        allowed: (n, R); reasons: (n,) why a workload cannot run at all, or the empty string.
+    """
+
+    choice: Choice
+    order: int
+    rule: int
+    demand: FloatArray
+    capacity: FloatArray
+    servers: IntArray
+    number: IntArray
+    allowed: BoolArray
+    reasons: TextArray
+
+    @classmethod
+    def of(cls, problem: Problem, choice: Choice) -> Cluster:
+        """What a policy sees that shares all servers; for ``dedicated``, what a tenant may be given.
+
+        Raises:
+            PolicyNotApplicableError: a selector, under a policy that sees one pool.
+            PolicyOptionsError: options that name what the problem does not have.
+        """
+        policy = choice.policy
+        order = BY_SHARE if policy.hands_out is None else _ORDERS.get(policy.hands_out, BY_SHARE)
+        if problem.has_selectors and choice.sees_one_pool:
+            raise PolicyNotApplicableError(
+                "policy.no_placement",
+                f"policy {policy.name!r} sees the pool as one server: no server selectors",
+            )
+        if policy.share is ShareDefinition.SLOTS:
+            return _slots(problem, choice)
+        if choice.sees_one_pool:
+            pool = pool_of_tasks(problem, choice)
+            return cls(
+                choice, order, ONE_POOL, pool.demand, pool.room[None, :],
+                np.ones(1, dtype=np.int64), np.full(1, -1),
+                np.ones((problem.n, 1), dtype=np.bool_), pool.reasons,
+            )  # fmt: skip
+        rows, whole = each_row_alone(problem), WholeServers.of(problem)
+        present = problem.totals > 0
+        return cls(
+            choice, order, _rule(choice, int(present.sum())),
+            np.ascontiguousarray(whole.demand[:, present]),
+            np.ascontiguousarray(whole.capacity[rows.first_row][:, present]),
+            rows.servers, _numbers(problem, rows.first_row), rows.allowed,
+            filling_reasons(problem, whole, rows),
+        )  # fmt: skip
+
+    def shares(self, pool: Problem, slots: float) -> FloatArray:
+        """(n,) what one running task adds to its tenant's share.
+
+        Args:
+            pool: the servers that are there; slots: how many, where slots are what counts.
+        """
+        policy = self.choice.policy
+        if policy.share is ShareDefinition.SLOTS:
+            return self.demand[:, 0] / max(slots, 1.0)
+        if policy.hands_out is HandOut.FEWEST_REQUESTS:
+            return np.ones(pool.n)
+        if policy.share is ShareDefinition.SINGLE_RESOURCE:
+            name = self.choice.options.get("resource", pool.resources[0])
+            return pool.demand_share[:, pool.resources.index(name)]
+        if policy.long_term:
+            return pool.dominant_share_per_task
+        return share_per_task(pool, self.choice)
+
+
+def _rule(choice: Choice, resources: int) -> int:
+    if choice.policy is FFMRA:
+        return FIRST_FIT
+    if choice.policy.hands_out is HandOut.FEWEST_REQUESTS:
+        return EVENEST
+    if choice.policy.long_term:
+        return AFFINITY
+    return placement_rule(choice.option("placement") or "best-fit", resources)
+
+
+def _slots(problem: Problem, choice: Choice) -> Cluster:
+    """A task takes slots of one server, the first that has enough: Hadoop's scheduler."""
+    rows = each_row_alone(problem)
+    per_server, per_task = slots_of(problem, choice)
+    demand, capacity = per_task[:, None], per_server[rows.first_row, None].astype(np.float64)
+    reasons = pool_of_tasks(problem, choice).reasons
+    none = too_large(demand, capacity, rows.allowed, np.arange(rows.count))
+    reasons[(reasons == "") & none] = NO_SERVER_LARGE_ENOUGH
+    return Cluster(
+        choice, BY_SHARE, FIRST_FIT, demand, capacity, rows.servers,
+        _numbers(problem, rows.first_row), rows.allowed, reasons,
+    )  # fmt: skip
+
+
+def _numbers(problem: Problem, rows: IntArray) -> IntArray:
+    """(S,) numbers of the servers of some rows, as counted over all rows."""
+    first = np.cumsum(problem.server_count) - problem.server_count
+    return np.concatenate(
+        [np.zeros(0, dtype=np.int64)]
+        + [np.arange(first[row], first[row] + problem.server_count[row]) for row in rows.tolist()]
+    )

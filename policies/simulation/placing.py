@@ -1,0 +1,150 @@
+"""Where a task goes, by the rules of live decisions, while servers fill up and empty again.
+
+What the rules look at (``filling``) is brought up to date when a task ends as well. A workload whose
+task fitted nowhere can only fit on servers that were freed since: most events free one server, and
+nothing else is searched for those who wait.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.compiled import compiled
+from policies.filling import best_fit_many as best_fit_scan
+from policies.filling import best_fit_two as best_fit_index
+from policies.filling.best_fit import NOWHERE, slope_of
+from policies.filling.best_fit_many import least_misfit
+from policies.filling.best_fit_two import nearest
+from policies.filling.mrfs_loop import dominant_on, evenest, room_left, spread_with
+from policies.filling.servers_loop import (
+    AFFINITY,
+    BEST_BY_SCAN,
+    BEST_BY_SLOPE,
+    FIRST_FIT,
+    TWO_CHOICES,
+    better_of_two,
+    draw,
+    first_fit,
+    most_affine,
+)
+
+EVENEST, ONE_POOL = 5, 6
+# A server that has left has so much less of everything: nothing fits, and sums stay exact.
+AWAY = 2.0**53
+
+build_index, update = best_fit_index.build, best_fit_index.update
+append, rewrite = best_fit_scan.append, best_fit_scan.rewrite
+
+
+@compiled
+def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, draws):  # type: ignore[no-untyped-def]
+    """The server that the next task of a workload goes to; -1 if it fits on none.
+
+    Args:
+        rule: a constant of this module or of ``filling.servers_loop``.
+        job: the workload; blocked: did its task fit nowhere before ``freed`` servers got room?
+        tasks, servers, even, draws: the state; pointers and random numbers move on. Random numbers
+            are drawn for tasks that fit somewhere only, two each.
+    """
+    demand, allowed = tasks.demand[job], tasks.allowed[job]
+    ratio, reference, size = tasks.ratio[job], tasks.reference[job], tasks.size[job]
+    left, row_of, share_of_unit = servers.left, servers.row_of, servers.share_of_unit
+    if blocked:
+        only, several = NOWHERE, False
+        for f in range(freed_count):
+            server = freed[f]
+            if allowed[row_of[server]] and fits(demand, left[server]):
+                several = only != NOWHERE
+                only = server
+                if several:
+                    break
+        if only == NOWHERE or not several:
+            if only != NOWHERE and rule == TWO_CHOICES:
+                draw(draws)
+                draw(draws)
+            return only
+    if rule == BEST_BY_SLOPE:
+        return nearest(demand, ratio, reference, size, allowed, row_of, servers.slopes)[0]
+    if rule == BEST_BY_SCAN:
+        return least_misfit(
+            demand, ratio, reference, size, allowed, row_of, share_of_unit, servers.columns
+        )
+    if rule == AFFINITY:
+        return most_affine(demand, allowed, servers.row_start, servers.opened, left, share_of_unit)
+    if rule == EVENEST:
+        return evenest(
+            demand, allowed, servers.row_start, servers.opened, left, even.capacity, even.spread,
+            even.aggregate, even.room,
+        )  # fmt: skip
+    server = first_fit(demand, allowed, row_of, left, tasks.pointer[job])
+    tasks.pointer[job] = server if server != NOWHERE else len(left)
+    if rule == TWO_CHOICES and server != NOWHERE:
+        better = better_of_two(
+            demand, ratio, reference, size, allowed, row_of, left, share_of_unit, draws
+        )
+        server = better if better != NOWHERE else server
+    return server
+
+
+@compiled
+def fits(demand, left):  # type: ignore[no-untyped-def]
+    """Is there room for one task?"""
+    room = True
+    for r in range(len(demand)):
+        room &= demand[r] <= left[r]
+    return room
+
+
+@compiled
+def relist(rule, server, pointer, servers):  # type: ignore[no-untyped-def]
+    """Bring up to date what a rule looks at when a server has another amount left."""
+    if rule in (FIRST_FIT, TWO_CHOICES):
+        for job in range(len(pointer)):
+            pointer[job] = min(pointer[job], server)
+    elif rule == BEST_BY_SLOPE:
+        if servers.slopes.bucket[server] == NOWHERE:
+            return
+        left = servers.left[server]
+        if not update(server, slope_of(left, servers.share_of_unit), left, servers.slopes):
+            list_present(rule, servers)
+    elif rule == BEST_BY_SCAN and servers.columns.position[server] != NOWHERE:
+        rewrite(server, servers.left[server], servers.share_of_unit, servers.columns)
+
+
+@compiled
+def list_present(rule, servers):  # type: ignore[no-untyped-def]
+    """List afresh what best-fit looks at: every server that is there."""
+    left, share_of_unit = servers.left, servers.share_of_unit
+    listed, size = np.empty(len(left), dtype=np.int64), 0
+    if left.shape[1]:
+        for server in range(len(left)):
+            if left[server, 0] >= 0.0:
+                listed[size] = server
+                size += 1
+    if rule == BEST_BY_SLOPE:
+        slopes = np.empty(size)
+        for position in range(size):
+            slopes[position] = slope_of(left[listed[position]], share_of_unit)
+        build_index(listed[:size], slopes, left, servers.slopes)
+    elif rule == BEST_BY_SCAN:
+        servers.columns.position[:] = NOWHERE
+        servers.columns.size[0] = 0
+        for position in range(size):
+            append(listed[position], left[listed[position]], share_of_unit, servers.columns)
+
+
+@compiled
+def host(server, row, demand, requests, left, even):  # type: ignore[no-untyped-def]
+    """Count a request that a server hosts (1), or no longer does (-1); ``left`` is up to date."""
+    capacity = even.capacity[row]
+    dominant = dominant_on(demand, capacity)
+    even.dominated[server, dominant] += requests
+    even.hosted[server, dominant] += requests * demand[dominant]
+    aggregate = 0.0
+    for r in range(len(capacity)):
+        if capacity[r] > 0.0:
+            aggregate += even.hosted[server, r] / capacity[r]
+    even.aggregate[server] = aggregate
+    for r in range(len(capacity)):
+        even.spread[server, r] = spread_with(even.dominated[server], capacity, r)
+    even.room[server] = room_left(left[server], capacity)

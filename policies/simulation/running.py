@@ -1,0 +1,311 @@
+"""The compiled loop's state made from a problem, a trace and a cluster, run, and read back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.filling.best_fit import NOWHERE
+from policies.filling.servers import servers_of, tasks_of
+from policies.filling.servers_loop import BEST_BY_SCAN, BEST_BY_SLOPE, Tasks
+from policies.filling.servers_loop import Servers as ServerState
+from policies.long_term.windows import Window
+from policies.model.entitlement import entitled_partition
+from policies.model.policy import ShareDefinition
+from policies.model.problem import Problem
+from policies.model.quantities import POOL, quantities_read
+from policies.model.queues import Queues, queues_of
+from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies.simulation.cluster import Cluster
+from policies.simulation.events import run_events
+from policies.simulation.memory import DECAY, SLIDING, TUMBLING, UNBOUNDED
+from policies.simulation.placing import AWAY, EVENEST, ONE_POOL, list_present
+from policies.simulation.server_changes import ServerChanges, pool_with
+from policies.simulation.state import (
+    CHANGED,
+    COUNTERS,
+    FREED,
+    ROWS,
+    Arrivals,
+    Evenness,
+    Freed,
+    Heap,
+    Log,
+    Plan,
+    Remembered,
+    Tally,
+    Tenants,
+)
+from policies.simulation.trace import Trace
+
+_INT: Any = np.int64
+
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """What came of a trace on one cluster: (N,) columns by task, and the log (``state.Log``)."""
+
+    start: FloatArray
+    end: FloatArray
+    server: IntArray
+    log_time: FloatArray
+    log_tenant: IntArray
+    log_rate: FloatArray
+
+
+class Run:
+    """One trace on one cluster, from change of servers to change of servers."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        trace: Trace,
+        cluster: Cluster,
+        changes: ServerChanges,
+        window: Window,
+        step: float,
+    ) -> None:
+        self.problem, self.cluster, self.changes = problem, cluster, changes
+        queues = queues_of(problem, cluster.reasons, problem.dominant_share_per_task)
+        self.workloads = queues.workloads
+        self.by_time = np.argsort(trace.submit, kind="stable")
+        # On one server there is nothing to choose.
+        alone = int(cluster.servers.sum()) == 1
+        self.rule = ONE_POOL if alone else cluster.rule
+        self.plan = _plan(cluster, self.rule, window, step)
+        self.arrivals = _arrivals(problem, queues, trace, self.by_time)
+        self.there = changes.there_at_first(int(problem.server_count.sum()))
+        pool = pool_with(problem, self.there)
+        self.tenants = _tenants(problem, queues)
+        self.tasks, self.servers = _state(cluster, self.rule, queues)
+        self.even = _evenness(cluster, self.rule, self.servers)
+        t, m, count = problem.t, problem.m, len(self.by_time)
+        self.tally = _tally(queues, m, self.tasks.demand.shape[1])
+        self.heap = Heap(np.empty(count), np.empty(count, dtype=_INT))
+        self.freed = Freed(
+            np.empty(len(self.servers.left), dtype=_INT),
+            np.zeros(len(self.servers.left), dtype=np.bool_),
+        )
+        begin = min(trace.submit.min(initial=math.inf), changes.time.min(initial=math.inf))
+        self.remembered = Remembered(
+            np.zeros((t, 2 * m)), np.zeros((t, 2 * m)), np.full(t, begin), np.zeros((t, 2 * m)),
+            np.zeros((t, 2 * m)), np.full(t, begin), np.zeros((t, 2 * m)),
+        )  # fmt: skip
+        rows = 3 * count + t * len(changes.time)
+        self.log = Log(np.empty(rows), np.empty(rows, dtype=_INT), np.empty((rows, 2 * m)))
+        self.draws = np.array([int(cluster.choice.option("seed") or 0)], dtype=np.uint64)
+        self.counters = np.zeros(COUNTERS, dtype=_INT)
+        # Where the problem's servers are among the cluster's: with one pool all are the first.
+        self.position = np.full(len(self.there), NOWHERE)
+        self.position[cluster.number[cluster.number >= 0]] = np.flatnonzero(cluster.number >= 0)
+        self._leave(np.flatnonzero(~self.there))
+        self._count_servers(pool)
+
+    def until(self, end: float) -> Ran:
+        """Run to the end, or up to ``end`` seconds, and read back what happened."""
+        wake = math.inf
+        for moment, joining, leaving in self.changes.moments():
+            if moment > end:
+                break
+            self._run(wake, float(np.nextafter(moment, -math.inf)))
+            wake = moment
+            self._join(joining)
+            self._leave(leaving)
+            self.there[joining], self.there[leaving] = True, False
+            self._count_servers(pool_with(self.problem, self.there))
+            self.counters[CHANGED] = 1
+        self._run(wake, end)
+        start, finish = np.empty(len(self.by_time)), np.empty(len(self.by_time))
+        server = np.empty(len(self.by_time), dtype=_INT)
+        start[self.by_time], finish[self.by_time] = self.arrivals.start, self.arrivals.end
+        server[self.by_time] = np.append(self.cluster.number, NOWHERE)[self.arrivals.server]
+        rows = self.counters[ROWS]
+        return Ran(
+            start, finish, server, self.log.time[:rows], self.log.tenant[:rows],
+            self.log.rate[:rows],
+        )  # fmt: skip
+
+    def _run(self, wake: float, until: float) -> None:
+        run_events(
+            self.plan, wake, until, self.arrivals, self.tenants, self.tasks, self.servers,
+            self.even, self.tally, self.heap, self.freed, self.remembered, self.log, self.draws,
+            self.counters,
+        )  # fmt: skip
+
+    def _join(self, numbers: IntArray) -> None:
+        for server in self._moved(numbers, 1.0).tolist():
+            self.servers.opened[self.servers.row_of[server]] = max(
+                self.servers.opened[self.servers.row_of[server]], server + 1
+            )
+            if not self.freed.marked[server]:
+                self.freed.marked[server] = True
+                self.freed.servers[self.counters[FREED]] = server
+                self.counters[FREED] += 1
+
+    def _leave(self, numbers: IntArray) -> None:
+        # Untouched servers of a row are alike as long as none of them leaves.
+        for server in self._moved(numbers, -1.0).tolist():
+            self.servers.opened[self.servers.row_of[server]] = max(
+                self.servers.opened[self.servers.row_of[server]], server + 1
+            )
+
+    def _moved(self, numbers: IntArray, sign: float) -> IntArray:
+        """The cluster's servers of these numbers, with what is left of them changed."""
+        if self.cluster.rule == ONE_POOL:
+            row_of = np.repeat(np.arange(self.problem.k), self.problem.server_count)
+            for row in row_of[numbers].tolist():
+                self.servers.left[0] += sign * self._pool_of_row(row)
+            return np.zeros(0, dtype=_INT)
+        servers: IntArray = self.position[numbers]
+        servers = servers[servers != NOWHERE]
+        self.servers.left[servers] += sign * AWAY
+        return servers
+
+    def _pool_of_row(self, row: int) -> FloatArray:
+        amount: FloatArray = quantities_read(self.problem, POOL).capacity[row]
+        return amount
+
+    def _count_servers(self, pool: Problem) -> None:
+        """Everything that refers to the servers that are there."""
+        cluster, tenants = self.cluster, self.tenants
+        there = self._cluster_servers_there()
+        row_of = self.servers.row_of
+        totals = cluster.capacity[row_of][there].sum(axis=0)
+        if cluster.rule != ONE_POOL:
+            share = np.divide(1.0, totals, out=np.zeros(len(totals)), where=totals > 0)
+            self.servers.share_of_unit[:] = share
+            with np.errstate(invalid="ignore"):
+                fresh = tasks_of(self.tasks.demand, share, self.tasks.allowed)
+            self.tasks.ratio[:], self.tasks.size[:] = fresh.ratio, fresh.size
+            self.tasks.reference[:] = fresh.reference
+        slots = cluster.choice.policy.share is ShareDefinition.SLOTS
+        shares = cluster.shares(pool, float(totals.sum()) if slots else 0.0)
+        tenants.share[:] = shares[self.workloads]
+        tenants.weight[:] = pool.effective_weight
+        tenants.partition[:] = entitled_partition(pool)
+        tenants.share_of_total[:] = np.divide(
+            1.0, pool.totals, out=np.zeros(pool.m), where=pool.totals > 0
+        )
+        if self.rule in (BEST_BY_SLOPE, BEST_BY_SCAN):
+            list_present(self.rule, self.servers)
+
+    def _cluster_servers_there(self) -> BoolArray:
+        known = self.cluster.number >= 0
+        there = np.ones(len(known), dtype=np.bool_)
+        there[known] = self.there[self.cluster.number[known]]
+        return there
+
+
+def _plan(cluster: Cluster, rule: int, window: Window, step: float) -> Plan:
+    kind, length = UNBOUNDED, 0.0
+    if window.kind == "tumbling":
+        kind = TUMBLING
+    elif window.kind == "sliding" and math.isfinite(window.length):
+        kind, length = SLIDING, window.length
+    elif window.kind == "decay" and math.isfinite(window.half_life):
+        kind, length = DECAY, window.half_life
+    timeout = cluster.choice.option("starvation_timeout")
+    timeout = math.inf if timeout is None else float(timeout) * (1.0 - DISCRETE_TOLERANCE)
+    return Plan(
+        cluster.order, rule, kind, float(length), float(step), timeout,
+        np.array(window.boundaries, dtype=np.float64),
+    )  # fmt: skip
+
+
+def _arrivals(problem: Problem, queues: Queues, trace: Trace, by_time: IntArray) -> Arrivals:
+    jobs = np.full(problem.n, NOWHERE, dtype=_INT)
+    jobs[queues.workloads] = np.arange(len(queues.workloads))
+    job_of = jobs[trace.workload[by_time]]
+    order = np.argsort(job_of, kind="stable")
+    count = len(by_time)
+    return Arrivals(
+        submit=trace.submit[by_time],
+        duration=trace.duration[by_time],
+        job=job_of,
+        order=order,
+        first=np.searchsorted(job_of[order], np.arange(len(queues.workloads))),
+        start=np.full(count, np.nan),
+        end=np.full(count, np.nan),
+        server=np.full(count, NOWHERE, dtype=_INT),
+    )
+
+
+def _tenants(problem: Problem, queues: Queues) -> Tenants:
+    whole = quantities_read(problem, POOL)
+    owner = problem.workload_tenant[queues.workloads]
+    return Tenants(
+        first=queues.first,
+        stop=queues.stop,
+        owner=np.ascontiguousarray(owner),
+        limit=queues.limit,
+        share=np.zeros(len(queues.workloads)),
+        weight=queues.weight,
+        second_stage=queues.second_stage,
+        amount=np.ascontiguousarray(whole.demand[queues.workloads]),
+        natural=_natural(problem, whole.demand, whole.capacity),
+        gain=np.ascontiguousarray(problem.demand[queues.workloads]),
+        partition=np.zeros((problem.t, problem.m)),
+        share_of_total=np.zeros(problem.m),
+    )
+
+
+def _natural(problem: Problem, demand: FloatArray, capacity: FloatArray) -> FloatArray:
+    """(2, m) by what to multiply, and divide, a whole amount: the unit, as a fraction with a 1."""
+    natural = np.ones((2, problem.m))
+    for r in range(problem.m):
+        whole = np.concatenate([demand[:, r], capacity[:, r]])
+        amount = np.concatenate([problem.demand[:, r], problem.capacity[:, r]])
+        usable = (whole > 0) & (whole < AWAY)
+        if usable.any():
+            at = int(np.where(usable, whole, 0.0).argmax())
+            per_unit = whole[at] / amount[at]
+            natural[:, r] = (
+                (1.0, np.round(per_unit)) if per_unit >= 1 else (np.round(1 / per_unit), 1)
+            )
+    return natural
+
+
+def _state(cluster: Cluster, rule: int, queues: Queues) -> tuple[Tasks, ServerState]:
+    p = cluster.demand.shape[1]
+    tasks = tasks_of(
+        np.ascontiguousarray(cluster.demand[queues.workloads]),
+        np.ones(p),
+        np.ascontiguousarray(cluster.allowed[queues.workloads]),
+    )
+    capacity = np.ascontiguousarray(cluster.capacity)
+    return tasks, servers_of(capacity, np.ones(p), cluster.servers, rule)
+
+
+def _evenness(cluster: Cluster, rule: int, servers: ServerState) -> Evenness:
+    even = rule == EVENEST
+    size, p = (len(servers.left) if even else 0), servers.left.shape[1]
+    capacity = np.array(cluster.capacity)
+    several = (capacity > 0).sum(axis=1, keepdims=True) > 1
+    spread = np.where(several, np.ones(capacity.shape), 0.0)[servers.row_of[:size]]
+    return Evenness(
+        capacity, np.zeros((size, p)), np.zeros((size, p)), np.ascontiguousarray(spread),
+        np.zeros(size), np.ones(size),
+    )  # fmt: skip
+
+
+def _tally(queues: Queues, m: int, p: int) -> Tally:
+    q, t = len(queues.workloads), len(queues.weight)
+    return Tally(
+        arrived=np.zeros(q, dtype=_INT),
+        launched=np.zeros(q, dtype=_INT),
+        running=np.zeros(q),
+        blocked=np.zeros(q, dtype=np.bool_),
+        listed=np.zeros(q, dtype=np.bool_),
+        active=np.zeros(q, dtype=_INT),
+        actives=np.zeros(t, dtype=_INT),
+        waiting=np.zeros(t, dtype=_INT),
+        running_tasks=np.zeros(t, dtype=_INT),
+        idle_since=np.full(t, np.inf),
+        in_use=np.zeros((t, m)),
+        least=np.full((p, t), np.inf),
+        fresh=np.zeros(t, dtype=np.bool_),
+    )

@@ -1,0 +1,144 @@
+"""Which workloads wait or run, what they use, and who may have a task that fits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.compiled import compiled
+from policies.model.tolerance import DISCRETE_TOLERANCE
+
+
+@compiled
+def enlist(job, i, first, active, actives, listed):  # type: ignore[no-untyped-def]
+    """Something of the workload waits or runs: put it among its tenant's active ones."""
+    at = first[i] + actives[i]
+    while at > first[i] and active[at - 1] > job:
+        active[at] = active[at - 1]
+        at -= 1
+    active[at] = job
+    actives[i] += 1
+    listed[job] = True
+
+
+@compiled
+def strike(job, i, first, active, actives, listed):  # type: ignore[no-untyped-def]
+    """Nothing of the workload waits or runs any more."""
+    at, last = first[i], first[i] + actives[i] - 1
+    while active[at] != job:
+        at += 1
+    while at < last:
+        active[at] = active[at + 1]
+        at += 1
+    actives[i] -= 1
+    listed[job] = False
+
+
+@compiled
+def least_waiting(  # type: ignore[no-untyped-def]
+    i, first, active, actives, arrived, launched, running, limit, blocked, demand, least, fresh
+):
+    """Of each column, the least that any of a tenant's waiting tasks needs: less room, no task."""
+    some = False
+    for r in range(demand.shape[1]):
+        least[r, i] = np.inf
+    for at in range(first[i], first[i] + actives[i]):
+        job = active[at]
+        if launched[job] < arrived[job] and running[job] < limit[job]:
+            some |= not blocked[job]
+            for r in range(demand.shape[1]):
+                least[r, i] = min(least[r, i], demand[job, r])
+    fresh[i] = some
+
+
+@compiled
+def use_now(i, in_use, natural, rate):  # type: ignore[no-untyped-def]
+    """What a tenant's running tasks use: whole numbers, which do not drift, in natural units."""
+    for r in range(in_use.shape[1]):
+        rate[i, r] = in_use[i, r] * natural[0, r] / natural[1, r]
+
+
+@compiled
+def use_alone(  # type: ignore[no-untyped-def]
+    i, first, active, actives, arrived, launched, running, limit, gain, partition, room, rate
+):
+    """What a tenant would use in its own partition, as ``policies.model.entitlement`` has it."""
+    m = gain.shape[1]
+    for r in range(m):
+        room[r] = partition[i, r]
+        rate[i, m + r] = 0.0
+    for at in range(first[i], first[i] + actives[i]):
+        job = active[at]
+        tasks = min(arrived[job] - launched[job] + running[job], limit[job])
+        for r in range(m):
+            if gain[job, r] > 0.0:
+                most = room[r] / gain[job, r]
+                nearest = np.floor(most + 0.5)
+                close = abs(most - nearest) <= DISCRETE_TOLERANCE * max(1.0, nearest)
+                tasks = min(tasks, nearest if close else np.floor(most))
+        for r in range(m):
+            room[r] = max(room[r] - tasks * gain[job, r], 0.0)
+            rate[i, m + r] += tasks * gain[job, r]
+
+
+@compiled
+def gather(  # type: ignore[no-untyped-def]
+    one_pool, stage, once, now, timeout, second_stage, idle_since, fresh, least, left, freed,
+    freed_count, may_fit, room, who,
+):  # fmt: skip
+    """Put a stage's tenants that may have a task that fits into ``who``; returns their number.
+
+    Args:
+        one_pool: is there one server, which counts as freed always?
+        once: only those who have waited for ``timeout`` seconds with nothing running.
+        may_fit, room: (t,) scratch.
+    """
+    _look(one_pool, fresh, least, left, freed, freed_count, may_fit, room)
+    count = 0
+    for i in range(len(fresh)):
+        if may_fit[i] and second_stage[i] == stage:
+            if once and now - idle_since[i] < timeout:
+                continue
+            who[count] = i
+            count += 1
+    return count
+
+
+@compiled
+def keep(one_pool, count, key, fresh, least, left, freed, freed_count, who):  # type: ignore[no-untyped-def]
+    """Of ``count`` tenants keep those that may still have a task that fits, and have a finite key."""
+    kept = 0
+    for c in range(count):
+        i = who[c]
+        may_fit = fresh[i] and not one_pool
+        for f in range(1 if one_pool else freed_count):
+            server = 0 if one_pool else freed[f]
+            room = True
+            for r in range(left.shape[1]):
+                room &= least[r, i] <= left[server, r]
+            may_fit |= room
+        if may_fit and key[i] < np.inf:
+            who[kept] = i
+            kept += 1
+    return kept
+
+
+@compiled
+def _look(one_pool, fresh, least, left, freed, freed_count, may_fit, room):  # type: ignore[no-untyped-def]
+    tenants = len(fresh)
+    if one_pool:
+        freed_count = len(left)
+        for i in range(tenants):
+            may_fit[i] = False
+    else:
+        for i in range(tenants):
+            may_fit[i] = fresh[i]
+    for f in range(freed_count):
+        server = 0 if one_pool else freed[f]
+        for i in range(tenants):
+            room[i] = True
+        for r in range(left.shape[1]):
+            free = left[server, r]
+            for i in range(tenants):
+                room[i] &= least[r, i] <= free
+        for i in range(tenants):
+            may_fit[i] |= room[i]
