@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from policies.model.current_placements import CurrentPlacements
     from policies.model.entitlement import tasks_alone
     from policies.model.history import History
+    from policies.model.jain import jain_index
     from policies.model.policy import (
         Choice,
         HandOut,
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
     from policies.proofs.level_bounds import prove_round
     from policies.proofs.long_term_step import reasons_not_to_run, step_added
     from policies.proofs.normal_form import LeximinProblem, normalise
-    from policies.properties.jain import jain_index
     from policies.properties.properties import PROPERTY_NAMES, properties_of
     from policies.registry import register, solve
     from policies.selection import choose, policies_available, policy_named
@@ -227,7 +227,7 @@ _HOMES = {
     "policies.proofs.level_bounds": ("prove_round",),
     "policies.proofs.long_term_step": ("reasons_not_to_run", "step_added"),
     "policies.proofs.normal_form": ("LeximinProblem", "normalise"),
-    "policies.properties.jain": ("jain_index",),
+    "policies.model.jain": ("jain_index",),
     "policies.properties.properties": ("PROPERTY_NAMES", "properties_of"),
     "policies.registry": ("register", "solve"),
     "policies.selection": ("choose", "policies_available", "policy_named"),

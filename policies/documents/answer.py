@@ -15,9 +15,9 @@ from policies.documents.quantities import quantities
 from policies.documents.schedule import schedule_to_document
 from policies.explaining.explanations import explain
 from policies.model.allocation import Allocation
+from policies.model.jain import jain_index
 from policies.model.server_classes import server_classes
 from policies.model.server_names import NumberedServers, server_name
-from policies.properties.jain import jain_index
 
 
 def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) -> dict[str, Any]:

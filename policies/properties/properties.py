@@ -10,6 +10,7 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray
 from policies.model.allocation import Allocation
 from policies.model.history import History
+from policies.model.jain import jain_index
 from policies.model.reasons import TASK_LIMIT
 from policies.properties.fairness import (
     bottleneck_fair,
@@ -20,7 +21,6 @@ from policies.properties.fairness import (
     takes_part,
     weak_sharing_incentive,
 )
-from policies.properties.jain import jain_index
 from policies.properties.pareto import pareto_optimal
 from policies.properties.resolving import Budget, Progress, population_monotonic, strategy_proof
 from policies.properties.verdicts import Verdict
