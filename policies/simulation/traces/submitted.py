@@ -1,0 +1,133 @@
+"""What a trace submits, before any servers: tenants, kinds of tasks, and the tasks."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.arrays import FloatArray, IntArray, read_only
+from policies.model.problem import Problem
+from policies.simulation.trace import Trace
+from policies.simulation.traces.lines import BadLine, LineReader
+
+Selector = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Submitted:
+    """Tasks and their kinds: a workload is all tasks of a tenant that demand the same.
+
+    Attributes:
+        resources: (m) names.
+        tenants: (t) names, in the order in which they submit first.
+        workload_tenant: (n,), demand: (n, m), priority: (n,), selectors: (n) of one task of each
+            workload, in the order of first submission in the file.
+        trace: the tasks.
+        left_out: tasks that the trace itself gives no time or size for, by reason.
+        bad_lines: how many lines could not be read; bad: the first of them.
+    """
+
+    resources: tuple[str, ...]
+    tenants: tuple[str, ...]
+    workload_tenant: IntArray
+    demand: FloatArray
+    priority: IntArray
+    selectors: tuple[Selector, ...]
+    trace: Trace
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    bad_lines: int = 0
+    bad: tuple[BadLine, ...] = ()
+
+    def problem(self, capacity: npt.ArrayLike, **servers: Any) -> Problem:
+        """These tenants and workloads on servers.
+
+        Args:
+            capacity: (k, m) of one server of each row.
+            servers: further fields of ``Problem.create``: ``server_count``, ``server_labels``, ...
+
+        Raises:
+            ProblemError: servers that cannot be, or no tenants.
+        """
+        return Problem.create(
+            resources=self.resources,
+            capacity=capacity,
+            tenants=self.tenants,
+            workload_tenant=self.workload_tenant,
+            demand=self.demand,
+            priority=self.priority,
+            selectors=self.selectors,
+            **servers,
+        )
+
+    @property
+    def work(self) -> FloatArray:
+        """(m,) resource × seconds of all tasks."""
+        total: FloatArray = self.demand[self.trace.workload].T @ self.trace.duration
+        return total
+
+
+class Submitting:
+    """Collects tasks line by line, in a few bytes each."""
+
+    def __init__(self, resources: Sequence[str]) -> None:
+        self.resources = tuple(resources)
+        self.left_out: Counter[str] = Counter()
+        self._tenants: dict[str, int] = {}
+        self._workloads: dict[tuple[Any, ...], int] = {}
+        self._jobs: dict[Hashable, int] = {}
+        self._workload, self._job = array("q"), array("q")
+        self._submit, self._duration = array("d"), array("d")
+
+    def add(
+        self,
+        tenant: str,
+        demand: Sequence[float],
+        submit: float,
+        duration: float,
+        *,
+        job: Hashable,
+        tasks: int = 1,
+        priority: int = 0,
+        selector: Selector | None = None,
+    ) -> None:
+        """So many alike tasks of a job, all submitted at once."""
+        who = self._tenants.setdefault(tenant, len(self._tenants))
+        labels = tuple(sorted((selector or {}).items()))
+        kind = (who, tuple(demand), priority, labels)
+        workload = self._workloads.setdefault(kind, len(self._workloads))
+        number = self._jobs.setdefault(job, len(self._jobs))
+        for column, value in ((self._workload, workload), (self._job, number)):
+            column.extend([value] * tasks)
+        for times, at in ((self._submit, submit), (self._duration, duration)):
+            times.extend([at] * tasks)
+
+    def done(self, reader: LineReader | None = None) -> Submitted:
+        """Everything that was added."""
+        kinds = list(self._workloads)
+        return Submitted(
+            resources=self.resources,
+            tenants=tuple(self._tenants),
+            workload_tenant=read_only(np.array([kind[0] for kind in kinds], dtype=np.int64)),
+            demand=read_only(
+                np.array([kind[1] for kind in kinds], dtype=np.float64).reshape(
+                    len(kinds), len(self.resources)
+                )
+            ),
+            priority=read_only(np.array([kind[2] for kind in kinds], dtype=np.int64)),
+            selectors=tuple(dict(kind[3]) for kind in kinds),
+            trace=Trace.create(
+                workload=self._workload,
+                submit=self._submit,
+                duration=self._duration,
+                job=self._job,
+            ),
+            left_out=dict(self.left_out),
+            bad_lines=reader.bad_lines if reader else 0,
+            bad=tuple(reader.bad) if reader else (),
+        )

@@ -1,0 +1,97 @@
+"""The Standard Workload Format, of any length: 18 numbers a job, -1 where one is not known.
+
+Source: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers, 1999;
+the Parallel Workloads Archive.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from policies.errors import ProblemError
+from policies.simulation.traces.lines import LineReader, Unusable, fields, number, require
+from policies.simulation.traces.submitted import Submitted, Submitting
+
+FIELDS = 18
+OWNERS = {"user": 11, "group": 12, "queue": 14, "partition": 15}
+_SUBMIT, _RUN, _PROCESSORS, _MEMORY, _ASKED_PROCESSORS, _ASKED_MEMORY = 1, 3, 4, 6, 7, 9
+MOST_TASKS_OF_A_JOB = 1_000_000
+
+
+def read_swf(
+    path: str | Path,
+    *,
+    tenant: Literal["user", "group", "queue", "partition"] = "user",
+    memory: bool = False,
+    processors_per_task: int | None = None,
+    skip_bad_lines: bool = False,
+) -> Submitted:
+    """Read jobs: when they were submitted, how long they ran, on how many processors.
+
+    A job holds its processors together, as one task, unless ``processors_per_task`` says how many a
+    task has at most; then it is so many tasks, the last with the rest. Jobs whose run time or
+    processors are not known, or 0, are left out and counted.
+
+    Args:
+        path: of the file, packed with gzip or not.
+        tenant: whose a job is: ``user-12``, ``group-1``, ...
+        memory: a second resource, in KiB per processor; a job of which it is not known needs none.
+        processors_per_task: at least 1.
+        skip_bad_lines: count lines that cannot be read instead of stopping at the first.
+
+    Raises:
+        TraceLineError: a bad line: its number and why.
+        ProblemError: no such owner of jobs, or less than one processor per task.
+    """
+    if tenant not in OWNERS:
+        raise ProblemError(
+            "trace.tenant", f"jobs are whose {', '.join(OWNERS)} says, not {tenant!r}"
+        )
+    if processors_per_task is not None and processors_per_task < 1:
+        raise ProblemError(
+            "trace.tasks", f"processors_per_task is {processors_per_task}; it must be 1 or more"
+        )
+    reader = LineReader(path, skip_bad_lines=skip_bad_lines)
+    found = Submitting(["cpu", "memory"] if memory else ["cpu"])
+    for line in reader.lines():
+        if not line.strip() or line.lstrip().startswith(";"):
+            continue
+        try:
+            values = [number(text, "a field") for text in fields(line, None, FIELDS)]
+            submit, seconds = values[_SUBMIT], values[_RUN]
+            require(submit >= 0, f"time of submission is {submit:g}; it must be 0 or more")
+            processors = _known(values[_PROCESSORS], values[_ASKED_PROCESSORS])
+            require(processors % 1 == 0, f"{processors:g} processors; it must be a whole number")
+            full, rest = _tasks(int(processors), processors_per_task)
+        except Unusable as error:
+            reader.refuse(error)
+            continue
+        if seconds <= 0:
+            found.left_out["its run time is not known, or 0"] += 1
+            continue
+        if processors == 0:
+            found.left_out["its number of processors is not known"] += 1
+            continue
+        kibibytes = _known(values[_MEMORY], values[_ASKED_MEMORY])
+        owner, job = f"{tenant}-{values[OWNERS[tenant]]:g}", reader.number
+        for count, tasks in full, rest:
+            if tasks:
+                demand = (float(count), count * kibibytes) if memory else (float(count),)
+                found.add(owner, demand, submit, seconds, job=job, tasks=tasks)
+    return found.done(reader)
+
+
+def _tasks(processors: int, per_task: int | None) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(processors, tasks) of the full tasks, and of the rest."""
+    if per_task is None or processors <= per_task:
+        return (processors, 1), (0, 0)
+    full, rest = divmod(processors, per_task)
+    if full > MOST_TASKS_OF_A_JOB:
+        raise Unusable(f"{full} tasks in one job; at most {MOST_TASKS_OF_A_JOB}")
+    return (per_task, full), (rest, int(rest > 0))
+
+
+def _known(*values: float) -> float:
+    """The first above 0; 0 if there is none."""
+    return next((value for value in values if value > 0), 0.0)
