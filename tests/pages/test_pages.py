@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import time_machine
+from django.conf import settings
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
@@ -18,7 +19,7 @@ from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from api.pages.words import helps, reason_said, sharing_said
 from api.templatetags.pages import short
-from api.throttling import EVALUATIONS_AT_ONCE, limiter
+from api.throttling import limiter
 from policies import REASONS
 from policies.__main__ import main
 from tests import factories
@@ -126,7 +127,7 @@ def test_a_workload_says_why_and_what_was_tried_to_help(decided, ada):
 
 def test_explaining_has_the_places_of_the_tenants_evaluations(decided, ada):
     with ExitStack() as held:
-        for _ in range(EVALUATIONS_AT_ONCE):
+        for _ in range(settings.ENVIRONMENT.evaluations_at_once):
             assert held.enter_context(limiter().evaluation(holder="tenant:ada"))
         refused = ada.get("/my/pools/lab/why/")
         assert (refused.status_code, refused["Retry-After"]) == (429, "1")

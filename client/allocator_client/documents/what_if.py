@@ -16,8 +16,7 @@ from allocator_client.documents.servers_and_workloads import ServerRequest, Work
 class ComparisonRequestPolicy(TypedDict):
     # One of those that `GET /policies/` lists.
     name: str
-    # The policy's first mode by default.
-    mode: NotRequired[Literal["divisible", "indivisible"] | None]
+    mode: NotRequired[str | None]
     # By the policy's own schema.
     options: NotRequired[dict[str, Any]]
 
@@ -30,12 +29,6 @@ class ComparisonRequest(TypedDict):
     input: dict[str, Any]
 
 
-class ComparisonColumnPolicy(TypedDict):
-    name: str
-    mode: NotRequired[str | None]
-    options: NotRequired[dict[str, Any]]
-
-
 class ComparisonColumnError(TypedDict):
     # Why this policy has no answer; the others still answer.
     code: str
@@ -44,7 +37,7 @@ class ComparisonColumnError(TypedDict):
 
 
 class ComparisonColumn(TypedDict):
-    policy: ComparisonColumnPolicy
+    policy: ComparisonRequestPolicy
     # Why this policy has no answer; the others still answer.
     error: ComparisonColumnError | None
     seconds: float
@@ -184,7 +177,7 @@ class SimulationRequestWorkloads(TypedDict):
 
 
 class SimulationRequest(TypedDict):
-    policy: NotRequired[ComparisonColumnPolicy]
+    policy: NotRequired[ComparisonRequestPolicy]
     weights: NotRequired[Literal["explicit", "contribution"]]
     members: NotRequired[list[SimulationRequestMember]]
     servers: NotRequired[SimulationRequestServers]

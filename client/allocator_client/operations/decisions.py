@@ -168,8 +168,7 @@ class Decisions(Transport):
 
         For operator and billing keys, and for members of a transparent pool; other tenants get 404
         `run.not_found`. A run that did not succeed, or whose policy has no certificates, answers
-        404 `certificate.none`; once its retention of 90 days is over, the answer is 410
-        `run.pruned`.
+        404 `certificate.none`; once its retention is over, the answer is 410 `run.pruned`.
 
         Parameters
         ----------
@@ -185,8 +184,8 @@ class Decisions(Transport):
         A tenant key can ask about its own tenant only; others, and tenants without a workload in
         the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
         input; there may be none. A run that did not succeed answers 409 `run.not_succeeded`; once
-        its retention of 90 days is over, the answer is 410 `run.pruned`. It takes one of the two
-        evaluations that a key, or a tenant by all its keys, may have running (429
+        its retention is over, the answer is 410 `run.pruned`. It takes one of the evaluations, by
+        default two, that a key, or a tenant by all its keys, may have running (429
         `evaluation.too_many`).
 
         Parameters
@@ -202,7 +201,7 @@ class Decisions(Transport):
         Sent to `POST /evaluations/`, within the limits there, it gives the same decision. For
         operator and billing keys, and for members of a transparent pool, who see other tenants'
         names and labels as pseudonyms; other tenants get 404 `run.not_found`. A run that has not
-        read its input yet answers 404 `run.no_input`; once its retention of 90 days is over, the
+        read its input yet answers 404 `run.no_input`; once its retention is over, the
         answer is 410 `run.pruned`.
 
         Parameters
@@ -220,8 +219,8 @@ class Decisions(Transport):
         A row names one `server`, or in `servers` a range of identical ones, in which `tasks` and
         `resources` are those on each server. A tenant key sees its own tasks; in a transparent pool
         it sees all of them, with pseudonyms for other tenants, their workloads and their servers.
-        Placements are kept until 90 days after the decision was in force; then the answer is 410
-        `run.pruned`.
+        Placements are kept for a time, by default 90 days, after the decision was in force; then
+        the answer is 410 `run.pruned`.
 
         Parameters
         ----------
@@ -240,9 +239,8 @@ class Decisions(Transport):
 
         Save it and check it elsewhere with `python -m policies verify FILE`. For operator and
         billing keys, and for members of a transparent pool, whose copy has pseudonyms and verifies
-        all the same; other tenants get 404 `run.not_found`. A run that failed answers 409
-        `run.not_succeeded`; one that has not read its input yet answers 404 `run.no_input`; once
-        its retention of 90 days is over, the answer is 410 `run.pruned`.
+        all the same; other tenants get 404 `run.not_found`. A run that failed, or has not ended,
+        answers 409 `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
 
         Parameters
         ----------
@@ -274,7 +272,7 @@ class Decisions(Transport):
         It stores nothing and can be repeated. `valid` is true when every check holds. For operator
         and billing keys, and for members of a transparent pool, for whom the `detail` of each check
         is empty; other tenants get 404 `run.not_found`. A run that did not succeed answers 409
-        `run.not_succeeded`; once its retention of 90 days is over, the answer is 410 `run.pruned`.
+        `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
 
         Parameters
         ----------

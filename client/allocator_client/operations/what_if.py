@@ -38,7 +38,7 @@ class WhatIf(Transport):
         `history` of the answer back to continue. A problem has at most 2,000 tenants, 5,000
         workloads and 1,000 distinct kinds of servers (413 `evaluation.too_large`), and its
         computation takes at most 10 seconds (503 `evaluation.timeout`). A key, or a tenant by all
-        its keys, may have two evaluations running (429 `evaluation.too_many`).
+        its keys, may have two evaluations running by default (429 `evaluation.too_many`).
         """
         return self._compute("/api/v1/evaluations/", body)
 
