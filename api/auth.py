@@ -21,7 +21,12 @@ if TYPE_CHECKING:  # views read the settings that name this module
 OPERATOR: Final = frozenset({Scope.OPERATOR})
 OPERATOR_AND_BILLING: Final = frozenset({Scope.OPERATOR, Scope.BILLING})
 OPERATOR_AND_TENANT: Final = frozenset({Scope.OPERATOR, Scope.TENANT})
-EVERY_SCOPE: Final = frozenset(Scope)
+EVERY_SCOPE: Final = frozenset({Scope.OPERATOR, Scope.TENANT, Scope.BILLING})
+# What an agent needs of its pool. Its key sees no other one: routes that are below none leave it out.
+EVERY_SCOPE_AND_AGENT: Final = EVERY_SCOPE | {Scope.AGENT}
+OPERATOR_BILLING_AND_AGENT: Final = OPERATOR_AND_BILLING | {Scope.AGENT}
+OPERATOR_TENANT_AND_AGENT: Final = OPERATOR_AND_TENANT | {Scope.AGENT}
+OPERATOR_AND_AGENT: Final = OPERATOR | {Scope.AGENT}
 
 MAX_KEY_LENGTH = 200
 

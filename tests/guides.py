@@ -23,13 +23,17 @@ def run_guide(
 ) -> str:
     """What the guide's `sh` blocks print, run one after the other in `folder`.
 
-    `allocator-agent` is the one of this tree; `changes` are addresses that a reader has elsewhere.
+    `allocator-agent` is the one of this tree, `manage.py` that of the service; `changes` are
+    addresses that a reader has elsewhere.
     """
     blocks = re.findall(r"```sh\n(.*?)```", (GUIDES / name).read_text(), re.DOTALL)
     lines = "".join(blocks).replace("http://localhost:8000", service.url)
     for old, new in (changes or {}).items():
         lines = lines.replace(old, new)
-    done = _bash("-euo", "pipefail", "-c", lines, folder=folder, stderr=subprocess.PIPE, env=env)
+    done = _bash(
+        *("-euo", "pipefail", "-c", lines),
+        service=service, folder=folder, stderr=subprocess.PIPE, env=env,
+    )  # fmt: skip
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
     return done.stdout.strip()
 
@@ -46,7 +50,7 @@ def run_session(name: str, *, service: LiveService, folder: Path, **env: str) ->
     script = "".join(
         f'was=$?; printf "{mark}"; (exit $was)\n{command}\n' for command, _, _ in parts
     )
-    done = _bash("-c", script, folder=folder, stderr=subprocess.STDOUT, env=env)
+    done = _bash("-c", script, service=service, folder=folder, stderr=subprocess.STDOUT, env=env)
     printed = done.stdout.split(mark)[1:]
     for (command, _, wanted), given in zip(parts, printed, strict=True):
         said = given or "\n"
@@ -60,7 +64,7 @@ _LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def _bash(
-    *arguments: str, folder: Path, stderr: int, env: dict[str, str]
+    *arguments: str, service: LiveService, folder: Path, stderr: int, env: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run bash where the programs of this tree are those that a reader installs."""
     programs = folder / "bin"
@@ -69,6 +73,13 @@ def _bash(
         program = programs / name
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
         program.chmod(0o755)
+    managing = {**service.environment, "ALLOCATOR_PROCESS": "manage"}
+    program = programs / "manage.py"
+    program.write_text(
+        f"#!{sys.executable}\nimport os, sys\nos.chdir({str(PROJECT)!r})\n"
+        f"os.execve(sys.executable, [sys.executable, 'manage.py', *sys.argv[1:]], {managing!r})\n"
+    )
+    program.chmod(0o755)
     path = f"{programs}:{env.pop('PATH', os.environ['PATH'])}"
     sources = ":".join(str(PROJECT / package) for package in ("agent", "client", "."))
     return subprocess.run(

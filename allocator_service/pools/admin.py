@@ -1,9 +1,11 @@
-"""Servers and members in the admin. Pools themselves: `allocation.admin`, which knows the policies."""
+"""Servers, members and keys in the admin. Pools: `allocation.admin`, which knows the policies."""
 
+from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.widgets import AdminSplitDateTime
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
@@ -15,7 +17,7 @@ from allocator_service.core.admin import (
     quantities_vector,
 )
 from allocator_service.core.clock import utc_now
-from allocator_service.pools.models import Membership, Server
+from allocator_service.pools.models import Membership, Pool, Server
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import (
     MAX_SERVERS_PER_REQUEST,
@@ -28,6 +30,15 @@ from allocator_service.pools.server_services import (
     servers_contribute,
 )
 from allocator_service.pools.services import member_put
+from allocator_service.tenants.models import ApiKey
+from allocator_service.tenants.services import (
+    IssuedKey,
+    api_key_create,
+    api_key_revoke,
+    api_key_rotate,
+)
+
+DEFAULT_LIFETIME = timedelta(days=365)
 
 
 class ServerForm(ServiceForm):
@@ -177,3 +188,69 @@ class MembershipAdmin(ServiceAdmin):
     def present_terms(self, membership: Membership) -> str:
         (terms,) = [terms for terms in membership.terms.all() if terms.end is None]
         return f"{terms.weight.normalize():f}" + (" (best effort)" if terms.best_effort else "")
+
+
+class ApiKeyForm(ServiceForm):
+    issued: IssuedKey
+    expires_at = forms.SplitDateTimeField(
+        widget=AdminSplitDateTime,
+        initial=lambda: utc_now() + DEFAULT_LIFETIME,
+    )
+    pool = forms.ModelChoiceField(
+        Pool.objects.filter(retired_at=None).order_by("slug"),
+        to_field_name="slug",
+        required=False,
+        help_text="Of an agent's key: the one pool that it sees.",
+    )
+
+    class Meta:
+        model = ApiKey
+        fields = ["name", "scope", "tenant", "pool", "expires_at"]
+
+    def clean_pool(self) -> str:
+        pool: Pool | None = self.cleaned_data["pool"]
+        return pool.slug if pool else ""
+
+    def perform(self, cleaned: dict[str, Any]) -> ApiKey:
+        self.issued = api_key_create(**cleaned, now=utc_now())
+        return self.issued.key
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(ServiceAdmin):
+    form = ApiKeyForm
+    list_display = ["prefix", "name", "scope", "tenant", "pool", "expires_at", "revoked_at"]
+    list_filter = ["scope"]
+    list_select_related = ["tenant"]
+    autocomplete_fields = ["tenant"]
+    actions = ["rotate", "revoke"]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is None and super().has_change_permission(request, obj)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        self._show_once(request, form.issued)
+
+    @admin.action(description="Rotate: issue a second live key of the same name")
+    def rotate(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        now = utc_now()
+
+        def rotate_one(key: ApiKey) -> None:
+            issued = api_key_rotate(name=key.name, expires_at=now + DEFAULT_LIFETIME, now=now)
+            self._show_once(request, issued)
+
+        self.apply_to_each(request, queryset, rotate_one, "rotated")
+
+    @admin.action(description="Revoke the selected keys")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request, queryset, lambda key: api_key_revoke(identifier=key.prefix, now=now), "revoked"
+        )
+
+    def _show_once(self, request: HttpRequest, issued: IssuedKey) -> None:
+        self.message_user(
+            request,
+            f"The key “{issued.key.name}”, shown this once: {issued.text}",
+            messages.WARNING,
+        )

@@ -51,8 +51,9 @@ _COLUMNS = """{key}, {pool},
 _FROM = """
 FROM api_key
 LEFT JOIN tenant ON tenant.id = api_key.tenant_id
-LEFT JOIN pool ON pool.slug = %(slug)s AND (%(retired)s OR pool.retired_at IS NULL) AND (
-    api_key.tenant_id IS NULL OR EXISTS (
+LEFT JOIN pool ON pool.slug = %(slug)s AND (%(retired)s OR pool.retired_at IS NULL)
+AND api_key.pool IN ('', pool.slug)
+AND (api_key.tenant_id IS NULL OR EXISTS (
         SELECT FROM pool_membership
         WHERE pool_id = pool.id AND tenant_id = api_key.tenant_id))
 """

@@ -48,11 +48,19 @@ class Tenant(models.Model):
 
 
 class Scope(models.TextChoices):
-    """What a key may do: everything, what concerns one tenant, or reading what is billed."""
+    """What a key may do: everything, what concerns one tenant, reading what is billed, or in one
+    pool what the agent beside its scheduler does."""
 
     OPERATOR = "operator"
     TENANT = "tenant"
     BILLING = "billing"
+    AGENT = "agent"
+
+
+BINDING = (
+    "A key of scope tenant names its tenant and one of scope agent its pool; operator and billing keys"
+    " name neither."
+)
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
@@ -61,12 +69,17 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
 
 
 class ApiKey(models.Model):
-    """A bearer key. Only the SHA-256 of its 256 random bits is stored."""
+    """A bearer key. Only the SHA-256 of its 256 random bits is stored.
+
+    `pool` is the slug of the pool that an agent's key is bound to, empty of others; slugs of pools
+    never change.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     name = models.CharField(max_length=100)
     scope = models.CharField(max_length=10, choices=Scope.choices)
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, blank=True, related_name="keys")
+    pool = models.CharField(max_length=63, blank=True, db_default="", default="")
     digest = models.BinaryField(editable=False)
     prefix = models.CharField(max_length=16, editable=False)
     created_at = models.DateTimeField(editable=False)
@@ -82,11 +95,12 @@ class ApiKey(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["digest"], name="api_key_digest_unique"),
             models.CheckConstraint(
-                condition=Q(scope=Scope.TENANT, tenant__isnull=False)
-                | Q(scope__in=[Scope.OPERATOR, Scope.BILLING], tenant__isnull=True),
-                name="api_key_tenant_matches_scope",
-                violation_error_code="api_key.tenant",
-                violation_error_message="A tenant key names its tenant; other keys name none.",
+                condition=Q(scope=Scope.TENANT, tenant__isnull=False, pool="")
+                | Q(scope=Scope.AGENT, tenant__isnull=True) & ~Q(pool="")
+                | Q(scope__in=[Scope.OPERATOR, Scope.BILLING], tenant__isnull=True, pool=""),
+                name="api_key_bound_by_scope",
+                violation_error_code="api_key.binding",
+                violation_error_message=BINDING,
             ),
         ]
 

@@ -12,7 +12,7 @@ from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.versions import check_version
-from allocator_service.tenants.models import ApiKey, Scope, Tenant
+from allocator_service.tenants.models import BINDING, ApiKey, Scope, Tenant
 
 KEY_PREFIX = "alloc_"
 LIVE_KEYS_PER_NAME = 2
@@ -79,18 +79,21 @@ class IssuedKey:
 
 @transaction.atomic
 def api_key_create(
-    *, scope: str, name: str, tenant: Tenant | None, expires_at: datetime, now: datetime
+    *,
+    scope: str,
+    name: str,
+    tenant: Tenant | None,
+    expires_at: datetime,
+    now: datetime,
+    pool: str = "",
 ) -> IssuedKey:
     """Issue a key under a name that no live key has; `api_key_rotate` issues the second.
 
-    Raises `Unacceptable` for a scope and tenant that do not match, or an expiry in the past;
-    `Conflict` when a live key has the name.
+    `pool` is the slug of the pool of an agent's key. Raises `Unacceptable` for a tenant or a pool that
+    does not go with the scope, or an expiry in the past; `Conflict` when a live key has the name.
     """
-    if (scope == Scope.TENANT) != (tenant is not None):
-        raise Unacceptable(
-            "A key of scope tenant names its tenant; operator and billing keys name none.",
-            code="api_key.tenant",
-        )
+    if (scope == Scope.TENANT, scope == Scope.AGENT) != (tenant is not None, pool != ""):
+        raise Unacceptable(BINDING, code="api_key.binding")
     if expires_at <= now:
         raise Unacceptable("The expiry lies in the past.", code="api_key.expiry")
     lock_in_transaction(Lock.API_KEY_NAME, name)
@@ -99,12 +102,12 @@ def api_key_create(
             f'A live key already has the name "{name}": rotate or revoke it, or choose another name.',
             code="api_key.name",
         )
-    return _issue(scope=scope, name=name, tenant=tenant, expires_at=expires_at, now=now)
+    return _issue(scope=scope, name=name, tenant=tenant, pool=pool, expires_at=expires_at, now=now)
 
 
 @transaction.atomic
 def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedKey:
-    """Issue a successor with the name, scope and tenant of a live key, which goes on working.
+    """Issue a successor with the name, scope, tenant and pool of a live key, which goes on working.
 
     At most two keys of one name live at once, so that a rotation is finished before the next.
     """
@@ -118,7 +121,14 @@ def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedK
             code="api_key.name",
         )
     old = live[0]
-    return _issue(scope=old.scope, name=name, tenant=old.tenant, expires_at=expires_at, now=now)
+    return _issue(
+        scope=old.scope,
+        name=name,
+        tenant=old.tenant,
+        pool=old.pool,
+        expires_at=expires_at,
+        now=now,
+    )
 
 
 @transaction.atomic
@@ -144,13 +154,20 @@ def api_key_digest(text: str) -> bytes:
 
 
 def _issue(
-    *, scope: str, name: str, tenant: Tenant | None, expires_at: datetime, now: datetime
+    *,
+    scope: str,
+    name: str,
+    tenant: Tenant | None,
+    pool: str,
+    expires_at: datetime,
+    now: datetime,
 ) -> IssuedKey:
     text = KEY_PREFIX + secrets.token_urlsafe(32)
     key = ApiKey.objects.create(
         scope=scope,
         name=name,
         tenant=tenant,
+        pool=pool,
         digest=api_key_digest(text),
         prefix=text[: len(KEY_PREFIX) + 6],
         created_at=now,

@@ -15,7 +15,7 @@ from allocator_service.allocation.selectors import (
 )
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
-from api.auth import EVERY_SCOPE
+from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_AGENT
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import bad_cursor, cursor_list
 from api.contract.parameters import PageParameters
@@ -35,7 +35,7 @@ from api.views import PoolView
 
 
 class DecisionView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
     parameters = DecisionParameters
 
     @shows(DecisionDocument, "Show the decision in force", headers=("Pool-Generation",))

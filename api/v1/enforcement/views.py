@@ -23,7 +23,7 @@ from allocator_service.enforcement.selectors import (
     next_boundary,
 )
 from allocator_service.enforcement.services import report_put
-from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING
+from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_AGENT, OPERATOR_BILLING_AND_AGENT
 from api.contract.conditional import is_known
 from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
 from api.openapi.describing import renders, replaces, shows
@@ -47,7 +47,7 @@ from api.views import PoolView, writes
 class RenderingView(PoolView):
     """The decision in force as a target's objects: of all tenants, so that tenant keys never have it."""
 
-    scopes: ClassVar = {"GET": OPERATOR_AND_BILLING}
+    scopes: ClassVar = {"GET": OPERATOR_BILLING_AND_AGENT}
     parameters = RenderingParameters
     http_method_names = ["get", "head"]
 
@@ -95,7 +95,7 @@ class RenderingView(PoolView):
 
 
 class EnforcementView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "PUT": OPERATOR}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "PUT": OPERATOR_AND_AGENT}
 
     @shows(
         EnforcementDocument,
@@ -136,7 +136,7 @@ class EnforcementView(PoolView):
 
 
 class EntitlementsView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
 
     @shows(
         EntitlementsDocument,

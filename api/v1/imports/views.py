@@ -11,7 +11,7 @@ from allocator_service.core.errors import MAX_ERRORS, DomainError, FieldError, U
 from allocator_service.imports.kinds import NODES, USAGE, WORKLOADS, ImportKind
 from allocator_service.imports.rows import ImportChoice, ImportReport, Owner
 from allocator_service.pools.selectors import resources_of
-from api.auth import OPERATOR
+from api.auth import OPERATOR_AND_AGENT
 from api.openapi.describing import H, Operation, described
 from api.v1.imports.serializers import (
     ImportDocument,
@@ -43,7 +43,7 @@ def imports(request: type[Document], summary: str) -> Callable[[H], H]:
 class ImportsView(PoolView):
     """A file of one kind."""
 
-    scopes: ClassVar = {"POST": OPERATOR}
+    scopes: ClassVar = {"POST": OPERATOR_AND_AGENT}
     large = True
     kind: ClassVar[ImportKind]
 

@@ -11,7 +11,7 @@ from allocator_service.core.errors import Missing, Stale
 from allocator_service.pools.models import MembershipTerms
 from allocator_service.pools.selectors import members_of
 from allocator_service.pools.services import member_put
-from api.auth import EVERY_SCOPE, OPERATOR
+from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_AGENT, OPERATOR
 from api.contract.conditional import entity_tag, expected_version
 from api.contract.fields import is_slug
 from api.contract.pagination import by_slug
@@ -31,7 +31,7 @@ ORDERING = by_slug("members", "membership__tenant__slug")
 
 
 class MembersView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
     parameters = PageParameters
     listed = True
 

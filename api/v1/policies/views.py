@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.policies import policy_documents
-from api.auth import EVERY_SCOPE
+from api.auth import EVERY_SCOPE_AND_AGENT
 from api.contract.pagination import page_of_fixed
 from api.contract.parameters import PageParameters
 from api.openapi.describing import lists
@@ -15,7 +15,7 @@ from api.views import ContractView
 
 
 class PoliciesView(ContractView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
     parameters = PageParameters
     listed = True
 

@@ -23,7 +23,7 @@ from allocator_service.pools.server_services import (
     servers_contribute,
 )
 from allocator_service.tenants.models import ApiKey
-from api.auth import EVERY_SCOPE, OPERATOR_AND_TENANT
+from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_TENANT, OPERATOR_TENANT_AND_AGENT
 from api.contract.bodies import is_csv, rows_named
 from api.contract.bulk import Items, created_document, read_items, tenants_named
 from api.contract.conditional import entity_tag, expected_version, optional_version
@@ -48,7 +48,7 @@ ORDERING = by_id("servers")
 
 
 class ServersView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR_AND_TENANT}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "POST": OPERATOR_AND_TENANT}
     parameters = ServerParameters
     listed = bulk = large = True
 
@@ -154,7 +154,7 @@ class OneServerView(PoolView):
 
 class ServerView(OneServerView):
     scopes: ClassVar = {
-        "GET": EVERY_SCOPE,
+        "GET": EVERY_SCOPE_AND_AGENT,
         "PATCH": OPERATOR_AND_TENANT,
         "DELETE": OPERATOR_AND_TENANT,
     }
@@ -227,6 +227,8 @@ class ServerActionView(OneServerView):
 
 
 class DrainView(ServerActionView):
+    scopes: ClassVar = {"POST": OPERATOR_TENANT_AND_AGENT}
+
     @acts(ServerDocument, "Drain a server: no capacity from the next decision on")
     @writes
     def post(self, request: Request, pool: str, server: str) -> Response:

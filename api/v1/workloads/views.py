@@ -23,7 +23,7 @@ from allocator_service.workloads.services import (
     workloads_refuse_too_many,
     workloads_submit,
 )
-from api.auth import EVERY_SCOPE, OPERATOR_AND_TENANT
+from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_TENANT, OPERATOR_TENANT_AND_AGENT
 from api.contract.bodies import is_csv, rows_named
 from api.contract.bulk import Items, created_document, read_items, tenants_named
 from api.contract.conditional import entity_tag, expected_version
@@ -47,7 +47,7 @@ ORDERING = by_id("workloads")
 
 
 class WorkloadsView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR_AND_TENANT}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "POST": OPERATOR_AND_TENANT}
     parameters = WorkloadParameters
     listed = bulk = large = True
 
@@ -131,9 +131,9 @@ class WorkloadsView(PoolView):
 
 class WorkloadView(PoolView):
     scopes: ClassVar = {
-        "GET": EVERY_SCOPE,
+        "GET": EVERY_SCOPE_AND_AGENT,
         "PATCH": OPERATOR_AND_TENANT,
-        "DELETE": OPERATOR_AND_TENANT,
+        "DELETE": OPERATOR_TENANT_AND_AGENT,
     }
 
     @shows(WorkloadDocument, "Show a workload")

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from django.urls import get_resolver
 
+from allocator_service.core.clock import utc_now
+from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Scope
 from api.views import ContractView
+from tests import factories
 
-OPERATOR, TENANT, BILLING = "operator", "tenant", "billing"
+OPERATOR, TENANT, BILLING, AGENT = "operator", "tenant", "billing", "agent"
 ALL = {OPERATOR, TENANT, BILLING}
 BOTH = {OPERATOR, TENANT}
 ONE = {OPERATOR}
@@ -19,30 +22,36 @@ MATRIX = {
     "/api/v1/tenants/": {"GET": ALL, "POST": ONE},
     "/api/v1/tenants/<str:tenant>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
     "/api/v1/pools/": {"GET": ALL, "POST": ONE},
-    "/api/v1/pools/<str:pool>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
-    "/api/v1/pools/<str:pool>/members/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/": {"GET": ALL | {AGENT}, "PATCH": ONE, "DELETE": ONE},
+    "/api/v1/pools/<str:pool>/members/": {"GET": ALL | {AGENT}},
     "/api/v1/pools/<str:pool>/members/<str:tenant>/": {"GET": ALL, "PUT": ONE},
-    "/api/v1/pools/<str:pool>/servers/": {"GET": ALL, "POST": BOTH},
-    "/api/v1/pools/<str:pool>/servers/<str:server>/": {"GET": ALL, "PATCH": BOTH, "DELETE": BOTH},
-    "/api/v1/pools/<str:pool>/servers/<str:server>/drain/": {"POST": BOTH},
-    "/api/v1/pools/<str:pool>/servers/<str:server>/activate/": {"POST": BOTH},
-    "/api/v1/pools/<str:pool>/servers/<str:server>/retire/": {"POST": BOTH},
-    "/api/v1/pools/<str:pool>/workloads/": {"GET": ALL, "POST": BOTH},
-    "/api/v1/pools/<str:pool>/workloads/<str:workload>/": {
-        "GET": ALL,
+    "/api/v1/pools/<str:pool>/servers/": {"GET": ALL | {AGENT}, "POST": BOTH},
+    "/api/v1/pools/<str:pool>/servers/<str:server>/": {
+        "GET": ALL | {AGENT},
         "PATCH": BOTH,
         "DELETE": BOTH,
     },
-    "/api/v1/pools/<str:pool>/imports/nodes/": {"POST": ONE},
-    "/api/v1/pools/<str:pool>/imports/workloads/": {"POST": ONE},
-    "/api/v1/pools/<str:pool>/imports/usage/": {"POST": ONE},
+    "/api/v1/pools/<str:pool>/servers/<str:server>/drain/": {"POST": BOTH | {AGENT}},
+    "/api/v1/pools/<str:pool>/servers/<str:server>/activate/": {"POST": BOTH},
+    "/api/v1/pools/<str:pool>/servers/<str:server>/retire/": {"POST": BOTH},
+    "/api/v1/pools/<str:pool>/workloads/": {"GET": ALL | {AGENT}, "POST": BOTH},
+    "/api/v1/pools/<str:pool>/workloads/<str:workload>/": {
+        "GET": ALL | {AGENT},
+        "PATCH": BOTH,
+        "DELETE": BOTH | {AGENT},
+    },
+    "/api/v1/pools/<str:pool>/imports/nodes/": {"POST": ONE | {AGENT}},
+    "/api/v1/pools/<str:pool>/imports/workloads/": {"POST": ONE | {AGENT}},
+    "/api/v1/pools/<str:pool>/imports/usage/": {"POST": ONE | {AGENT}},
     "/api/v1/pools/<str:pool>/runs/": {"GET": ALL, "POST": ONE},
-    "/api/v1/pools/<str:pool>/decision/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/decision/": {"GET": ALL | {AGENT}},
     "/api/v1/pools/<str:pool>/allocations/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/placements/": {"GET": ALL},
-    "/api/v1/pools/<str:pool>/decision/renderings/<str:target>/": {"GET": {OPERATOR, BILLING}},
-    "/api/v1/pools/<str:pool>/enforcement/": {"GET": ALL, "PUT": ONE},
-    "/api/v1/pools/<str:pool>/entitlements/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/decision/renderings/<str:target>/": {
+        "GET": {OPERATOR, BILLING, AGENT}
+    },
+    "/api/v1/pools/<str:pool>/enforcement/": {"GET": ALL | {AGENT}, "PUT": ONE | {AGENT}},
+    "/api/v1/pools/<str:pool>/entitlements/": {"GET": ALL | {AGENT}},
     "/api/v1/runs/<str:run>/": {"GET": ALL},
     "/api/v1/runs/<str:run>/allocations/": {"GET": ALL},
     "/api/v1/runs/<str:run>/placements/": {"GET": ALL},
@@ -55,7 +64,7 @@ MATRIX = {
     "/api/v1/pools/<str:pool>/simulations/": {"GET": BOTH, "POST": BOTH},
     "/api/v1/simulations/<str:simulation>/": {"GET": BOTH},
     "/api/v1/events/": {"GET": ALL},
-    "/api/v1/policies/": {"GET": ALL},
+    "/api/v1/policies/": {"GET": ALL | {AGENT}},
     "/api/v1/evaluations/": {"POST": ALL},
     "/api/v1/comparisons/": {"POST": ALL},
     "/api/v1/ledger-entries/": {"GET": ALL},
@@ -93,7 +102,8 @@ MATRIX = {
 # Of browsers: those of tenants have a matrix of their own in tests/pages.
 PAGES = ("/my/", "/sign-in/", "/sign-out/", "/^(?:my|sign-in|sign-out)/")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in sorted(ALL)]
+SCOPES = sorted(ALL | {AGENT})
+CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in SCOPES]
 
 
 def routes(patterns: Any = None, prefix: str = "/") -> Iterator[tuple[str, Any]]:
@@ -124,7 +134,8 @@ def test_every_method_of_a_route_names_its_scopes(route):
 
 @pytest.fixture
 def clients(world, operator, billing):
-    return {OPERATOR: operator, BILLING: billing, TENANT: world.as_ada}
+    agent = factories.client(AGENT, pool="lab")
+    return {OPERATOR: operator, BILLING: billing, TENANT: world.as_ada, AGENT: agent}
 
 
 def path_of(route: str) -> str:
@@ -162,4 +173,30 @@ def test_open_routes_need_no_key_and_ignore_a_bad_one(path, anonymous, db):
 
 
 def test_scopes_are_those_of_keys():
-    assert set(Scope.values) == ALL
+    assert set(Scope.values) == ALL | {AGENT}
+
+
+def test_an_agent_sees_its_pool_and_no_other(world):
+    """What is below another pool is absent, exactly as below one that does not exist."""
+    agent = factories.client(AGENT, pool="lab")
+    below = [route for route, scopes in MATRIX.items() if AGENT in set().union(*scopes.values())]
+    assert "/api/v1/policies/" in below
+    for route in set(below) - {"/api/v1/policies/"}:
+        for method in METHODS:
+            if AGENT not in MATRIX[route].get(method, ()):
+                continue
+            own, other, none = (
+                agent.send(method, path_of(route.replace("<str:pool>", pool)))
+                for pool in ("lab", "other", "nowhere")
+            )
+            assert own.status_code != 404 or own.json()["code"] != "pool.not_found", route
+            # Whoever sends no file is told so before anybody looks for the pool.
+            assert other.status_code == (422 if "/imports/" in route else 404), route
+            told = [{**each.json(), "request_id": "", "instance": ""} for each in (other, none)]
+            assert told[0] == told[1], route
+    body = {"content": "name,capacity.cpu\nnew,4\n"}
+    refused = agent.post("/api/v1/pools/other/imports/nodes/", body)
+    assert (refused.status_code, refused.json()["code"]) == (404, "pool.not_found")
+    assert agent.post("/api/v1/pools/lab/imports/nodes/", body).status_code == 200
+    Pool.objects.filter(slug="lab").update(retired_at=utc_now())
+    assert agent.get("/api/v1/pools/lab/").status_code == 404

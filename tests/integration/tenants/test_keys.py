@@ -47,9 +47,21 @@ def test_a_tenant_key_is_bound_to_its_tenant(tenant):
     assert text not in command("list")
 
 
+def test_an_agents_key_is_bound_to_its_pool_and_so_is_its_successor(pool):
+    command("create", "--scope", "agent", "--name", "slurm", "--pool", pool.slug)
+    command("rotate", "slurm")
+    assert set(ApiKey.objects.values_list("scope", "pool", "tenant")) == {
+        ("agent", pool.slug, None)
+    }
+    assert command("list").count(f"\tagent\t{pool.slug}\tlive\t") == 2
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("create", "--scope", "agent", "--name", "x"),
+        ("create", "--scope", "agent", "--name", "x", "--pool", "nowhere"),
+        ("create", "--scope", "operator", "--name", "x", "--pool", "lab"),
         ("create", "--scope", "tenant", "--name", "x"),
         ("create", "--scope", "operator", "--name", "x", "--tenant", "physics"),
         ("create", "--scope", "tenant", "--name", "x", "--tenant", "nobody"),
@@ -58,7 +70,7 @@ def test_a_tenant_key_is_bound_to_its_tenant(tenant):
         ("rotate", "nothing"),
     ],
 )
-def test_bad_arguments_end_with_2_and_make_no_key(tenant, arguments):
+def test_bad_arguments_end_with_2_and_make_no_key(tenant, pool, arguments):
     tenant("physics")
     with pytest.raises(CommandError) as refused:
         command(*arguments)

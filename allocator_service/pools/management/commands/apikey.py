@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from allocator_service.core.clock import utc_now
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import DomainError
+from allocator_service.pools.selectors import pool_get
 from allocator_service.tenants.models import ApiKey, Scope
 from allocator_service.tenants.selectors import tenant_get
 from allocator_service.tenants.services import api_key_create, api_key_revoke, api_key_rotate
@@ -23,7 +24,8 @@ class Command(BaseCommand):
         create = actions.add_parser("create", help="print a new key, once")
         create.add_argument("--scope", required=True, choices=Scope.values)
         create.add_argument("--name", required=True)
-        create.add_argument("--tenant", metavar="SLUG")
+        create.add_argument("--tenant", metavar="SLUG", help="whose key it is: scope tenant")
+        create.add_argument("--pool", metavar="SLUG", help="of which pool it is: scope agent")
         create.add_argument("--expires", default="P1Y", metavar="P90D")
         actions.add_parser("list", help="list the keys")
         revoke = actions.add_parser("revoke", help="revoke the keys of a name or a prefix")
@@ -43,10 +45,12 @@ class Command(BaseCommand):
 
     def _create(self, options: dict[str, Any], now: datetime) -> None:
         tenant = tenant_get(slug=options["tenant"]) if options["tenant"] else None
+        pool = pool_get(slug=options["pool"], tenant=None) if options["pool"] else None
         issued = api_key_create(
             scope=options["scope"],
             name=options["name"],
             tenant=tenant,
+            pool=pool.slug if pool else "",
             expires_at=_expiry(options, now),
             now=now,
         )
@@ -65,9 +69,9 @@ class Command(BaseCommand):
     def _list(self, options: dict[str, Any], now: datetime) -> None:  # noqa: ARG002
         for key in ApiKey.objects.select_related("tenant").order_by("name", "pk"):
             state = "revoked" if key.revoked_at else "expired" if key.expires_at <= now else "live"
-            tenant = key.tenant.slug if key.tenant else "-"
+            bound = key.pool or (key.tenant.slug if key.tenant else "-")
             self.stdout.write(
-                f"{key.prefix}…\t{key.name}\t{key.scope}\t{tenant}\t{state}"
+                f"{key.prefix}…\t{key.name}\t{key.scope}\t{bound}\t{state}"
                 f"\t{key.expires_at:%Y-%m-%dT%H:%M:%SZ}"
             )
 
