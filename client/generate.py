@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -359,8 +359,33 @@ def generated() -> dict[str, str]:
     return Operations(yaml.safe_load(DOCUMENT.read_text())).files()
 
 
-if __name__ == "__main__":
-    for name, text in generated().items():
+def outdated() -> list[str]:
+    """The files that are not what the document makes, missing and left-over ones included."""
+    made = generated()
+    there = {
+        str(file.relative_to(PACKAGE)): file.read_text()
+        for folder in ("documents", "operations")
+        for file in (PACKAGE / folder).glob("*.py")
+    }
+    return sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the files, or with `--check` say which are not as they should be."""
+    if list(arguments) == ["--check"]:
+        old = outdated()
+        sys.stdout.writelines(f"{name} is not what docs/openapi.yaml makes\n" for name in old)
+        return 1 if old else 0
+    made = generated()
+    for name in outdated():
         file = PACKAGE / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
+        if name in made:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(made[name])
+        else:
+            file.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -99,8 +99,12 @@ def checks(python: Path) -> list[Check]:
         Check(
             "OpenAPI document",
             lambda: _openapi_drift(python),
-            f"./dev manage spectacular --validate --fail-on-warn --file {OPENAPI}, "
-            "then .venv/bin/python client/generate.py",
+            f"./dev manage spectacular --validate --fail-on-warn --file {OPENAPI}",
+        ),
+        Check(
+            "client",
+            command(python, "client/generate.py", "--check"),
+            ".venv/bin/python client/generate.py, once the OpenAPI document is right",
         ),
         Check(
             "production settings",
