@@ -260,6 +260,37 @@ def test_a_wait_in_vain_ends_with_4(alloc, told):
     assert "After 0 s there is no decision for change 9 of lab." in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("limited_by", "said"),
+    [("task_limit", "It has all the tasks that it asked for."),
+     ("resource:cpu", "Limited by cpu: alloc why lab a"),
+     ("level", "Limited by level: alloc why lab a")],
+)  # fmt: skip
+def test_a_submission_waits_for_the_decision_that_includes_it(alloc, told, limited_by, said):
+    made = {
+        "id": "id-a",
+        "pool": "lab",
+        "tenant": "physics",
+        "name": "a",
+        "tasks": 3,
+        "conditions": [],
+    }
+    got = {**row("a", 3), "limited_by": limited_by}
+    service = told(
+        *(
+            (201, {**JSON, "Pool-Generation": "9"}, made),
+            refusal(404, "decision.none"),
+            decision(8),
+        ),
+        *(decision(9, "r-9"), page([row("b", 1), got], None, last=True)),
+        *((200, JSON, POOL), TENANTS),
+    )
+    done = alloc("submit", "lab", "--demand", "cpu=1", "--name", "a", "--tasks", "3", "--wait")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["a: 3 of 3 tasks, cpu 0.6 core.", said]
+    assert service.asked[4][1] == "/api/v1/runs/r-9/allocations/?limit=1000"
+
+
 def test_a_watch_shows_each_decision_once_outlives_the_service_and_ends_at_ctrl_c(told):
     rows = page([row("analysis", 10)], None, last=True)
     pool = (200, JSON, POOL)

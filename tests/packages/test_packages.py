@@ -153,6 +153,7 @@ def test_the_client_asks_without_the_service_and_verifies_with_the_library(wheel
     installed(
         "python", "-c", "from allocator_client import Client; Client('http://localhost', 'k')"
     )
+    assert list(installed.bin.parent.glob("lib/*/site-packages/allocator_client/py.typed"))
     with pytest.raises(AssertionError, match=r"allocator-client\[verify\]"):
         installed("alloc", "verify", "proof.json")
     installed.install("--find-links", wheels["allocation_policies"].parent,

@@ -258,6 +258,8 @@ def _show_decision(session: Session, found: DecisionDocument) -> None:
     _allocations_table(session.allocations(run["id"]), unit, of_one=False)
     if slot := found["slot"]:
         say(f"\nThis slot, until {instant(slot['end'])}:")
+        if not slot["allocations"]:
+            say("  nothing runs")
         for row in slot["allocations"]:
             say(f"  {row['workload']}: {number(row['tasks'])} tasks")
 

@@ -27,6 +27,7 @@ from allocator_client.errors import Problem
 
 T = TypeVar("T")
 _LOOK_SECONDS = (0.1, 2.0)  # between two looks: at first, and at last
+_SILENT_SECONDS = 3.0
 
 
 class Pairs(click.ParamType[dict[str, str]]):
@@ -62,9 +63,14 @@ wait_option = click.option(
 
 def waited_for(look: Callable[[], T | None], seconds: float, what: str) -> T:
     """What `look` finds, looking less and less often. Raises `WaitedInVain`."""
-    until = time.monotonic() + seconds
+    began = time.monotonic()
+    until = began + seconds
     pause, longest = _LOOK_SECONDS
+    said = False
     while (found := look()) is None:
+        if time.monotonic() - began > _SILENT_SECONDS and not said:
+            note(f"Waiting for the {what} ...")
+            said = True
         if time.monotonic() >= until:
             raise WaitedInVain(f"After {number(seconds)} s there is no {what}.")
         time.sleep(min(pause, max(0.0, until - time.monotonic())))
@@ -164,9 +170,12 @@ def _say_what_it_got(
     of = "" if asked is None else f" of {asked:,}"
     unit = units(session.client.pools_show(workload["pool"]).body)
     say(f"{name}: {number(row['tasks'])}{of} tasks, {quantities(row['resources'], unit)}.")
-    say(
-        f"Limited by {row['limited_by'].removeprefix('resource:')}: alloc why {workload['pool']} {name}"
-    )
+    if row["limited_by"] == "task_limit":
+        say("It has all the tasks that it asked for.")
+        return
+    whose = "" if session.tenant else f" --tenant {workload['tenant']}"
+    reason = row["limited_by"].removeprefix("resource:")
+    say(f"Limited by {reason}: alloc why {workload['pool']} {name}{whose}")
 
 
 @click.command("what-if")
