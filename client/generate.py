@@ -43,6 +43,7 @@ class Documents:
         self._schemas = schemas
         self._components: dict[str, str] = {}
         self._named: dict[tuple[str, str], str] = {}
+        self._structures: dict[str, str] = {}
         for name, schema in schemas.items():
             if "properties" in schema:
                 self._components.setdefault(_structure(schema), name)
@@ -82,6 +83,8 @@ class Documents:
         structure = _structure(schema)
         known = self._components.get(structure)
         name = known or self._named.setdefault((self.group, structure), name)
+        if self._structures.setdefault(name, structure) != structure:
+            raise ValueError(f"two objects would be {name}: make one a schema with a name")
         if name not in self.source:
             self._write(name, schema)
         return name
@@ -138,6 +141,56 @@ def _comment(schema: dict[str, Any]) -> Iterator[str]:
         yield f"    # {line}"
 
 
+class Operation:
+    """What the document says of one operation."""
+
+    def __init__(self, path: str, method: str, document: dict[str, Any]) -> None:
+        self.name, self.method = document["operationId"], method
+        self.description = _escaped(document["description"].strip())
+        parameters = document.get("parameters", [])
+        self.path = [each for each in parameters if each["in"] == "path"]
+        self.query = [
+            each for each in parameters if each["in"] == "query" and each["name"] != "format"
+        ]
+        self.headers = sorted(each["name"] for each in parameters if each["in"] == "header")
+        self.formats: list[str] = next(
+            (each["schema"]["enum"] for each in parameters if each["name"] == "format"), []
+        )
+        self.body: dict[str, Any] = document.get("requestBody", {})
+        success = next(v for k, v in document["responses"].items() if k.startswith("2"))
+        self.schema: dict[str, Any] | None = success.get("content", {}).get(_JSON, {}).get("schema")
+        filled = re.sub(r"\{(\w+)\}", r"{path_part(\1)}", path)
+        self.where = f'f"{filled}"' if self.path else f'"{path}"'
+
+    def as_method(
+        self, body: list[str], options: list[str], result: str, call: str, *, file: bool = False
+    ) -> str:
+        """The method that returns `call`; `file` makes it the one beside that of the document."""
+        parts = ["self", *(f"{each['name']}: str" for each in self.path), *body]
+        signature = ", ".join([*parts, *(["*"] if options else []), *options])
+        name = f"{self.name}_as" if file else self.name
+        lines = [f"`{self.name}` as a file."] if file else self._described()
+        end = '"""' if len(lines) == 1 else '\n"""'
+        inner = '"""' + "\n".join(lines) + end + f"\nreturn {call}\n"
+        head = f"def {name}({signature}) -> {result}:"
+        return textwrap.indent(f"{head}\n{textwrap.indent(inner, '    ')}", "    ")
+
+    def _described(self) -> list[str]:
+        """The description, and the parameters that need one."""
+        lines = self.description.split("\n")
+        told = [
+            each
+            for each in (*self.path, *self.query)
+            if each["name"] not in _PAGING and not _EVIDENT.fullmatch(each["description"])
+        ]
+        if told:
+            lines += ["", "Parameters", "----------"]
+        for each in told:
+            text = textwrap.wrap(_escaped(" ".join(each["description"].split())), 84)
+            lines += [_python(each["name"]), *(f"    {line}" for line in text)]
+        return lines
+
+
 class Operations:
     """The methods of the document's operations, by group."""
 
@@ -157,7 +210,7 @@ class Operations:
             self.documents.group = group
             for path, method, operation in operations:
                 if operation["tags"][0] == group:
-                    methods += self._written(path, method.upper(), operation)
+                    methods += self._written(Operation(path, method.upper(), operation))
             for name in self.documents.source:
                 self._home.setdefault(name, group)
 
@@ -207,96 +260,61 @@ class Operations:
                 lines.append(f"from allocator_client.documents.{_snake(home)} import {name}")
         return "\n".join([*lines, body, ""])
 
-    def _written(self, path: str, method: str, operation: dict[str, Any]) -> list[str]:
+    def _written(self, operation: Operation) -> list[str]:
         """The method of an operation, and for other formats than JSON another one."""
-        name = operation["operationId"]
-        parameters = operation.get("parameters", [])
-        formats: list[str] = next(
-            (each["schema"]["enum"] for each in parameters if each["name"] == "format"), []
-        )
-        success = next(v for k, v in operation["responses"].items() if k.startswith("2"))
-        content = success.get("content", {})
-        schema = content.get(_JSON, {}).get("schema")
-        row = self._row(schema)
-        where = re.sub(r"\{(\w+)\}", r"{path_part(\1)}", path)
-        where = f'f"{where}"' if "{" in where else f'"{where}"'
-        path_names = [each["name"] for each in parameters if each["in"] == "path"]
-        query = [each for each in parameters if each["in"] == "query" and each["name"] != "format"]
-        asked = "{" + ", ".join(f'"{q["name"]}": {_python(q["name"])}' for q in query) + "}"
-        signature = ["self", *(f"{each}: str" for each in path_names)]
-        options = [self._option(each, row is not None) for each in query]
-        described = [
-            each
-            for each in parameters
-            if each["in"] in ("path", "query")
-            and each["name"] not in _PAGING
-            and not _EVIDENT.fullmatch(each["description"])
-        ]
+        return self._reading(operation) if operation.method == "GET" else [self._writing(operation)]
 
-        if method == "GET":
-            made = []
-            if row is not None:
-                cursor = "after" if any(each["name"] == "after" for each in query) else "cursor"
-                call = f'self._rows({where}, {asked}, "{cursor}")'
-                made.append((name, options, f"Rows[{row}]", call, ""))
-            elif schema is not None:
-                call = f"self._read({where}, {asked})" if query else f"self._read({where})"
-                made.append((name, options, f"Answer[{self._type(schema)}]", call, ""))
-            elif not formats:
-                made.append((name, options, "Answer[str]", f"self._text({where})", ""))
-            files = [each for each in formats if each != "json"]
-            if files and row is None:
-                kind = f"format: Literal[{', '.join(map(repr, files))}]"
-                asked = asked.replace("}", f'{", " if query else ""}"format": format}}')
-                also = "" if schema is None else "_as"
-                call = f"self._file({where}, {asked})"
-                note = "" if schema is None else f"`{name}` as a file."
-                made.append((name + also, [kind, *options], "Download", call, note))
-            return [self._method(each, signature, operation, described) for each in made]
+    def _reading(self, operation: Operation) -> list[str]:
+        row = self._row(operation.schema)
+        options = [self._option(each, listed=row is not None) for each in operation.query]
+        asked = [f'"{each["name"]}": {_python(each["name"])}' for each in operation.query]
+        where, query = operation.where, f"{{{', '.join(asked)}}}"
+        made = []
+        if row is not None:
+            cursor = (
+                "after" if any(each["name"] == "after" for each in operation.query) else "cursor"
+            )
+            call = f'self._rows({where}, {query}, "{cursor}")'
+            made.append(operation.as_method([], options, f"Rows[{row}]", call))
+        elif operation.schema is not None:
+            call = f"self._read({where}, {query})" if asked else f"self._read({where})"
+            result = f"Answer[{self._type(operation.schema)}]"
+            made.append(operation.as_method([], options, result, call))
+        elif not operation.formats:
+            made.append(operation.as_method([], options, "Answer[str]", f"self._text({where})"))
+        files = [each for each in operation.formats if each != "json"]
+        if files and row is None:
+            options.insert(0, f"format: Literal[{', '.join(map(repr, files))}]")
+            asked.append('"format": format')
+            query = f"{{{', '.join(asked)}}}"
+            made.append(
+                operation.as_method(
+                    [], options, "Download", f"self._file({where}, {query})", file=bool(made)
+                )
+            )
+        return made
 
+    def _writing(self, operation: Operation) -> str:
         body, sent = self._body(operation)
-        if body:
-            signature.append(body)
-        headers = [each["name"] for each in parameters if each["in"] == "header"]
-        options += [f"{_HEADERS[each]}: str | None = None" for each in sorted(headers)]
-        result = f"Answer[{self._type(schema) if schema else 'None'}]"
-        call = self._call(method, where, sent, headers, asked if query else "")
-        return [self._method((name, options, result, call, ""), signature, operation, described)]
+        options = [self._option(each, listed=False) for each in operation.query]
+        options += [f"{_HEADERS[each]}: str | None = None" for each in operation.headers]
+        result = f"Answer[{self._type(operation.schema) if operation.schema else 'None'}]"
+        where, method = operation.where, operation.method
+        if method == "POST" and "Idempotency-Key" not in operation.headers:
+            call = f"self._compute({where}, {sent})"
+        elif method == "POST":
+            more = ", if_match=if_match" if "If-Match" in operation.headers else ""
+            asked = [f'"{each["name"]}": {_python(each["name"])}' for each in operation.query]
+            more += f", query={{{', '.join(asked)}}}" if asked else ""
+            call = f"self._post({where}, {sent}, idempotency_key{more})"
+        elif "If-Match" in operation.headers:
+            more = f", {sent}" if method != "DELETE" else ""
+            call = f'self._change("{method}", {where}{more}, if_match=if_match)'
+        else:
+            call = f"self._put({where}, {sent})"
+        return operation.as_method([body] if body else [], options, result, call)
 
-    @staticmethod
-    def _call(method: str, where: str, sent: str, headers: list[str], query: str) -> str:
-        if method == "POST" and "Idempotency-Key" not in headers:
-            return f"self._compute({where}, {sent})"
-        if method == "POST":
-            more = ", if_match=if_match" if "If-Match" in headers else ""
-            more += f", query={query}" if query else ""
-            return f"self._post({where}, {sent}, idempotency_key{more})"
-        if "If-Match" in headers:
-            body = f", {sent}" if method != "DELETE" else ""
-            return f'self._change("{method}", {where}{body}, if_match=if_match)'
-        return f"self._put({where}, {sent})"
-
-    def _method(
-        self,
-        made: tuple[str, list[str], str, str, str],
-        signature: list[str],
-        operation: dict[str, Any],
-        described: list[dict[str, Any]],
-    ) -> str:
-        name, options, result, call, note = made
-        star = ["*"] if options else []
-        head = f"def {name}({', '.join([*signature, *star, *options])}) -> {result}:"
-        lines = (note or _escaped(operation["description"].strip())).split("\n")
-        if described and not note:
-            lines += ["", "Parameters", "----------"]
-        for each in () if note else described:
-            text = textwrap.wrap(_escaped(" ".join(each["description"].split())), 84)
-            lines += [_python(each["name"]), *(f"    {line}" for line in text)]
-        last = '"""' if len(lines) == 1 else '\n"""'
-        inner = '"""' + "\n".join(lines) + last + f"\nreturn {call}\n"
-        return textwrap.indent(f"{head}\n{textwrap.indent(inner, '    ')}", "    ")
-
-    def _option(self, parameter: dict[str, Any], listed: bool) -> str:
+    def _option(self, parameter: dict[str, Any], *, listed: bool) -> str:
         name, schema = parameter["name"], parameter["schema"]
         if listed and name == "limit":  # a whole list is read: in as few pages as may be
             return f"limit: int = {schema['maximum']}"
@@ -305,9 +323,9 @@ class Operations:
             kind = "str | datetime"
         return f"{_python(name)}: {kind} | None = None"
 
-    def _body(self, operation: dict[str, Any]) -> tuple[str, str]:
+    def _body(self, operation: Operation) -> tuple[str, str]:
         """The parameter of the body, and what is sent."""
-        content = operation.get("requestBody", {}).get("content")
+        content = operation.body.get("content")
         if content is None:
             return "", "None"
         schema = content[_JSON]["schema"]
@@ -316,7 +334,7 @@ class Operations:
             return "", "{}"
         if "text/csv" in content:
             kind += " | str"
-        if operation["requestBody"].get("required"):
+        if operation.body.get("required"):
             return f"body: {kind}", "body"
         return f"body: {kind} | None = None", "body or {}"
 
