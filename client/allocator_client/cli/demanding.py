@@ -150,7 +150,11 @@ def _decided(
             raise
         return found if found["generation"] >= generation else None
 
-    decided = waited_for(look, seconds, f"decision for change {generation} of {slug}")
+    try:
+        decided = waited_for(look, seconds, f"decision for change {generation} of {slug}")
+    except WaitedInVain as error:
+        there = f"{workload['name']} is submitted all the same."
+        raise WaitedInVain(f"{error.message} {there}") from error
     rows = session.allocations(decided["run"]["id"])
     return decided, next((row for row in rows if row["workload"]["id"] == workload["id"]), None)
 
