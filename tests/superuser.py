@@ -36,3 +36,21 @@ def _switch(how: str, tables: tuple[str, ...]) -> None:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what waits for a commit bars ALTER TABLE
         for table in tables:
             cursor.execute(f"ALTER TABLE {table} {how} TRIGGER USER")
+
+
+@contextmanager
+def unconstrained(table: str, constraint: str) -> Iterator[None]:
+    """A table whose rows need not keep a constraint meanwhile."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE conrelid = %s::regclass AND conname = %s",
+            [table, constraint],
+        )
+        (definition,) = cursor.fetchall()[0]
+        cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {constraint}")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {constraint} {definition}")

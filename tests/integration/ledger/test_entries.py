@@ -15,6 +15,7 @@ from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE, entries_seal
 from allocator_service.ledger.models import Block, Entry, Identity, Seal
 from tests.integration.conftest import NOON
 from tests.integration.ledger.conftest import HOUR, report, usage
+from tests.superuser import unconstrained, unprotected
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -212,6 +213,24 @@ def test_what_a_superuser_changed_is_found(reported, tenant, tampering, names):
     assert chain.detail == "the chain of pool batch breaks in block 1"
     with pytest.raises(CommandError, match="checks of the ledger failed"):
         call_command("verify")
+
+
+@pytest.mark.parametrize("change", ["amount - 1", "amount + 1"])
+def test_an_amount_that_is_not_quantity_times_seconds_is_found(reported, tenant, change):
+    """By a superuser who drops the constraint as well."""
+    report(reported, usage(tenant("u1"), "e1", 1, 2))
+    with unprotected("ledger_entry"), unconstrained("ledger_entry", "ledger_entry_amount_exact"):
+        run(f"UPDATE ledger_entry SET amount = {change} WHERE quantity = 2")
+        assert "amounts" in failed()
+        run("UPDATE ledger_entry SET amount = quantity * 3600")
+    assert failed() == []
+
+
+def test_an_entry_that_nobody_will_number_is_found(reported, tenant):
+    """As if its number were to be found by a floor on ids, which a late commit passes under."""
+    report(reported, usage(tenant("u1"), "e1", 1, 2))
+    run("DELETE FROM ledger_pending")
+    assert failed() == ["every_entry_is_sealed_or_waits"]
 
 
 def test_a_correction_adds_what_makes_it_right(reported, tenant):
