@@ -28,6 +28,12 @@ class ServiceForm(forms.ModelForm):
     performs = True  # False: validate only, to show first what the change would do
     reason = forms.CharField(required=False, help_text="The reason, kept in the audit log.")
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, field in self.fields.items():
+            if isinstance(field.widget, forms.MultiWidget):
+                _name_parts(field.widget, field.label or name.replace("_", " "))
+
     def perform(self, cleaned: dict[str, Any]) -> models.Model:
         """Make the service call and return the object it wrote."""
         raise NotImplementedError
@@ -61,6 +67,12 @@ class ServiceForm(forms.ModelForm):
 
     def save_m2m(self) -> None:
         """Nothing: services write relations too."""
+
+
+def _name_parts(widget: forms.MultiWidget, label: str) -> None:
+    """Name the boxes of a date and time, which share one label on the page."""
+    for part, of in zip(widget.widgets, ("date", "time"), strict=True):
+        part.attrs["aria-label"] = f"{label}: {of}"
 
 
 def _constraint_detail(error: IntegrityError) -> str:

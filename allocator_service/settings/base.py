@@ -15,6 +15,7 @@ ROOT_URLCONF = "allocator_service.urls"
 WSGI_APPLICATION = "allocator_service.wsgi.application"
 
 INSTALLED_APPS = [
+    "allocator_service.core",  # before the admin, whose base page it replaces
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -26,7 +27,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
-    "allocator_service.core",
     "allocator_service.tenants",
     "allocator_service.pools",
     "allocator_service.workloads",

@@ -1,6 +1,9 @@
 """What a decision's reasons mean to the tenant: one sentence each, and what helps."""
 
 from collections.abc import Mapping
+from decimal import Decimal
+
+from api.templatetags.pages import short
 
 _RESOURCE = "resource:"
 # As docs/guides/errors.md lists them, which a test compares.
@@ -55,10 +58,10 @@ def sharing_said(least: float | None, resource: str | None) -> str:
         return ""
     if least >= 1:
         return (
-            f"Of every resource you used at least {least:.3g} times what you would have used alone in"
+            f"Of every resource you used at least {short(Decimal(str(least)))} times what you would have used alone in"
             f" your own part of the pool ({resource} is the least). Sharing paid off."
         )
     return (
-        f"Of {resource} you used {least:.3g} times what you would have used alone in your own part of"
+        f"Of {resource} you used {short(Decimal(str(least)))} times what you would have used alone in your own part of"
         " the pool. Here sharing cost you something."
     )

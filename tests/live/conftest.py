@@ -4,6 +4,8 @@ It has a database and a Redis database of its own, so it runs beside tests that 
 """
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +14,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from launcher.client import Client
 from tests.live.service import LiveService
 
+CHROMIUM = Path("/usr/bin/chromium")
 # Services that may run side by side on one of the tests' workers, each with a database of Redis there.
 NAMES = ("live", "clocked", "hooked", "slurm")
 _APART = 3  # so that up to six workers have them within the sixteen that there are
@@ -68,6 +72,66 @@ def worker_id(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def operator(service: LiveService) -> Client:
     return service.client("operator", "tests")
+
+
+@pytest.fixture(scope="session")
+def superuser(service: LiveService) -> tuple[str, str]:
+    """Name and password of somebody who may do everything in the admin."""
+    name, password = "operator", "correct horse battery staple"
+    subprocess.run(
+        [sys.executable, "manage.py", "createsuperuser", "--noinput", "--username", name,
+         "--email", "operator@example.org"],
+        env={**service.environment, "DJANGO_SUPERUSER_PASSWORD": password,
+             "ALLOCATOR_PROCESS": "manage"},
+        check=True,
+    )  # fmt: skip
+    return name, password
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests of pages; each has contexts of its own."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"needs Chromium at {CHROMIUM}: apt-get install chromium libatomic1")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM),
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking",
+                  "--disable-component-update", "--disable-sync"],
+        )  # fmt: skip
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Browser, **options: Any) -> Iterator[Page]:
+    """A page in a context of its own, which our own content policies must stop nothing on."""
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    refused: list[str] = []
+    page.on(
+        "console",
+        lambda said: refused.append(said.text) if "Content Security" in said.text else None,
+    )
+    yield page
+    context.close()
+    assert refused == []
+
+
+@pytest.fixture(scope="session")
+def admin_page(
+    chromium: Browser, service: LiveService, superuser: tuple[str, str]
+) -> Iterator[Page]:
+    """The admin, opened by a superuser."""
+    size: Any = {"width": 1300, "height": 900}
+    with opened(chromium, viewport=size, base_url=service.url, reduced_motion="reduce") as page:
+        page.goto("/admin/")
+        page.fill("#id_username", superuser[0])
+        page.fill("#id_password", superuser[1])
+        page.click("input[type=submit]")
+        expect(page.locator("#site-name")).to_have_text("Allocation service")
+        yield page
 
 
 @pytest.fixture

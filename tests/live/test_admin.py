@@ -1,56 +1,18 @@
 """Operators run a pool from the admin, in a real browser; the service decides what they save."""
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import psycopg
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from launcher.client import Client
 
-CHROMIUM = Path("/usr/bin/chromium")
-PASSWORD = "correct horse battery staple"
 
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM.exists(),
-    reason="needs Chromium at /usr/bin/chromium: apt-get install chromium libatomic1",
-)
-
-
-@pytest.fixture(scope="module")
-def page(service) -> Iterator[Page]:
+@pytest.fixture
+def page(admin_page: Page) -> Page:
     """A browser that has logged in as a superuser."""
-    subprocess.run(
-        [sys.executable, "manage.py", "createsuperuser", "--noinput", "--username", "operator",
-         "--email", "operator@example.org"],
-        env={**service.environment, "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
-             "ALLOCATOR_PROCESS": "manage"},
-        check=True,
-    )  # fmt: skip
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=str(CHROMIUM),
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking",
-                  "--disable-component-update", "--disable-sync"],
-        )  # fmt: skip
-        page = browser.new_page(viewport={"width": 1300, "height": 900}, base_url=service.url)
-        page.set_default_timeout(10_000)
-        refused: list[str] = []
-        page.on(
-            "console",
-            lambda said: refused.append(said.text) if "Content Security" in said.text else None,
-        )
-        page.goto("/admin/")
-        page.fill("#id_username", "operator")
-        page.fill("#id_password", PASSWORD)
-        page.click("input[type=submit]")
-        expect(page.locator("#site-name")).to_have_text("Allocation service")
-        yield page
-        browser.close()
-        assert refused == []  # nothing of our own pages is stopped by our own policy
+    admin_page.set_viewport_size({"width": 1300, "height": 900})
+    admin_page.emulate_media(color_scheme="light")
+    return admin_page
 
 
 def filled(page: Page, path: str, **fields: str) -> None:

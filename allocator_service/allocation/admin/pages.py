@@ -211,7 +211,10 @@ class PoolAdmin(ImpactFormAdmin):
     def overview_context(self, pool: Pool, *, now: datetime) -> dict[str, Any]:
         """What the overview's template shows of the pool."""
         shown = pool_overview(pool, now=now)
-        charts = [mark_safe(chart.svg) for chart in shown.charts]  # noqa: S308 - escaped by core.charts
+        charts = [
+            (chart.title, mark_safe(chart.svg))  # noqa: S308 - escaped by core.charts
+            for chart in shown.charts
+        ]
         return {"overview": shown, "charts": charts}
 
     @admin.display(description="overview")

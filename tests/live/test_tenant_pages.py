@@ -1,0 +1,206 @@
+"""The tenants' pages in a real browser: by keyboard, on a phone, in the dark; and axe on every page.
+
+axe looks at each of our pages and at the admin's main ones, light and dark, wide and narrow.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.live.conftest import opened
+
+WIDE, NARROW = 1400, 390
+VIEWS = [(width, scheme) for width in (WIDE, NARROW) for scheme in ("light", "dark")]
+# What depends on colours or on the width; everything else is the same in all views.
+OF_A_VIEW = ["color-contrast", "link-in-text-block", "scrollable-region-focusable"]
+POOL = "/my/pools/orchard/"
+
+
+@pytest.fixture(scope="module")
+def orchard(service, operator):
+    """The key of a tenant of three pools: a transparent one with prices, one with turns, one empty."""
+    resources = [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}]
+    for slug in ("apple", "pear"):
+        operator.post("/api/v1/tenants/", {"slug": slug, "name": slug.title()})
+    pools = {
+        "orchard": {"policy": {"name": "drfh"}, "transparent": True},
+        "turns-of-two": {"policy": {"name": "tda"}},
+        "meadow": {"policy": {"name": "drf"}},
+    }
+    for slug, options in pools.items():
+        fields = {
+            "slug": slug,
+            "name": f"The {slug}",
+            "weights": "explicit",
+            "resources": resources,
+        }
+        assert operator.post("/api/v1/pools/", {**fields, **options}).status == 201
+    operator.request("PUT", "/api/v1/pools/meadow/members/apple/", {})
+    for slug, size in (("orchard", 12), ("turns-of-two", 15)):
+        server = {"name": "s", "capacity": {"cpu": size, "memory": size}, "contributed_by": "apple"}
+        path = f"/api/v1/pools/{slug}/"
+        operator.post(f"{path}servers/", server)
+        operator.post(f"{path}workloads/", [
+            {"tenant": "apple", "name": "<b>bold</b>", "demand": {"cpu": 5, "memory": 2}},
+            {"tenant": "apple", "name": "gpu", "demand": {"cpu": 1}, "tasks": 1},
+            {"tenant": "pear", "name": "b", "demand": {"cpu": 3, "memory": 3.5}},
+        ])  # fmt: skip
+    rate = {"resource": "cpu", "own": "0.01", "shared": "0.04", "outside": "0.12"}
+    start = f"{datetime.now(UTC):%Y-%m}-01T00:00:00Z"
+    plan = {"pool": "orchard", "name": "now", "from": start, "rates": [rate]}
+    made = operator.post("/api/v1/price-plans/", plan)
+    assert operator.post(f"/api/v1/price-plans/{made.body['id']}/publish/", {}).status == 200
+    return service.manage(
+        "apikey", "create", "--scope", "tenant", "--tenant", "apple", "--name", "apple-laptop"
+    )
+
+
+@pytest.fixture(scope="module")
+def page(chromium, service, orchard, operator) -> Iterator[Page]:
+    """The pages, signed in by keyboard alone."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        slugs = ("orchard", "turns-of-two")
+        found = [operator.get(f"/api/v1/pools/{slug}/decision/") for slug in slugs]
+        if all(each.status == 200 and each.body["generation"] >= 4 for each in found):
+            break
+        time.sleep(0.1)
+    options = {"viewport": {"width": WIDE, "height": 900}, "base_url": service.url}
+    with opened(chromium, reduced_motion="reduce", **options) as page:
+        page.goto(POOL)
+        expect(page).to_have_title("Sign in · Allocation service")
+        expect(page.locator("#key")).to_be_focused()
+        page.keyboard.type("alloc_wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("[role=alert]")).to_contain_text("This key is not known.")
+        page.keyboard.type(orchard)
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page).to_have_title("The orchard · Allocation service")
+        yield page
+
+
+def findings(page: Page) -> list[str]:
+    """What axe finds serious or critical in each view of the page, and where a page is too wide."""
+    found = []
+    page.evaluate(Axe().axe_script)
+    for number, (width, scheme) in enumerate(VIEWS):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        view = f"{page.url} {width} {scheme}"
+        rules = {"type": "rule", "values": OF_A_VIEW}
+        options = {"resultTypes": ["violations"], **({"runOnly": rules} if number else {})}
+        found += [
+            f"{view}: {each['id']} {[node['html'][:200] for node in each['nodes'][:3]]}"
+            for each in page.evaluate("options => axe.run(options)", options)["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        if "/my/" in page.url:
+            beyond = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            found += [f"{view}: {beyond} px too wide"] if beyond > 0 else []
+    return found
+
+
+def test_axe_finds_nothing_on_the_tenants_pages(page, service):
+    month = f"{datetime.now(UTC):%Y-%m}"
+    parts = ("", "workloads/", "why/", "statements/", f"statements/{month}/")
+    paths = [f"{POOL}{part}" for part in parts]
+    paths += ["/my/", "/my/pools/turns-of-two/", "/my/pools/meadow/", "/my/pools/meadow/why/"]
+    paths += ["/my/nothing/", "/sign-in/?ended=auth.revoked", "/"]
+    found = []
+    for path in paths:
+        page.goto(path)
+        for details in page.locator("details").all():
+            details.evaluate("element => element.open = true")
+        found += findings(page)
+    assert found == []
+
+
+def test_axe_finds_nothing_on_the_admins_main_pages(admin_page, orchard, chromium, service):
+    paths = ["/admin/", "/admin/pools/pool/", "/admin/pools/pool/add/", "/admin/pools/server/add/",
+             "/admin/pools/membership/", "/admin/tenants/apikey/add/", "/admin/workloads/workload/",
+             "/admin/allocation/run/", "/admin/ledger/entry/", "/admin/billing/priceplan/add/",
+             "/admin/core/auditentry/"]  # fmt: skip
+    found = []
+    for path in paths:
+        admin_page.goto(path)
+        found += findings(admin_page)
+    admin_page.goto("/admin/pools/pool/?q=orchard")
+    pool = admin_page.locator("#result_list tbody th a").first.get_attribute("href")
+    overview = re.sub("change/.*", "overview/", str(pool))
+    for path in (str(pool), overview):
+        admin_page.goto(path)
+        found += findings(admin_page)
+    expect(admin_page.locator("svg").first).to_be_visible()
+    admin_page.goto("/admin/allocation/run/")
+    admin_page.click("#result_list tbody th a >> nth=0")
+    found += findings(admin_page)
+    with opened(chromium, base_url=service.url, reduced_motion="reduce") as anonymous:
+        anonymous.goto("/admin/login/")
+        found += findings(anonymous)
+    assert found == []
+
+
+def test_the_control_axe_does_find_what_is_wrong(page):
+    page.goto("/my/")
+    wrong = "<input><img src=x><p class=soft id=faint>faint</p>"
+    page.locator("main").evaluate(f"e => e.insertAdjacentHTML('beforeend', '{wrong}')")
+    page.locator("#faint").evaluate("e => e.style.color = '#888'")
+    named = sorted(re.findall(": ([a-z-]+) ", " ".join(findings(page))))
+    assert named == ["color-contrast"] * 2 + ["image-alt", "label"]
+
+
+def test_a_pool_is_read_by_keyboard(page):
+    page.set_viewport_size({"width": WIDE, "height": 900})
+    page.goto(POOL)
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    seen = []
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        focused = page.locator(":focus")
+        seen.append(focused.evaluate("e => (e.ariaLabel || e.innerText || '').slice(0, 40)"))
+        assert focused.evaluate("e => getComputedStyle(e).outlineStyle") == "solid", seen
+        if seen[-1] == "cpu as a table":
+            break
+    assert "Why only this?" in seen
+    assert "Your part now" in seen
+    page.keyboard.press("Enter")
+    expect(page.locator("figure details").first).to_have_attribute("open", "")
+    expect(page.locator("figure table").first).to_be_visible()
+
+
+def test_names_are_text_and_a_chart_tells_its_values(page):
+    page.goto(POOL)
+    expect(page.locator(".work h3").first).to_have_text("<b>bold</b>")
+    titles = page.locator("svg polyline ~ rect title, svg rect title")
+    assert any("core, mean of the day" in text for text in titles.all_text_contents())
+
+
+def test_what_would_help_is_found_when_it_is_asked_for(page):
+    page.goto(POOL)
+    page.click("text=What would help >> nth=0")
+    expect(page.locator("h1")).to_have_text("Why only this?")
+    expect(page.locator(".helps li").first).to_contain_text("<b>bold</b> would run")
+
+
+def test_the_proof_is_a_file(page):
+    page.goto(POOL)
+    with page.expect_download() as download:
+        page.click("text=Download its proof")
+    assert download.value.suggested_filename.startswith("proof-")
+
+
+def test_signing_out_leads_back_to_the_form(page):
+    page.goto("/my/")
+    page.click("text=Sign out")
+    expect(page.locator("[role=status]")).to_have_text("You are signed out.")
+    page.goto(POOL)
+    expect(page).to_have_title("Sign in · Allocation service")
