@@ -17,14 +17,16 @@ from api.contract.errors import Unauthenticated
 
 LIFETIME = timedelta(hours=12)
 KEY = "key"
+TOO_LONG = "too-long"
 _NAME = "signed_in"
 
 
-class SessionOver(Unauthenticated):
-    """Signed in too long ago."""
+class SignedOutError(Exception):
+    """Somebody was signed in and is no longer: `why` is what is wrong with the key, or `TOO_LONG`."""
 
-    code = "session.expired"
-    title = "Sign in again"
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 def sign_in(request: HttpRequest, key: ApiKey, *, now: datetime) -> None:
@@ -43,16 +45,16 @@ def sign_out(request: HttpRequest) -> None:
 
 
 def signed_in(request: HttpRequest, *, now: datetime) -> Caller | None:
-    """Who is signed in; None for nobody.
-
-    Raises `Unauthenticated` where somebody was, with the reason why no longer.
-    """
+    """Who is signed in; None for nobody. Raises `SignedOutError` where somebody was."""
     stored = request.session.get(_NAME)
     if stored is None:
         return None
     if now - datetime.fromisoformat(stored["since"]) >= LIFETIME:
-        raise SessionOver("You signed in more than 12 hours ago.")
-    return _CALLERS[stored["by"]](stored["id"])
+        raise SignedOutError(TOO_LONG)
+    try:
+        return _CALLERS[stored["by"]](stored["id"])
+    except Unauthenticated as error:
+        raise SignedOutError(error.code) from error
 
 
 def _by_key(key_id: str) -> Caller:

@@ -25,7 +25,7 @@ from allocator_service.tenants.services import KEY_PREFIX
 from api.auth import live_key
 from api.contract.errors import Unauthenticated
 from api.pages.rendering import PageResponse, page
-from api.pages.sessions import sign_in, sign_out
+from api.pages.sessions import TOO_LONG, sign_in, sign_out
 from api.pages.views import PageView
 from api.throttling import ADDRESS_BURST, ADDRESS_RATE, limiter
 
@@ -49,7 +49,7 @@ _ENDED: Mapping[str, str] = {
     "auth.invalid": "You were signed out: your key is not known any more.",
     "auth.revoked": "You were signed out: your key was revoked. Sign in with another one.",
     "auth.expired": "You were signed out: your key has expired. Sign in with another one.",
-    "session.expired": "You were signed out because you signed in more than 12 hours ago.",
+    TOO_LONG: "You were signed out because you signed in more than 12 hours ago.",
     "signed-out": "You are signed out.",
 }
 _BEGINNING = re.compile(rf"{KEY_PREFIX}[A-Za-z0-9_-]{{6}}", re.ASCII)

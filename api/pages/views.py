@@ -16,11 +16,11 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import pool_get
 from allocator_service.tenants.models import Tenant
 from api.auth import Caller
-from api.contract.errors import TooManyRequests, Unauthenticated, domain_error
+from api.contract.errors import TooManyRequests, domain_error
 from api.contract.fields import is_slug
 from api.pages.errors import refusal_page
 from api.pages.rendering import PageResponse, page
-from api.pages.sessions import sign_out, signed_in
+from api.pages.sessions import SignedOutError, sign_out, signed_in
 from api.throttling import limiter
 
 
@@ -50,9 +50,9 @@ class TenantPage(PageView):
     def answer(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             caller = signed_in(request, now=utc_now())
-        except Unauthenticated as error:
+        except SignedOutError as error:
             sign_out(request)
-            return _to_sign_in(request, ended=error.code)
+            return _to_sign_in(request, ended=error.why)
         if caller is None or caller.tenant is None:
             return _to_sign_in(request)
         self.caller = caller

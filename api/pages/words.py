@@ -56,12 +56,12 @@ def sharing_said(least: float | None, resource: str | None) -> str:
     """What a sharing degree means, in a sentence."""
     if least is None or resource is None:
         return ""
+    times = f"{short(Decimal(str(least)))} times what you would have used alone"
     if least >= 1:
         return (
-            f"Of every resource you used at least {short(Decimal(str(least)))} times what you would have used alone in"
-            f" your own part of the pool ({resource} is the least). Sharing paid off."
+            f"Of every resource you used at least {times} in your own part of the pool ({resource} is"
+            " the least). Sharing paid off."
         )
     return (
-        f"Of {resource} you used {short(Decimal(str(least)))} times what you would have used alone in your own part of"
-        " the pool. Here sharing cost you something."
+        f"Of {resource} you used {times} in your own part of the pool. Sharing cost you something."
     )

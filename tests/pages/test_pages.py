@@ -377,7 +377,7 @@ def test_numbers_are_short(value, text):
 def test_a_sharing_degree_is_one_sentence():
     assert sharing_said(None, None) == ""
     assert "at least 1.25 times" in sharing_said(1.25, "cpu")
-    assert "cost you something" in sharing_said(0.8, "cpu")
+    assert "Sharing cost you something" in sharing_said(0.8, "cpu")
 
 
 def test_a_page_in_the_tenants_name_needs_no_other_page(world):

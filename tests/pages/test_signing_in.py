@@ -147,7 +147,7 @@ def test_a_session_ends_after_twelve_hours_of_work(world):
     with time_machine.travel(datetime.now(UTC) + timedelta(hours=11, minutes=59), tick=False):
         assert browser.get("/my/").status_code == 200
     with time_machine.travel(datetime.now(UTC) + timedelta(hours=12, minutes=1), tick=False):
-        assert browser.get("/my/")["Location"].endswith("ended=session.expired")
+        assert browser.get("/my/")["Location"].endswith("ended=too-long")
 
 
 def test_a_session_that_somebody_knew_before_is_worth_nothing(world):
