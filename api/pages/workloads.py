@@ -22,6 +22,7 @@ from api.v1.runs.explanations import explanation_document
 
 _WORKLOADS = by_id("my-workloads")
 WORKLOADS_A_PAGE = 100
+HELPS_SHOWN = 3
 
 
 def workloads_page(*, pool: Pool, tenant: Tenant, cursor: str | None, limit: int) -> Page:
@@ -57,8 +58,8 @@ class WorkloadsPage(PoolPage):
 class WhyPage(PoolPage):
     """`/my/pools/{pool}/why/`: the decision explained, and changes that were tried.
 
-    `?workload=` is the one that something is sought for; without it, something for each. It computes,
-    within the limits of an evaluation.
+    `?workload=` is the one that something is sought for; without it, something for the first few. It
+    computes, within the limits of an evaluation.
     """
 
     def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
@@ -71,7 +72,10 @@ class WhyPage(PoolPage):
         try:
             with admitted_evaluation(self.caller):
                 explanation = run_explain(
-                    run=run, tenant=self.tenant, workload=None if chosen is None else chosen.pk
+                    run=run,
+                    tenant=self.tenant,
+                    workload=None if chosen is None else chosen.pk,
+                    most=HELPS_SHOWN,
                 )
         except Missing:  # it had no workload when the decision was made
             explanation = None
@@ -80,6 +84,7 @@ class WhyPage(PoolPage):
             **content,
             decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
             explanation=explanation and explanation_document(explanation, run, self.tenant),
+            helps_shown=HELPS_SHOWN,
         )
 
     def _chosen(self, pool: Pool) -> Workload | None:

@@ -8,6 +8,7 @@ the problem with the change, solved again, gives the stated effect.
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -65,10 +66,13 @@ class Explanation:
     sentence: str
 
 
-def run_explain(*, run: Run, tenant: Tenant, workload: UUID | None = None) -> Explanation:
+def run_explain(
+    *, run: Run, tenant: Tenant, workload: UUID | None = None, most: int | None = None
+) -> Explanation:
     """Explain a succeeded run to a tenant that had workloads in it.
 
-    Counterfactuals are sought for all of its workloads, or for the one of the id `workload` alone.
+    Counterfactuals are sought for all of its workloads, or for the one of the id `workload` alone,
+    until `most` are found.
     Raises `Conflict` for a run without a decision, `Missing` for a tenant without a workload in it,
     `Gone` once its input is pruned.
     """
@@ -104,7 +108,9 @@ def run_explain(*, run: Run, tenant: Tenant, workload: UUID | None = None) -> Ex
         binding=binding,
         just_above=found.just_above,
         just_below=found.just_below,
-        counterfactuals=list(_counterfactuals(input_of(run), problem, rows, binding, workload)),
+        counterfactuals=list(
+            islice(_counterfactuals(input_of(run), problem, rows, binding, workload), most)
+        ),
         sentence=found.sentence,
     )
 
