@@ -32,7 +32,7 @@ class ServiceForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         for name, field in self.fields.items():
             if isinstance(field.widget, forms.MultiWidget):
-                _name_parts(field.widget, field.label or name.replace("_", " "))
+                _name_parts(field.widget, str(field.label or name.replace("_", " ")))
 
     def perform(self, cleaned: dict[str, Any]) -> models.Model:
         """Make the service call and return the object it wrote."""

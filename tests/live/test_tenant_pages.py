@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -15,7 +16,8 @@ from playwright.sync_api import Page, expect
 from tests.live.conftest import opened
 
 WIDE, NARROW = 1400, 390
-VIEWS = [(width, scheme) for width in (WIDE, NARROW) for scheme in ("light", "dark")]
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+VIEWS = [(width, scheme) for width in (WIDE, NARROW) for scheme in SCHEMES]
 # What depends on colours or on the width; everything else is the same in all views.
 OF_A_VIEW = ["color-contrast", "link-in-text-block", "scrollable-region-focusable"]
 POOL = "/my/pools/orchard/"
