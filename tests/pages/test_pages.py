@@ -68,7 +68,7 @@ def test_the_numbers_are_those_of_the_api(decided, ada):
     text = words(ada.text(LAB))
     assert "Entitled 7 core 7 GiB Allocated 2 core 10 GiB Used now not known" in text
     assert "Runs 10 of as many as it can one task: 0.2 core cpu, 1 GiB memory" in text
-    assert re.search(r"You lend to member-[0-9a-f]{12} \(3 core cpu\)", text)
+    assert re.search(r"You lend to member-[0-9a-f]{12} \( ?3 core cpu\)", text)
     assert f"Decision {decided.run.generation}, in force since" in text
     assert "It is current: it includes every change of the pool." in text
     assert "cpu 2 core memory 10 GiB Allocated to you since" in words(ada.text("/my/"))
