@@ -108,11 +108,16 @@ def test_a_revoked_and_an_expired_key_say_so(world):
 
 @pytest.mark.parametrize(
     ("scope", "words"),
-    [("operator", "Operators work in the administration"), ("billing", "key for billing systems")],
+    [
+        ("operator", "Operators work in the administration"),
+        ("billing", "key for billing systems"),
+        ("agent", "the key of an agent beside a scheduler"),
+    ],
 )
 def test_other_keys_are_told_where_they_belong_and_do_not_get_in(scope, words):
     browser = Browser()
-    answer = browser.sign_in(factories.client(scope).key)
+    pool = factories.pool("lab").slug if scope == "agent" else ""
+    answer = browser.sign_in(factories.client(scope, pool=pool).key)
     assert answer.status_code == 403
     assert words in said(answer).replace("&#x27;", "'")
     assert 'href="/admin/"' in said(answer)
