@@ -88,9 +88,9 @@ def superuser(service: LiveService) -> tuple[str, str]:
     return name, password
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for all tests of pages; each has contexts of its own."""
+    """One browser for a file's tests; playwright's loop must end before Django is used in the process."""
     if not CHROMIUM.exists():
         pytest.skip(f"needs Chromium at {CHROMIUM}: apt-get install chromium libatomic1")
     with sync_playwright() as playwright:
@@ -119,7 +119,7 @@ def opened(browser: Browser, **options: Any) -> Iterator[Page]:
     assert refused == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def admin_page(
     chromium: Browser, service: LiveService, superuser: tuple[str, str]
 ) -> Iterator[Page]:
