@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def superuser(service: LiveService) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for a file's tests; playwright's loop must end before Django is used in the process."""
+    """One browser for a file's tests; its loop must end before others use Django in this process."""
     if not CHROMIUM.exists():
         pytest.skip(f"needs Chromium at {CHROMIUM}: apt-get install chromium libatomic1")
     with sync_playwright() as playwright:
@@ -137,15 +138,18 @@ def admin_page(
 @pytest.fixture
 def decided(operator: Client) -> Callable[[str, int], dict[str, Any]]:
     """Wait until the decision in force in a pool includes a generation; return the decision."""
+    return partial(decision_of, operator)
 
-    def wait(pool: str, generation: int, seconds: float = 30) -> dict[str, Any]:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            answer = operator.request("GET", f"/api/v1/pools/{pool}/decision/")
-            if answer.status == 200 and answer.body["generation"] >= generation:
-                found: dict[str, Any] = answer.body
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"no decision for generation {generation} of {pool}: {answer}")
 
-    return wait
+def decision_of(
+    operator: Client, pool: str, generation: int, seconds: float = 30
+) -> dict[str, Any]:
+    """The pool's decision, as soon as one includes the generation."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = operator.request("GET", f"/api/v1/pools/{pool}/decision/")
+        if answer.status == 200 and answer.body["generation"] >= generation:
+            found: dict[str, Any] = answer.body
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"no decision for generation {generation} of {pool}: {answer}")
