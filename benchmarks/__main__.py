@@ -23,6 +23,7 @@ from benchmarks import (
     ledger,
     leximin,
     long_term,
+    simulation,
     tda,
 )
 from benchmarks.measurement import Row, print_table
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "gavel": gavel.measure,
     "filling": filling.measure,
     "long-term": long_term.measure,
+    "simulation": simulation.measure,
     "http": http.measure,
     "export": export.measure,
     "usage": ledger.measure_usage,

@@ -89,17 +89,17 @@ class SizeClass:
     mean_reduction: float
 
 
-def reduction_by_job_size(ours: Simulation, other: Simulation) -> tuple[SizeClass, ...]:
+def reduction_by_job_size(mine: Jobs, theirs: Jobs) -> tuple[SizeClass, ...]:
     """Completion times against another policy on the same trace, by the number of a job's tasks.
 
     Jobs of which a task did not end under one of them are left out, as in the paper.
 
     Raises:
-        ProblemError: the simulations are of different traces.
+        ProblemError: they are jobs of different traces.
     """
-    if ours.trace is not other.trace:
-        raise ProblemError("simulation.trace", "the two simulations are of different traces")
-    mine, theirs = jobs_of(ours), jobs_of(other)
+    same = np.array_equal(mine.job, theirs.job) and np.array_equal(mine.tasks, theirs.tasks)
+    if not same:
+        raise ProblemError("simulation.trace", "these are jobs of different traces")
     both = ~(np.isnan(mine.completion) | np.isnan(theirs.completion))
     found = []
     for least, most in JOB_SIZES:
@@ -156,9 +156,12 @@ class Completion:
     only_here: float
 
 
-def completion_against(ours: Simulation, other: Simulation) -> Completion:
-    """Who completed how much of what it submitted, beside another policy on the same trace."""
-    ratio, other_ratio = ours.completed, other.completed
+def completion_against(ratio: FloatArray, other_ratio: FloatArray) -> Completion:
+    """Who completed how much of what it submitted, beside another policy on the same trace.
+
+    Args:
+        ratio, other_ratio: (t,) ``Simulation.completed`` under each.
+    """
     submitted = ~np.isnan(ratio)
     mine, theirs = ratio[submitted], other_ratio[submitted]
     count = max(len(mine), 1)

@@ -56,7 +56,7 @@ def test_reduction_is_by_size_and_of_jobs_that_both_completed():
     ours = simulate(problem, trace, "drf")
     # 30 slots of two cores: one task each, so 30 tasks at a time.
     slots = simulate(problem, trace, "slots", options={"slots_per_largest_server": 30})
-    small, middle, *_, huge = reduction_by_job_size(ours, slots)
+    small, middle, *_, huge = reduction_by_job_size(jobs_of(ours), jobs_of(slots))
     assert (small.jobs, small.mean, small.other_mean) == (1, 6, 10)
     assert (middle.jobs, middle.mean, middle.other_mean) == (2, 3, 6)
     assert middle.reduction == 0.5
@@ -65,11 +65,13 @@ def test_reduction_is_by_size_and_of_jobs_that_both_completed():
     assert math.isnan(huge.reduction)
 
 
-def test_only_simulations_of_one_trace_are_set_beside_each_other():
+def test_only_jobs_of_one_trace_are_set_beside_each_other():
     problem = two_servers()
     one, other = (
-        simulate(problem, Trace.create(workload=[0], submit=[0], duration=[1]), "drfh")
-        for _ in range(2)
+        jobs_of(
+            simulate(problem, Trace.create(workload=w, submit=w, duration=[1] * len(w)), "drfh")
+        )
+        for w in ([0], [0, 1])
     )
     with pytest.raises(PolicyError, match="different traces"):
         reduction_by_job_size(one, other)
@@ -99,7 +101,7 @@ def test_completion_beside_another_policy():
     trace = Trace.create(workload=[0] * 10 + [1] * 10, submit=[0] * 20, duration=[1] * 20)
     ours = simulate(problem, trace, "drfh", until=1)
     other = simulate(problem, trace, "static", until=1)
-    beside = completion_against(ours, other)
+    beside = completion_against(ours.completed, other.completed)
     assert beside.ratio.tolist() == [1, 1]
     # Half of each server: 5 tasks on the one, 1 on the other.
     assert beside.other_ratio.tolist() == [0.6, 0.6]
