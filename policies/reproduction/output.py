@@ -19,8 +19,8 @@ published trace finds it in the folder that `ALLOCATOR_DATA_DIR` names. `--folde
 JSON and, with matplotlib (`pip install 'allocation-policies[figures]'`), the curves
 as PNG and SVG.
 
-Not attempted yet: DRF's comparison with slots and CPU-only fairness (NSDI 2011, Figs 9–14); H-MRF's
-Tables 1 and 2 and Figs 7–9; TDA's 180 scenarios; MRFS' Tables I and II and Figs 6–10. What they state as
+Not attempted yet: DRF's trace of Facebook (NSDI 2011, Figs 13 and 14); H-MRF's Tables 1 and 2 and
+Figs 7–9; TDA's 180 scenarios; MRFS' Tables I and II and Figs 6–10. What they state as
 exact figures of small examples is in the tests of each policy.
 """
 

@@ -11,6 +11,7 @@ from policies.reproduction import google_day
 from policies.reproduction.finding import Finding
 from policies.reproduction.joining_users import reproduce_joining_users
 from policies.reproduction.partitions import reproduce_strong_sharing_incentive
+from policies.reproduction.small_and_large import reproduce_small_and_large
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ STUDIES: Mapping[str, Study] = {
     "drfh-prop4": Study(
         "DRFH, Proposition 4: strong sharing incentive fails",
         lambda _: reproduce_strong_sharing_incentive(),
+    ),
+    "drf-fig9": Study(
+        "DRF, Figs 9 to 12: small and large jobs under DRF, slots and CPU-fair",
+        lambda _: reproduce_small_and_large(),
     ),
 }
 

@@ -56,6 +56,16 @@ def test_users_who_join_share_as_the_page_says(monkeypatch):
     assert [line.name for line in figure.lines] == ["user 1", "user 2", "user 3"]
 
 
+def test_small_and_large_jobs_fare_as_shares_say():
+    ours = {row.what: row.ours for row in reproduce("drf-fig9", None).rows}
+    # 55 small tasks and 20 large ones at a time for each user under DRF; 18 of either in 3 slots.
+    assert ours["small jobs completed, DRF"].startswith("48.0")
+    assert ours["large jobs completed, DRF"].startswith("16.0")
+    assert ours["small jobs completed, 3 slots per node"].startswith("16.0")
+    assert ours["large jobs completed, 3 slots per node"].startswith("16.0")
+    assert ours["CPU-fair completes far fewer large jobs than DRF"] == "no"
+
+
 def test_a_trace_that_is_not_there_is_named(capsys, monkeypatch, tmp_path):
     monkeypatch.delenv("ALLOCATOR_DATA_DIR", raising=False)
     assert main(["reproduce", "drfh-table2"]) == 2
@@ -152,7 +162,7 @@ def test_the_documentation_has_every_study():
 
 @pytest.mark.data
 @pytest.mark.skipif(DATA is None, reason="ALLOCATOR_DATA_DIR is not set")
-@pytest.mark.parametrize("name", ["drfh-fig5", "drfh-prop4"])
+@pytest.mark.parametrize("name", ["drfh-fig5", "drfh-prop4", "drf-fig9"])
 def test_the_documentation_is_what_the_command_writes(name, tmp_path):
     write_page([reproduce(name, Path(DATA))], tmp_path / "page")
     section = (tmp_path / "page").read_text().partition(f"## {name}\n")[2]
