@@ -28,8 +28,10 @@ class TraceLineError(ProblemError):
         reason: a sentence.
     """
 
+    code = "trace.line"
+
     def __init__(self, line: int, reason: str) -> None:
-        super().__init__("trace.line", f"line {line}: {reason}" if line else reason)
+        super().__init__(self.code, f"line {line}: {reason}" if line else reason)
         self.line = line
         self.reason = reason
 
