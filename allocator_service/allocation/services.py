@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.db import transaction
 
 from allocator_service.allocation.models import (
@@ -51,7 +52,7 @@ def heartbeat_record(*, process: str, now: datetime) -> None:
 
 
 def retention_apply(*, now: datetime) -> int:
-    """Drop placements, certificates and inputs of runs, events and claims that are old enough.
+    """Drop placements, certificates and inputs of runs, events, claims and sessions that are old enough.
 
     Summaries, allocations and decisions are kept permanently; a decision in force is kept whole.
     Returns how many runs were pruned.
@@ -76,4 +77,5 @@ def retention_apply(*, now: datetime) -> int:
         )
     events_prune(before=now - timedelta(days=settings.ENVIRONMENT.event_retention_days))
     IdempotencyClaim.objects.filter(created_at__lt=now - IDEMPOTENCY_RETENTION).delete()
+    Session.objects.filter(expire_date__lt=now).delete()
     return len(old)

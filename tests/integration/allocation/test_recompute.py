@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from django.conf import settings as django_settings
+from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 from django.db.models import F, Max, Min
 
@@ -362,6 +363,13 @@ def test_a_deployment_chooses_how_long_runs_are_kept(fig2, now, monkeypatch):
     chosen = replace(django_settings.ENVIRONMENT, run_retention_days=10)
     monkeypatch.setattr(django_settings, "ENVIRONMENT", chosen)
     assert retention_apply(now=later) == 1
+
+
+def test_sessions_that_are_over_go(now):
+    for name, left in (("over", -1), ("open", 1)):
+        Session.objects.create(session_key=name, expire_date=now + timedelta(hours=left))
+    retention_apply(now=now)
+    assert list(Session.objects.values_list("session_key", flat=True)) == ["open"]
 
 
 def test_a_request_while_another_waits_is_answered_with_the_same_run(fig2, now):
