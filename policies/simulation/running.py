@@ -73,8 +73,8 @@ class Run:
         queues = queues_of(problem, cluster.reasons, problem.dominant_share_per_task)
         self.workloads = queues.workloads
         self.by_time = np.argsort(trace.submit, kind="stable")
-        # On one server there is nothing to choose.
-        alone = int(cluster.servers.sum()) == 1
+        # On one server, on which all may run, there is nothing to choose.
+        alone = int(cluster.servers.sum()) == 1 and bool(cluster.allowed[self.workloads].all())
         self.rule = ONE_POOL if alone else cluster.rule
         self.plan = _plan(cluster, self.rule, window, step)
         self.arrivals = _arrivals(problem, queues, trace, self.by_time)
@@ -163,6 +163,11 @@ class Run:
         servers: IntArray = self.position[numbers]
         servers = servers[servers != NOWHERE]
         self.servers.left[servers] += sign * AWAY
+        if self.rule == EVENEST:
+            capacity = self.even.capacity[self.servers.row_of[servers]]
+            part = np.ones_like(capacity)
+            np.divide(self.servers.left[servers], capacity, out=part, where=capacity > 0)
+            self.even.room[servers] = part.min(axis=1, initial=1.0)
         return servers
 
     def _pool_of_row(self, row: int) -> FloatArray:
@@ -178,7 +183,7 @@ class Run:
         if cluster.rule != ONE_POOL:
             share = np.divide(1.0, totals, out=np.zeros(len(totals)), where=totals > 0)
             self.servers.share_of_unit[:] = share
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore", divide="ignore"):  # a resource that is not there
                 fresh = tasks_of(self.tasks.demand, share, self.tasks.allowed)
             self.tasks.ratio[:], self.tasks.size[:] = fresh.ratio, fresh.size
             self.tasks.reference[:] = fresh.reference
