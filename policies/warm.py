@@ -10,7 +10,10 @@ import numpy as np
 
 from policies.compiled import is_complete, note_complete
 from policies.explaining.lending import tasks_by_owner
+from policies.leximin.exchange import exchanged
 from policies.model.problem import Problem
+from policies.model.server_classes import server_classes
+from policies.proofs.normal_form import normalise
 from policies.properties.fairness import envy_free
 from policies.registry import solve
 from policies.selection import policies_available
@@ -53,6 +56,8 @@ def warm(*policies: str) -> None:
     if policies:
         return
     envy_free(answers[-1])
+    form = normalise(_WHOLE, server_classes(_WHOLE)).leximin
+    exchanged(form, np.full((form.n, form.K), 0.01), None)  # what hundreds of classes need
     for info in policies_available():
         for mode, options in product(info.modes, _options_of(info.options_schema)):
             tasks_by_owner(solve(_WHOLE, info.name, mode=mode, options=options))
