@@ -9,6 +9,7 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.pools.models import WindowKind
 
 DEFAULT_HALF_LIFE = "P7D"
+DEFAULT_ANCHOR = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday
 # Far enough from the ends of the calendar for a step of the longest duration in any time zone.
 EARLIEST_ANCHOR = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST_ANCHOR = datetime(2200, 1, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
-    "axes",
+    "allocator_service.core.failed_sign_ins.FailedSignInsConfig",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",

@@ -67,7 +67,7 @@ def test_what_changes_no_decision_is_saved_at_once(fig2, operator):
 
 def test_a_form_with_a_mistake_shows_the_mistake_and_no_impact(fig2, operator):
     url = reverse("admin:pools_pool_change", args=[fig2.pk])
-    sent = form_of(operator.get(url)) | {"policy_name": "drf", "policy_mode": "sideways"}
+    sent = form_of(operator.get(url)) | {"policy_name": "ceei", "policy_mode": "indivisible"}
     sent |= {"window_anchor_0": "2026-11-20", "window_anchor_1": "12:00:00"}
     page = operator.post(url, sent)
     assert "has no mode" in page.content.decode()

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from django import forms
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
@@ -36,7 +37,7 @@ from allocator_service.enforcement.services import (
 )
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Block, Entry
-from allocator_service.pools.models import Server
+from allocator_service.pools.models import Pool, Server
 from allocator_service.pools.services import pool_update
 from allocator_service.tenants.models import Tenant
 from allocator_service.webhooks.models import Delivery, Webhook
@@ -123,6 +124,48 @@ def test_history_is_read_only_for_superusers_too(pages, model):
     url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_change", args=[row.pk])
     assert pages.post(url, {"status": "failed", "tasks": 7, "kind": "x"}).status_code == 403
     assert model._default_manager.values().first() == before
+
+
+def test_the_index_names_what_operators_look_for(pages):
+    index = pages.get("/admin/").content.decode()
+    for caption in (
+        "Decisions", "Failed sign-ins", "Ledger", "Money", "Pools and servers", "Schedulers",
+        "Tenants and keys", "Webhooks", "Workloads", "Audit and events",
+    ):  # fmt: skip
+        assert f">\n          {caption}\n" in index or f">{caption}<" in index, caption
+
+
+def test_a_pool_is_made_by_the_form_as_it_opens(pages):
+    form = pages.get("/admin/pools/pool/add/").context["adminform"].form
+    sent = {"slug": "new", "name": "New"}
+    for bound in form:
+        for widget, value in _sent(bound):
+            sent.setdefault(widget, value)
+    made = pages.post("/admin/pools/pool/add/", sent)
+    assert made.status_code == 302, made.context["adminform"].form.errors
+    pool = Pool.objects.get(slug="new")
+    assert (pool.policy_name, pool.policy_mode, pool.weights) == (
+        "drfh",
+        "divisible",
+        "contribution",
+    )
+    assert (pool.window_kind, pool.window_length, pool.decision_interval) == (
+        "tumbling",
+        "P7D",
+        "PT1M",
+    )
+
+
+def _sent(bound):
+    """What a browser sends of a field that nobody touched."""
+    value = bound.value()
+    if isinstance(bound.field, forms.SplitDateTimeField):
+        parts = bound.field.widget.decompress(value)
+        return [(f"{bound.html_name}_{n}", str(part or "")) for n, part in enumerate(parts)]
+    if isinstance(bound.field, forms.BooleanField):
+        return [(bound.html_name, "on")] if value else []
+    prepared = bound.field.prepare_value(value)
+    return [(bound.html_name, "" if prepared is None else str(prepared))]
 
 
 def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_is(pages, fig2):

@@ -25,7 +25,7 @@ from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
 from allocator_service.pools.models import Membership, Pool, Server, ServerState
-from allocator_service.pools.policy import PolicyChoice, Window
+from allocator_service.pools.policy import DEFAULT_ANCHOR, PolicyChoice, Window
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.services import PoolSettings, pool_create, pool_retire, pool_update
 
@@ -41,9 +41,14 @@ class PoolForm(ServiceForm):
     policy_name = forms.ChoiceField(
         label="policy",
         choices=lambda: [(policy["name"], policy["name"]) for policy in policy_documents()],
+        initial="drfh",
+        help_text="drfh is fair on servers of every shape. Which one: docs/policies/choosing.md.",
     )
-    policy_mode = forms.CharField(
-        label="mode", required=False, help_text="Empty: the policy's default."
+    policy_mode = forms.ChoiceField(
+        label="mode",
+        choices=[("", "the policy's default"), ("divisible",) * 2, ("indivisible",) * 2],
+        required=False,
+        help_text="Whether tasks may be handed out in parts.",
     )
 
     class Meta:
@@ -69,7 +74,9 @@ class PoolForm(ServiceForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not self.adding:
+        if self.adding:
+            self.initial.setdefault("window_anchor", DEFAULT_ANCHOR)
+        else:
             self.initial["resources"] = "\n".join(
                 f"{resource.name} {resource.unit}".strip()
                 for resource in resources_of(self.instance)

@@ -11,7 +11,7 @@ from allocator_service.pools.models import (
     WeightsMode,
     WindowKind,
 )
-from allocator_service.pools.policy import Window
+from allocator_service.pools.policy import DEFAULT_ANCHOR, Window
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.services import MAX_RESOURCES, PoolSettings
 from api.contract.documents import read_document
@@ -29,7 +29,6 @@ from policies.fields import (
     TextField,
 )
 
-DEFAULT_ANCHOR = "2026-01-05T00:00:00Z"
 MAX_GENERATION = 2**63 - 1
 
 
@@ -136,7 +135,7 @@ def pool_settings(fields: dict[str, Any]) -> PoolSettings:
     """The settings that a request's fields spell. Raises `Unacceptable` for the policy."""
     policy = fields["policy"]
     window = fields["window"] or read_document(WindowFields, {})
-    anchor = window["anchor"] or TimestampField().read(DEFAULT_ANCHOR)
+    anchor = window["anchor"] or DEFAULT_ANCHOR
     return PoolSettings(
         name=fields["name"],
         resources=[Resource(item["name"], item["unit"]) for item in fields["resources"]],

@@ -1,0 +1,7 @@
+"""django-axes under a name that says what its tables hold."""
+
+from axes.apps import AppConfig
+
+
+class FailedSignInsConfig(AppConfig):  # type: ignore[misc] # axes has no types
+    verbose_name = "Failed sign-ins"
