@@ -72,10 +72,11 @@ def told(alloc, scripted, monkeypatch):
 
 
 def process(*arguments, **options):
-    """`alloc` in a process of its own."""
+    """`alloc` in a process of its own, which Ctrl-C ends though a shell's background job ignores it."""
     return subprocess.Popen(
         [sys.executable, "-m", "allocator_client.cli.main", *arguments],
         env={**os.environ, "PYTHONPATH": str(PROJECT / "client"), "PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
     )
 

@@ -85,7 +85,7 @@ class Storm:
         self.kinds = {
             kind: faults[kind] for kind in kinds or faults if kind not in {*self.untried, *without}
         }
-        self.turned = 0.0
+        self.turned = self._furthest = 0.0
 
     @property
     def done(self) -> Counter[str]:
@@ -104,7 +104,8 @@ class Storm:
             if self.kinds[kind]():
                 self.hits.append(Fault(kind, begin, time.monotonic()))
             time.sleep(0.5 + self._chance.random())
-        self._turn_clock(max(0.0, -self.turned))
+        # A pool's time stands still until a clock that was set back has caught up.
+        self._turn_clock(self._furthest - self.turned)
         self.calm()
 
     def calm(self) -> None:
@@ -219,6 +220,7 @@ class Storm:
 
     def _turn_clock(self, seconds: float) -> bool:
         self.turned += seconds
+        self._furthest = max(self._furthest, self.turned)
         self._service.turn_clock(self.turned)
         return True
 

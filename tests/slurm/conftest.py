@@ -71,7 +71,7 @@ def operator(service: LiveService) -> Client:
 
 @pytest.fixture(scope="package")
 def agent_key(service: LiveService) -> str:
-    return service.manage("apikey", "create", "--scope", "operator", "--name", "slurm-agent")
+    return service.manage("apikey", "create", "--scope", "operator", "--name", "every-pools-agent")
 
 
 @pytest.fixture
