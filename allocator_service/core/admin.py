@@ -33,6 +33,8 @@ class ServiceForm(forms.ModelForm):
         for name, field in self.fields.items():
             if isinstance(field.widget, forms.MultiWidget):
                 _name_parts(field.widget, str(field.label or name.replace("_", " ")))
+            if isinstance(field, forms.JSONField):
+                field.validators.append(_refuse_other_than_object)
 
     def perform(self, cleaned: dict[str, Any]) -> models.Model:
         """Make the service call and return the object it wrote."""
@@ -67,6 +69,11 @@ class ServiceForm(forms.ModelForm):
 
     def save_m2m(self) -> None:
         """Nothing: services write relations too."""
+
+
+def _refuse_other_than_object(value: object) -> None:
+    if not isinstance(value, dict):
+        raise ValidationError('Expected a JSON object, such as {"name": "value"}.')
 
 
 def _name_parts(widget: forms.MultiWidget, label: str) -> None:

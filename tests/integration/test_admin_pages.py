@@ -156,6 +156,16 @@ def test_a_pool_is_made_by_the_form_as_it_opens(pages):
     )
 
 
+@pytest.mark.parametrize("options", ['"placement"', "[1]", "3"])
+def test_options_that_are_no_object_are_a_mistake_in_the_form(pages, options):
+    form = pages.get("/admin/pools/pool/add/").context["adminform"].form
+    sent = {widget: value for bound in form for widget, value in _sent(bound)}
+    sent |= {"slug": "new", "name": "New", "policy_options": options}
+    page = pages.post("/admin/pools/pool/add/", sent)
+    assert page.status_code == 200
+    assert "Expected a JSON object" in page.content.decode()
+
+
 def _sent(bound):
     """What a browser sends of a field that nobody touched."""
     value = bound.value()
@@ -164,8 +174,7 @@ def _sent(bound):
         return [(f"{bound.html_name}_{n}", str(part or "")) for n, part in enumerate(parts)]
     if isinstance(bound.field, forms.BooleanField):
         return [(bound.html_name, "on")] if value else []
-    prepared = bound.field.prepare_value(value)
-    return [(bound.html_name, "" if prepared is None else str(prepared))]
+    return [(bound.html_name, "" if value is None else str(value))]
 
 
 def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_is(pages, fig2):
