@@ -1,13 +1,10 @@
 """A recompute publishes a whole, proven decision, or leaves the old one in force and says why."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from django.conf import settings as django_settings
-from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 from django.db.models import F, Max, Min
 
@@ -16,9 +13,7 @@ from allocator_service.allocation.audit.ledger import decisions_verify
 from allocator_service.allocation.long_term.metering import metering_hold, pool_meter
 from allocator_service.allocation.models import (
     Allocation,
-    Certificate,
     Meter,
-    Placement,
     Run,
     RunStatus,
     Snapshot,
@@ -27,8 +22,8 @@ from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs import recompute
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import decision_at, decision_now, input_of
-from allocator_service.allocation.services import retention_apply, run_request
-from allocator_service.core.errors import Conflict, Gone, Missing
+from allocator_service.allocation.services import run_request
+from allocator_service.core.errors import Conflict, Missing
 from allocator_service.core.models import Event
 from allocator_service.ledger.audit.verification import LedgerCheck
 from allocator_service.ledger.models import Entry
@@ -338,38 +333,6 @@ def test_the_nightly_verification_finds_a_decision_that_was_changed(falsifiable,
 def doubled(row):
     row.pk, row.position = None, 1000
     row.save(force_insert=True)
-
-
-def test_old_runs_are_pruned_but_the_decision_in_force_stays_whole(fig2, now):
-    first = recomputed(fig2)
-    run_request(pool=fig2, reason="", now=now)
-    second = recomputed(fig2, now + timedelta(days=1))
-    assert retention_apply(now=now + timedelta(days=200)) == 1
-    first.refresh_from_db()
-    assert not Placement.objects.filter(run=first).exists()
-    assert not Certificate.objects.filter(run=first).exists()
-    assert first.allocations.count() == 2
-    with pytest.raises(Gone):
-        run_verify(first)
-    assert run_verify(second)["valid"] is True
-
-
-def test_a_deployment_chooses_how_long_runs_are_kept(fig2, now, monkeypatch):
-    recomputed(fig2)
-    run_request(pool=fig2, reason="", now=now)
-    recomputed(fig2, now + timedelta(days=1))
-    later = now + timedelta(days=20)
-    assert retention_apply(now=later) == 0
-    chosen = replace(django_settings.ENVIRONMENT, run_retention_days=10)
-    monkeypatch.setattr(django_settings, "ENVIRONMENT", chosen)
-    assert retention_apply(now=later) == 1
-
-
-def test_sessions_that_are_over_go(now):
-    for name, left in (("over", -1), ("open", 1)):
-        Session.objects.create(session_key=name, expire_date=now + timedelta(hours=left))
-    retention_apply(now=now)
-    assert list(Session.objects.values_list("session_key", flat=True)) == ["open"]
 
 
 def test_a_request_while_another_waits_is_answered_with_the_same_run(fig2, now):
