@@ -93,11 +93,16 @@ class Reporter(Client):
     """
 
     EVENTS = 20
+    PAST = timedelta(hours=12)
 
-    def __init__(self, url: str, key: str, pool: str, tenant: str, pause: float) -> None:
+    def __init__(
+        self, url: str, key: str, pool: str, tenant: str, pause: float, *, seconds: float = 60.0
+    ) -> None:
+        """`seconds` is for how long it reports: the events get as close as the past has room for."""
         super().__init__(f"{url}/api/v1/pools/{pool}/usage/?non_members=accept", key, pause)
         self._tenant = tenant
-        self._begin = datetime.now(UTC) - timedelta(hours=12)
+        self._begin = datetime.now(UTC) - self.PAST
+        self._spacing = min(timedelta(seconds=3), 0.9 * self.PAST / (self.EVENTS / pause * seconds))
         self.pool = pool
         self.accepted: set[str] = set()
 
@@ -108,7 +113,7 @@ class Reporter(Client):
             self.accepted |= {event["id"] for event in events}
 
     def _event(self, number: int) -> dict[str, Any]:
-        start = self._begin + timedelta(seconds=number)
+        start = self._begin + number * self._spacing
         return {
             "source": "storm",
             "id": f"{self._tenant}/{number}",

@@ -91,7 +91,9 @@ def test_whatever_breaks_nothing_accepted_is_lost_and_the_service_comes_back(
         for pool in REMEMBERING
         for number, work in enumerate(WORK, start=1)
     ]
-    reporters = [Reporter(url, key, REPORTED, f"{REPORTED}-{n}", pause=0.3) for n in (1, 2)]
+    reporters = [
+        Reporter(url, key, REPORTED, f"{REPORTED}-{n}", pause=0.3, seconds=SECONDS) for n in (1, 2)
+    ]
     months = months_before(datetime.now(UTC), MONTHS)
     late = [LateReporter(url, key, tenant, months) for tenant in TENANTS]
     corrector = Corrector(url, key)
