@@ -7,14 +7,11 @@ one tenant, request and list of GPU models are one workload, whose tasks are the
 
 import csv
 import io
-import os
 import zlib
 from collections import Counter
-from pathlib import Path
 
-import pytest
+from tests.data import trace
 
-DATA = Path(os.environ.get("ALLOCATOR_DATA_DIR", Path(__file__).parents[2] / "../shared/data"))
 GROUPS = 4
 LARGE_CLASSES = ("LS", "BE")
 
@@ -72,10 +69,7 @@ def tenant_of(pod: dict[str, str]) -> str:
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    path = DATA / "alibaba-gpu-2023" / name
-    if not path.exists():
-        pytest.skip(f"Alibaba's trace is not at {path}; set ALLOCATOR_DATA_DIR to where it is")
-    with path.open() as file:
+    with trace("alibaba-gpu-2023", name).open() as file:
         return list(csv.DictReader(file))
 
 

@@ -1,15 +1,11 @@
 """Google's cluster as the live tests use it: Table 1's servers, and the users of the trace's start."""
 
 import csv
-import os
 import random
 from collections import Counter
 from decimal import Decimal
-from pathlib import Path
 
-import pytest
-
-DATA = Path(os.environ.get("ALLOCATOR_DATA_DIR", Path(__file__).parents[2] / "../shared/data"))
+from tests.data import trace
 
 # DRFH Table 1: number of servers, CPU, memory.
 TABLE_1 = [
@@ -28,10 +24,7 @@ def drawn_servers(count: int, seed: int) -> list[tuple[int, str, str]]:
 
 def users_at_the_start() -> list[dict[str, str]]:
     """The 245 users of the trace's first instant: tasks, and mean CPU and memory per task."""
-    path = DATA / "derived" / "google2011_users_t0.csv"
-    if not path.exists():
-        pytest.skip(f"the Google trace is not at {path}; set ALLOCATOR_DATA_DIR to where it is")
-    with path.open() as file:
+    with trace("derived", "google2011_users_t0.csv").open() as file:
         return list(csv.DictReader(file))
 
 

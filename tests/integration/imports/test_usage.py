@@ -8,6 +8,7 @@ import pytest
 from allocator_service.ledger.models import Entry, Identity
 from allocator_service.pools.services import members_admit, pool_create
 from allocator_service.tenants.services import tenant_retire
+from tests.data import trace
 from tests.integration.conftest import NOON, settings
 from tests.unit.imports.test_usage_formats import NASA
 
@@ -107,16 +108,14 @@ def test_a_pool_that_meters_itself_takes_none(pool, command):
 @pytest.mark.data
 def test_a_published_trace_is_in_the_ledger_to_the_second(reported, command):
     """NASA's iPSC/860, three months of 1993 as if they began in January 2026."""
-    if not NASA.exists():
-        pytest.skip(f"the trace is not at {NASA}; set ALLOCATOR_DATA_DIR to where it is")
-    trace = gzip.decompress(NASA.read_bytes())
+    jobs = gzip.decompress(trace(*NASA).read_bytes())
     options = ("--format", "swf", "--register-tenants", "--begin", "2026-01-01T00:00:00Z")
-    ran = command("import_usage", trace, *options)
+    ran = command("import_usage", jobs, *options)
     assert ran.code == 0, ran.error
     processor_seconds = sum(
         int(fields[3]) * int(fields[4])
-        for line in trace.decode().splitlines()
+        for line in jobs.decode().splitlines()
         if not line.startswith(";") and int((fields := line.split())[3]) > 0
     )
     assert sum(Entry.objects.values_list("amount", flat=True)) == processor_seconds
-    assert command("import_usage", trace, *options).lines[-1].startswith("0 added")
+    assert command("import_usage", jobs, *options).lines[-1].startswith("0 added")

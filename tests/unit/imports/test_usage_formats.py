@@ -1,10 +1,8 @@
 """What each format of usage becomes, exactly, and what is refused or left out, with its reason."""
 
 import gzip
-import os
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
@@ -12,10 +10,10 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.imports.formats import read_usage
 from allocator_service.imports.rows import Owner, Place, RefusedRow, SkippedRow, UsageRow
+from tests.data import trace
 
 LAB = [Resource("cpu", "core"), Resource("memory", "GiB"), Resource("gpu", "")]
-DATA = Path(os.environ.get("ALLOCATOR_DATA_DIR", Path(__file__).parents[3] / "../shared/data"))
-NASA = DATA / "pwa" / "NASA-iPSC-1993-3.1-cln.swf.gz"
+NASA = ("pwa", "NASA-iPSC-1993-3.1-cln.swf.gz")
 TEN, ELEVEN = datetime(2026, 10, 5, 10, tzinfo=UTC), datetime(2026, 10, 5, 11, tzinfo=UTC)
 
 
@@ -171,9 +169,7 @@ class TestSwf:
 
     @pytest.mark.data
     def test_a_published_trace_is_read_whole(self):
-        if not NASA.exists():
-            pytest.skip(f"the trace is not at {NASA}; set ALLOCATOR_DATA_DIR to where it is")
-        rows = usage(gzip.decompress(NASA.read_bytes()).decode(), "swf").rows
+        rows = usage(gzip.decompress(trace(*NASA).read_bytes()).decode(), "swf").rows
         assert len(rows) == 18_239
         jobs = [row for row in rows if isinstance(row, UsageRow)]
         assert not [row for row in rows if isinstance(row, RefusedRow)]

@@ -1,7 +1,6 @@
 """`python -m policies reproduce`: what it prints, writes and refuses."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from policies.__main__ import main
 from policies.reproduction import STUDIES, Finding, Row, Verdict, google_day, reproduce
 from policies.reproduction.finding import Figure, Line
 from policies.reproduction.output import draw, write_page
+from tests.data import DATA, trace
 
 PAGE = Path(__file__).parents[3] / "docs" / "reproduction.md"
-DATA = os.environ.get("ALLOCATOR_DATA_DIR")
 
 
 def test_without_names_it_lists_what_there_is(capsys):
@@ -160,10 +159,11 @@ def test_the_documentation_has_every_study():
     assert "Not attempted yet" in page
 
 
-@pytest.mark.data
-@pytest.mark.skipif(DATA is None, reason="ALLOCATOR_DATA_DIR is not set")
 @pytest.mark.parametrize("name", ["drfh-fig5", "drfh-prop4", "drf-fig9"])
 def test_the_documentation_is_what_the_command_writes(name, tmp_path):
-    write_page([reproduce(name, Path(DATA))], tmp_path / "page")
+    needed = STUDIES[name].file
+    if needed is not None:
+        trace(*needed.parts)
+    write_page([reproduce(name, DATA)], tmp_path / "page")
     section = (tmp_path / "page").read_text().partition(f"## {name}\n")[2]
     assert section.strip() in PAGE.read_text()

@@ -2,8 +2,6 @@
 
 import gzip
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +20,7 @@ from policies.simulation.traces import (
     read_table,
     resampled_day,
 )
+from tests.data import trace
 
 GOOGLE = "0;{job};{index};{user};2;10;{run};-1;{cpu};{memory}"
 SWF = "{job} {submit} -1 {run} {processors} -1 {memory} -1 -1 -1 -1 {user} 1 -1 -1 -1 -1 -1"
@@ -42,13 +41,6 @@ def swf(job=1, submit=0, run=10, processors=4, memory=-1, user=7):
     return SWF.format(
         job=job, submit=submit, run=run, processors=processors, memory=memory, user=user
     )
-
-
-def trace_file(*parts):
-    folder = os.environ.get("ALLOCATOR_DATA_DIR")
-    if folder is None or not Path(folder, *parts).exists():
-        pytest.skip(f"ALLOCATOR_DATA_DIR has no {'/'.join(parts)}")
-    return Path(folder, *parts)
 
 
 def test_google_s_tasks_are_grouped_by_user_and_demand(tmp_path):
@@ -322,14 +314,14 @@ def test_a_job_larger_than_any_server_waits_and_holds_nobody_up(tmp_path):
     ],
 )
 def test_the_published_traces_are_read_whole(read, parts, tasks, tenants, left_out):
-    found = read(trace_file(*parts))
+    found = read(trace(*parts))
     assert (found.trace.tasks, len(found.tenants)) == (tasks, tenants)
     assert (sum(found.left_out.values()), found.bad_lines) == (left_out, 0)
 
 
 @data
 def test_the_published_servers_are_read_whole():
-    servers = read_alibaba_servers(trace_file("alibaba-gpu-2023", "openb_node_list_all_node.csv"))
+    servers = read_alibaba_servers(trace("alibaba-gpu-2023", "openb_node_list_all_node.csv"))
     assert (len(servers.server_count), servers.server_count.sum()) == (27, 1523)
     assert servers.server_count[servers.capacity[:, 2] > 0].sum() == 1213
     Problem.create(
