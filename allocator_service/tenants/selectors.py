@@ -1,7 +1,6 @@
 """Reads of tenants and keys."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -62,11 +61,3 @@ def api_key_of(text: str) -> ApiKey | None:
 def api_key_get(key_id: UUID) -> ApiKey | None:
     """The key of this id, revoked and expired ones too, with its tenant."""
     return ApiKey.objects.select_related("tenant").filter(pk=key_id).first()
-
-
-def api_key_live(*, text: str, now: datetime) -> ApiKey | None:
-    """The key with this text if it is neither revoked nor expired."""
-    key = api_key_of(text)
-    if key is None or key.revoked_at is not None or key.expires_at <= now:
-        return None
-    return key
