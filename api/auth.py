@@ -22,7 +22,7 @@ OPERATOR: Final = frozenset({Scope.OPERATOR})
 OPERATOR_AND_BILLING: Final = frozenset({Scope.OPERATOR, Scope.BILLING})
 OPERATOR_AND_TENANT: Final = frozenset({Scope.OPERATOR, Scope.TENANT})
 EVERY_SCOPE: Final = frozenset({Scope.OPERATOR, Scope.TENANT, Scope.BILLING})
-# What an agent needs of its pool. Its key sees no other one: routes that are below none leave it out.
+# What an agent needs: its own pool, and the list of policies, which is the same for everybody.
 EVERY_SCOPE_AND_AGENT: Final = EVERY_SCOPE | {Scope.AGENT}
 OPERATOR_BILLING_AND_AGENT: Final = OPERATOR_AND_BILLING | {Scope.AGENT}
 OPERATOR_TENANT_AND_AGENT: Final = OPERATOR_AND_TENANT | {Scope.AGENT}

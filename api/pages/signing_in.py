@@ -46,7 +46,7 @@ _WRONG: Mapping[str, str] = {
 }
 # Why somebody who was signed in is asked again.
 _ENDED: Mapping[str, str] = {
-    "auth.invalid": "You were signed out: your key is not known any more.",
+    "auth.invalid": "You were signed out: your key is no longer known.",
     "auth.revoked": "You were signed out: your key was revoked. Sign in with another one.",
     "auth.expired": "You were signed out: your key has expired. Sign in with another one.",
     TOO_LONG: "You were signed out because you signed in more than 12 hours ago.",

@@ -81,7 +81,7 @@ class TenantPage(PageView):
 
 
 class PoolPage(TenantPage):
-    """A page below a pool, which is absent for whoever is no member.
+    """A page below a pool, which only its members see.
 
     `retired`: what it shows is there after the pool was closed.
     """

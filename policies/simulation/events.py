@@ -57,7 +57,7 @@ def run_events(  # type: ignore[no-untyped-def]
         until: seconds of the last event to look at.
         draws: (1,) state of the random numbers; counters: (7,) see ``state``.
     """
-    # Structures are taken apart once: handing them on for every event would cost more than it does.
+    # The structures are unpacked once: passing them on for every event costs more than an event does.
     order, rule, kind, length, step, timeout, boundaries = plan
     submit, duration, job_of, in_order, first_task, start, end, where = arrivals
     (

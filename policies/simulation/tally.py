@@ -22,7 +22,7 @@ def enlist(job, i, first, active, actives, listed):  # type: ignore[no-untyped-d
 
 @compiled
 def strike(job, i, first, active, actives, listed):  # type: ignore[no-untyped-def]
-    """Nothing of the workload waits or runs any more."""
+    """No task of the workload waits or runs now."""
     at, last = first[i], first[i] + actives[i] - 1
     while active[at] != job:
         at += 1

@@ -1,5 +1,6 @@
 """Every page of the admin opens, and history offers neither adding nor changing."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -128,11 +129,11 @@ def test_history_is_read_only_for_superusers_too(pages, model):
 
 def test_the_index_names_what_operators_look_for(pages):
     index = pages.get("/admin/").content.decode()
-    for caption in (
+    captions = set(re.findall(r"<caption>\s*<a [^>]*>\s*(.*?)\s*</a>", index))
+    assert captions >= {
         "Decisions", "Failed sign-ins", "Ledger", "Money", "Pools and servers", "Schedulers",
         "Tenants and keys", "Webhooks", "Workloads", "Audit and events",
-    ):  # fmt: skip
-        assert f">\n          {caption}\n" in index or f">{caption}<" in index, caption
+    }  # fmt: skip
 
 
 def test_a_pool_is_made_by_the_form_as_it_opens(pages):
