@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -14,6 +15,20 @@ class Verdict(Enum):
     YES = "reproduced"
     PARTLY = "reproduced in part"
     NO = "not reproduced"
+
+    @classmethod
+    def of(cls, holds: Iterable[bool], *, same_input: bool = True) -> Verdict:
+        """What comparisons come to: all of them hold, half of them at least, or fewer.
+
+        Args:
+            holds: one for each number or sentence of the paper that ours stands beside.
+            same_input: was it the paper's own trace or example? With another one curves cannot be
+                compared point by point, and the best is "in part".
+        """
+        found = list(holds)
+        if all(found) and same_input:
+            return cls.YES
+        return cls.PARTLY if 2 * sum(found) >= len(found) else cls.NO
 
 
 @dataclass(frozen=True)

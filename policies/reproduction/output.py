@@ -19,9 +19,13 @@ published trace finds it in the folder that `ALLOCATOR_DATA_DIR` names. `--folde
 JSON and, with matplotlib (`pip install 'allocation-policies[figures]'`), the curves
 as PNG and SVG.
 
-Not attempted yet: DRF's trace of Facebook (NSDI 2011, Figs 13 and 14); H-MRF's Tables 1 and 2 and
-Figs 7–9; TDA's 180 scenarios; MRFS' Tables I and II and Figs 6–10. What they state as
-exact figures of small examples is in the tests of each policy.
+*Reproduced* means that every number and sentence of the paper below came out, on the paper's own input;
+*in part*, that half of them did, or all on another input because the paper's is not at hand; *not
+reproduced*, that fewer did. The comparisons are made by the command.
+
+Not here: the appendices of H-MRF (costs; Google's trace), which are not at hand. DRFH has no third
+table; its Table 1 are the servers that its studies draw from. Further examples of the papers are in the
+tests of each policy.
 """
 
 
@@ -120,7 +124,8 @@ def _fill(axes: Any, figure: Figure) -> None:
         axes.plot([0, 1], [0, 1], color="grey", linewidth=1, label="equal")
     if figure.logarithmic:
         axes.set_xscale("log")
-    axes.set_ylim(bottom=0)
+    if not any(value < 0 for line in figure.lines for value in line.y):
+        axes.set_ylim(bottom=0)
     axes.set(title=figure.title, xlabel=figure.x_label, ylabel=figure.y_label)
     axes.legend()
     axes.grid(visible=True, alpha=0.3)

@@ -7,6 +7,7 @@ import numpy as np
 from policies.arrays import FloatArray
 from policies.model.problem import Problem
 from policies.reproduction.finding import Finding, Row, Verdict
+from policies.reproduction.words import claim
 from policies.simulation import Spread, Trace, jobs_of, over_seeds, simulate
 
 SERVERS, CAPACITY = 48, (8.0, 6.0)
@@ -15,6 +16,8 @@ JOBS, TASKS_PER_JOB, MINUTES = 60, 80, 10
 MEDIAN_SECONDS, DEVIATION = 30.0, 0.25
 SEEDS = (1, 2, 3)
 SLOTS = (3, 4, 5, 6)
+# Large jobs, under DRF, slots and CPU-fair: the numbers on the paper's bars.
+PAPER_LARGE = ("35", "33", "30", "17", "8", "13")
 
 OPEN_QUEUE = (
     "There a user launches its next job when one is done; here all jobs are in its queue from the "
@@ -28,6 +31,11 @@ NO_THRASHING = (
     "one without memory left waits. CPU-fair therefore gives large jobs more here, not less."
 )
 
+BARS = (
+    "The numbers on the paper's bars stand in the text at hand without their figure. That they count "
+    "large jobs is our reading: few with many slots and under CPU-fair, as the paper explains."
+)
+
 
 def reproduce_small_and_large() -> Finding:
     """Jobs done in ten minutes under each scheme."""
@@ -36,21 +44,22 @@ def reproduce_small_and_large() -> Finding:
         schemes[f"{count} slots per node"] = _with_slots(count)
     schemes["CPU-fair"] = over_seeds(lambda seed: _jobs_done("single-resource", seed), SEEDS)
     rows = [
-        Row(f"{kind} jobs completed, {name}", "a chart", _count(found, at))
-        for at, kind in enumerate(("small", "large"))
-        for name, found in schemes.items()
+        Row(f"{kind} jobs completed, {name}", bar, _count(found, at))
+        for at, (kind, bars) in enumerate((("small", ("a chart",) * 6), ("large", PAPER_LARGE)))
+        for (name, found), bar in zip(schemes.items(), bars, strict=True)
     ]
     drf = schemes["DRF"].mean
     with_slots = np.array([schemes[f"{count} slots per node"].mean for count in SLOTS])
     fewer = bool((with_slots.sum(axis=1) < drf.sum()).all() and (with_slots <= drf).all())
-    similar = abs(float(schemes["CPU-fair"].mean[0] / drf[0]) - 1) <= 0.2
-    rows += [
-        Row("slots complete fewer jobs than DRF, and no more of either kind, with any number", "yes",
-            "yes" if fewer else "no"),
-        Row("CPU-fair completes about as many small jobs as DRF", "yes", "yes" if similar else "no"),
-        Row("CPU-fair completes far fewer large jobs than DRF", "yes",
-            "yes" if schemes["CPU-fair"].mean[1] < 0.8 * drf[1] else "no"),
-    ]  # fmt: skip
+    cpu_fair = schemes["CPU-fair"].mean
+    claims = {
+        "slots complete fewer jobs than DRF, and no more of either kind, with any number": fewer,
+        "CPU-fair completes about as many small jobs as DRF": bool(
+            abs(cpu_fair[0] / drf[0] - 1) <= 0.2
+        ),
+        "CPU-fair completes far fewer large jobs than DRF": bool(cpu_fair[1] < 0.8 * drf[1]),
+    }
+    rows += [claim(what, holds) for what, holds in claims.items()]
     return Finding(
         name="drf-fig9",
         title="Small and large jobs under DRF, slots and CPU-fair",
@@ -61,8 +70,8 @@ def reproduce_small_and_large() -> Finding:
         f"`single-resource` on one pool. Means over the seeds {SEEDS[0]} to {SEEDS[-1]}; in brackets, "
         "the least and the most.",
         rows=tuple(rows),
-        differences=(OPEN_QUEUE, NO_THRASHING),
-        verdict=Verdict.PARTLY if fewer or similar else Verdict.NO,
+        differences=(OPEN_QUEUE, NO_THRASHING, BARS),
+        verdict=Verdict.of(claims.values(), same_input=False),
     )
 
 

@@ -7,11 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from policies.errors import ProblemError
-from policies.reproduction import google_day
+from policies.reproduction import (
+    facebook,
+    google_day,
+    hmrf_cluster,
+    hmrf_examples,
+    mrfs_penalty,
+    mrfs_series,
+)
 from policies.reproduction.finding import Finding
+from policies.reproduction.hmrf_properties import reproduce_table_2
+from policies.reproduction.hmrf_two_jobs import reproduce_two_jobs
 from policies.reproduction.joining_users import reproduce_joining_users
+from policies.reproduction.mrfs_fair_share import reproduce_fair_shares
 from policies.reproduction.partitions import reproduce_strong_sharing_incentive
 from policies.reproduction.small_and_large import reproduce_small_and_large
+from policies.reproduction.tda_scenarios import reproduce_scenarios
+from policies.reproduction.two_jobs_change import reproduce_changing_jobs
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,68 @@ STUDIES: Mapping[str, Study] = {
         "DRFH, Proposition 4: strong sharing incentive fails",
         lambda _: reproduce_strong_sharing_incentive(),
     ),
+    "drf-fig8": Study(
+        "DRF, Fig. 8: two jobs whose tasks change", lambda _: reproduce_changing_jobs()
+    ),
     "drf-fig9": Study(
         "DRF, Figs 9 to 12: small and large jobs under DRF, slots and CPU-fair",
         lambda _: reproduce_small_and_large(),
+    ),
+    "drf-fig13": Study(
+        "DRF, Fig. 13: utilisation under DRF and slots",
+        facebook.reproduce_utilisation,
+        facebook.FILE,
+    ),
+    "drf-fig14": Study(
+        "DRF, Fig. 14: completion times by job size",
+        facebook.reproduce_completion_times,
+        facebook.FILE,
+    ),
+    "h-mrf-table1": Study(
+        "H-MRF, Table 1: fairness without memory and in the long term",
+        lambda _: hmrf_examples.reproduce_table_1(),
+    ),
+    "h-mrf-fig3": Study(
+        "H-MRF, Figs 3 to 5: Example 4 under three policies",
+        lambda _: hmrf_examples.reproduce_example_4(),
+    ),
+    "h-mrf-table2": Study(
+        "H-MRF, Table 2: properties of five policies over time", lambda _: reproduce_table_2()
+    ),
+    "h-mrf-fig7": Study(
+        "H-MRF, Fig. 7: two jobs, the second one minute later", lambda _: reproduce_two_jobs()
+    ),
+    "h-mrf-fig8": Study(
+        "H-MRF, Fig. 8: sharing degrees of four users",
+        hmrf_cluster.reproduce_sharing_degrees,
+        hmrf_cluster.FILE,
+    ),
+    "h-mrf-fig9": Study(
+        "H-MRF, Fig. 9: utilisation and performance against static partitions",
+        hmrf_cluster.reproduce_performance,
+        hmrf_cluster.FILE,
+    ),
+    "tda-fig5": Study("TDA, Figs 5.1 and 5.2: 180 scenarios", lambda _: reproduce_scenarios()),
+    "mrfs-table1": Study("MRFS, Table I: what β may be", lambda _: mrfs_penalty.reproduce_betas()),
+    "mrfs-table2": Study(
+        "MRFS, Table II: the penalty", lambda _: mrfs_penalty.reproduce_penalties()
+    ),
+    "mrfs-fig6": Study(
+        "MRFS, Fig. 6: requests by dominant resource", lambda _: mrfs_series.reproduce_counts()
+    ),
+    "mrfs-fig7": Study(
+        "MRFS, Fig. 7: parts of the pool for dominant requests",
+        lambda _: mrfs_series.reproduce_pool_parts(),
+    ),
+    "mrfs-fig8": Study(
+        "MRFS, Fig. 8: parts of each resource for dominant requests",
+        lambda _: mrfs_series.reproduce_resource_parts(),
+    ),
+    "mrfs-fig9": Study(
+        "MRFS, Fig. 9: what each user is allocated", lambda _: mrfs_series.reproduce_users()
+    ),
+    "mrfs-fig10": Study(
+        "MRFS, Fig. 10: fair shares of dominant requests", lambda _: reproduce_fair_shares()
     ),
 }
 

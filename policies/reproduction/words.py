@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from policies.reproduction.finding import Row, Verdict
 from policies.simulation import Spread
 
 
@@ -19,3 +22,27 @@ def spread(found: Spread, *place: int) -> str:
     if found.count == 1 or least == most or mean != mean:
         return percent(mean)
     return f"{percent(mean)} ({100 * least:.1f} to {100 * most:.1f})"
+
+
+def yes_or_no(holds: bool) -> str:
+    """As a table answers a question."""
+    return "yes" if holds else "no"
+
+
+def claim(what: str, holds: bool) -> Row:
+    """A sentence of the paper, and whether it is true here."""
+    return Row(what, "yes", yes_or_no(holds))
+
+
+def numbers(values: Iterable[float]) -> str:
+    """Numbers with commas between them, as short as they are exact to six digits."""
+    return ", ".join(f"{value:.6g}" for value in values)
+
+
+def word_for_word(rows: Sequence[Row]) -> tuple[Verdict, tuple[str, ...]]:
+    """The verdict on rows whose numbers must be the paper's, and why they differ."""
+    differing = [row.what for row in rows if row.paper != row.ours]
+    verdict = Verdict.of(row.paper == row.ours for row in rows)
+    if not differing:
+        return verdict, ("None: the answer is exact.",)
+    return verdict, ("Another number came out of: " + "; ".join(differing) + ".",)

@@ -6,20 +6,16 @@ cannot run, slots, the cuts of static partitioning, shares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from policies import catalogue
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
-from policies.errors import PolicyNotApplicableError, PolicyOptionsError, PolicyUnknownError
+from policies.errors import PolicyNotApplicableError
 from policies.filling.servers import placement_rule
 from policies.filling.servers_loop import AFFINITY, FIRST_FIT
 from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
-from policies.model.options import mismatch
-from policies.model.policy import Choice, HandOut, Policy, Servers, ShareDefinition, options_schema
+from policies.model.policy import Choice, HandOut, ShareDefinition
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.reasons import NO_SERVER_LARGE_ENOUGH
@@ -30,68 +26,13 @@ from policies.proofs.saturation import filling_reasons
 from policies.proofs.stop_reasons import too_large
 from policies.simulation.choosing import BY_SHARE
 from policies.simulation.placing import EVENEST, ONE_POOL
+from policies.simulation.selection import FFMRA
 
-FFMRA = replace(
-    catalogue.MRFS,
-    name="ffmra",
-    description="What MRFS is compared with: the same order of requests, each on the first server "
-    "with room",
-    source="Hamzeh et al., MRFS, 2020, §VI",
-)
-DEDICATED = Policy(
-    name="dedicated",
-    description="Dedicated clouds: each tenant alone on as many random servers as there are per "
-    "tenant, rounded up",
-    servers={"indivisible": Servers.ROWS},
-    options_schema=options_schema(
-        seed={"type": "integer", "minimum": 0, "maximum": 2**53, "default": 0,
-              "description": "of the random servers"},
-    ),
-    complexity="as drfh, once per tenant",
-    source="Wang et al., TPDS 2015, §6.3",
-    saturates=False,
-)  # fmt: skip
-_SIMULATED = (
-    catalogue.DRF, catalogue.ASSET, catalogue.SINGLE_RESOURCE, catalogue.SLOTS, catalogue.DRFH,
-    catalogue.LT_DRF, catalogue.LT_AF, catalogue.H_MRF, catalogue.MRFS, FFMRA, catalogue.STATIC,
-    DEDICATED,
-)  # fmt: skip
-POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in _SIMULATED}
-# Each tenant runs alone on servers of its own.
-APART = (catalogue.STATIC, DEDICATED)
 _ORDERS = {
     HandOut.LEAST_ACCUMULATED_DOMINANT: LT_DRF,
     HandOut.LEAST_ACCUMULATED_SUM: LT_AF,
     HandOut.LEAST_SHARING_DEGREE: H_MRF,
 }
-_NOT_SIMULATED = ("resource_weights", "borrow_cap", "literal_alone")
-
-
-def choose_simulated(name: str, options: Mapping[str, Any] | None) -> Choice:
-    """The policy of that name with its options, checked.
-
-    Raises:
-        PolicyUnknownError: it cannot be simulated. PolicyOptionsError: options that do not fit, or
-            that a simulation does not take.
-    """
-    if name not in POLICIES:
-        raise PolicyUnknownError(
-            "policy.unknown",
-            f"policy {name!r} cannot be simulated; these can: {', '.join(POLICIES)}",
-            "/policy/name",
-        )
-    given = dict(options or {})
-    wrong = mismatch(POLICIES[name].options_schema, given)
-    refused = next((option for option in _NOT_SIMULATED if given.get(option)), None)
-    if refused is not None and wrong is None:
-        wrong = f"/{refused}", f"a simulation does not take {refused}"
-    if wrong is not None:
-        raise PolicyOptionsError(
-            "policy.options",
-            f"options of policy {name!r}: {wrong[1]}",
-            f"/policy/options{wrong[0]}",
-        )
-    return Choice(POLICIES[name], "indivisible", given)
 
 
 @dataclass(frozen=True, eq=False)

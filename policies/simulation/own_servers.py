@@ -15,7 +15,8 @@ from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import each_row_alone
-from policies.simulation.cluster import DEDICATED, Cluster
+from policies.simulation.cluster import Cluster
+from policies.simulation.selection import DEDICATED
 
 OTHERS = "another tenant's"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,8 @@ from policies.simulation.state import (
     COUNTERS,
     FREED,
     ROWS,
+    RUNNING,
+    SUBMITTED,
     Arrivals,
     Evenness,
     Freed,
@@ -43,6 +46,8 @@ from policies.simulation.state import (
 from policies.simulation.trace import Trace
 
 _INT: Any = np.int64
+# Changes of use between two times that a run tells how far it is, about.
+_TOLD_AFTER = (2_000, 50_000)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +109,15 @@ class Run:
         self.position[cluster.number[cluster.number >= 0]] = np.flatnonzero(cluster.number >= 0)
         self._leave(np.flatnonzero(~self.there))
         self._count_servers(pool)
+        self._tell: Callable[[float], None] | None = None
+        self._stride = 1.0
 
-    def until(self, end: float) -> Ran:
-        """Run to the end, or up to ``end`` seconds, and read back what happened."""
+    def until(self, end: float, tell: Callable[[float], None] | None = None) -> Ran:
+        """Run to the end, or up to ``end`` seconds, and read back what happened.
+
+        ``tell`` is called now and then with the part of the tasks that have ended.
+        """
+        self._tell = tell
         wake = math.inf
         for moment, joining, leaving in self.changes.moments():
             if moment > end:
@@ -130,6 +141,26 @@ class Run:
         )  # fmt: skip
 
     def _run(self, wake: float, until: float) -> None:
+        while self._tell is not None and (first := min(wake, self._next_event())) < until:
+            before, pause = int(self.counters[ROWS]), min(first + self._stride, until)
+            self._go_on(wake, pause)
+            wake = wake if wake > pause else math.inf
+            changes = int(self.counters[ROWS]) - before
+            if changes < _TOLD_AFTER[0]:
+                self._stride *= 2
+            elif changes > _TOLD_AFTER[1]:
+                self._stride /= 2
+            ended = self.tally.launched.sum() - self.counters[RUNNING]
+            self._tell(float(ended) / len(self.by_time))
+        self._go_on(wake, until)
+
+    def _next_event(self) -> float:
+        """Seconds of the next arrival or completion; inf without any."""
+        submitted, running = int(self.counters[SUBMITTED]), int(self.counters[RUNNING])
+        arrival = self.arrivals.submit[submitted] if submitted < len(self.by_time) else math.inf
+        return float(min(arrival, self.heap.ends[0] if running else math.inf))
+
+    def _go_on(self, wake: float, until: float) -> None:
         run_events(
             self.plan, wake, until, self.arrivals, self.tenants, self.tasks, self.servers,
             self.even, self.tally, self.heap, self.freed, self.remembered, self.log, self.draws,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from policies.filling.best_fit import NOWHERE
 from policies.filling.servers import check_size
 from policies.long_term.windows import Window
 from policies.model.problem import Problem
-from policies.simulation.cluster import APART, Cluster, choose_simulated
+from policies.simulation.cluster import Cluster
 from policies.simulation.outcome import Simulation
 from policies.simulation.own_servers import own_clusters
 from policies.simulation.running import Ran, Run
+from policies.simulation.selection import APART, choose_simulated
 from policies.simulation.server_changes import ServerChanges
 from policies.simulation.trace import Trace
 
@@ -32,6 +34,7 @@ def simulate(
     step: float = 1.0,
     until: float = math.inf,
     changes: ServerChanges | None = None,
+    tell: Callable[[float], None] | None = None,
 ) -> Simulation:
     """Run a trace through servers: tasks arrive, run whole and end, and hold what they need meanwhile.
 
@@ -52,6 +55,8 @@ def simulate(
         step: seconds, above 0, for which what runs counts ahead; the pool's decision interval.
         until: seconds at which to stop looking; by default when nothing happens any more.
         changes: servers that join and leave; none unless given.
+        tell: called now and then with the part of the tasks, from 0 to 1, that have ended; what it
+            raises ends the simulation.
 
     Returns:
         When and where each task ran and what everybody used all the while. The same input gives
@@ -79,10 +84,10 @@ def simulate(
             raise PolicyNotApplicableError(
                 "policy.no_changes", f"policy {policy!r} takes no servers that join or leave"
             )
-        together = _apart(problem, trace, own_clusters(problem, choice), chosen, step, until)
+        together = _apart(problem, trace, own_clusters(problem, choice), chosen, step, until, tell)
     else:
         cluster = Cluster.of(problem, choice)
-        together = Run(problem, trace, cluster, changed, chosen, step).until(until)
+        together = Run(problem, trace, cluster, changed, chosen, step).until(until, tell)
     return _outcome(problem, trace, choice.policy.name, chosen, until, changed, together)
 
 
@@ -122,6 +127,7 @@ def _apart(
     window: Window,
     step: float,
     until: float,
+    tell: Callable[[float], None] | None,
 ) -> Ran:
     """Each tenant's tasks on its own cluster."""
     owner = problem.workload_tenant[trace.workload]
@@ -131,10 +137,11 @@ def _apart(
     server = np.full(trace.tasks, NOWHERE)
     times, tenants = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     rates = [np.zeros((0, 2 * problem.m))]
+    here = partial(_told_within, tell, trace.tasks) if tell is not None else None
     for cluster, first, stop in zip(clusters, edges[:-1], edges[1:], strict=True):
         own = by_owner[first:stop]
         run = Run(problem, trace.part(own), cluster, ServerChanges.none(), window, step)
-        ran = run.until(until)
+        ran = run.until(until, None if here is None else partial(here, int(first), int(stop)))
         start[own], end[own], server[own] = ran.start, ran.end, ran.server
         times.append(ran.log_time.copy())
         tenants.append(ran.log_tenant.copy())
@@ -145,3 +152,10 @@ def _apart(
         start, end, server, time[order], np.concatenate(tenants)[order],
         np.concatenate(rates)[order],
     )  # fmt: skip
+
+
+def _told_within(
+    tell: Callable[[float], None], tasks: int, first: int, stop: int, part: float
+) -> None:
+    """One tenant's progress as a part of everybody's."""
+    tell((first + part * (stop - first)) / max(tasks, 1))

@@ -9,6 +9,7 @@ from policies.simulation.traces.generated import (
 )
 from policies.simulation.traces.google import read_google_t0
 from policies.simulation.traces.lines import BadLine, TraceLineError
+from policies.simulation.traces.sacct import read_sacct
 from policies.simulation.traces.submitted import Submitted
 from policies.simulation.traces.swf import read_swf
 from policies.simulation.traces.swim import FACEBOOK_MIX, read_swim
@@ -25,6 +26,7 @@ __all__ = [
     "read_alibaba",
     "read_alibaba_servers",
     "read_google_t0",
+    "read_sacct",
     "read_swf",
     "read_swim",
     "read_table",

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.arrays import FloatArray, IntArray, read_only
+from policies.errors import ProblemTooLargeError
 from policies.model.problem import Problem
 from policies.simulation.trace import Trace
 from policies.simulation.traces.lines import BadLine, LineReader
@@ -75,8 +76,8 @@ class Submitted:
 class Submitting:
     """Collects tasks line by line, in a few bytes each."""
 
-    def __init__(self, resources: Sequence[str]) -> None:
-        self.resources = tuple(resources)
+    def __init__(self, resources: Sequence[str], most_tasks: int | None = None) -> None:
+        self.resources, self.most_tasks = tuple(resources), most_tasks
         self.left_out: Counter[str] = Counter()
         self._tenants: dict[str, int] = {}
         self._workloads: dict[tuple[Any, ...], int] = {}
@@ -89,23 +90,35 @@ class Submitting:
         tenant: str,
         demand: Sequence[float],
         submit: float,
-        duration: float,
+        duration: float | FloatArray,
         *,
         job: Hashable,
         tasks: int = 1,
         priority: int = 0,
         selector: Selector | None = None,
     ) -> None:
-        """So many alike tasks of a job, all submitted at once."""
+        """So many alike tasks of a job, all submitted at once; ``duration`` is of all, or of each.
+
+        Raises:
+            ProblemTooLargeError: more tasks than were allowed.
+        """
+        if self.most_tasks is not None and len(self._submit) + tasks > self.most_tasks:
+            raise ProblemTooLargeError(
+                "trace.too_many_tasks", f"the trace has more than {self.most_tasks} tasks"
+            )
         who = self._tenants.setdefault(tenant, len(self._tenants))
         labels = tuple(sorted((selector or {}).items()))
         kind = (who, tuple(demand), priority, labels)
         workload = self._workloads.setdefault(kind, len(self._workloads))
         number = self._jobs.setdefault(job, len(self._jobs))
+        # Copied as bytes: a line may be a million tasks.
         for column, value in ((self._workload, workload), (self._job, number)):
-            column.extend([value] * tasks)
-        for times, at in ((self._submit, submit), (self._duration, duration)):
-            times.extend([at] * tasks)
+            column.extend(array("q", [value]) * tasks)
+        self._submit.extend(array("d", [submit]) * tasks)
+        if isinstance(duration, np.ndarray):
+            self._duration.frombytes(duration.astype(np.float64).tobytes())
+        else:
+            self._duration.extend(array("d", [duration]) * tasks)
 
     def done(self, reader: LineReader | None = None) -> Submitted:
         """Everything that was added."""

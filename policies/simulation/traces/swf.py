@@ -25,6 +25,7 @@ def read_swf(
     tenant: Literal["user", "group", "queue", "partition"] = "user",
     memory: bool = False,
     processors_per_task: int | None = None,
+    most_tasks: int | None = None,
     skip_bad_lines: bool = False,
 ) -> Submitted:
     """Read jobs: when they were submitted, how long they ran, on how many processors.
@@ -38,10 +39,12 @@ def read_swf(
         tenant: whose a job is: ``user-12``, ``group-1``, ...
         memory: a second resource, in KiB per processor; a job of which it is not known needs none.
         processors_per_task: at least 1.
+        most_tasks: how many the trace may have at most; any number unless given.
         skip_bad_lines: count lines that cannot be read instead of stopping at the first.
 
     Raises:
         TraceLineError: a bad line: its number and why.
+        ProblemTooLargeError: more tasks than allowed.
         ProblemError: no such owner of jobs, or less than one processor per task.
     """
     if tenant not in OWNERS:
@@ -53,7 +56,7 @@ def read_swf(
             "trace.tasks", f"processors_per_task is {processors_per_task}; it must be 1 or more"
         )
     reader = LineReader(path, skip_bad_lines=skip_bad_lines)
-    found = Submitting(["cpu", "memory"] if memory else ["cpu"])
+    found = Submitting(["cpu", "memory"] if memory else ["cpu"], most_tasks)
     for line in reader.lines():
         if not line.strip() or line.lstrip().startswith(";"):
             continue

@@ -49,7 +49,9 @@ def read_swim(
     seed: int,
     jobs: int = 100,
     tenant: str = "facebook",
+    tenants: int | None = None,
     median_seconds: float = MEDIAN_SECONDS,
+    most_tasks: int | None = None,
     skip_bad_lines: bool = False,
 ) -> Submitted:
     """Read the first times of submission and give each one of Table 3's kinds of jobs.
@@ -63,16 +65,22 @@ def read_swim(
         path: of the file, packed with gzip or not.
         seed: of kinds and durations.
         jobs: how many to read, at most; tenant: whose they are.
+        tenants: they are of so many tenants in turn instead, ``user-1`` and so on.
         median_seconds: above 0.
+        most_tasks: how many the trace may have at most; any number unless given.
         skip_bad_lines: count lines that cannot be read instead of stopping at the first.
 
     Raises:
         TraceLineError: a bad line: its number and why.
-        ProblemError: a median that is not above 0.
+        ProblemTooLargeError: more tasks than allowed.
+        ProblemError: a median that is not above 0, or less than one tenant.
     """
     if not 0 < median_seconds < np.inf:
         raise ProblemError("trace.time", f"median_seconds is {median_seconds}; it must be above 0")
-    reader, found = LineReader(path, skip_bad_lines=skip_bad_lines), Submitting(["cpu", "memory"])
+    if tenants is not None and tenants < 1:
+        raise ProblemError("trace.tenants", f"tenants is {tenants}; it must be 1 or more")
+    reader = LineReader(path, skip_bad_lines=skip_bad_lines)
+    found = Submitting(["cpu", "memory"], most_tasks)
     random = np.random.default_rng(seed)
     kinds = [kind for kind in FACEBOOK_MIX for _ in range(kind.jobs)]
     order: list[int] = []
@@ -90,17 +98,11 @@ def read_swim(
         if not order:
             order = random.permutation(len(kinds)).tolist()
         kind, job = kinds[order.pop()], len(submitted)
+        owner = tenant if tenants is None else f"user-{job % tenants + 1}"
         submitted.append(submit)
         for phase in (kind.map_tasks, kind.reduce_tasks):
-            for seconds in _durations(random, phase, median_seconds):
-                found.add(
-                    tenant, phase[1] if phase else (), submit - submitted[0], seconds, job=job
-                )
+            if phase is not None:
+                count, demand = phase
+                seconds = random.lognormal(np.log(median_seconds), 0.5, count)
+                found.add(owner, demand, submit - submitted[0], seconds, job=job, tasks=count)
     return found.done(reader)
-
-
-def _durations(random: np.random.Generator, phase: Tasks | None, median: float) -> list[float]:
-    if phase is None:
-        return []
-    seconds: list[float] = random.lognormal(np.log(median), 0.5, phase[0]).tolist()
-    return seconds

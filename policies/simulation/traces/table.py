@@ -27,17 +27,23 @@ MOST_TASKS_OF_A_LINE = 1_000_000
 
 
 def read_table(
-    path: str | Path, *, tenants: Sequence[str] | None = None, skip_bad_lines: bool = False
+    path: str | Path,
+    *,
+    tenants: Sequence[str] | None = None,
+    most_tasks: int | None = None,
+    skip_bad_lines: bool = False,
 ) -> Submitted:
     """Read a table of tasks, packed with gzip or not, of any length.
 
     Args:
         path: of the file.
         tenants: those who may be named; anybody unless given.
+        most_tasks: how many the trace may have at most; any number unless given.
         skip_bad_lines: count lines that cannot be read instead of stopping at the first.
 
     Raises:
         TraceLineError: the header, or a bad line: its number and why.
+        ProblemTooLargeError: more tasks than allowed.
     """
     reader = LineReader(path, skip_bad_lines=skip_bad_lines)
     rows = csv.reader(reader.lines(), strict=True)
@@ -45,7 +51,7 @@ def read_table(
     try:
         header = next(rows, [])
         resources = _resources(header)
-        found = Submitting(resources)
+        found = Submitting(resources, most_tasks)
         for row in rows:
             if not row:
                 continue

@@ -264,3 +264,38 @@ def test_refusals_say_what_is_wrong():
         with pytest.raises(PolicyError) as error:
             refused()
         assert error.value.code == code
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh", "h-mrf", "mrfs", "static", "dedicated"])
+def test_a_simulation_that_tells_how_far_it_is_gives_the_same_to_the_last_bit(policy):
+    random = np.random.default_rng(3)
+    problem = problem_of([[4, 8], [6, 3]], [[1, 2], [2, 1], [1, 1]])
+    trace = Trace.create(
+        workload=random.integers(0, 3, 6000),
+        submit=random.integers(0, 2000, 6000),
+        duration=random.integers(1, 9, 6000),
+    )
+    changes = None
+    if policy not in ("static", "dedicated"):
+        changes = ServerChanges.create(time=[20, 50.5, 90], server=[0, 0, 1], joins=[0, 1, 0])
+    told = []
+    quiet = simulate(problem, trace, policy, changes=changes)
+    telling = simulate(problem, trace, policy, changes=changes, tell=told.append)
+    for column in ("start", "end", "server", "changed_at", "changed_tenant", "changed_rate"):
+        np.testing.assert_array_equal(getattr(quiet, column), getattr(telling, column))
+    assert told == sorted(told)
+    assert len(told) > 5
+    assert 0 <= told[0] < 0.1
+    assert told[-1] > 0.9
+
+
+def test_what_is_told_may_end_a_simulation():
+    problem = problem_of([[4]], [[1]])
+    trace = Trace.create(workload=[0] * 50_000, submit=[0] * 50_000, duration=[1] * 50_000)
+
+    def stop(part):
+        if part > 0.5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(problem, trace, "drf", tell=stop)

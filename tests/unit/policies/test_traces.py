@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from policies import PolicyError, Problem
+from policies import PolicyError, Problem, ProblemError, ProblemTooLargeError
 from policies.simulation import simulate
 from policies.simulation.traces import (
     FACEBOOK_MIX,
@@ -227,6 +227,20 @@ def test_the_mix_of_h_mrf_has_a_hundred_jobs(tmp_path):
     assert found.trace.submit.max() == 99
     assert read_swim(path, seed=3).trace.duration.tolist() == found.trace.duration.tolist()
     assert read_swim(path, seed=4).trace.duration.tolist() != found.trace.duration.tolist()
+
+
+def test_jobs_of_swim_are_of_several_in_turn_and_not_too_many(tmp_path):
+    path = written(tmp_path, *(f"job{i}\t{100 + i}\t1\t0\t0\t0" for i in range(150)))
+    found, whole = (read_swim(path, seed=3, jobs=7, tenants=each) for each in (3, None))
+    assert found.tenants == ("user-1", "user-2", "user-3")
+    owners = found.workload_tenant[found.trace.workload]
+    assert (owners == found.trace.job % 3).all()
+    assert found.trace.duration.tolist() == whole.trace.duration.tolist()
+    assert read_swim(path, seed=3, most_tasks=6782).trace.tasks == 6782
+    with pytest.raises(ProblemTooLargeError, match="more than 6781 tasks"):
+        read_swim(path, seed=3, most_tasks=6781)
+    with pytest.raises(ProblemError, match="tenants is 0"):
+        read_swim(path, seed=3, tenants=0)
 
 
 def test_pods_select_gpu_models_and_have_tenants_by_their_names(tmp_path):

@@ -1,0 +1,209 @@
+"""Slurm's own record, as ``sacct --parsable2`` prints it: columns by name, ``|`` between them.
+
+Memory is in binary units: ``16G`` are 16 GiB. Times have no offset, so let sacct print UTC. Source: the
+manual page of sacct, Slurm 20.02 to 25.05.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from policies.errors import ProblemError
+from policies.simulation.traces.lines import (
+    LARGEST,
+    LineReader,
+    TraceLineError,
+    Unusable,
+    fields,
+    require,
+)
+from policies.simulation.traces.submitted import Submitted, Submitting
+
+COMMAND = (
+    "TZ=UTC sacct --allusers --allocations --parsable2 "
+    "--format=JobID,User,Account,Submit,Start,End,AllocTRES,State"
+)
+OWNERS = {
+    "account": "Account", "user": "User", "group": "Group", "partition": "Partition", "qos": "QOS",
+}  # fmt: skip
+# Where it stands what a job has, the first that says something; without any, CPUs and memory do.
+TRES, CPUS, NODES = ("AllocTRES", "ReqTRES"), ("AllocCPUS", "ReqCPUS", "NCPUS"), "NNodes"
+MOST_NODES = 1_000_000
+_UNKNOWN = ("", "Unknown", "None", "N/A")
+_AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGTPE]?)", re.ASCII)
+# Before 21.08 ReqMem says whether it is for each CPU or for each node.
+_REQUESTED = re.compile(r"([0-9.]+[KMGTPE]?)([cn]?)", re.ASCII)
+_JOB = re.compile(r"[0-9]+", re.ASCII)
+_GIB = {suffix: 2.0 ** (10 * power) for power, suffix in enumerate("KMGTPE", start=-2)}
+
+Owner = Literal["account", "user", "group", "partition", "qos"]
+
+
+def read_sacct(
+    path: str | Path,
+    *,
+    tenant: Owner = "account",
+    resources: Sequence[str] = ("cpu", "memory"),
+    most_tasks: int | None = None,
+    skip_bad_lines: bool = False,
+) -> Submitted:
+    """Read the jobs that have run: when they were submitted, and how long they held what.
+
+    A job is one task on each of its nodes, which has an even part of the job's resources. Elements of
+    a job array, and components of a heterogeneous job, are tasks of one job. Jobs that never ran or
+    have not ended, and steps of jobs, are left out and counted. Times are seconds since 1970.
+
+    Args:
+        path: of what ``COMMAND`` printed, packed with gzip or not; further columns do not matter.
+            Without AllocTRES and ReqTRES, ReqCPUS (or AllocCPUS, NCPUS), ReqMem and NNodes are read.
+        tenant: whose a job is: by account, user, group, partition or QOS.
+        resources: of which a job may have some: ``cpu``, ``memory`` in GiB, ``gpu`` or another kind of
+            generic resource; others of the file are passed over.
+        most_tasks: how many the trace may have at most; any number unless given.
+        skip_bad_lines: count lines that cannot be read instead of stopping at the first.
+
+    Raises:
+        TraceLineError: the header, or a bad line: its number and why.
+        ProblemTooLargeError: more tasks than allowed.
+        ProblemError: no such owner of jobs, or no resources.
+    """
+    if tenant not in OWNERS:
+        raise ProblemError(
+            "trace.tenant", f"jobs are whose {', '.join(OWNERS)} says, not {tenant!r}"
+        )
+    if not resources or len(set(resources)) != len(resources):
+        raise ProblemError("trace.resource", "name each resource once, and at least one")
+    reader, found = (
+        LineReader(path, skip_bad_lines=skip_bad_lines),
+        Submitting(resources, most_tasks),
+    )
+    header: list[str] = []
+    for line in reader.lines():
+        if not line.strip():
+            continue
+        if not header:
+            header = _header(line, OWNERS[tenant], reader.number)
+            continue
+        try:
+            job = dict(zip(header, fields(line, "|", len(header)), strict=True))
+            reason = _left_out(job)
+            if reason:
+                found.left_out[reason] += 1
+                continue
+            submit, start, end = (_seconds(job[name], name) for name in ("Submit", "Start", "End"))
+            require(start >= submit, f"it began {submit - start:g} s before it was submitted")
+            require(end >= start, f"it ended {start - end:g} s before it began")
+            if end == start:
+                found.left_out["it ran for no time"] += 1
+                continue
+            owner = job[OWNERS[tenant]]
+            require(bool(owner), f"{OWNERS[tenant]} is empty")
+            amounts, nodes = _held(job)
+            demand = [amounts.get(name, 0.0) / nodes for name in resources]
+            require(any(demand), f"it has no {' and no '.join(resources)}")
+            require(max(demand) <= LARGEST, f"it has {max(demand):g} of a resource")
+        except Unusable as error:
+            reader.refuse(error)
+            continue
+        number = _JOB.match(job["JobID"])
+        found.add(
+            owner, demand, submit, end - start,
+            job=int(number[0]) if number else job["JobID"], tasks=nodes,
+        )  # fmt: skip
+    return found.done(reader)
+
+
+def _header(line: str, owner: str, number: int) -> list[str]:
+    """The names of the columns; ``JobIDRaw`` counts as ``JobID``."""
+    names = line.split("|")
+    if "JobID" not in names:
+        names = ["JobID" if name == "JobIDRaw" else name for name in names]
+    missing = [name for name in ("JobID", owner, "Submit", "Start", "End") if name not in names]
+    if not any(name in names for name in (*TRES, *CPUS)):
+        missing.append(TRES[0])
+    if missing or len(set(names)) != len(names):
+        wrong = f"lacks {', '.join(missing)}" if missing else "has a column twice"
+        raise TraceLineError(number, f"the header {wrong}: read what this prints: {COMMAND}")
+    return names
+
+
+def _left_out(job: Mapping[str, str]) -> str:
+    """Why a line is no job that ran to its end; empty if it is one."""
+    if "." in job["JobID"]:
+        return "it is a step of a job"
+    if job["Start"] in _UNKNOWN:
+        return "it never ran"
+    return "it has not ended" if job["End"] in _UNKNOWN else ""
+
+
+def _seconds(text: str, what: str) -> float:
+    """A time as sacct prints it, in UTC, or seconds since 1970 (``SLURM_TIME_FORMAT=%s``)."""
+    if text.isascii() and text.isdigit() and len(text) <= 12:
+        return float(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise Unusable(
+            f"{what} is {text[:40]!r}; it must be a time such as 2026-01-05T00:00:00"
+        ) from None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _held(job: Mapping[str, str]) -> tuple[dict[str, float], int]:
+    """What a job has of each resource, and on how many nodes."""
+    told = next((job[name] for name in TRES if job.get(name)), "")
+    if told:
+        amounts = _of_tres(told)
+        nodes = amounts.get("node", 1.0)
+    else:
+        cpus = next((_amount(job[name], name) for name in CPUS if job.get(name)), 0.0)
+        nodes = _amount(job[NODES], NODES) if job.get(NODES) else 1.0
+        amounts = {"cpu": cpus, "memory": _of_request(job.get("ReqMem", ""), cpus, nodes)}
+    whole = 1 <= nodes <= MOST_NODES and nodes % 1 == 0
+    require(whole, f"{nodes:g} nodes; it must be a whole number from 1 to {MOST_NODES}")
+    return amounts, int(nodes)
+
+
+def _of_tres(text: str) -> dict[str, float]:
+    """``cpu=4,mem=16G,gres/gpu=1``; where a kind is told by model only, all models together."""
+    amounts: dict[str, float] = {}
+    by_model: dict[str, float] = {}
+    for item in filter(None, text.split(",")):
+        name, _, amount = item.partition("=")
+        if name == "mem":
+            amounts["memory"] = _memory(amount, item)
+            continue
+        kind, model, _ = name.removeprefix("gres/").partition(":")
+        value = _amount(amount, name)
+        if model:
+            by_model[kind] = by_model.get(kind, 0.0) + value
+        else:
+            amounts[kind] = value
+    return by_model | amounts
+
+
+def _of_request(text: str, cpus: float, nodes: float) -> float:
+    match = _REQUESTED.fullmatch(text or "0")
+    if match is None:
+        raise Unusable(f"ReqMem is {text[:40]!r}; it must be an amount such as 4G, 4Gn or 4Gc")
+    return _memory(match[1], f"ReqMem {text}") * {"": 1.0, "n": nodes, "c": cpus}[match[2]]
+
+
+def _memory(text: str, what: str) -> float:
+    """GiB; sacct names the unit of everything but 0."""
+    match = _AMOUNT.fullmatch(text)
+    if match is None or not (match[2] or float(match[1]) == 0):
+        raise Unusable(f"{what[:40]!r} is no memory such as 512M or 16G")
+    return float(match[1]) * _GIB[match[2]] if match[2] else 0.0
+
+
+def _amount(text: str, what: str) -> float:
+    """A count; large ones have a suffix, in thousands of 1024 as Slurm prints them."""
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        raise Unusable(f"{what[:40]} is {text[:40]!r}; it must be a number from 0 on")
+    return float(match[1]) * (_GIB[match[2]] * 2**30 if match[2] else 1.0)
