@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from policies.model.allocation import Allocation
     from policies.model.certificate import Certificate
     from policies.model.current_placements import CurrentPlacements
-    from policies.model.entitlement import tasks_alone
+    from policies.model.entitlement import entitled_partition, tasks_alone
     from policies.model.history import History
     from policies.model.jain import jain_index
     from policies.model.policy import (
@@ -129,6 +129,7 @@ __all__ = [
     "compare_documents",
     "current_placements_of",
     "dominant_on",
+    "entitled_partition",
     "evaluate_document",
     "explain",
     "history_from_document",
@@ -205,7 +206,7 @@ _HOMES = {
     "policies.model.allocation": ("Allocation",),
     "policies.model.certificate": ("Certificate",),
     "policies.model.current_placements": ("CurrentPlacements",),
-    "policies.model.entitlement": ("tasks_alone",),
+    "policies.model.entitlement": ("entitled_partition", "tasks_alone"),
     "policies.model.history": ("History",),
     "policies.model.policy": (
         "Choice",

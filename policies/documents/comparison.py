@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from policies.documents.evaluation import evaluate_document
@@ -89,7 +90,7 @@ def compare_documents(
 def _column(
     document: Mapping[str, Any], policy: Mapping[str, Any], time_limit: float | None
 ) -> dict[str, Any]:
-    column: dict[str, Any] = {"policy": dict(policy), "error": None}
+    column: dict[str, Any] = {"policy": _as_json(policy), "error": None}
     begin = time.perf_counter()
     try:
         answer = evaluate_document(_without_what_is_not_taken(document), time_limit=time_limit)
@@ -102,6 +103,18 @@ def _column(
     column |= {name: summary.get(name) for name in SUMMARY}
     column["sharing_degree"] = _sharing_degree(answer.get("history"))
     return column | answer
+
+
+def _as_json(policy: Mapping[str, Any]) -> dict[str, Any]:
+    """The policy as requested: a reader may have kept its numbers as decimals."""
+    options = policy.get("options")
+    if not isinstance(options, Mapping):
+        return dict(policy)
+    plain = {
+        name: float(value) if isinstance(value, Decimal) else value
+        for name, value in options.items()
+    }
+    return {**policy, "options": plain}
 
 
 def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]:

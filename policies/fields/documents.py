@@ -152,7 +152,7 @@ class ListField(Field):
         if len(value) < least or (most is not None and len(value) > most):
             raise mistake(
                 self.code,
-                f"Expected at least {least} items."
+                f"Expected at least {least} {'item' if least == 1 else 'items'}."
                 if most is None
                 else f"Expected {least} to {most} items.",
             )

@@ -14,10 +14,32 @@ from policies.model.tolerance import whole_part
 
 
 def entitled_partition(problem: Problem) -> FloatArray:
-    """(t, m) ``S[i, r] = C[r] · w_i / sum(w)`` (formula (1)).
+    """Return the part of the pool that each tenant is entitled to by its weight.
 
     Tenants of the second stage are entitled to nothing and left out of the sum, unless there are
     no others.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its workloads do not matter.
+
+    Returns
+    -------
+    (t, m) float array
+        ``S[i, r] = C[r] · w_i / sum(w)`` in the units of the resources.
+
+    References
+    ----------
+    Tang et al., TPDS 2018, §4, formula (1).
+
+    Examples
+    --------
+    >>> from policies import Problem, entitled_partition
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]], weight=[2, 1])
+    >>> entitled_partition(problem).tolist()
+    [[6.0, 12.0], [3.0, 6.0]]
     """
     weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
     if not weight.any():

@@ -5,6 +5,7 @@ Written here, since whoever verifies an answer has Python and NumPy only.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -20,6 +21,7 @@ _KEYWORDS = {
     "additionalProperties", "default", "description", "enum", "exclusiveMinimum", "maximum",
     "minProperties", "minimum", "not", "properties", "type",
 }  # fmt: skip
+_LONGEST_SHOWN = 80
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
@@ -39,13 +41,20 @@ def mismatch(schema: Mapping[str, Any], value: Any) -> tuple[str, str] | None:
     if "enum" in schema and not any(
         value == each and isinstance(value, type(each)) for each in schema["enum"]
     ):
-        return "", f"{value!r} is not one of {', '.join(map(repr, schema['enum']))}"
+        return "", f"{_shown(value)} is not one of {', '.join(map(_shown, schema['enum']))}"
     kind = schema.get("type")
     if kind is not None and not _is(value, kind):
-        return "", f"{value!r} is not of type {kind}"
+        return "", f"{_shown(value)} is not of type {kind}"
     if _is(value, "number"):
         return _outside(schema, value)
     return _of_object(schema, value) if isinstance(value, dict) else None
+
+
+def _shown(value: Any) -> str:
+    """A value as one writes it in JSON; the beginning of a long one."""
+    text = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
+    text = str(value) if isinstance(value, Decimal) else text
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _is(value: Any, kind: str) -> bool:
@@ -53,17 +62,22 @@ def _is(value: Any, kind: str) -> bool:
         return kind == "boolean"
     if not isinstance(value, _TYPES[kind]):
         return False
-    amount: Any = value
-    return kind != "integer" or bool(amount % 1 == 0)
+    return kind != "integer" or _is_whole(value)
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, Decimal):  # its remainder is undefined where it has more digits than fit
+        return value.is_finite() and value == value.to_integral_value()
+    return bool(value % 1 == 0)
 
 
 def _outside(schema: Mapping[str, Any], value: Any) -> tuple[str, str] | None:
     if not value >= schema.get("minimum", value):
-        return "", f"{value!r} is less than the minimum of {schema['minimum']}"
+        return "", f"{_shown(value)} is less than the minimum of {schema['minimum']}"
     if not value <= schema.get("maximum", value):
-        return "", f"{value!r} is more than the maximum of {schema['maximum']}"
+        return "", f"{_shown(value)} is more than the maximum of {schema['maximum']}"
     if "exclusiveMinimum" in schema and not value > schema["exclusiveMinimum"]:
-        return "", f"{value!r} is not more than {schema['exclusiveMinimum']}"
+        return "", f"{_shown(value)} is not more than {schema['exclusiveMinimum']}"
     return None
 
 

@@ -1,10 +1,11 @@
 """Signs of sums of products, exactly, with NumPy alone.
 
 Every question of feasibility is one: do the tasks on a server, times what each demands, add up to
-more than its capacity? A product is split into what float64 holds of it and its rounding error, which
-is a float64 too (Dekker). All these numbers are then cut into digits of 24 bits, relative to the
-largest of their sum, and digits are added up without rounding. Where eight digits do not hold a sum,
-or a product is next to the ends of float64, integers of any length are asked.
+more than its capacity? Most sums are further from 0 than rounding can reach. Of the others, a product
+is split into what float64 holds of it and its rounding error, which is a float64 too (Dekker). All
+these numbers are then cut into digits of 24 bits, relative to the largest of their sum, and digits are
+added up without rounding. Where eight digits do not hold a sum, or a product is next to the ends of
+float64, integers of any length are asked.
 """
 
 from __future__ import annotations
@@ -41,13 +42,17 @@ def signs_of_sums(left: FloatArray, right: FloatArray, group: IntArray, groups: 
         size = np.abs(product)
         safe = (size > _SMALLEST) & (size < _LARGEST)
         safe &= (np.abs(left) < _LARGEST) & (np.abs(right) < _LARGEST)
-        lost = _rounding_error(left, right, product)
+        sign, sure = _by_rounded_sums(product, size, group, groups)
     open_ = np.zeros(groups, dtype=np.bool_)
     open_[group[~safe]] = True
-    mine = ~open_[group]
-    terms = np.concatenate([product[mine], lost[mine]])
-    sign, unfinished = _by_digits(terms, np.tile(group[mine], 2), groups)
-    open_ |= unfinished
+    sure &= ~open_
+    mine = ~(open_ | sure)[group]
+    if mine.any():
+        lost = _rounding_error(left[mine], right[mine], product[mine])
+        terms = np.concatenate([product[mine], lost])
+        digits, unfinished = _by_digits(terms, np.tile(group[mine], 2), groups)
+        sign[~sure] = digits[~sure]
+        open_ |= unfinished
     if open_.any():
         rest = open_[group]
         sign[open_] = _by_integers(left[rest], right[rest], group[rest], groups)[open_]
@@ -77,6 +82,22 @@ def exceeds(
     )
     over: BoolArray = sign > 0
     return over
+
+
+def _by_rounded_sums(
+    product: FloatArray, size: FloatArray, group: IntArray, groups: int
+) -> tuple[IntArray, BoolArray]:
+    """(groups,) the signs of the rounded sums, and of which that is certain.
+
+    Rounding changes a sum of n rounded products by at most ``(n + 1) UNIT`` of their sizes' sum, and
+    that sum itself by as much; four times that leaves room for both (Higham, Accuracy and Stability of
+    Numerical Algorithms, section 4.2). A sum that overflows is not certain.
+    """
+    terms = np.bincount(group, minlength=groups)
+    rounded = np.bincount(group, weights=product, minlength=groups)
+    sizes = np.bincount(group, weights=size, minlength=groups)
+    sure = (np.abs(rounded) > 4.0 * (terms + 2) * UNIT * sizes) | (terms == 0)
+    return np.nan_to_num(np.sign(rounded)).astype(np.int64), sure
 
 
 def _rounding_error(left: FloatArray, right: FloatArray, product: FloatArray) -> FloatArray:

@@ -36,8 +36,9 @@ class Fits:
     @classmethod
     def of(cls, stated: Stated, places: Places, allocation: Allocation) -> Fits:
         """As whole tasks are counted when they are placed, if the answer has whole tasks."""
-        amounts = stated.as_they_are
-        if allocation.mode == "indivisible":
+        if allocation.mode != "indivisible":
+            amounts = stated.as_they_are
+        else:
             amounts = stated.in_pool if stated.choice.sees_one_pool else stated.on_servers
         return cls(stated, places, allocation, amounts.exact_demand, amounts.exact_capacity)
 

@@ -5,6 +5,7 @@ Source: Tang et al., TPDS 2018, §4 and §6.1, as docs/policies/long-term.md rea
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, TextArray, grouped_sum
 from policies.model.history import History
 from policies.model.policy import ShareDefinition
-from policies.model.tolerance import DISCRETE_TOLERANCE, whole_part
+from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.verification.stated import Stated
 
 
@@ -28,16 +29,26 @@ def entitled(stated: Stated) -> FloatArray:
 def tasks_alone(stated: Stated, reasons: TextArray) -> FloatArray:
     """(n,) whole tasks that each workload would run in its tenant's own part, by priority, then age."""
     problem = stated.problem
-    room, alone = entitled(stated), np.zeros(problem.n)
+    room, alone = entitled(stated).tolist(), [0.0] * problem.n
+    tenant, demand = problem.workload_tenant.tolist(), problem.demand.tolist()
+    pending, served = problem.tasks.tolist(), (reasons == "").tolist()
     for j in np.lexsort((np.arange(problem.n), -problem.priority)).tolist():
-        if reasons[j]:
+        if not served[j]:
             continue
-        mine, demand = room[problem.workload_tenant[j]], problem.demand[j]
-        needed = demand > 0
-        fitting = whole_part(np.array([(mine[needed] / demand[needed]).min()]))[0]
-        alone[j] = min(float(problem.tasks[j]), float(fitting))
-        mine[:] = np.maximum(mine - alone[j] * demand, 0.0)
-    return alone
+        mine = room[tenant[j]]
+        fitting = min(left / each for left, each in zip(mine, demand[j], strict=True) if each > 0)
+        alone[j] = min(pending[j], _whole_part(fitting))
+        room[tenant[j]] = [
+            max(left - alone[j] * each, 0.0) for left, each in zip(mine, demand[j], strict=True)
+        ]
+    return np.array(alone)
+
+
+def _whole_part(amount: float) -> float:
+    """As :func:`policies.model.tolerance.whole_part`, of one amount."""
+    nearest = float(round(amount))
+    close = abs(amount - nearest) <= DISCRETE_TOLERANCE * max(1.0, abs(nearest))
+    return nearest if close else float(math.floor(amount))
 
 
 def _by_tenant(stated: Stated, amounts: FloatArray) -> FloatArray:

@@ -1,5 +1,7 @@
 """Several policies on one problem: a column each, errors included."""
 
+from decimal import Decimal
+
 import pytest
 
 from policies import ProblemError, compare_documents
@@ -102,3 +104,11 @@ def test_a_history_is_for_the_policies_that_have_one():
     assert tasks == [[2, 2], [1, 3]]
     assert columns[0]["sharing_degree"] is None
     assert columns[1]["sharing_degree"]["b"]["min"] == 1.5
+
+
+def test_options_that_a_reader_kept_as_decimals_are_numbers_in_the_answer():
+    asked = {"name": "tda", "options": {"effort": Decimal("1.5")}}
+    (column,) = compare_documents(DOCUMENT, [asked])["columns"]
+    assert column["error"] is None
+    assert column["policy"] == {"name": "tda", "options": {"effort": 1.5}}
+    assert type(column["policy"]["options"]["effort"]) is float

@@ -40,6 +40,19 @@ def test_a_mistake_has_its_place():
     assert mismatch(schema, {"resource_weights": {"a": {"cpu": Decimal("0.5")}}}) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        ("integer", Decimal("1.5"), "1.5 is not of type integer"),
+        ("integer", True, "true is not of type integer"),
+        ("number", "ä" * 90, f'"{"ä" * 79}... is not of type number'),
+        ("string", {"a": [Decimal("0.5")]}, '{"a": ["0.5"]} is not of type string'),
+    ],
+)
+def test_a_value_is_said_as_in_json_and_no_longer_than_a_line(kind, value, said):
+    assert mismatch({"type": kind}, value) == ("", said)
+
+
 def test_a_schema_that_says_more_than_is_checked_is_refused():
     for schema in ({"pattern": "a"}, options_schema(x={"items": {}}), {"not": {"enum": [1]}}):
         with pytest.raises(ValueError, match="cannot say"):

@@ -57,6 +57,88 @@ def test_any_number_changed_is_found(problem, answer, field, factor):
         assert refusals(problem, replace(answer, **{field: value})), (field, i)
 
 
+@pytest.mark.parametrize(("workload", "tasks"), [(2, 3.0), (0, -1.0)])
+def test_more_tasks_than_there_are_or_less_than_nothing_are_found_as_such(workload, tasks):
+    problem = problem_of(CAPACITY, DEMAND, **FIELDS)
+    answer = solve(problem, "drf")
+    changed = answer.tasks.copy()
+    changed[workload] = tasks
+    assert "task_limits" in refusals(problem, replace(answer, tasks=changed))
+
+
+def test_an_overfilled_pool_is_found_as_such():
+    problem = problem_of(CAPACITY, DEMAND, **FIELDS)
+    answer = solve(problem, "drf")
+    more = answer.tasks * [1.01, 1, 1, 1]
+    assert "pool_capacity" in refusals(problem, replace(answer, tasks=more))
+
+
+def test_a_server_overfilled_in_one_resource_is_found_as_such():
+    """A task that takes processors moves to where memory is left, and no processor."""
+    problem = problem_of(CAPACITY, DEMAND, **FIELDS)
+    answer = solve(problem, "drfh")
+    placed = list(zip(answer.placement_workload, answer.placement_class, strict=True))
+    tasks = answer.placement_tasks.copy()
+    tasks[placed.index((1, 0))] += 0.1
+    tasks[placed.index((1, 1))] -= 0.1
+    assert "server_capacity" in refusals(problem, replace(answer, placement_tasks=tasks))
+    there = answer.placement_class == 0
+    used = np.array(DEMAND)[answer.placement_workload[there]].T @ tasks[there]
+    assert (used > CAPACITY[0]).tolist() == [True, False]
+
+
+def test_more_placed_than_runs_is_found_as_such(problem, answer):
+    tasks = answer.placement_tasks * [1.01, *[1] * (len(answer.placement_tasks) - 1)]
+    changed = replace(answer, placement_tasks=tasks)
+    assert "placements_add_up" in refusals(problem, changed)
+
+
+def test_tasks_of_a_workload_that_may_run_nowhere_are_found_as_such():
+    labels = {"server_labels": [{}, {}, {}], "selectors": [{}, {}, {}, {"zone": "a"}]}
+    problem = problem_of(CAPACITY, DEMAND, **FIELDS, **labels)
+    answer = solve(problem, "drfh")
+    assert answer.tasks[3] == 0
+    changed = replace(answer, tasks=np.array([*answer.tasks[:3], 0.001]))
+    assert "unservable" in refusals(problem, changed)
+
+
+def test_a_placement_given_in_two_halves_is_found(problem, answer):
+    halves = answer.placement_tasks / [2, *[1] * (len(answer.placement_tasks) - 1)]
+    changed = replace(
+        answer,
+        placement_workload=np.append(answer.placement_workload, answer.placement_workload[0]),
+        placement_class=np.append(answer.placement_class, answer.placement_class[0]),
+        placement_tasks=np.append(halves, halves[0]),
+    )
+    assert refusals(problem, changed) == ["placements"]
+
+
+@pytest.mark.parametrize("factor", [0.99, 1.01])
+def test_shares_above_and_below_the_round_s_level_are_found_as_such(problem, answer, factor):
+    first, *others = answer.certificate.rounds
+    rounds = (replace(first, level=first.level * factor), *others)
+    certificate = replace(answer.certificate, rounds=rounds)
+    assert "shares" in refusals(problem, replace(answer, certificate=certificate))
+
+
+def test_a_best_effort_tenant_in_a_round_of_the_others_is_found_as_such():
+    problem = problem_of(CAPACITY, DEMAND, **FIELDS, best_effort=[False, False, False, True])
+    answer = solve(problem, "drfh")
+    assert [item.stage for item in answer.certificate.rounds] == [0, 1]
+    frozen_in = answer.certificate.frozen_in.copy()
+    frozen_in[3] = 0
+    certificate = replace(answer.certificate, frozen_in=frozen_in)
+    changed = replace(answer, certificate=certificate)
+    assert refusals(problem, changed) == ["certificate"]
+
+
+def test_negative_prices_are_no_prices(problem, answer):
+    first, *others = answer.certificate.rounds
+    negative = replace(first, prices=np.where(first.prices > 0, -first.prices, first.prices))
+    certificate = replace(answer.certificate, rounds=(negative, *others))
+    assert "certificate" in refusals(problem, replace(answer, certificate=certificate))
+
+
 def test_prices_too_far_apart_to_be_added_up_prove_nothing():
     """Their costs cancel to 0 but for rounding, as if nothing were left for u3."""
     problem = problem_of(
@@ -179,3 +261,10 @@ def test_whole_tasks_are_verified_without_a_certificate():
 
 def with_certificate(answer, document):
     return replace(answer, certificate=certificate_from_document(document))
+
+
+def test_room_for_one_more_whole_task_is_found_as_such():
+    problem = problem_of([[15, 15]], [[5, 2], [3, 3.5]])
+    answer = solve(problem, "drf", mode="indivisible")
+    changed = replace(answer, tasks=answer.tasks - [1, 0])
+    assert "saturated" in refusals(problem, changed)
