@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher import licences, locks
+from launcher import licences, locks, site
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.processes import inherited_environment
@@ -105,6 +105,11 @@ def checks(python: Path) -> list[Check]:
             "client",
             command(python, "client/generate.py", "--check"),
             ".venv/bin/python client/generate.py, once the OpenAPI document is right",
+        ),
+        Check(
+            "documentation",
+            lambda: site.problems(python),
+            "correct the links it names, and list new pages in mkdocs.yml",
         ),
         Check(
             "production settings",

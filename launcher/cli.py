@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from demo.run import demo
 from launcher.bench import bench
+from launcher.bundle import bundle
 from launcher.checks import check
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
@@ -16,10 +17,12 @@ from launcher.locks import lock
 from launcher.manage import manage
 from launcher.mutants import mutants
 from launcher.processes import inherited_environment
-from launcher.serve import serve
+from launcher.serve import counts_of, serve
+from launcher.site import docs
 
 # The packages are built and installed by a command of their own: `./dev test tests/packages`.
-_WHOLE_SUITE = ("-n", "2", "--dist", "loadfile", "--ignore", "tests/packages")
+# Three workers keep two cores busy: about a third of the time a test waits for a process.
+_WHOLE_SUITE = ("-n", "3", "--dist", "loadfile", "--ignore", "tests/packages")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ def _demo(arguments: Sequence[str]) -> int:
     return demo(stay=not arguments)
 
 
+def _serve(arguments: Sequence[str]) -> int:
+    counts = counts_of(arguments)
+    return _refuse(arguments) if counts is None else serve(counts)
+
+
 def _test(arguments: Sequence[str]) -> int:
     """Become pytest, on the pinned servers: a green run must not depend on what is installed."""
     python = VirtualEnvironment().ensure("dev")
@@ -72,7 +80,7 @@ def _test(arguments: Sequence[str]) -> int:
 
 
 def pytest_arguments(arguments: Sequence[str]) -> list[str]:
-    """What pytest is given: the whole suite on both cores, unless a test or a number is named."""
+    """What pytest is given: the whole suite on several workers, unless a test or a number is named."""
     whole = all(argument.startswith("--") for argument in arguments)
     return [*_WHOLE_SUITE, *arguments] if whole else list(arguments)
 
@@ -90,7 +98,9 @@ def _refuse(arguments: Sequence[str]) -> int:
 COMMANDS = {
     "demo": Command("demo [--exit]", "the main job on a sample pool, then go on serving it", _demo),
     "serve": Command(
-        "serve", "the service on lasting data; PORT (8000) chooses the port", _alone(serve)
+        "serve [--processes NAME=NUMBER,...]",
+        "the service on lasting data; PORT (8000) chooses the port",
+        _serve,
     ),
     "manage": Command("manage COMMAND ...", "a management command on serve's data", manage),
     "test": Command("test [--thorough | PYTEST ARGUMENTS]", "the tests, on real servers", _test),
@@ -102,5 +112,7 @@ COMMANDS = {
         "bench [--quick] [NAME ...]", "the benchmarks, side by side with others", bench
     ),
     "lock": Command("lock", "resolve the dependencies of pyproject.toml again", _alone(lock)),
+    "bundle": Command("bundle [FILE]", "all that an installation without a network needs", bundle),
+    "docs": Command("docs", "the documentation as a site", _alone(docs)),
     "licences": Command("licences", "list every dependency's licence", _alone(licences)),
 }

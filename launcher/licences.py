@@ -8,7 +8,7 @@ from pathlib import Path
 from launcher.console import say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
-from launcher.locks import EXTRAS
+from launcher.locks import LOCKS
 
 PAGE = Path("docs/licences.md")
 # The licences that the owner's choice for the project itself stays free with, as far as their
@@ -40,13 +40,26 @@ for name in sys.argv[1:]:
 
 
 def page(python: Path) -> str:
-    """The page as it is for what the environment of `python` holds."""
-    used_by = {name: lock for lock in reversed(EXTRAS) for name in _names(lock)}
+    """The page as it is for what the environment of `python` holds.
+
+    What is locked for other machines only keeps the row that the page has of it.
+    """
+    used_by = {name: lock for lock in reversed(LOCKS) for name in _names(lock)}
+    stated = {_normal(name): (name, licence) for name, _, licence in _read(python, sorted(used_by))}
     rows = [
-        f"| {name} | {licence} | {_WHERE[used_by[_normal(name)]]} |"
-        for name, _, licence in _read(python, sorted(used_by))
+        f"| {name} | {licence} | {_WHERE[used_by[key]]} |"
+        for key, (name, licence) in sorted((_written() | stated).items())
+        if key in used_by
     ]
     return _HEAD + "\n".join(rows) + "\n"
+
+
+def _written() -> dict[str, tuple[str, str]]:
+    """The packages that the page names, as they are written there, with their licences."""
+    if not (PROJECT / PAGE).exists():
+        return {}
+    rows = [line.split(" | ") for line in (PROJECT / PAGE).read_text().splitlines()[_FIRST_ROW:]]
+    return {_normal(name[2:]): (name[2:], licence) for name, licence, _ in rows}
 
 
 def problems(python: Path) -> str:
@@ -72,6 +85,7 @@ def licences() -> int:
 _WHERE = {
     "requirements.lock": "service",
     "requirements-local.lock": "`./dev`",
+    "requirements-client.lock": "client",
     "requirements-dev.lock": "tests and benchmarks",
 }
 _HEAD = """# Licences of the dependencies
@@ -97,6 +111,4 @@ def _normal(name: str) -> str:
 
 def _read(python: Path, names: list[str]) -> list[list[str]]:
     done = subprocess.run([python, "-c", _READ, *names], capture_output=True, text=True, check=True)
-    return sorted(
-        (line.split("\t") for line in done.stdout.splitlines()), key=lambda r: _normal(r[0])
-    )
+    return [line.split("\t") for line in done.stdout.splitlines()]

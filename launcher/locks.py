@@ -1,4 +1,4 @@
-"""The three dependency locks: how they are made, and whether they fit what is declared."""
+"""The four dependency locks: how they are made, and whether they fit what is declared."""
 
 import hashlib
 import json
@@ -13,14 +13,22 @@ from pathlib import Path
 from launcher.console import StepFailed, say
 from launcher.folders import PROJECT
 
-# The service, and the library that is a package of its own.
-DECLARATIONS = ("pyproject.toml", "policies/pyproject.toml")
+# The service, and what is a package of its own.
+DECLARATIONS = ("pyproject.toml", "policies/pyproject.toml", "client/pyproject.toml")
 LIBRARY = "allocation-policies"
-# lock -> the optional dependencies it adds to those of production
-EXTRAS = {
-    "requirements.lock": (),
-    "requirements-local.lock": ("local",),
-    "requirements-dev.lock": ("local", "dev"),
+# lock -> whose dependencies it pins, and which of the optional ones; what an earlier lock pins as well
+# has one version in both
+LOCKS = {
+    "requirements.lock": ["pyproject.toml"],
+    "requirements-local.lock": ["pyproject.toml", "--extra", "local"],
+    "requirements-client.lock": [
+        *("client/pyproject.toml", "--extra", "verify"),
+        *("--constraint", "requirements.lock"),
+    ],
+    "requirements-dev.lock": [
+        *("pyproject.toml", "--extra", "local", "--extra", "dev"),
+        *("--constraint", "requirements-client.lock"),
+    ],
 }
 _MARK = "# dependencies declared: sha256 "
 
@@ -39,16 +47,16 @@ def declared_digest(project: Path = PROJECT) -> str:
 def outdated(project: Path = PROJECT) -> list[str]:
     """The locks that were made from other declarations than those of today."""
     mark = _MARK + declared_digest(project)
-    return [lock for lock in EXTRAS if mark not in (project / lock).read_text().splitlines()]
+    return [lock for lock in LOCKS if mark not in (project / lock).read_text().splitlines()]
 
 
 def lock() -> int:
     """Make the locks again with uv. What they pin stays unless a declaration refuses it."""
     with tempfile.TemporaryDirectory() as scratch:
         uv = shutil.which("uv") or _installed_uv(Path(scratch))
-        for name, extras in EXTRAS.items():
+        for name, what in LOCKS.items():
             say(f"Resolving {name} ...")
-            _compile(str(uv), name, extras)
+            _compile(str(uv), name, what)
     return 0
 
 
@@ -59,13 +67,11 @@ def _installed_uv(scratch: Path) -> Path:
     return scratch / "bin" / "uv"
 
 
-def _compile(uv: str, name: str, extras: tuple[str, ...]) -> None:
-    command = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--output-file", name]
+def _compile(uv: str, name: str, what: list[str]) -> None:
+    command = [uv, "pip", "compile", *what, "--quiet", "--output-file", name]
     command += ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header"]
     command += ["--no-emit-index-url", "--no-emit-find-links"]  # no address in a committed file
     command += ["--no-emit-package", LIBRARY]  # it is in the tree, not in an index
-    for extra in extras:
-        command += ["--extra", extra]
     _run(f"resolve {name}", command)
     path = PROJECT / name
     path.write_text(f"{_MARK}{declared_digest()}\n{path.read_text()}")

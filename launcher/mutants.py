@@ -117,6 +117,8 @@ class Bench:
             **environment,
             # The bytecode of a mutant must not be taken for the module's.
             "PYTHONDONTWRITEBYTECODE": "1",
+            # Which tests.examples knows: finding the smallest example takes minutes.
+            "ALLOCATOR_UNSHRUNK": "1",
         }
 
     def fails(self, tests: Sequence[str]) -> str:

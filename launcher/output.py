@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import IO
 
-_COLOURS = {"web": 36, "relay": 35, "sender": 34, "beat": 33, "worker": 32}
+_COLOURS = {"web": 36, "relay": 35, "sender": 34, "beat": 33, "backtests": 36, "worker": 32}
 _NAME_WIDTH = max(map(len, _COLOURS))
 
 
@@ -69,7 +69,8 @@ class Terminal(Output):
     def _copy(self, name: str, pipe: IO[bytes]) -> None:
         prefix = f"{name:<{_NAME_WIDTH}} | "
         if self._colourful:
-            prefix = f"\033[{_COLOURS.get(name, 37)}m{prefix}\033[0m"
+            colour = _COLOURS.get(name.partition("-")[0], 37)
+            prefix = f"\033[{colour}m{prefix}\033[0m"
         with pipe:
             for line in pipe:
                 with self._one_line_at_a_time:

@@ -1,7 +1,9 @@
 """`./dev serve`: the service in the foreground, on data that lasts."""
 
 import os
+import re
 import time
+from collections.abc import Mapping, Sequence
 
 from launcher import commands, folders
 from launcher.console import StepFailed, say
@@ -10,6 +12,7 @@ from launcher.folders import DataFolder, InUse
 from launcher.kernels import Kernels
 from launcher.output import Terminal
 from launcher.servers import Servers
+from launcher.service import NAMES
 from launcher.supervisor import Supervisor, interrupt_on_signals
 
 DATA = "serve"
@@ -17,8 +20,14 @@ _DEFAULT_PORT = "8000"
 _PATIENCE_SECONDS = 60.0
 
 
-def serve() -> int:
-    """Run the service until Ctrl-C or SIGTERM. Raises `StepFailed`."""
+_MOST = 16
+
+
+def serve(counts: Mapping[str, int]) -> int:
+    """Run the service until Ctrl-C or SIGTERM, each process as often as `counts` says, else once.
+
+    Raises `StepFailed`.
+    """
     python = VirtualEnvironment().ensure("local")
     interrupt_on_signals()
     folder = _take_folder()
@@ -30,6 +39,7 @@ def serve() -> int:
             Supervisor(
                 *(python, folder, servers, _port(), Terminal()),
                 port_patience_seconds=_PATIENCE_SECONDS,
+                counts=counts,
             ) as service,
         ):
             commands.migrate_what_changed(python, servers, folder.path)
@@ -45,6 +55,21 @@ def serve() -> int:
         kernels.stop()
         folder.release()
     return 0
+
+
+def counts_of(arguments: Sequence[str]) -> dict[str, int] | None:
+    """How often each process is wanted by `--processes web=2,worker=3`; None if it means nothing."""
+    if not arguments:
+        return {}
+    if len(arguments) != 2 or arguments[0] != "--processes":
+        return None
+    found = {}
+    for part in arguments[1].split(","):
+        match = re.fullmatch(rf"({'|'.join(NAMES)})=([1-9][0-9]?)", part)
+        if match is None or int(match[2]) > _MOST or match[1] in found:
+            return None
+        found[match[1]] = int(match[2])
+    return found
 
 
 def _port() -> int:

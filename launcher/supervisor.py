@@ -6,7 +6,7 @@ import signal
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -39,11 +39,13 @@ class Supervisor:
         output: Output,
         *,
         port_patience_seconds: float = 0.0,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         """Listen on `port` of this machine (0: any free one); nothing is started yet.
 
-        What a launcher that was killed left of these processes is ended first. Raises `StepFailed`
-        when the port is still taken after `port_patience_seconds`.
+        `counts` says of which components there are several. What a launcher that was killed left of
+        these processes is ended first. Raises `StepFailed` when the port is still taken after
+        `port_patience_seconds`.
         """
         self._python = python
         self._folder = folder.path
@@ -53,7 +55,9 @@ class Supervisor:
         processes.end_recorded(self._recorded, working_in=PROJECT)
         self._listener = listen(port, port_patience_seconds)
         self.url = f"http://{self._listener.getsockname()[0]}:{self._listener.getsockname()[1]}"
-        self._components = components(listener=self._listener.fileno(), data=folder.path)
+        self._components = components(
+            listener=self._listener.fileno(), data=folder.path, counts=counts
+        )
         self._running: dict[str, processes.Process] = {}
         self._ends: defaultdict[str, list[float]] = defaultdict(list)
         self._noted: dict[str, processes.Process] = {}
@@ -91,21 +95,33 @@ class Supervisor:
             self._disk_is_full = False
 
     def _start_again(self) -> None:
+        noted = False
+        ended = []
         for component in self._components:
-            process = self._running[component.name]
+            process = self._running[component.label]
             self._end_if_silent(component, process)
             if process.poll() is not None:
-                if self._noted.get(component.name) is not process:
-                    self._note_end(component.name, process, self._output.log(component.name))
-                    self._noted[component.name] = process
-                self._start(component)
-        for name, server in (
-            ("PostgreSQL", self._servers.postgres),
-            ("Redis", self._servers.redis),
-        ):
-            if server is not None and server.process.poll() is not None:
-                self._note_end(name, server.process, server.log)
-                server.restart()
+                ended.append(component)
+                if self._noted.get(component.label) is not process:
+                    self._note_end(component.label, process, self._output.log(component.label))
+                    self._noted[component.label] = process
+                    noted = True
+        lost = [
+            (name, server)
+            for name, server in (
+                ("PostgreSQL", self._servers.postgres),
+                ("Redis", self._servers.redis),
+            )
+            if server is not None and server.process.poll() is not None
+        ]
+        for name, server in lost:
+            self._note_end(name, server.process, server.log)
+        if noted or lost:
+            time.sleep(_RESTART_SECONDS)
+        for component in ended:
+            self._start(component)
+        for _, server in lost:
+            server.restart()
 
     def watch(self) -> None:
         """Keep everything running until a signal raises `KeyboardInterrupt`."""
@@ -119,13 +135,13 @@ class Supervisor:
             WEB_CONCURRENCY=os.environ.get("WEB_CONCURRENCY", DEFAULT_WEB_WORKERS),
         )
         if component.name == "web":
-            env["PROMETHEUS_MULTIPROC_DIR"] = str(self._empty_metrics())
+            env["PROMETHEUS_MULTIPROC_DIR"] = str(self._metrics())
         if component.silence_seconds is not None:
             file = self._pulse_file(component)
             file.unlink(missing_ok=True)
             env["PULSE_FILE"] = str(file)
-        with self._output.stream(component.name) as stream:
-            self._running[component.name] = processes.start(
+        with self._output.stream(component.label) as stream:
+            self._running[component.label] = processes.start(
                 [self._python, *component.command],
                 env=env,
                 cwd=PROJECT,
@@ -148,19 +164,21 @@ class Supervisor:
             return
         if pulse.is_silent(self._pulse_file(component), component.silence_seconds):
             say(
-                f"{component.name} has given no sign of life for {component.silence_seconds:.0f} s;"
+                f"{component.label} has given no sign of life for {component.silence_seconds:.0f} s;"
                 " ending it."
             )
             processes.stop(process, first=signal.SIGKILL)
 
     def _pulse_file(self, component: Component) -> Path:
-        return self._folder / f"{component.name}-pulse"
+        return self._folder / f"{component.label}-pulse"
 
-    def _empty_metrics(self) -> Path:
-        """Where the web processes count together; counts of those before them are gone."""
+    def _metrics(self) -> Path:
+        """Where the web processes count together; emptied when none of them is left."""
         metrics = self._folder / "metrics"
-        rmtree(metrics, ignore_errors=True)
-        metrics.mkdir()
+        others = (self._running.get(each.label) for each in self._components if each.name == "web")
+        if all(other is None or other.poll() is not None for other in others):
+            rmtree(metrics, ignore_errors=True)
+            metrics.mkdir()
         return metrics
 
     def _note_end(self, name: str, process: processes.Process, log: Path | None) -> None:
@@ -181,15 +199,15 @@ class Supervisor:
                 log=log,
             )
         say(f"{name} ended with exit code {process.returncode}; starting it again.")
-        time.sleep(_RESTART_SECONDS)
 
     def _stop(self) -> None:
         """Stop in order: no new requests and messages, then the worker with the work in hand."""
         self._listener.close()
-        running = [each for each in self._components if each.name in self._running]
+        running = [each for each in self._components if each.label in self._running]
+        last = self._components[-1].name
         with suppress(KeyboardInterrupt):
-            self._stop_together(running[:-1])
-            self._stop_together(running[-1:])
+            self._stop_together([each for each in running if each.name != last])
+            self._stop_together([each for each in running if each.name == last])
         for process in self._running.values():  # a second Ctrl-C ends the waiting
             processes.stop(process, first=signal.SIGKILL)
         self._recorded.unlink(missing_ok=True)
@@ -197,9 +215,9 @@ class Supervisor:
 
     def _stop_together(self, some: Sequence[Component]) -> None:
         for component in some:
-            self._running[component.name].terminate()
+            self._running[component.label].terminate()
         for component in some:
-            processes.finish(self._running[component.name], component.patience_seconds)
+            processes.finish(self._running[component.label], component.patience_seconds)
 
 
 def listen(port: int, patience_seconds: float = 0.0) -> socket.socket:

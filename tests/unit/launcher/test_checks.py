@@ -63,21 +63,21 @@ def test_a_drift_of_the_openapi_document_is_shown_as_a_difference(tmp_path, monk
 
 @pytest.mark.parametrize("declaration", locks.DECLARATIONS)
 def test_a_lock_is_out_of_date_when_the_declared_dependencies_change(declaration, tmp_path):
-    (tmp_path / "policies").mkdir()
     for name in locks.DECLARATIONS:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('[project]\nname = "p"\ndependencies = ["a"]\n')
     mark = f"# dependencies declared: sha256 {locks.declared_digest(tmp_path)}\na==1\n"
-    for name in locks.EXTRAS:
+    for name in locks.LOCKS:
         (tmp_path / name).write_text(mark)
     assert locks.outdated(tmp_path) == []
     pyproject = tmp_path / declaration
     pyproject.write_text(pyproject.read_text().replace('["a"]', '["a", "b"]'))
-    assert locks.outdated(tmp_path) == list(locks.EXTRAS)
+    assert locks.outdated(tmp_path) == list(locks.LOCKS)
 
 
 def test_the_committed_locks_are_up_to_date_and_name_no_registry():
     assert locks.outdated() == []
-    for name in locks.EXTRAS:
+    for name in locks.LOCKS:
         text = (PROJECT / name).read_text()
         assert "--index-url" not in text
         assert "--find-links" not in text

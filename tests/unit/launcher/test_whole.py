@@ -82,7 +82,8 @@ def test_serve_keeps_its_data_and_shares_its_servers_with_management_commands(st
     assert serve.returncode == 0, errors
     assert errors.endswith("Stopped.\n")
     assert all(
-        re.match(r"(web   |relay |sender|beat  |worker) \| ", line) for line in output.splitlines()
+        re.match(r"(web      |relay    |sender   |beat     |backtests|worker   ) \| ", line)
+        for line in output.splitlines()
     )
     assert running(state_home) == set()
 

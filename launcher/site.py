@@ -1,0 +1,37 @@
+"""`./dev docs`: the documentation as a site, and whether all of its links lead somewhere."""
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from launcher.console import say
+from launcher.environment import VirtualEnvironment
+from launcher.folders import PROJECT
+from launcher.processes import inherited_environment
+
+SITE = Path(".data/site")
+# Material for MkDocs advertises its makers' next project on each build.
+_QUIET = {"NO_MKDOCS_2_WARNING": "1"}
+
+
+def docs() -> int:
+    """Build the site; 0 when nothing was wrong with it."""
+    problem = problems(VirtualEnvironment().ensure("dev"), PROJECT / SITE)
+    say(problem or f"{SITE}/index.html is the documentation; its search needs the folder served.")
+    return 1 if problem else 0
+
+
+def problems(python: Path, folder: Path | None = None) -> str:
+    """What is wrong with pages, links and navigation; an empty string if nothing is.
+
+    The site is left in `folder`, if one is named.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        done = subprocess.run(
+            [python, "-m", "mkdocs", "build", "--strict", "--site-dir", folder or scratch],
+            cwd=PROJECT,
+            env={**inherited_environment(), **_QUIET},
+            capture_output=True,
+            text=True,
+        )
+    return (done.stdout + done.stderr or "it failed silently") if done.returncode else ""
