@@ -27,7 +27,8 @@ from tests.unit.deploy.environment import (
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
 SERVICES = COMPOSE["services"]
-OURS = ("migrate", "web", "worker", "beat", "relay", "sender")
+STAYING = ("web", "worker", "backtests", "beat", "relay", "sender")
+OURS = ("migrate", *STAYING)
 SECRETS = ("SECRET_KEY", "POSTGRES_PASSWORD", "ALLOCATOR_PASSWORD", "ALLOCATOR_OWNER_PASSWORD")
 
 
@@ -88,7 +89,7 @@ def test_only_the_migration_knows_the_owner_of_the_tables():
     assert knowing == ["migrate"]
 
 
-@pytest.mark.parametrize("name", ["web", "worker", "beat", "relay", "sender"])
+@pytest.mark.parametrize("name", STAYING)
 def test_each_process_waits_for_the_migration_and_for_redis(name):
     assert SERVICES[name]["depends_on"] == {
         "migrate": {"condition": "service_completed_successfully"},
@@ -127,7 +128,7 @@ def test_the_roles_are_made_by_the_same_script_as_the_launchers():
     assert set(asked) <= SERVICES["postgres"]["environment"].keys()
 
 
-@pytest.mark.parametrize("name", ["web", "worker", "beat", "relay", "sender"])
+@pytest.mark.parametrize("name", STAYING)
 def test_compose_and_the_launcher_run_the_same_command(name):
     assert comparable(SERVICES[name]["command"]) == comparable([*COMPONENTS[name].command])
 
@@ -137,13 +138,16 @@ def test_a_web_process_has_the_threads_that_the_settings_count_with():
     assert int(command[command.index("--threads") + 1]) == settings.WEB_THREADS
 
 
-def test_the_health_check_of_the_worker_reads_its_sign_of_life():
-    *command, file = SERVICES["worker"]["healthcheck"]["test"]
-    assert command == ["CMD", "python", "-m", pulse.__name__]
-    assert file == SERVICES["worker"]["environment"]["PULSE_FILE"]
+@pytest.mark.parametrize("name", ["worker", "backtests", "beat", "relay", "sender"])
+def test_a_health_check_reads_the_sign_of_life(name):
+    file = SERVICES[name]["environment"]["PULSE_FILE"]
+    seconds = COMPONENTS[name].silence_seconds
+    allowed = [] if seconds == pulse.SILENCE_SECONDS else [f"{seconds:.0f}"]
+    command = ["CMD", "python", "-m", pulse.__name__, file, *allowed]
+    assert SERVICES[name]["healthcheck"]["test"] == command
 
 
-@pytest.mark.parametrize("name", ["web", "worker", "beat", "relay", "sender"])
+@pytest.mark.parametrize("name", STAYING)
 def test_a_process_gets_the_time_it_needs_to_finish(name):
     granted = int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
     assert granted == COMPONENTS[name].patience_seconds

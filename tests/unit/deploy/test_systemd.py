@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from allocator_service.core.worker import pulse
 from tests.unit.deploy.environment import (
     COMPONENTS,
     READ_BY_LIBRARIES,
@@ -22,6 +21,7 @@ UNITS = sorted(path.name for path in FOLDER.glob("*.service"))
 PROCESSES = {
     "web": "allocator-web.service",
     "worker": "allocator-worker@.service",
+    "backtests": "allocator-backtests@.service",
     "beat": "allocator-beat.service",
     "relay": "allocator-relay.service",
     "sender": "allocator-sender.service",
@@ -78,9 +78,10 @@ def test_a_unit_sets_nothing_that_nobody_reads(unit):
     assert names - variables_read_by_the_settings() - READ_BY_LIBRARIES - READ_BY_PYTHON == set()
 
 
-def test_a_worker_that_takes_no_messages_is_started_again_after_as_long_as_everywhere():
-    unit = settings_of(PROCESSES["worker"])
-    assert unit["WatchdogSec"] == [f"{pulse.SILENCE_SECONDS:.0f}"]
+@pytest.mark.parametrize("name", sorted(set(PROCESSES) - {"web"}))
+def test_a_process_without_a_sign_of_life_is_started_again_after_as_long_as_everywhere(name):
+    unit = settings_of(PROCESSES[name])
+    assert unit["WatchdogSec"] == [f"{COMPONENTS[name].silence_seconds:.0f}"]
     assert (unit["Type"], unit["NotifyAccess"]) == (["notify"], ["main"])
 
 
