@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,7 +15,7 @@ from allocator_agent.configuration import Configuration
 from allocator_agent.errors import Refused
 from allocator_agent.model import Job, Node, Observation, Usage
 from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
-from allocator_agent.service import Service
+from allocator_agent.service import Known, Service
 
 MARK = "allocator-agent"  # the label of servers that an agent keeps
 OWNER = "allocator-owner"  # the label of servers that says who brought them
@@ -29,22 +29,28 @@ class Feed:
     """Sends what was observed. `problems` is what the service refused, in its words."""
 
     def __init__(
-        self, configuration: Configuration, service: Service, units: Units, *, dry_run: bool
+        self,
+        configuration: Configuration,
+        service: Service,
+        units: Units,
+        known: Known,
+        *,
+        dry_run: bool,
     ) -> None:
         self._configuration, self._service, self._units = configuration, service, units
-        self._dry_run = dry_run
+        self._known, self._dry_run = known, dry_run
         self.problems: list[str] = []
         self.lines: list[str] = []
         self.generation = 0
-        self._accounts: Collection[str] = ()  # of members
+        self._accounts: Set[str] = frozenset()  # of members
         self._new: list[str] = []  # tenants that become members
 
-    def send(self, observed: Observation, *, places: bool) -> None:
+    def send(self, observed: Observation) -> None:
         """Servers and workloads as they are now; those that are gone drained or withdrawn."""
         self._accounts = self._admitted(observed)
         self._nodes(observed.nodes)
         jobs = [job for job in observed.jobs if job.account in self._accounts]
-        self._workloads(jobs, places=places)
+        self._workloads(jobs)
 
     def usage(self, usages: Iterable[Usage], source: str) -> None:
         """Jobs that have ended, under identities that post once, however often they are sent."""
@@ -66,21 +72,20 @@ class Feed:
         for at in range(0, len(rows), _ROWS):
             self._imported("usage", {"format": "csv", "content": csv_text(rows[at : at + _ROWS])})
 
-    def _admitted(self, observed: Observation) -> Collection[str]:
+    def _admitted(self, observed: Observation) -> Set[str]:
         """The accounts of members. All of them become members, before they queue, if so configured."""
         accounts = self._configuration.by_tenant(observed.accounts)
         if twins := sorted(observed.accounts - set(accounts.values())):
             self.problems.append(f"other accounts have the same tenants: map {', '.join(twins)}")
-        members = {member["tenant"] for member in self._service.listed("members")}
-        outside = sorted(accounts.keys() - members)
+        outside = sorted(accounts.keys() - self._known.members)
         if self._configuration.register_tenants:
             self._new = outside
             self.lines += [f"  + member {tenant}" for tenant in outside]
-            return accounts.values()
+            return set(accounts.values())
         busy = sorted({job.account for job in observed.jobs} & {accounts[name] for name in outside})
         if busy:
             self.problems.append(f"accounts with jobs that are no members: {', '.join(busy)}")
-        return [accounts[name] for name in accounts.keys() & members]
+        return {accounts[name] for name in accounts.keys() & self._known.members}
 
     def _nodes(self, nodes: list[Node]) -> None:
         name = self._configuration.name
@@ -89,7 +94,7 @@ class Feed:
             body = {"format": "kubernetes", "content": {"items": items}, "owner_label": OWNER}
             self._imported("nodes", body)
         present = {(node.owner or None, node.name) for node in nodes}
-        for server in self._service.listed("servers"):
+        for server in self._known.servers:
             gone = (server["contributed_by"], server["name"]) not in present
             if server["labels"].get(MARK) == name and gone and server["state"] == "active":
                 self.lines.append(
@@ -98,19 +103,19 @@ class Feed:
                 if not self._dry_run:
                     self._service.drain(server)
 
-    def _workloads(self, jobs: list[Job], *, places: bool) -> None:
+    def _workloads(self, jobs: list[Job]) -> None:
         """All that changes in one import, so that it is decided at once.
 
         What no job asks for any more wants nothing from now on, and is withdrawn in a later round, some
         in each: a thousand at a time would hold up the round.
         """
         name = self._configuration.name
-        rows = workload_rows(jobs, self._configuration, self._units, places=places)
+        rows = workload_rows(jobs, self._configuration, self._units, places=self._known.places)
         rows += [self._admission(tenant) for tenant in self._new]
         names = {(row["tenant"], row["name"]) for row in rows}
         gone = [
             workload
-            for workload in self._service.listed("workloads")
+            for workload in self._known.workloads
             if workload["name"].startswith(f"{name}/")
             and (workload["tenant"], workload["name"]) not in names
         ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -16,7 +17,7 @@ from allocator_agent.configuration import Configuration
 from allocator_agent.feeding import Feed
 from allocator_agent.model import Job, Observation, Rendering, Usage
 from allocator_agent.quantities import Amounts, Units, added
-from allocator_agent.service import Service
+from allocator_agent.service import Known, Service
 
 logger = logging.getLogger("allocator_agent")
 _POLL_SECONDS = 0.1
@@ -96,15 +97,15 @@ class Rounds:
         """One round. Raises an `AgentError` when the service or the scheduler is away."""
         outcome = Outcome()
         with outcome.step("observe"):
-            observed = self._scheduler.observe()
+            observed, known = self._look()
         outcome.problems += observed.problems
         with outcome.step("feed"):
-            pool = self._service.pool()
-            units = Units(pool["resources"])
-            feed = Feed(self._configuration, self._service, units, dry_run=dry_run)
-            feed.send(observed, places=self._service.places(pool["policy"]["name"]))
-            if pool["metering"] == "reported":
-                self._send_usage(feed)
+            units = Units(known.pool["resources"])
+            feed = Feed(self._configuration, self._service, units, known, dry_run=dry_run)
+            if known.pool["metering"] == "reported":
+                self._send_all(feed, observed)
+            else:
+                feed.send(observed)
         outcome.problems += feed.problems
         if feed.lines:
             outcome.lines += ["to the service:", *feed.lines]
@@ -132,14 +133,26 @@ class Rounds:
         outcome.problems += _said(plan.problems)
         return outcome
 
-    def _send_usage(self, feed: Feed) -> None:
-        """Jobs that ended since the last upload, or within `usage_hours` after a start."""
+    def _look(self) -> tuple[Observation, Known]:
+        """What the scheduler and the service have, read side by side."""
+        with ThreadPoolExecutor(1) as other:
+            known = other.submit(self._service.known)
+            return self._scheduler.observe(), known.result()
+
+    def _send_all(self, feed: Feed, observed: Observation) -> None:
+        """What there is, and jobs that ended since the last upload, or within `usage_hours` of a start.
+
+        The scheduler looks them up while the service takes what there is.
+        """
         now = self._clock()
         hours = self._configuration.usage_hours
         if self._uploaded is not None:
             hours = min(hours, (now - self._uploaded) / 3600 + _OVERLAP_HOURS)
+        with ThreadPoolExecutor(1) as other:
+            ended = other.submit(self._scheduler.finished, hours, self._now())
+            feed.send(observed)
         before = len(feed.problems)
-        feed.usage(self._scheduler.finished(hours, self._now()), self._scheduler.source)
+        feed.usage(ended.result(), self._scheduler.source)
         if len(feed.problems) == before:
             self._uploaded = now
 

@@ -38,6 +38,17 @@ class Answer:
     body: Any
 
 
+@dataclass(frozen=True)
+class Known:
+    """What the service has of the pool as a round begins; servers and workloads as it lists them."""
+
+    pool: dict[str, Any]  # its resources with their units, its policy, how it is metered
+    places: bool  # whether the policy places tasks on servers: only then workloads select servers
+    members: frozenset[str]
+    servers: list[dict[str, Any]]
+    workloads: list[dict[str, Any]]
+
+
 class Service:
     """One pool of the service, as its agent sees it."""
 
@@ -58,15 +69,17 @@ class Service:
             except OSError as error:
                 raise Misconfigured(f"[service] ca_file cannot be read: {error}") from error
 
-    def pool(self) -> dict[str, Any]:
-        """The pool: its resources with their units, its policy, how it is metered."""
-        body: dict[str, Any] = self._request("GET", "").body
-        return body
-
-    def places(self, policy: str) -> bool:
-        """Whether a policy places tasks on servers: only then workloads select servers."""
+    def known(self) -> Known:
+        """The pool and what is in it."""
+        pool = self._request("GET", "").body
         policies = self._request("GET", "/api/v1/policies/?limit=1000").body["results"]
-        return any(item["name"] == policy and item["places"] for item in policies)
+        return Known(
+            pool,
+            any(item["name"] == pool["policy"]["name"] and item["places"] for item in policies),
+            frozenset(member["tenant"] for member in self.listed("members")),
+            self.listed("servers"),
+            self.listed("workloads"),
+        )
 
     def import_rows(self, kind: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """Import nodes, workloads or usage; the report, and the generation that includes it."""
@@ -74,7 +87,7 @@ class Service:
         return answer.body, int(answer.headers.get("Pool-Generation", answer.body["generation"]))
 
     def listed(self, kind: str) -> list[dict[str, Any]]:
-        """Every server or workload of the pool that is not retired or withdrawn."""
+        """Every member, server or workload of the pool that is not retired or withdrawn."""
         found: list[dict[str, Any]] = []
         path: str | None = f"{kind}/?limit={_PAGE}"
         while path:

@@ -69,11 +69,6 @@ def operator(service: LiveService) -> Client:
     return service.client("operator", "slurm-tests")
 
 
-@pytest.fixture(scope="package")
-def agent_key(service: LiveService) -> str:
-    return service.manage("apikey", "create", "--scope", "operator", "--name", "every-pools-agent")
-
-
 @pytest.fixture
 def quiet(slurm: Cluster) -> Iterator[Cluster]:
     """The cluster without a job, a limit or a reservation, before a test and after it."""
@@ -85,17 +80,24 @@ def quiet(slurm: Cluster) -> Iterator[Cluster]:
 class Agent:
     """The agent's configuration for one pool, and its runs as processes."""
 
-    def __init__(self, folder: Path, cluster: Cluster, url: str, key: str, pool: str) -> None:
+    def __init__(self, folder: Path, cluster: Cluster, service: LiveService, pool: str) -> None:
         self.pool = pool
         self.file = folder / f"{pool}.ini"
+        self._service = service
         self._environment = {
             **os.environ,
             **cluster.environment,
-            "ALLOCATOR_KEY": key,
             "PYTHONPATH": str(PROJECT / "agent"),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        self.configure(url=url)
+        self.configure(url=service.url)
+
+    def authorize(self) -> None:
+        """Give it the key that the guides give it: of an agent, for its pool alone."""
+        self._environment["ALLOCATOR_KEY"] = self._service.manage(
+            *("apikey", "create", "--scope", "agent"),
+            *("--pool", self.pool, "--name", f"agent-of-{self.pool}"),
+        )
 
     def configure(self, *, url: str, service: str = "", slurm: str = "", **agent: str) -> None:
         settings = {"name": "slurm-lab", "register_tenants": "yes", "decision_wait": "20", **agent}
@@ -129,16 +131,17 @@ class Agent:
 
 
 @pytest.fixture
-def agent(
-    tmp_path: Path, quiet: Cluster, service: LiveService, agent_key: str, request: Any
-) -> Agent:
-    """An agent for a pool named after the test."""
+def agent(tmp_path: Path, quiet: Cluster, service: LiveService, request: Any) -> Agent:
+    """An agent for a pool named after the test, which `pool_for` makes."""
     pool = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:40].strip("-")
-    return Agent(tmp_path, quiet, service.url, agent_key, pool)
+    return Agent(tmp_path, quiet, service, pool)
 
 
 def pool_for(operator: Client, agent: Agent, **settings: Any) -> str:
-    """The agent's pool, with whole tasks put on servers unless the settings say otherwise."""
+    """The agent's pool, with whole tasks put on servers unless the settings say otherwise.
+
+    The agent gets its key, which needs the pool.
+    """
     operator.post(
         "/api/v1/pools/",
         {
@@ -151,6 +154,7 @@ def pool_for(operator: Client, agent: Agent, **settings: Any) -> str:
             **settings,
         },
     )
+    agent.authorize()
     return f"/api/v1/pools/{agent.pool}"
 
 

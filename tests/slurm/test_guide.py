@@ -7,10 +7,9 @@ from tests.guides import run_guide
 from tests.slurm.conftest import eventually
 
 
-def test_the_guide_runs_as_it_stands(service, agent_key, quiet, tmp_path):
-    told = run_guide(
-        "slurm.md", service=service, folder=tmp_path, KEY=agent_key, **quiet.environment
-    )
+def test_the_guide_runs_as_it_stands(service, quiet, tmp_path):
+    key = service.manage("apikey", "create", "--scope", "operator", "--name", "slurm-guide")
+    told = run_guide("slurm.md", service=service, folder=tmp_path, KEY=key, **quiet.environment)
     assert re.search(r"^pool cluster, (no decision|generation \d+): 0 changes$", told, re.MULTILINE)
     for line in ("  + member biology", "  + member physics", "  + server cpu-1"):
         assert line in told.splitlines()

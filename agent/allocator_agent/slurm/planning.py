@@ -13,7 +13,7 @@ from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.reclaim import to_stop
 from allocator_agent.slurm.reading import Association, Reservation, resource_of
 
-_WRITABLE = re.compile(r"[^\s':]+")  # what a file for `sacctmgr load` can name
+_WRITABLE = re.compile(r"[^\s'\",:]+")  # what sacctmgr can be told
 Limits = dict[str, int]
 Key = tuple[str, str, str]  # account, user, partition
 
@@ -23,7 +23,6 @@ class LimitChange:
     """An association whose limits or fair share differ from what is decided; None is unlimited."""
 
     key: Key
-    parent: str
     before: dict[str, int | None]
     after: Limits
     fairshare: tuple[str, str]  # before and after
@@ -40,7 +39,13 @@ class LimitChange:
 
     @property
     def raises(self) -> bool:
-        return self.lowered != self.after or self.fairshare[0] != self.fairshare[1]
+        """Whether anything is left to write once what falls is written."""
+        return self.lowered != self.after or (self.shares and not self.lowers)
+
+    @property
+    def shares(self) -> bool:
+        """Whether the fair share changes; that is no limit, so the first command takes it along."""
+        return self.fairshare[0] != self.fairshare[1]
 
     def line(self) -> str:
         """The change as a person reads it."""
@@ -53,7 +58,7 @@ class LimitChange:
             for name, most in self.after.items()
             if self.before[name] != most
         ]
-        if self.fairshare[0] != self.fairshare[1]:
+        if self.shares:
             parts.append(f"fairshare {self.fairshare[0]} -> {self.fairshare[1]}")
         return f"{'new ' if self.new else ''}{who}: {', '.join(parts)}"
 
@@ -139,7 +144,7 @@ def plan_limits(
                 problems.setdefault(item["tenant"], []).append("Slurm has no account for it")
             continue
         if not _WRITABLE.fullmatch(account):
-            problems.setdefault(item["tenant"], []).append(f"sacctmgr cannot load {account!r}")
+            problems.setdefault(item["tenant"], []).append(f"sacctmgr cannot be told {account!r}")
             continue
         if item["kind"] == "account":
             row = present[account, "", ""]
@@ -150,7 +155,7 @@ def plan_limits(
             told = handed_out(item["limits"], mine, sorted(users.get(account, [])))
             for user, limits in told.items():
                 row = present.get((account, user, partition)) or Association(
-                    account, user, partition, {}, "", ""
+                    account, user, partition, {}, ""
                 )
                 new = (account, user, partition) not in present
                 changes.append(_change(row, limits, row.fairshare, new=new))
@@ -258,7 +263,6 @@ def _change(
     before = {name: row.limits.get(name) for name in limits}
     return LimitChange(
         (row.account, row.user, row.partition),
-        row.parent,
         before,
         {name: int(most) for name, most in limits.items()},
         (row.fairshare, fairshare),

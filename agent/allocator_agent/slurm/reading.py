@@ -49,7 +49,6 @@ class Association:
     partition: str
     limits: dict[str, int]  # TRES -> count; memory in MiB
     fairshare: str
-    parent: str
 
 
 @dataclass(frozen=True)
@@ -174,8 +173,8 @@ def read_usage(text: str) -> Iterator[Usage]:
 def read_associations(text: str) -> Iterator[Association]:
     """The rows of `sacctmgr --parsable2 show association`, in the columns that `scheduler` asks for."""
     for line in text.splitlines():
-        account, user, partition, tres, fairshare, parent = line.split("|")
-        yield Association(account, user, partition, read_limits(tres), fairshare, parent)
+        account, user, partition, tres, fairshare = line.split("|")
+        yield Association(account, user, partition, read_limits(tres), fairshare)
 
 
 def read_reservations(text: str) -> Iterator[Reservation]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -27,9 +28,10 @@ from allocator_agent.slurm.planning import (
 )
 from allocator_agent.slurm.reading import Association, Reservation
 
-_ASSOCIATION = "account,user,partition,grptres,fairshare,parentname"
+_ASSOCIATION = "account,user,partition,grptres,fairshare"
 _PER_COMMAND = 500  # names or job numbers, so that a command line stays short
-_ALIKE = 4  # so many accounts that get the same are worth a command of their own
+Words = tuple[str, ...]
+Rows = Sequence[tuple[LimitChange, Limits]]
 
 
 class Slurm:
@@ -65,8 +67,10 @@ class Slurm:
             return self._observed()
 
     def _observed(self) -> Observation:
-        run = self._commands.run
-        told = run("scontrol", "--oneliner", "show", "node")
+        with ThreadPoolExecutor() as others:
+            queue, rows = others.submit(self._queue), others.submit(self._read_associations)
+            told = self._commands.run("scontrol", "--oneliner", "show", "node")
+            queued, self._associations = queue.result(), rows.result()
         nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
         classes = reading.read_classes(told)
         self._everywhere = reading.partition_of_all(told)
@@ -75,12 +79,7 @@ class Slurm:
             problems.append(
                 "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
             )
-        queued = run(
-            *("squeue", "--noheader", "--array", "--all", "--local"),
-            *(f"--states={reading.JOB_STATES}", f"--Format={reading.JOB_FORMAT}"),
-        )
         jobs = list(reading.read_jobs(queued, classes=classes, now=int(time.time())))
-        self._associations = self._read_associations()
         accounts = {item.account for item in self._associations if not item.user}
         return Observation(nodes, jobs, frozenset(accounts - {"root"}), problems)
 
@@ -127,7 +126,7 @@ class Slurm:
         than the larger of what was and what is decided. A batch that fails raises `SchedulerAway`.
         """
         problems: list[str] = []
-        self._load([(change, change.lowered) for change in plan.limits if change.lowers])
+        self._write([(change, change.lowered) for change in plan.limits if change.lowers])
         for change in plan.reservations:
             problems += self._tried("scontrol", *_command(change))
         for name, jobs in plan.moves:  # before limits rise, or they would not wait for it
@@ -135,23 +134,34 @@ class Slurm:
                 problems += self._tried(
                     "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={name}"
                 )
-        self._load([(change, change.after) for change in plan.limits if change.raises])
+        self._write([(change, change.after) for change in plan.limits if change.raises])
         for batch in _batches([job.id for job in plan.stops]):
             problems += self._tried("scontrol", "requeue", ",".join(batch))
         return problems
 
-    def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:
-        """The limits that are in force, by account; `fresh` reads them from Slurm again."""
-        rows = self._read_associations() if fresh else self._associations
+    def applied(
+        self,
+        observed: Observation,
+        *,
+        fresh: bool,  # noqa: ARG002 - a round that wrote limits has observed once more
+    ) -> dict[str, Amounts]:
+        """The limits that were in force when this was last observed, by account."""
         return {
             row.account: amounts_of(row.limits)
-            for row in rows
+            for row in self._associations
             if not row.user and row.account in observed.accounts
         }
 
+    def _queue(self) -> str:
+        return self._commands.run(
+            *("squeue", "--noheader", "--array", "--all", "--local"),
+            *(f"--states={reading.JOB_STATES}", f"--Format={reading.JOB_FORMAT}"),
+        )
+
     def _read_associations(self) -> list[Association]:
+        """All rows; without what they inherit, which slurmdbd looks up row by row."""
         told = self._commands.run(
-            *("sacctmgr", "--noheader", "--parsable2", "show", "association"),
+            *("sacctmgr", "--noheader", "--parsable2", "show", "association", "WOPInfo"),
             *(f"cluster={self.source}", f"format={_ASSOCIATION}"),
         )
         return list(reading.read_associations(told))
@@ -160,20 +170,15 @@ class Slurm:
         told = self._commands.run("scontrol", "--oneliner", "show", "reservation")
         return list(reading.read_reservations(told))
 
-    def _load(self, rows: Sequence[tuple[LimitChange, Limits]]) -> None:
-        """Write associations: accounts that get the same in one command, the others in one batch.
-
-        A command costs slurmdbd the same for one account and for hundreds, a batch costs it by the row.
-        """
-        alike, others = grouped(rows)
-        for words, accounts in alike:
-            for names in _batches(accounts):
-                self._commands.run(
-                    *("sacctmgr", "--immediate", "modify", "account", "where"),
-                    *(f"account={','.join(names)}", f"cluster={self.source}", "set", *words),
-                )
-        if others:
-            text = load_file(self.source, others)
+    def _write(self, rows: Rows) -> None:
+        """Set the limits of associations, in any order. Raises `SchedulerAway` if any is refused."""
+        where = f"cluster={self.source}"
+        self._commands.run_all(
+            ("sacctmgr", "--immediate", "modify", *whose, where, "set", *words)
+            for whose, words in modifications(rows)
+        )
+        if added := [row for row in rows if row[0].new]:
+            text = load_file(self.source, added)
             self._commands.run("sacctmgr", "--immediate", "load", "file=/dev/stdin", input=text)
 
     def _tried(self, program: str, *arguments: str) -> list[str]:
@@ -193,45 +198,41 @@ def _understood() -> Iterator[None]:
         raise SchedulerAway(f"what Slurm prints cannot be read: {error!r}") from error
 
 
-Words = tuple[str, ...]
-Rows = list[tuple[LimitChange, Limits]]
-
-
-def grouped(
-    rows: Sequence[tuple[LimitChange, Limits]],
-) -> tuple[list[tuple[Words, list[str]]], Rows]:
-    """What sacctmgr is to set for which accounts together, and the rows that are like few others."""
-    alike: dict[Words, Rows] = {}
+def modifications(rows: Rows) -> list[tuple[Words, Words]]:
+    """Whom `sacctmgr modify` is to set what: accounts that get the same together."""
+    alike: dict[Words, list[str]] = {}
+    found: list[tuple[Words, Words]] = []
     for change, limits in rows:
-        words = _settings(change, limits) if not change.key[1] else ()
-        alike.setdefault(words, []).append((change, limits))
-    groups = [
-        (words, [change.key[0] for change, _ in found])
-        for words, found in alike.items()
-        if words and len(found) >= _ALIKE
-    ]
-    together = {words for words, _ in groups}
-    return groups, [row for words, found in alike.items() if words not in together for row in found]
+        account, user, partition = change.key
+        words = _settings(change, limits)
+        if not user:
+            alike.setdefault(words, []).append(account)
+        elif not change.new:
+            whose = (f"user={user}", f"account={account}", f"partition={partition}")
+            found.append((("user", "where", *whose), words))
+    return [
+        (("account", "where", f"account={','.join(names)}"), words)
+        for words, accounts in alike.items()
+        for names in _batches(accounts)
+    ] + found
 
 
 def _settings(change: LimitChange, limits: Limits) -> Words:
-    """GrpTRES and fair share as sacctmgr takes them."""
+    """GrpTRES as sacctmgr takes it, and the fair share where it changes."""
     tres = ",".join(f"{name}={most}" for name, most in limits.items())
-    share = change.fairshare[1]
-    return (f"GrpTRES={tres}", *([f"Fairshare={share}"] if share else []))
+    return (f"GrpTRES={tres}", *([f"Fairshare={change.fairshare[1]}"] if change.shares else []))
 
 
-def load_file(cluster: str, rows: Sequence[tuple[LimitChange, Limits]]) -> str:
-    """The batch that `sacctmgr load` takes: accounts below their parents, users below accounts."""
+def load_file(cluster: str, rows: Rows) -> str:
+    """The batch that `sacctmgr load` takes: new associations of users, below their accounts."""
     lines = [f"Cluster - '{cluster}'"]
     below = ""
     for change, limits in rows:
         account, user, partition = change.key
-        parent = account if user else change.parent or "root"
-        if parent != below:
-            lines.append(f"Parent - '{parent}'")
-            below = parent
-        what = f"User - '{user}':Partition='{partition}'" if user else f"Account - '{account}'"
+        if account != below:
+            lines.append(f"Parent - '{account}'")
+            below = account
+        what = f"User - '{user}':Partition='{partition}'"
         lines.append(":".join([what, *_settings(change, limits)]))
     return "\n".join(lines) + "\n"
 

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from allocator_agent.slurm.planning import (
     plan_stops,
 )
 from allocator_agent.slurm.reading import Association, Reservation
-from allocator_agent.slurm.scheduler import grouped, load_file
+from allocator_agent.slurm.scheduler import load_file, modifications
 from tests.examples import examples
 
 MIB = 2**20
@@ -29,7 +30,7 @@ def job(number, *, account="a", cpu=1, memory=100, running=True, started=0, **mo
 
 
 def row(account, user="", partition="", *, fairshare="1", **limits):
-    return Association(account, user, partition, limits, fairshare, "" if user else "root")
+    return Association(account, user, partition, limits, fairshare)
 
 
 def account(tenant, fairshare=1, **limits):
@@ -58,9 +59,10 @@ def test_only_what_differs_is_planned():
     assert changes([account("d", cpu=0, mem=0)], rows) == ([], {})  # and needs none
 
 
-def test_names_that_would_break_the_batch_are_refused():
-    planned, problems = changes([account("a'b", cpu=4)], [row("a'b")])
-    assert (planned, problems) == ([], {"a'b": ['sacctmgr cannot load "a\'b"']})
+@pytest.mark.parametrize("name", ["a'b", "a,b", 'a"b', "a b", "a:b", "a\nb"])
+def test_names_that_sacctmgr_would_take_for_others_are_refused(name):
+    planned, problems = changes([account(name, cpu=4)], [row(name)])
+    assert (planned, problems) == ([], {name: [f"sacctmgr cannot be told {name!r}"]})
 
 
 def test_an_account_without_a_limit_is_lowered_first():
@@ -80,31 +82,69 @@ def test_a_fair_share_that_differs_is_written_with_the_raises():
     assert (planned[0].lowers, planned[0].raises) == (False, True)
 
 
-def test_the_batch_names_accounts_below_their_parents_and_users_below_accounts():
+def test_new_users_of_a_partition_are_loaded_below_their_accounts():
     planned, _ = changes(
-        [account("a", cpu=2, mem=5), of_class("a", "big", cpu=1, mem=5)],
-        [row("a"), row("a", "ann", fairshare="parent")],
+        [
+            of_class("a", "big", cpu=1, mem=5),
+            of_class("b", "big", cpu=2, mem=5),
+            of_class("a", "small", cpu=3, mem=5),
+        ],
+        [row(name) for name in "ab"] + [row(name, "ann", fairshare="parent") for name in "ab"],
         classes=True,
     )
-    assert load_file("lab", [(change, change.after) for change in planned]) == (
+    rows = [(change, change.lowered) for change in planned]
+    assert load_file("lab", rows) == (
         "Cluster - 'lab'\n"
-        "Parent - 'root'\n"
-        "Account - 'a':GrpTRES=cpu=2,mem=5:Fairshare=1\n"
         "Parent - 'a'\n"
         "User - 'ann':Partition='big':GrpTRES=cpu=1,mem=5\n"
+        "Parent - 'b'\n"
+        "User - 'ann':Partition='big':GrpTRES=cpu=2,mem=5\n"
+        "Parent - 'a'\n"
+        "User - 'ann':Partition='small':GrpTRES=cpu=3,mem=5\n"
     )
-    assert planned[1].line() == (
+    assert modifications(rows) == []
+    assert [change.raises for change in planned] == [False] * 3
+    assert planned[0].line() == (
         "new user ann of a in partition big: cpu unlimited -> 1, mem unlimited -> 5"
     )
 
 
 def test_accounts_that_get_the_same_are_set_by_one_command():
-    rows = [row(f"a{n}") for n in range(9)]
-    objects = [account(f"a{n}", cpu=0 if n < 7 else n) for n in range(9)]
+    rows = [row(f"a{n}", fairshare="2" if n == 8 else "1") for n in range(9)]
+    objects = [account(f"a{n}", cpu=0 if n < 7 else 5) for n in range(9)]
     planned, _ = changes(objects, rows)
-    alike, others = grouped([(change, change.after) for change in planned])
-    assert alike == [(("GrpTRES=cpu=0", "Fairshare=1"), [f"a{n}" for n in range(7)])]
-    assert [change.key[0] for change, _ in others] == ["a7", "a8"]
+    assert modifications([(change, change.after) for change in planned]) == [
+        (
+            ("account", "where", "account=a0,a1,a2,a3,a4,a5,a6"),
+            ("GrpTRES=cpu=0",),
+        ),
+        (("account", "where", "account=a7"), ("GrpTRES=cpu=5",)),
+        (("account", "where", "account=a8"), ("GrpTRES=cpu=5", "Fairshare=1")),
+    ]
+
+
+def test_a_command_names_few_enough_accounts_for_a_command_line():
+    planned, _ = changes(
+        [account(f"a{n}", cpu=0) for n in range(1001)], [row(f"a{n}") for n in range(1001)]
+    )
+    told = modifications([(change, change.lowered) for change in planned])
+    assert [len(whose[2].split(",")) for whose, _ in told] == [500, 500, 1]
+
+
+def test_a_user_of_a_partition_is_set_alone():
+    rows = [row("a"), row("a", "ann"), row("a", "ann", "big", cpu=4)]
+    planned, _ = changes([of_class("a", "big", cpu=1)], rows, classes=True)
+    assert modifications([(change, change.lowered) for change in planned]) == [
+        (("user", "where", "user=ann", "account=a", "partition=big"), ("GrpTRES=cpu=1",))
+    ]
+
+
+def test_what_falls_takes_a_changed_fair_share_along():
+    planned, _ = changes([account("a", fairshare=2000, cpu=4)], [row("a", cpu=9)])
+    assert (planned[0].lowers, planned[0].raises) == (True, False)
+    assert modifications([(change, change.lowered) for change in planned]) == [
+        (("account", "where", "account=a"), ("GrpTRES=cpu=4", "Fairshare=2000"))
+    ]
 
 
 def test_a_classs_limit_goes_to_the_users_whose_jobs_come_first():
@@ -261,5 +301,5 @@ def test_waiting_jobs_go_to_their_accounts_next_reservation():
 
 
 def test_a_change_of_nothing_is_no_change():
-    change = LimitChange(("a", "", ""), "root", {"cpu": 4}, {"cpu": 4}, ("1", "1"))
+    change = LimitChange(("a", "", ""), {"cpu": 4}, {"cpu": 4}, ("1", "1"))
     assert (change.lowers, change.raises) == (False, False)
