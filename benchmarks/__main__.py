@@ -13,6 +13,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks import (
+    backtests,
     billing,
     ceei,
     exact_drfh,
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "reports": ledger.measure_reports,
     "billing": billing.measure,
     "tda": tda.measure,
+    "backtests": backtests.measure,
 }
 
 

@@ -31,16 +31,22 @@ FROM pool, (SELECT array_agg(id ORDER BY id) AS ids FROM tenant) AS groups,
      LATERAL (SELECT timestamptz '2026-01-01Z' + n * (interval '150 days' / %(entries)s)) AS x (start)
 WHERE pool.slug = 'bench'
 """
+# The pool's own entries may be sealed already, or be sealed later.
 _SEALS = """
 INSERT INTO ledger_seal (sequence, entry_id, start, pool_id, tenant_id, block)
-SELECT row_number() OVER (ORDER BY id), id, start, pool_id, tenant_id,
-       1 + (row_number() OVER (ORDER BY id) - 1) / 1000
-FROM ledger_entry
+SELECT (SELECT coalesce(max(sequence), 0) FROM ledger_seal) + row_number() OVER (ORDER BY id),
+       id, start, pool_id, tenant_id,
+       (SELECT coalesce(max(block), 0) FROM ledger_seal)
+           + 1 + (row_number() OVER (ORDER BY id) - 1) / 1000
+FROM ledger_entry WHERE source = 'node-agent'
 """
 _BLOCKS = """
 INSERT INTO ledger_block (pool_id, number, first_sequence, last_sequence, entries, digest, sealed_at)
 SELECT pool_id, block, min(sequence), max(sequence), count(*), sha256(block::text::bytea), now()
-FROM ledger_seal GROUP BY pool_id, block
+FROM ledger_seal AS seal
+WHERE NOT EXISTS (SELECT FROM ledger_block
+                  WHERE ledger_block.pool_id = seal.pool_id AND number = seal.block)
+GROUP BY pool_id, block
 """
 
 
@@ -73,9 +79,11 @@ def _fill(entries: int) -> None:
     django.setup()
     from django.db import connection, transaction
 
-    with transaction.atomic(), connection.cursor() as cursor:
+    with connection.cursor() as cursor:
         for month in range(1, 7):
             cursor.execute("SELECT ledger_partition(%s)", [f"2026-{month:02d}-01"])
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE ledger_seal IN EXCLUSIVE MODE")  # the service seals as well
         cursor.execute(_ENTRIES, {"entries": entries, "groups": GROUPS})
         cursor.execute(_SEALS)
         cursor.execute(_BLOCKS)
@@ -84,7 +92,7 @@ def _fill(entries: int) -> None:
 
 
 def _serializer_seconds(entries: int) -> float:
-    """The usual way, without even HTTP: the same rows, page by page, through a serializer into CSV."""
+    """The usual way, without HTTP: pages of 1,000 of these rows, through a serializer into CSV."""
     from rest_framework import serializers
 
     from allocator_service.ledger.selectors import entries_after
@@ -101,7 +109,7 @@ def _serializer_seconds(entries: int) -> float:
     }
     serializer = type("EntrySerializer", (serializers.Serializer,), fields)()
     begin, written, position = time.perf_counter(), 0, 0
-    while rows := entries_after(position, caller=None, limit=10_000):
+    while rows := entries_after(position, caller=None, limit=1_000):
         written += _written([serializer.to_representation(row) for row in rows])
         position = rows[-1]["sequence"]
     if written < entries:  # the pool meters itself meanwhile

@@ -1,4 +1,4 @@
-"""OpenStack Placement on the same PostgreSQL, behind the same web server with the same settings.
+"""OpenStack Placement on the same PostgreSQL, behind gunicorn with as many processes and threads.
 
 It inventories servers and claims of them, behind a REST interface in Python that many sites run:
 what users of such an interface are used to. It is installed into an environment of its own.
@@ -21,7 +21,6 @@ from psycopg import sql
 
 from launcher.folders import PROJECT
 from launcher.processes import Process, start, stop, wait_until_ready
-from launcher.service import WEB_OPTIONS
 
 REQUIREMENTS = (
     "openstack-placement==16.0.0",
@@ -30,6 +29,8 @@ REQUIREMENTS = (
 )
 ENVIRONMENT = PROJECT / ".data" / "placement"
 DATABASE = "placement"
+# As many threads as ours has; gunicorn's own worker, because ours is a part of the service.
+WEB_OPTIONS = ("--worker-class", "gthread", "--threads", "4", "--graceful-timeout", "30")
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
 

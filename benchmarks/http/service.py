@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.client import Client
@@ -21,7 +23,7 @@ UNTHROTTLED = {"THROTTLE_RATE": "100000", "THROTTLE_BURST": "1000000"}
 
 
 class Service:
-    """The running service: web with ``workers`` processes, relay, beat and worker."""
+    """The running service: web with ``workers`` processes, and all the others."""
 
     def __init__(self, workers: int) -> None:
         self._environment = {**os.environ, **UNTHROTTLED, "WEB_CONCURRENCY": str(workers)}
@@ -32,15 +34,12 @@ class Service:
         self.client = Client(f"http://127.0.0.1:{self.port}", self.key)
         self._folder = Path(tempfile.mkdtemp(prefix="allocator-bench-"))
         self._processes: dict[str, Process] = {}
-        for component in components(listener=listener.fileno(), data=self._folder):
-            with (self._folder / f"{component.name}.log").open("wb") as log:
-                self._processes[component.name] = start(
-                    [sys.executable, *component.command],
-                    env={**self._environment, "ALLOCATOR_PROCESS": component.name},
-                    cwd=PROJECT,
-                    output=log,
-                    pass_fds=[listener.fileno()],
-                )
+        self._components = {
+            component.name: component
+            for component in components(listener=listener.fileno(), data=self._folder)
+        }
+        for name in self._components:
+            self._processes[name] = self._start(name, [listener.fileno()])
         listener.close()
         wait_until_ready(
             self._ready,
@@ -49,6 +48,25 @@ class Service:
             log=self._folder / "web.log",
             seconds=120,
         )
+
+    def _start(self, name: str, pass_fds: Sequence[int] = ()) -> Process:
+        with (self._folder / f"{name}.log").open("ab") as log:
+            return start(
+                [sys.executable, *self._components[name].command],
+                env={**self._environment, "ALLOCATOR_PROCESS": name},
+                cwd=PROJECT,
+                output=log,
+                pass_fds=pass_fds,
+            )
+
+    @contextmanager
+    def another(self, name: str) -> Iterator[None]:
+        """One more process of a kind, while the block runs."""
+        process = self._start(name)
+        try:
+            yield
+        finally:
+            stop(process, patience_seconds=20)
 
     def fill(self, servers: int) -> str:
         """Make the pool with so many servers, tenants and workloads; the id of a server."""
@@ -108,7 +126,8 @@ class Service:
             answer = self.client.request("GET", "/readyz")
         except OSError:
             return False
-        return answer.status == 200 and set(answer.body["checks"].values()) == {"ok"}
+        states = {state for name, state in answer.body["checks"].items() if name != "backtests"}
+        return answer.status == 200 and states == {"ok"}
 
     def _manage(self, *arguments: str) -> str:
         return subprocess.run(

@@ -122,6 +122,12 @@ class TenantRequest(TypedDict):
     name: str
 
 
+class ManyCreated(TypedDict):
+    created: int
+    first: str
+    last: str
+
+
 class TenantRequestPatch(TypedDict):
     slug: NotRequired[str | None]
     name: NotRequired[str | None]

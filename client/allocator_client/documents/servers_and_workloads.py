@@ -98,12 +98,6 @@ class ServerRequest(TypedDict):
     count: NotRequired[int]
 
 
-class ManyCreated(TypedDict):
-    created: int
-    first: str
-    last: str
-
-
 class ServerChangePatch(TypedDict):
     name: NotRequired[str | None]
     contributed_by: NotRequired[str | None | None]

@@ -12,6 +12,7 @@ class RootCollections(TypedDict):
     policies: str
     evaluations: str
     comparisons: str
+    backtests: str
     events: str
     ledger_entries: str
     price_plans: str
@@ -36,6 +37,7 @@ class ReadinessChecks(TypedDict):
     worker: Literal["ok", "degraded"]
     relay: Literal["ok", "degraded"]
     sender: Literal["ok", "degraded"]
+    backtests: Literal["ok", "degraded"]
     metering: Literal["ok", "degraded"]
 
 

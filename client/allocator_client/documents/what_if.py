@@ -12,8 +12,87 @@ from allocator_client.documents.decisions import (
 )
 from allocator_client.documents.servers_and_workloads import ServerRequest, WorkloadRequest
 
+BacktestHistory = TypedDict(
+    "BacktestHistory",
+    {
+        # Inclusive.
+        "from": str,
+        # Exclusive.
+        "to": str,
+    },
+)
 
-class ComparisonRequestPolicy(TypedDict):
+
+class BacktestDocument(TypedDict):
+    id: str
+    name: str
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    # Per cent.
+    progress: int
+    pool: str | None
+    history: BacktestHistory | None
+    # Of the trace.
+    format: str | None
+    policies: list[dict[str, Any]]
+    seeds: list[int]
+    resample: bool
+    # Policies times seeds.
+    simulations: int
+    price_plan: str | None
+    # What was read: `digest` (SHA-256), sizes, `left_out` by reason, `bad_lines`, and how many
+    # tasks fit on no server.
+    input: dict[str, Any] | None
+    created_at: str
+    finished_at: str | None
+    # `code`, `detail` and `errors` as of a problem.
+    error: dict[str, Any] | None
+
+
+class BacktestRequestTrace(TypedDict):
+    # csv: our own table; sacct: what `sacct --parsable2` prints; swf: the Standard Workload
+    # Format; google: the first instant of Google's trace; alibaba: its list of pods; swim: times
+    # of submission, each with a job of the mix of H-MRF's Table 3.
+    format: Literal["csv", "sacct", "swf", "google", "alibaba", "swim"]
+    # The file: its text, or gzip in base64.
+    content: str
+    encoding: NotRequired[Literal["text", "gzip"]]
+    # Count lines that cannot be read instead of refusing the trace.
+    skip_bad_lines: NotRequired[bool]
+    # When second 0 was, where times are not seconds since 1970.
+    begin: NotRequired[str | None]
+    # Whose a job is: sacct: account, user, group, partition, qos; swf: user, group, queue,
+    # partition.
+    tenant: NotRequired[str | None]
+    # sacct: which count; cpu and memory by default.
+    resources: NotRequired[list[str] | None]
+    # swf: memory is a second resource.
+    memory: NotRequired[bool | None]
+    # swf: a job is so many tasks; one by default.
+    processors_per_task: NotRequired[int | None]
+    # alibaba: how many to divide the pods among; swim: whose the jobs are in turn.
+    tenants: NotRequired[int | None]
+    # swim: so many of the first jobs; all by default.
+    jobs: NotRequired[int | None]
+    # swim: of kinds and durations, which it does not state; 0 by default.
+    seed: NotRequired[int | None]
+
+
+class BacktestRequestServer(TypedDict):
+    name: NotRequired[str | None]
+    # Of each server, in the resources of the trace.
+    capacity: dict[str, float | str]
+    count: NotRequired[int]
+    labels: NotRequired[dict[str, str]]
+    contributed_by: NotRequired[str | None]
+
+
+class BacktestRequestTenant(TypedDict):
+    name: str
+    weight: NotRequired[float | str]
+    best_effort: NotRequired[bool]
+
+
+class BacktestRequestPolicy(TypedDict):
     # One of those that `GET /policies/` lists.
     name: str
     mode: NotRequired[str | None]
@@ -21,9 +100,76 @@ class ComparisonRequestPolicy(TypedDict):
     options: NotRequired[dict[str, Any]]
 
 
+class BacktestRequestWindow(TypedDict):
+    # How far back they look: the pool's window, or unbounded.
+    kind: Literal["unbounded", "sliding", "decay"]
+    # Of a sliding window.
+    length: NotRequired[str | None]
+    # Where it decays.
+    half_life: NotRequired[str | None]
+
+
+class BacktestRequest(TypedDict):
+    # For your own lists.
+    name: NotRequired[str]
+    trace: NotRequired[BacktestRequestTrace | None]
+    # Instead of a trace: what ran in the pool, on its servers, in this period.
+    history: NotRequired[BacktestHistory | None]
+    # Whose history; for a trace whose servers and price plan.
+    pool: NotRequired[str | None]
+    # Those of the pool by default.
+    servers: NotRequired[list[BacktestRequestServer]]
+    # Their weights; a trace may then name nobody else. By default everybody weighs 1, or as
+    # members of the pool do.
+    tenants: NotRequired[list[BacktestRequestTenant]]
+    # A column each, in this order; the first is what the others are compared with.
+    policies: list[str | BacktestRequestPolicy]
+    # Of policies that draw; the result has means and the spread.
+    seeds: NotRequired[list[int]]
+    # Draw the jobs of each seed with replacement, so that every policy has a spread.
+    resample: NotRequired[bool]
+    # The decision interval of long-term policies: the pool's, or PT1M.
+    step: NotRequired[str | None]
+    # How far back they look: the pool's window, or unbounded.
+    window: NotRequired[BacktestRequestWindow | None]
+    # What use costs; the plan that the pool publishes by default.
+    price_plan: NotRequired[str | None]
+
+
+class BacktestResultsColumn(TypedDict):
+    policy: dict[str, Any]
+    # Why this policy could not run it; the others still answer.
+    error: dict[str, Any] | None
+    seeds: list[int]
+    # What the simulations took.
+    seconds: float
+    # Measurements of the whole pool, each with mean, deviation, least and most over the seeds;
+    # `utilisation` by resource.
+    pool: dict[str, Any] | None
+    by_job_size: list[dict[str, Any]] | None
+    tenants: list[dict[str, Any]] | None
+    money: dict[str, Any] | None
+    curves: dict[str, Any] | None
+
+
+class BacktestResultsDocument(TypedDict):
+    backtest: str
+    # With the `digest` of what every policy was given.
+    input: dict[str, Any]
+    baseline: str | None
+    resources: list[str]
+    units: list[str]
+    price_plan: str | None
+    currency: str | None
+    seeds: list[int]
+    resample: bool
+    definitions: dict[str, Any]
+    columns: list[BacktestResultsColumn]
+
+
 class ComparisonRequest(TypedDict):
     # A column each, in this order.
-    policies: list[str | ComparisonRequestPolicy]
+    policies: list[str | BacktestRequestPolicy]
     # An evaluation, as `POST /evaluations/` takes it (its policy may be left out and is not
     # read), or `{"run": id}`: the stored input of a run that the caller may see whole.
     input: dict[str, Any]
@@ -37,7 +183,7 @@ class ComparisonColumnError(TypedDict):
 
 
 class ComparisonColumn(TypedDict):
-    policy: ComparisonRequestPolicy
+    policy: BacktestRequestPolicy
     # Why this policy has no answer; the others still answer.
     error: ComparisonColumnError | None
     seconds: float
@@ -177,7 +323,7 @@ class SimulationRequestWorkloads(TypedDict):
 
 
 class SimulationRequest(TypedDict):
-    policy: NotRequired[ComparisonRequestPolicy]
+    policy: NotRequired[BacktestRequestPolicy]
     weights: NotRequired[Literal["explicit", "contribution"]]
     members: NotRequired[list[SimulationRequestMember]]
     servers: NotRequired[SimulationRequestServers]

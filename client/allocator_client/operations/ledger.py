@@ -130,11 +130,11 @@ class Ledger(Transport):
         """Import what jobs used into the ledger, from `sacct`, finished Kubernetes pods, CSV or a
         trace in the Standard Workload Format.
 
-        Operators only, for pools with `metering` `reported`; other pools answer 409
-        `usage.metering`. Each row is posted once, under the id that its source gave it: files that
-        overlap add only what is new, and a row that was posted before with other content is refused
-        (`usage.conflict`). `dry_run` writes nothing. A refused row keeps all others from being
-        written (422 `import.refused`) unless `skip_refused` is set.
+        Operators and the pool's agents, for pools with `metering` `reported`; other pools answer
+        409 `usage.metering`. Each row is posted once, under the id that its source gave it: files
+        that overlap add only what is new, and a row that was posted before with other content is
+        refused (`usage.conflict`). `dry_run` writes nothing. A refused row keeps all others from
+        being written (422 `import.refused`) unless `skip_refused` is set.
         """
         return self._post(f"/api/v1/pools/{path_part(pool)}/imports/usage/", body, idempotency_key)
 

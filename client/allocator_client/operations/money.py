@@ -236,7 +236,7 @@ class Money(Transport):
         statements; closed statements stay as they are. Send `"dry_run": true` first: the answer is 200
         with the changes, and nothing is stored. The draft must begin and end within closed months (422
         `rerating.interval`) and must not be published (409 `plan.published`). Applying the same plan
-        again changes nothing and answers 200 with the first rerating.
+        again, dry or not, changes nothing and answers 200 with the first rerating.
         """
         return self._post(f"/api/v1/pools/{path_part(pool)}/reratings/", body, idempotency_key)
 

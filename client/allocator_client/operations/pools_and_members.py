@@ -5,6 +5,7 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from allocator_client.answers import Answer, Rows
 from allocator_client.documents.pools_and_members import (
+    ManyCreated,
     MemberDocument,
     MemberRequest,
     PoolDocument,
@@ -24,7 +25,7 @@ class PoolsAndMembers(Transport):
         """List the open pools, by slug.
 
         A tenant key sees the pools that the tenant is a member of; operator and billing keys see
-        all. Retired pools are not listed.
+        all, or the one that they are bound to. Retired pools are not listed.
         """
         return self._rows("/api/v1/pools/", {"limit": limit, "cursor": cursor}, "cursor")
 
@@ -126,13 +127,15 @@ class PoolsAndMembers(Transport):
         return self._rows("/api/v1/tenants/", {"limit": limit, "cursor": cursor}, "cursor")
 
     def tenants_create(
-        self, body: TenantRequest, *, idempotency_key: str | None = None
-    ) -> Answer[TenantDocument]:
-        """Register a tenant, under a slug that never changes.
+        self, body: TenantRequest | list[TenantRequest] | str, *, idempotency_key: str | None = None
+    ) -> Answer[TenantDocument | ManyCreated]:
+        """Register one tenant, or many at once as a JSON array or as CSV, each under a slug that
+        never changes.
 
-        Operators only. A slug that any tenant has, even a retired one, is refused with 409
-        `tenant.exists`. A new tenant is in no pool yet: admit it as a member of each pool that it
-        is to share.
+        Operators only. A bulk request is all-or-nothing, names the failing item, takes at most
+        10,000 tenants (413 `tenants.too_many`) and answers with the slugs of the first and the
+        last. A slug that any tenant has, even a retired one, is refused with 409 `tenant.exists`. A
+        new tenant is in no pool yet: admit it as a member of each pool that it is to share.
         """
         return self._post("/api/v1/tenants/", body, idempotency_key)
 

@@ -43,7 +43,7 @@ class Reports(Transport):
         to
             Now by default, and at most now.
         tenant
-            The tenant with this slug only.
+            The tenant with this slug only; 404 `tenant.not_found` if there is none.
         step
             Always months.
         """
@@ -92,7 +92,8 @@ class Reports(Transport):
         to
             Exclusive; now by default, and at most now.
         tenant
-            This tenant only: its slug, or the pseudonym by which a tenant key knows it.
+            This tenant only: its slug, or the pseudonym by which a tenant key knows it; any
+            other text is 404 `tenant.not_found`.
         step
             Cuts the period into at most 1000 intervals, in the pool's time zone.
         """
@@ -140,7 +141,8 @@ class Reports(Transport):
         to
             Exclusive; now by default, and at most now.
         tenant
-            This tenant only: its slug, or the pseudonym by which a tenant key knows it.
+            This tenant only: its slug, or the pseudonym by which a tenant key knows it; any
+            other text is 404 `tenant.not_found`.
         step
             Cuts the period into at most 1000 intervals, in the pool's time zone.
         """
@@ -189,7 +191,8 @@ class Reports(Transport):
         to
             Exclusive; now by default, and at most now.
         tenant
-            This tenant only: its slug, or the pseudonym by which a tenant key knows it.
+            This tenant only: its slug, or the pseudonym by which a tenant key knows it; any
+            other text is 404 `tenant.not_found`.
         step
             Cuts the period into at most 1000 intervals, in the pool's time zone.
         """
@@ -237,7 +240,8 @@ class Reports(Transport):
         to
             Exclusive; now by default, and at most now.
         tenant
-            This tenant only: its slug, or the pseudonym by which a tenant key knows it.
+            This tenant only: its slug, or the pseudonym by which a tenant key knows it; any
+            other text is 404 `tenant.not_found`.
         step
             Cuts the period into at most 1000 intervals, in the pool's time zone.
         """

@@ -6,9 +6,9 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 from typing import Literal
 
 from allocator_client.answers import Answer, Rows
+from allocator_client.documents.pools_and_members import ManyCreated
 from allocator_client.documents.servers_and_workloads import (
     ImportDocument,
-    ManyCreated,
     NodeImportRequest,
     ServerChangePatch,
     ServerDocument,
@@ -30,10 +30,10 @@ class ServersAndWorkloads(Transport):
         """Import servers from CSV, from `kubectl get nodes -o json`, or from `scontrol` or `sinfo`
         with `--json`.
 
-        Operators only. Each row is matched with the present server of the same contributor and
-        name, and is added, changed or left unchanged: importing the same file twice changes
-        nothing. With `dry_run` the answer says what would become of every row, and nothing is
-        written. When a row is refused nothing is written either (422 `import.refused`), unless
+        Operators and the pool's agents. Each row is matched with the present server of the same
+        contributor and name, and is added, changed or left unchanged: importing the same file twice
+        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        is written. When a row is refused nothing is written either (422 `import.refused`), unless
         `skip_refused` is set. A file has at most 200,000 rows (413 `import.too_many`).
         """
         return self._post(f"/api/v1/pools/{path_part(pool)}/imports/nodes/", body, idempotency_key)
@@ -43,11 +43,11 @@ class ServersAndWorkloads(Transport):
     ) -> Answer[ImportDocument]:
         """Import workloads from CSV or from `kubectl get pods -o json`.
 
-        Operators only. Each row is matched with the present workload of the same tenant and name,
-        and is added, changed or left unchanged: importing the same file twice changes nothing. With
-        `dry_run` the answer says what would become of every row, and nothing is written. When a row
-        is refused nothing is written either (422 `import.refused`), unless `skip_refused` is set.
-        Tenants must exist unless `register_tenants` is set.
+        Operators and the pool's agents. Each row is matched with the present workload of the same
+        tenant and name, and is added, changed or left unchanged: importing the same file twice
+        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        is written. When a row is refused nothing is written either (422 `import.refused`), unless
+        `skip_refused` is set. Tenants must exist unless `register_tenants` is set.
         """
         return self._post(
             f"/api/v1/pools/{path_part(pool)}/imports/workloads/", body, idempotency_key

@@ -30,8 +30,8 @@ class Service(Transport):
     def metrics_show(self) -> Answer[str]:
         """Give the metrics of the service in the text format of Prometheus.
 
-        It takes an operator's key or the `METRICS_TOKEN` of the settings as the bearer token;
-        anything else answers 401 `auth.metrics`. No metric names a tenant.
+        It takes an operator's key that is bound to no pool, or the `METRICS_TOKEN` of the settings as
+        the bearer token; anything else answers 401 `auth.metrics`. No metric names a tenant.
         """
         return self._text("/metrics")
 
@@ -39,7 +39,8 @@ class Service(Transport):
         """Say whether the service can serve requests, with the state of everything it works with.
 
         It needs no key. The answer is 503 only when the database does not answer or migrations are
-        missing. The broker, worker, relay, sender and metering can be `degraded`: requests are
-        still served, while decisions, the ledger, events or webhooks may come late.
+        missing. The broker, worker, relay, sender, metering and whoever computes backtests can be
+        `degraded`: requests are still served, while decisions, the ledger, events, webhooks or
+        backtests may come late.
         """
         return self._read("/readyz")

@@ -1,11 +1,16 @@
-"""Problems of your own and changes of a pool, computed without storing or changing anything.
+"""Problems, traces, changes of a pool and its history under other policies: nothing is decided.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """
 
-from allocator_client.answers import Answer, Rows
+from typing import Literal
+
+from allocator_client.answers import Answer, Download, Rows
 from allocator_client.documents.decisions import EvaluationRequest
 from allocator_client.documents.what_if import (
+    BacktestDocument,
+    BacktestRequest,
+    BacktestResultsDocument,
     ComparisonDocument,
     ComparisonRequest,
     EvaluationDocument,
@@ -16,7 +21,68 @@ from allocator_client.transport import Transport, path_part
 
 
 class WhatIf(Transport):
-    """Problems of your own and changes of a pool, computed without storing or changing anything."""
+    """Problems, traces, changes of a pool and its history under other policies: nothing is decided."""
+
+    def backtests_list(
+        self, *, limit: int = 1000, cursor: str | None = None
+    ) -> Rows[BacktestDocument]:
+        """List the backtests that this key asked for, newest first.
+
+        So does the key that replaced it by rotation; nobody else does.
+        """
+        return self._rows("/api/v1/backtests/", {"limit": limit, "cursor": cursor}, "cursor")
+
+    def backtests_request(
+        self, body: BacktestRequest, *, idempotency_key: str | None = None
+    ) -> Answer[BacktestDocument]:
+        """Ask what several policies would have done with the same tasks on the same servers.
+
+        The tasks are those of a `trace` in the body, which runs on the `servers` that are named or on
+        those of a `pool`, or those of the `history` of a pool, on its servers as they joined and left.
+        A tenant key can name pools that it is a member of: of a transparent one it gets the whole
+        history with the others under pseudonyms, of any other its own usage on its own servers.
+
+        Workers simulate each policy with each seed; follow `Location` for the progress, and
+        `results/` once it is `succeeded`. The first 64 KiB of a trace are read at once, so that a wrong
+        format is 422 `trace.line` with the number of the line; what is wrong further on fails the
+        backtest with the same code. A trace has at most 256 MiB unpacked, 2,000,000 tasks and 2,000
+        tenants, a backtest at most 60 simulations (413 `backtest.too_large`). A key may have three
+        backtests open by default (409 `backtest.too_many`).
+        """
+        return self._post("/api/v1/backtests/", body, idempotency_key)
+
+    def backtests_show(self, backtest: str) -> Answer[BacktestDocument]:
+        """Show a backtest: how far it is, what was read, and why it failed if it did.
+
+        The key that asked for it can read it, and so can the key that replaced that one by rotation.
+        Any other key gets 404 `backtest.not_found`.
+        """
+        return self._read(f"/api/v1/backtests/{path_part(backtest)}/")
+
+    def backtests_cancel_act(
+        self, backtest: str, *, idempotency_key: str | None = None
+    ) -> Answer[BacktestDocument]:
+        """Cancel a backtest: what runs of it ends within seconds, and what was found is dropped.
+
+        Cancelling it again changes nothing. One that has succeeded or failed is 409
+        `backtest.finished`.
+        """
+        return self._post(f"/api/v1/backtests/{path_part(backtest)}/cancel/", {}, idempotency_key)
+
+    def backtests_results_show(self, backtest: str) -> Answer[BacktestResultsDocument]:
+        """Show what each policy would have done: utilisation, waiting, completion, fairness, money.
+
+        JSON is everything; CSV and NDJSON have a row per policy and tenant, SVG a picture per question,
+        and HTML is one page with all of it that can be sent on. The digest of what every policy was
+        given is in `input`. Before the backtest has succeeded it is 409 `backtest.unfinished`.
+        """
+        return self._read(f"/api/v1/backtests/{path_part(backtest)}/results/")
+
+    def backtests_results_show_as(
+        self, backtest: str, *, format: Literal["csv", "ndjson", "svg", "html"]
+    ) -> Download:
+        """`backtests_results_show` as a file."""
+        return self._file(f"/api/v1/backtests/{path_part(backtest)}/results/", {"format": format})
 
     def comparisons_compute(self, body: ComparisonRequest) -> Answer[ComparisonDocument]:
         """Compute what 1 to 20 policies would decide on one problem, a column each, without storing

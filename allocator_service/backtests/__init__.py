@@ -1,0 +1,1 @@
+"""Backtests: traces and pools' own histories under several policies, beside each other."""

@@ -1,0 +1,74 @@
+"""What answers a question: a picture and a table, with numbers as one would say them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from django.utils.safestring import SafeString, mark_safe
+
+from allocator_service.core.charts import Chart
+
+HOUR = 3600.0
+PER_CENT = 100.0
+
+
+class Table(NamedTuple):
+    """What a picture shows, in numbers: cells are texts."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Answer(NamedTuple):
+    """One question: a picture, and the table behind it."""
+
+    question: str
+    chart: Chart
+    table: Table
+
+    @property
+    def picture(self) -> SafeString:
+        """The picture, to stand in a page."""
+        return mark_safe(self.chart.svg)  # noqa: S308 - drawn here, every text escaped
+
+
+def label_of(policy: Mapping[str, Any]) -> str:
+    """A policy by its name, with the options that it was given."""
+    options = ", ".join(f"{name} {value}" for name, value in policy["options"].items())
+    return f"{policy['name']} ({options})" if options else str(policy["name"])
+
+
+def mean(found: Mapping[str, Any] | None) -> float | None:
+    return None if found is None else found["mean"]
+
+
+def scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def spread(found: Mapping[str, Any] | None, shown: Any) -> str:
+    """The mean, and between what it was where seeds differ."""
+    if found is None:
+        return "–"
+    if found["least"] == found["most"]:
+        return str(shown(found["mean"]))
+    return f"{shown(found['mean'])} ({shown(found['least'])} to {shown(found['most'])})"
+
+
+def part(value: float | None) -> str:
+    """A part of the whole, in per cent."""
+    return "–" if value is None else f"{PER_CENT * value:.1f} %"
+
+
+def number(value: float | None) -> str:
+    """A number in three digits."""
+    return "–" if value is None else f"{value:.3g}"
+
+
+def span(seconds: float | None) -> str:
+    """Seconds as one would say them."""
+    if seconds is None:
+        return "–"
+    for size, unit in ((86_400.0, "d"), (HOUR, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.3g} s"

@@ -1,0 +1,148 @@
+"""What everybody would pay under a price plan for what a simulation gave it, rated as months are."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from allocator_service.backtests.scenarios import Scenario
+from allocator_service.billing.models import PricePlan
+from allocator_service.billing.months import month_of
+from allocator_service.billing.plans.timeline import Prices, Segment, Timeline
+from allocator_service.billing.rating.amounts import Use
+from allocator_service.billing.rating.lines import minor_digits, usage_lines
+from allocator_service.billing.rating.savings import savings
+from allocator_service.billing.statements.documents import account_totals
+from allocator_service.ledger.models import Kind
+from allocator_service.pools.selectors import resources_of
+from policies.simulation import Simulation
+
+# Statements count seconds to the microsecond.
+_DIGITS = 6
+
+
+def costs(scenario: Scenario, simulation: Simulation, plan: PricePlan) -> dict[str, Any]:
+    """`paid`, `earned` and `saved` by tenant, as texts, and of all; `unpriced` resources.
+
+    The plan's prices for use hold all the while, its spot prices as of the first instant; commitments
+    and fixed costs stay out, as they are the same under every policy. What ran in a pool that counts as
+    one server is charged as on the pool's own servers. `saved` is None where it cannot be told.
+    """
+    origin = scenario.instant(float(simulation.trace.submit.min(initial=0.0)))
+    start = origin or datetime.fromtimestamp(0, UTC)
+    prices = Timeline([Segment(start, start + timedelta(seconds=1), plan)], {plan.pk: Prices(plan)})
+    counted = _counted(scenario, plan)
+    payers = [
+        -position - 1 if tenant["pk"] is None else int(tenant["pk"])
+        for position, tenant in enumerate(scenario.head["tenants"])
+    ]
+    uses = list(_uses(scenario, simulation, payers, counted))
+    month = month_of(start, plan.pool.timezone)
+    rated = usage_lines(
+        pool=plan.pool,
+        month=month,
+        prices=prices,
+        uses=uses,
+        units=dict(zip(scenario.head["resources"], scenario.head["units"], strict=True)),
+    )
+    balance, _, _ = account_totals(rated.lines)
+    digits = minor_digits(plan.pool)
+    by_tenant: dict[int, list[Use]] = {payer: [] for payer in payers}
+    for use in uses:
+        by_tenant[use.tenant].append(use)
+    charged: dict[int, Decimal] = dict.fromkeys(payers, Decimal(0))
+    for line in rated.lines:
+        charged[line.tenant_id] += line.tenant_amount
+    saved = {
+        payer: savings(
+            tenant=payer, uses=by_tenant[payer], prices=prices, lines=rated.lines, digits=digits
+        )
+        for payer in payers
+    }
+    unpriced = {use.resource for use in rated.unrated} | (
+        set(scenario.head["resources"]) - set(counted)
+    )
+    return {
+        "charged": [str(charged[payer]) for payer in payers],
+        "paid": [str(balance.get(payer, Decimal(0))) for payer in payers],
+        "saved": [
+            None if saved[payer].saved is None else str(saved[payer].saved) for payer in payers
+        ],
+        "total_charged": str(sum(charged.values(), Decimal(0))),
+        "total_saved": _total([each.saved for each in saved.values()]),
+        "unpriced": sorted(unpriced),
+    }
+
+
+def _counted(scenario: Scenario, plan: PricePlan) -> Sequence[str]:
+    """The resources that the plan's pool has in the same unit; a trace without units has them."""
+    known = {resource.name: resource.unit for resource in resources_of(plan.pool)}
+    return [
+        name
+        for name, unit in zip(scenario.head["resources"], scenario.head["units"], strict=True)
+        if name in known and unit in ("", known[name])
+    ]
+
+
+def _uses(
+    scenario: Scenario, simulation: Simulation, payers: Sequence[int], counted: Sequence[str]
+) -> Iterator[Use]:
+    """What each tenant used of each owner's servers, and would have used alone."""
+    resources = scenario.head["resources"]
+    used = _used_by_owner(simulation)
+    for position, payer in enumerate(payers):
+        for r, resource in enumerate(resources):
+            if resource not in counted:
+                continue
+            for owner in np.flatnonzero(used[position, :, r]).tolist():
+                of = None if owner == 0 else payers[owner - 1]
+                amount = _exact(used[position, owner, r])
+                yield Use(payer, of, resource, Kind.USAGE, 0, amount, amount)
+            alone = _exact(simulation.alone[position, r])
+            if alone:
+                yield Use(payer, payer, resource, Kind.ALONE, 0, alone, alone)
+
+
+def _used_by_owner(simulation: Simulation) -> npt.NDArray[np.float64]:
+    """(t, t + 1, m) resource × seconds by tenant and owner; owner 0 is the pool, 1 the first tenant."""
+    problem, trace = simulation.problem, simulation.trace
+    begun = np.flatnonzero(~np.isnan(simulation.start))
+    end = np.where(np.isnan(simulation.end), simulation.ended, simulation.end)[begun]
+    seconds = np.maximum(end - simulation.start[begun], 0.0)
+    workload = trace.workload[begun]
+    row_of = np.repeat(np.arange(problem.k), problem.server_count)
+    server = simulation.server[begun]
+    owner = np.zeros(len(begun), dtype=np.int64)
+    placed = server >= 0
+    owner[placed] = problem.contributed_by[row_of[server[placed]]] + 1
+    place = problem.workload_tenant[workload] * (problem.t + 1) + owner
+    size = problem.t * (problem.t + 1)
+    used = np.zeros((size, problem.m))
+    for r in range(problem.m):
+        used[:, r] = np.bincount(
+            place, weights=problem.demand[workload, r] * seconds, minlength=size
+        )
+    return used.reshape(problem.t, problem.t + 1, problem.m)
+
+
+def _exact(amount: float) -> Decimal:
+    return Decimal(f"{amount:.{_DIGITS}f}")
+
+
+def _total(amounts: Sequence[Decimal | None]) -> str | None:
+    known = [amount for amount in amounts if amount is not None]
+    return str(sum(known, Decimal(0))) if known else None
+
+
+def only_of(found: Mapping[str, Any], position: int | None) -> dict[str, Any]:
+    """The money of one tenant alone; of everybody where there is none that limits it."""
+    if position is None:
+        return dict(found)
+    hidden: dict[str, Any] = {
+        name: [value if place == position else None for place, value in enumerate(found[name])]
+        for name in ("charged", "paid", "saved")
+    }
+    return {**hidden, "total_charged": None, "total_saved": None, "unpriced": found["unpriced"]}

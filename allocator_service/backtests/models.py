@@ -1,0 +1,160 @@
+"""Backtests, what they read, and their cells: a policy with a seed each."""
+
+from django.db import models
+from django.db.models import Q
+
+from allocator_service.billing.models import PricePlan
+from allocator_service.core.ids import new_id
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import ApiKey, Tenant
+
+
+class BacktestStatus(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN = (BacktestStatus.QUEUED, BacktestStatus.RUNNING)
+
+
+class Backtest(models.Model):
+    """One question: which policy would have done what with this demand on these servers.
+
+    It belongs to whoever asked: the holder of `key`; with none `started_by`, a person of `tenant` or,
+    without one, a user of the admin. `spec` is what was asked for without the trace's content; `input`
+    says what was read, with its digest; `result` is there when it succeeded, whole. `prepared_at` is
+    when the input was read and the cells were made.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    name = models.CharField(max_length=200, blank=True)
+    key = models.ForeignKey(ApiKey, models.PROTECT, null=True, related_name="backtests")
+    started_by = models.CharField(max_length=150, blank=True)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="backtests")
+    pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="backtests")
+    plan = models.ForeignKey(PricePlan, models.PROTECT, null=True, related_name="backtests")
+    spec = models.JSONField()
+    status = models.CharField(
+        max_length=9, choices=BacktestStatus.choices, default=BacktestStatus.QUEUED
+    )
+    attempts = models.PositiveSmallIntegerField(default=0)
+    published_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField()
+    prepared_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    pruned_at = models.DateTimeField(null=True)
+    input = models.JSONField(null=True)
+    result = models.JSONField(null=True)
+    error = models.JSONField(null=True)
+
+    class Meta:
+        db_table = "backtest"
+        ordering = ["-id"]
+        indexes = [
+            models.Index(
+                fields=["published_at"],
+                condition=Q(status__in=["queued", "running"]),
+                name="backtest_due",
+            ),
+            models.Index(fields=["key", "-id"], name="backtest_by_key"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status="queued", prepared_at=None)
+                | Q(status="running", prepared_at__isnull=False)
+                | Q(status="succeeded", result__isnull=False, input__isnull=False)
+                | Q(status="failed", error__isnull=False)
+                | Q(status="cancelled"),
+                name="backtest_status_has_its_parts",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["queued", "running"]) ^ Q(finished_at__isnull=False),
+                name="backtest_finished_has_time",
+            ),
+            models.CheckConstraint(
+                condition=Q(status="succeeded") | Q(result=None), name="backtest_result_is_whole"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name or str(self.pk)
+
+
+class BacktestInput(models.Model):
+    """What a backtest reads: a trace as it was sent, gzip-compressed, and what was made of it.
+
+    `uploaded` is dropped once it is read, `prepared` after the retention of runs.
+    """
+
+    backtest = models.OneToOneField(
+        Backtest, models.CASCADE, primary_key=True, related_name="content"
+    )
+    uploaded = models.BinaryField(null=True)
+    prepared = models.BinaryField(null=True)
+
+    class Meta:
+        db_table = "backtest_input"
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+
+class CellStatus(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class Cell(models.Model):
+    """One simulation of a backtest: the policy at `policy` in its spec, with a seed.
+
+    `progress` is the part of its tasks that have ended. `token` is of the worker that computes
+    it: one that lost its hold cannot write. `jobs` are the completion times that other policies are
+    compared with, kept until the backtest is finished.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    backtest = models.ForeignKey(Backtest, models.CASCADE, related_name="cells")
+    position = models.PositiveIntegerField()
+    policy = models.PositiveIntegerField()
+    seed = models.BigIntegerField()
+    status = models.CharField(max_length=9, choices=CellStatus.choices, default=CellStatus.QUEUED)
+    progress = models.FloatField(default=0)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    token = models.UUIDField(null=True, editable=False)
+    published_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    seconds = models.FloatField(null=True)
+    result = models.JSONField(null=True)
+    jobs = models.BinaryField(null=True)
+    error = models.JSONField(null=True)
+
+    class Meta:
+        db_table = "backtest_cell"
+        ordering = ["backtest", "position"]
+        indexes = [
+            models.Index(
+                fields=["published_at"],
+                condition=Q(status__in=["queued", "running"]),
+                name="backtest_cell_due",
+            ),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["backtest", "position"], name="backtest_cell_position_unique"
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["queued", "running"])
+                | Q(status="succeeded", result__isnull=False, finished_at__isnull=False)
+                | Q(status="failed", error__isnull=False, finished_at__isnull=False),
+                name="backtest_cell_has_outcome",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.backtest_id}/{self.position}"

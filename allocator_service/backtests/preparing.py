@@ -1,0 +1,329 @@
+"""From what was asked for to the scenario that every policy is given, and what is said of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from allocator_service.backtests.errors import (
+    MAX_EVENTS,
+    MAX_PAIRS,
+    MAX_TASKS,
+    MAX_TENANTS,
+    absent,
+    of_policy,
+    refuse_many_servers,
+    too_large,
+)
+from allocator_service.backtests.histories import (
+    Servers,
+    members_between,
+    servers_between,
+    submitted_between,
+    window_between,
+)
+from allocator_service.backtests.models import Backtest
+from allocator_service.backtests.scenarios import Scenario
+from allocator_service.backtests.uploads import FORMATS, trace_read
+from allocator_service.core.durations import parse_duration
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import Resource, vector_from
+from allocator_service.core.snapshots import one_snapshot
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from policies import PolicyError
+from policies.simulation.traces import Submitted
+
+LONGEST_NAME = 253
+NAMED = 5
+_STEP_SECONDS = 60.0
+
+Terms = Mapping[str, tuple[float, bool]]
+
+
+@dataclass
+class _Read:
+    """What was read, before tenants and servers have numbers."""
+
+    submitted: Submitted
+    resources: Sequence[Resource]
+    servers: Servers
+    origin: datetime
+    terms: Terms = field(default_factory=dict)
+    weights: str = "explicit"
+    step: float = _STEP_SECONDS
+    window: Mapping[str, Any] = field(default_factory=lambda: {"kind": "unbounded"})
+
+
+def scenario_of(backtest: Backtest) -> tuple[Scenario, dict[str, Any]]:
+    """The scenario, and what the backtest says of its input.
+
+    Raises `DomainError` for what cannot be simulated: a bad line, a tenant that is not known, no
+    servers, nothing that fits anywhere, more than may be.
+    """
+    spec = backtest.spec
+    try:
+        found = _of_trace(backtest) if "trace" in spec else _of_history(backtest)
+        if spec["servers"]:
+            found.servers = _given_servers(spec["servers"], found.resources)
+        if spec["window"]:
+            found.window = spec["window"]
+        if spec["tenants"]:
+            found.terms = {
+                row["name"]: (row["weight"], row["best_effort"]) for row in spec["tenants"]
+            }
+            _refuse_strangers(found)
+        scenario = _numbered(found, backtest)
+        _refuse_impossible(scenario, cells=len(spec["cells"]))
+    except PolicyError as error:
+        raise of_policy(error) from error
+    return scenario, _said(scenario, found.submitted)
+
+
+def _of_trace(backtest: Backtest) -> _Read:
+    trace = backtest.spec["trace"]
+    form = FORMATS[trace["format"]]
+    submitted = trace_read(
+        bytes(backtest.content.uploaded or b""), trace["format"], trace["options"]
+    )
+    resources = [Resource(name, form.units.get(name, "")) for name in submitted.resources]
+    origin = datetime.fromtimestamp(0, UTC)
+    if trace["begin"] and not form.absolute:
+        origin = datetime.fromisoformat(trace["begin"])
+    servers = Servers()
+    if backtest.pool is not None and not backtest.spec["servers"]:
+        servers = _servers_now(backtest.pool, resources, backtest)
+    return _Read(submitted, resources, servers, origin)
+
+
+def _of_history(backtest: Backtest) -> _Read:
+    pool, whose = backtest.pool, backtest.tenant
+    if pool is None:
+        raise absent()  # the request named it
+    if pool.transparent:
+        whose = None
+    start, end = (datetime.fromisoformat(backtest.spec["history"][side]) for side in ("from", "to"))
+    with one_snapshot():
+        submitted = submitted_between(pool=pool, tenant=whose, start=start, end=end)
+        servers = servers_between(pool=pool, tenant=whose, start=start, end=end)
+        terms = members_between(pool=pool, start=start, end=end)
+        resources = resources_of(pool)
+    if not submitted.trace.tasks:
+        raise Unacceptable(
+            "The ledger holds no usage in the period: name another one, or send a trace.",
+            code="trace.empty",
+            pointer="/history",
+        )
+    if whose is not None:
+        terms = {slug: each for slug, each in terms.items() if slug == whose.slug}
+    return _Read(
+        submitted,
+        resources,
+        servers,
+        start,
+        terms,
+        pool.weights,
+        float(parse_duration(pool.decision_interval).nominal_seconds),
+        window_between(pool, start, end),
+    )
+
+
+def _servers_now(pool: Pool, resources: Sequence[Resource], backtest: Backtest) -> Servers:
+    """The pool's servers as of the request, in the resources of a trace."""
+    now, shown = backtest.created_at, backtest.spec["names"] or {}
+    known = {each.name: (number, each.unit) for number, each in enumerate(resources_of(pool))}
+    for resource in resources:
+        if resource.name not in known:
+            raise Unacceptable(
+                f"The pool has no {resource.name}; it has {', '.join(known)}.",
+                code="trace.resource",
+                pointer="/trace",
+            )
+        unit = known[resource.name][1]
+        if resource.unit and unit and unit != resource.unit:
+            raise Unacceptable(
+                f"The trace has {resource.name} in {resource.unit}, the pool in {unit}: name the"
+                " servers.",
+                code="trace.unit",
+                pointer="/servers",
+            )
+    found = servers_between(pool=pool, tenant=None, start=now, end=now + timedelta(microseconds=1))
+    columns = [known[resource.name][0] for resource in resources]
+    capacity = [[row[column] for column in columns] for row in found.capacity]
+    owners = [owner and shown.get(owner, owner) for owner in found.contributed_by]
+    return Servers(capacity, found.count, found.labels, owners)
+
+
+def _given_servers(rows: Sequence[Mapping[str, Any]], resources: Sequence[Resource]) -> Servers:
+    return Servers(
+        capacity=[
+            [
+                float(amount)
+                for amount in vector_from(
+                    row["capacity"], resources, pointer=f"/servers/{position}/capacity"
+                )
+            ]
+            for position, row in enumerate(rows)
+        ],
+        count=[row["count"] for row in rows],
+        labels=[row["labels"] for row in rows],
+        contributed_by=[row["contributed_by"] for row in rows],
+    )
+
+
+def _refuse_strangers(found: _Read) -> None:
+    strangers = [
+        name
+        for name in [*found.submitted.tenants, *filter(None, found.servers.contributed_by)]
+        if name not in found.terms
+    ]
+    if strangers:
+        raise Unacceptable(
+            f"{_some(strangers)} {'is' if len(strangers) == 1 else 'are'} not among the tenants that"
+            " were named.",
+            code="tenant.unknown",
+            pointer="/tenants",
+        )
+
+
+def _numbered(found: _Read, backtest: Backtest) -> Scenario:
+    """Tenants in the order in which they submit, then owners of servers, then other members."""
+    submitted, servers = found.submitted, found.servers
+    if not sum(servers.count):
+        raise Unacceptable(
+            "There are no servers: name them in `servers`.",
+            code="backtest.no_servers",
+            pointer="/servers",
+        )
+    refuse_many_servers(sum(servers.count))
+    everybody = [*submitted.tenants, *filter(None, servers.contributed_by), *found.terms]
+    number = {name: position for position, name in enumerate(dict.fromkeys(everybody))}
+    if len(number) > MAX_TENANTS:
+        raise too_large(f"There are {len(number)} tenants; at most {MAX_TENANTS} can be simulated.")
+    wrong = next((name for name in number if "\0" in name or len(name) > LONGEST_NAME), None)
+    if wrong is not None:
+        raise Unacceptable(
+            f"{wrong[:40]!r} is no name of a tenant: at most {LONGEST_NAME} characters, without"
+            " U+0000.",
+            code="trace.tenant",
+            pointer="/trace/content",
+        )
+    owners = [-1 if owner is None else number[owner] for owner in servers.contributed_by]
+    of_tenants = np.array([number[name] for name in submitted.tenants], dtype=np.int64)
+    return Scenario.of(
+        {
+            "resources": [resource.name for resource in found.resources],
+            "units": [resource.unit for resource in found.resources],
+            "tenants": _tenants(number, found.terms, backtest),
+            "labels": servers.labels,
+            "selectors": [
+                {label: list(values) for label, values in selector.items()}
+                for selector in submitted.selectors
+            ],
+            "weights": found.weights,
+            "origin": found.origin.isoformat(),
+            "step": float(backtest.spec["step"] or found.step),
+            "window": found.window,
+        },
+        workload_tenant=of_tenants[submitted.workload_tenant],
+        demand=submitted.demand,
+        priority=submitted.priority,
+        capacity=np.array(servers.capacity, dtype=np.float64),
+        server_count=servers.count,
+        contributed_by=owners,
+        task_workload=submitted.trace.workload,
+        task_submit=submitted.trace.submit,
+        task_duration=submitted.trace.duration,
+        task_job=submitted.trace.job,
+        change_time=[time for time, _, _ in servers.changes],
+        change_server=[server for _, server, _ in servers.changes],
+        change_joins=[joins for _, _, joins in servers.changes],
+    )
+
+
+def _tenants(number: Iterable[str], terms: Terms, backtest: Backtest) -> list[dict[str, Any]]:
+    """By which names they are shown, with their terms, and as whom they would pay."""
+    pks: dict[str, int] = {}
+    if backtest.plan is not None:
+        payers = Tenant.objects.filter(memberships__pool=backtest.plan.pool_id)
+        if backtest.tenant is not None:
+            payers = payers.filter(pk=backtest.tenant.pk)
+        pks = dict(payers.values_list("slug", "pk"))
+    shown = backtest.spec["names"] if "history" in backtest.spec else None
+    return [
+        {
+            "name": name if shown is None else shown.get(name, f"member-{position}"),
+            "weight": terms.get(name, (1.0, False))[0],
+            "best_effort": terms.get(name, (1.0, False))[1],
+            "pk": pks.get(name),
+        }
+        for position, name in enumerate(number)
+    ]
+
+
+def _refuse_impossible(scenario: Scenario, *, cells: int) -> None:
+    """Raise for what no policy can run, or for more than may be."""
+    kinds, rows = len(scenario.arrays["demand"]), len(scenario.arrays["capacity"])
+    if kinds * rows > MAX_PAIRS:
+        raise too_large(
+            f"{kinds} kinds of tasks on {rows} kinds of servers are {kinds * rows} pairs; at most"
+            f" {MAX_PAIRS} can be simulated."
+        )
+    problem, trace = scenario.problem, scenario.trace
+    if trace.tasks > MAX_TASKS or trace.tasks * cells > MAX_EVENTS:
+        raise too_large(
+            f"{trace.tasks} tasks under {cells} policies and seeds are {trace.tasks * cells}; at most"
+            f" {MAX_TASKS} tasks, and {MAX_EVENTS} in all, can be simulated."
+        )
+    if scenario.fitting.any():
+        return
+    demand = problem.demand.min(axis=0)
+    least = ", ".join(
+        f"{name} {amount:g}" for name, amount in zip(problem.resources, demand, strict=True)
+    )
+    raise Unacceptable(
+        f"No task fits on any server: tasks need {least} or more.",
+        code="backtest.nothing_fits",
+        pointer="/servers",
+    )
+
+
+def _said(scenario: Scenario, submitted: Submitted) -> dict[str, Any]:
+    """What was read: sizes, the digest, what was left out and why."""
+    trace = scenario.trace
+    last = float((trace.submit + trace.duration).max())
+    too_big = ~scenario.fitting[trace.workload]
+    return {
+        "digest": scenario.digest,
+        "tasks": trace.tasks,
+        "jobs": len(np.unique(trace.job)),
+        "tenants": len(scenario.tenants),
+        "servers": int(scenario.arrays["server_count"].sum()),
+        "server_changes": len(scenario.changes.time),
+        "from": _text(scenario.instant(float(trace.submit.min()))),
+        "to": _text(scenario.instant(last)),
+        "left_out": dict(submitted.left_out),
+        "bad_lines": submitted.bad_lines,
+        "first_bad_lines": [{"line": each.line, "reason": each.reason} for each in submitted.bad],
+        "fits_nowhere": {
+            "tasks": int(too_big.sum()),
+            "tenants": sorted(
+                {
+                    scenario.tenants[scenario.arrays["workload_tenant"][each]]
+                    for each in np.unique(trace.workload[too_big]).tolist()
+                }
+            )[:100],
+        },
+    }
+
+
+def _text(instant: datetime | None) -> str | None:
+    return None if instant is None else instant.isoformat().replace("+00:00", "Z")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(name[:60] for name in names[:NAMED]) + more

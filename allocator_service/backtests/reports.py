@@ -1,0 +1,100 @@
+"""Results as rows, as pictures, and as one page to send on."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.template.loader import render_to_string
+
+from allocator_service.backtests.answers import Table, label_of, mean, number, part, span
+from allocator_service.backtests.models import Backtest
+from allocator_service.backtests.questions import answers
+from allocator_service.core.charts import Chart, column
+
+COLUMNS = (
+    "policy", "options", "tenant", "submitted", "completed", "completion_ratio", "mean_waiting",
+    "mean_completion", "dominant_use", "dominant_alone", "sharing_degree", "longest_starvation",
+    "envy", "charged", "paid", "saved", "error",
+)  # fmt: skip
+
+
+def rows_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row per policy and tenant; one for a policy that could not run, with its error."""
+    rows = []
+    for each in result["columns"]:
+        policy = {"policy": each["policy"]["name"], "options": each["policy"]["options"]}
+        if each["tenants"] is None:
+            rows.append({**policy, "error": (each["error"] or {}).get("detail")})
+        else:
+            rows += [{**policy, **tenant} for tenant in each["tenants"]]
+    return rows
+
+
+def pictures(result: Mapping[str, Any]) -> Chart:
+    """All pictures in one."""
+    return column("Backtest", [answer.chart for answer in answers(result)])
+
+
+def report_page(backtest: Backtest) -> str:
+    """One file with everything, which loads nothing."""
+    return render_to_string("backtests/report.html", shown(backtest))
+
+
+def shown(backtest: Backtest) -> dict[str, Any]:
+    """What pages show of a backtest that has succeeded: the same in each of them."""
+    result = backtest.result or {}
+    return {
+        "backtest": backtest,
+        "result": result,
+        "said": list(said_of_input(result["input"])),
+        "definitions": sorted(result["definitions"].items()),
+        "answers": answers(result),
+        "summary": summary(result),
+        "failed": [
+            (label_of(each["policy"]), each["error"]["detail"])
+            for each in result["columns"]
+            if each["error"]
+        ],
+    }
+
+
+def summary(result: Mapping[str, Any]) -> Table:
+    """The policies side by side: what one asks first."""
+    money = any(each["money"] for each in result["columns"])
+    header = [
+        "policy", *(f"{name} in use" for name in result["resources"]), "mean wait", "95 % waited under",
+        "tasks done", "Jain", "least sharing degree",
+        *([f"charged, {result['currency']}"] if money else []),
+    ]  # fmt: skip
+    rows = []
+    for each in result["columns"]:
+        pool = each["pool"]
+        if pool is None:
+            rows.append([label_of(each["policy"]), *["–"] * (len(header) - 1)])
+            continue
+        rows.append(
+            [
+                label_of(each["policy"]),
+                *(part(mean(pool["utilisation"][name])) for name in result["resources"]),
+                span(mean(pool["mean_waiting"])),
+                span(mean(pool["p95_waiting"])),
+                part(mean(pool["completion_ratio"])),
+                number(mean(pool["jain_index"])),
+                number(mean(pool["min_sharing_degree"])),
+                *([(each["money"] or {}).get("charged") or "–"] if money else []),
+            ]
+        )
+    return Table(header, rows)
+
+
+def said_of_input(found: Mapping[str, Any]) -> Iterator[str]:
+    """What of the input did not count, and why, in sentences."""
+    for reason, count in found["left_out"].items():
+        yield f"{count} left out: {reason}."
+    if found["bad_lines"]:
+        first = found["first_bad_lines"][0]
+        yield (
+            f"{found['bad_lines']} lines could not be read; the first is line {first['line']}:"
+            f" {first['reason']}."
+        )
+    if found["fits_nowhere"]["tasks"]:
+        yield f"{found['fits_nowhere']['tasks']} tasks are larger than every server: they never begin."

@@ -1,0 +1,187 @@
+"""What every policy of a backtest is given: servers, tenants, tasks; as arrays, bytes and a digest."""
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from policies import Problem, Window
+from policies.simulation import ServerChanges, Trace
+
+# What is larger than a server by less than this part of it is as large.
+_ROUNDING = 1e-9
+_ARRAYS = {
+    "workload_tenant": np.int64,
+    "demand": np.float64,
+    "priority": np.int64,
+    "capacity": np.float64,
+    "server_count": np.int64,
+    "contributed_by": np.int64,
+    "task_workload": np.int64,
+    "task_submit": np.float64,
+    "task_duration": np.float64,
+    "task_job": np.int64,
+    "change_time": np.float64,
+    "change_server": np.int64,
+    "change_joins": np.bool_,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Tasks and servers in the order of their arrays.
+
+    `head` is JSON: `resources` and `units`, `tenants` (name, weight, best_effort, and as `pk` the
+    tenant whose prices count), `labels` of server rows, `selectors` of workloads, `weights`, `origin`
+    (the instant of second 0), `step` (seconds) and `window`. `arrays` are those of `_ARRAYS`.
+    """
+
+    head: Mapping[str, Any]
+    arrays: Mapping[str, npt.NDArray[Any]]
+
+    @classmethod
+    def of(cls, head: Mapping[str, Any], **arrays: Any) -> Self:
+        """Arrays of the right kinds; rows of demand and capacity are by resource."""
+        made: dict[str, npt.NDArray[Any]] = {
+            name: np.asarray(arrays[name], dtype=kind) for name, kind in _ARRAYS.items()
+        }
+        for name in ("demand", "capacity"):
+            made[name] = made[name].reshape(-1, len(head["resources"]))
+        return cls(head, made)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the head, as JSON with sorted names, and of the arrays by name."""
+        found = hashlib.sha256(orjson.dumps(self.head, option=orjson.OPT_SORT_KEYS))
+        for name, array in sorted(self.arrays.items()):
+            found.update(f"{name}{array.shape}".encode())
+            found.update(np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """To be read by `from_bytes`."""
+        file = io.BytesIO()
+        head = np.frombuffer(orjson.dumps(self.head), dtype=np.uint8)
+        columns: dict[str, Any] = {"head": head, **self.arrays}
+        np.savez_compressed(file, **columns)
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            head = orjson.loads(file["head"].tobytes())
+            return cls(head, {name: file[name] for name in _ARRAYS})
+
+    @property
+    def origin(self) -> datetime:
+        """The instant of second 0."""
+        return datetime.fromisoformat(self.head["origin"])
+
+    def instant(self, second: float) -> datetime | None:
+        """The instant of a second; None beyond the calendar."""
+        try:
+            return self.origin + timedelta(seconds=second)
+        except OverflowError:
+            return None
+
+    @property
+    def tenants(self) -> Sequence[str]:
+        return [tenant["name"] for tenant in self.head["tenants"]]
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The servers, tenants and kinds of tasks. Raises `ProblemError` for servers that cannot be."""
+        head, arrays = self.head, self.arrays
+        return Problem.create(
+            resources=head["resources"],
+            units=head["units"],
+            capacity=arrays["capacity"],
+            server_count=arrays["server_count"],
+            server_labels=head["labels"],
+            contributed_by=arrays["contributed_by"],
+            tenants=self.tenants,
+            weight=[tenant["weight"] for tenant in head["tenants"]],
+            best_effort=[tenant["best_effort"] for tenant in head["tenants"]],
+            weights_mode=head["weights"],
+            workload_tenant=arrays["workload_tenant"],
+            demand=arrays["demand"],
+            priority=arrays["priority"],
+            selectors=head["selectors"],
+        )
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The tasks. Raises `ProblemError` for times that cannot be."""
+        arrays = self.arrays
+        return Trace.create(
+            workload=arrays["task_workload"],
+            submit=arrays["task_submit"],
+            duration=arrays["task_duration"],
+            job=arrays["task_job"],
+        )
+
+    def drawn(self, seed: int) -> Trace:
+        """As many jobs, drawn with replacement: each as it was, at its own time, once per draw."""
+        trace, random = self.trace, np.random.default_rng(seed)
+        by_job = np.argsort(trace.job, kind="stable")
+        edges = np.flatnonzero(np.diff(trace.job[by_job], prepend=-1, append=-1))
+        sizes = np.diff(edges)
+        jobs = np.sort(random.integers(len(sizes), size=len(sizes)))
+        numbers = np.repeat(np.arange(len(jobs)), sizes[jobs])
+        within = np.arange(len(numbers)) - np.repeat(
+            np.cumsum(sizes[jobs]) - sizes[jobs], sizes[jobs]
+        )
+        tasks = by_job[np.repeat(edges[:-1][jobs], sizes[jobs]) + within]
+        part = trace.part(tasks)
+        return Trace.create(
+            workload=part.workload, submit=part.submit, duration=part.duration, job=numbers
+        )
+
+    @cached_property
+    def fitting(self) -> npt.NDArray[np.bool_]:
+        """(n,) does a task of the kind fit on some empty server, selectors included?"""
+        arrays, labels = self.arrays, self.head["labels"]
+        fits = np.zeros(len(arrays["demand"]), dtype=np.bool_)
+        allowed: dict[str, list[int]] = {}
+        for kind, (demand, selector) in enumerate(
+            zip(arrays["demand"], self.head["selectors"], strict=True)
+        ):
+            asked = orjson.dumps(selector).decode()
+            if asked not in allowed:
+                allowed[asked] = [
+                    row
+                    for row, each in enumerate(labels)
+                    if all(each.get(label) in values for label, values in selector.items())
+                ]
+            room = arrays["capacity"][allowed[asked]]
+            fits[kind] = bool((demand <= room * (1 + _ROUNDING)).all(axis=1).any())
+        return fits
+
+    @property
+    def changes(self) -> ServerChanges:
+        """The servers that join and leave."""
+        arrays = self.arrays
+        return ServerChanges.create(
+            time=arrays["change_time"],
+            server=arrays["change_server"],
+            joins=arrays["change_joins"],
+        )
+
+    @property
+    def window(self) -> Window:
+        """How far back long-term policies look."""
+        given = self.head["window"]
+        if given["kind"] == "sliding":
+            return Window.sliding(given["length"])
+        if given["kind"] == "decay":
+            return Window.decay(given["half_life"])
+        if given["kind"] == "tumbling":
+            return Window.tumbling(given["boundaries"])
+        return Window.unbounded()

@@ -1,0 +1,142 @@
+"""A decision's input under other policies, side by side: what the API compares, for pages."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from allocator_service.allocation.what_if.evaluations import compare
+from allocator_service.backtests.answers import Answer, Table, label_of, number, part
+from allocator_service.core.charts import BarRow, bar_chart
+from allocator_service.core.templatetags.shown import short
+
+# Beside the one that decided; those that remember or take turns answer other questions.
+BESIDE = ("static", "drf", "drfh", "asset", "ceei", "mrfs", "single-resource", "slots")
+# As many policies as there are colours; the table has them all.
+DRAWN_TENANTS, DRAWN_POLICIES = 6, 6
+LISTED_TENANTS = 50
+_PER_CENT = 100.0
+
+
+def side_by_side(document: Mapping[str, Any], *, first: str = "") -> dict[str, Any]:
+    """What `backtests/answers.html` shows of a decision's input; nothing is stored.
+
+    `document` is the input as who looks may see it, `first` the tenant whose row comes first. Raises as
+    `compare`: too large, too long, busy.
+    """
+    decided = document["policy"]
+    asked = [decided, *(name for name in BESIDE if name != decided["name"])]
+    columns = compare({**document, "include": ["properties"]}, asked)["columns"]
+    done = [each for each in columns if each["error"] is None]
+    resources = [each["name"] for each in document["resources"]]
+    return {
+        "summary": _summary(done, resources),
+        "answers": [_who(done, first), _used(done, resources), _least(done)],
+        "failed": [
+            (_label(each), each["error"]["detail"]) for each in columns if each["error"] is not None
+        ],
+    }
+
+
+def _label(column: Mapping[str, Any]) -> str:
+    return label_of({"options": {}, **column["policy"]})
+
+
+def _summary(done: Sequence[Mapping[str, Any]], resources: Sequence[str]) -> Table:
+    header = [
+        "policy", *(f"{name} in use" for name in resources), "least weighted share", "Jain",
+        "nobody envies", "nothing left over",
+    ]  # fmt: skip
+    rows = [
+        [
+            _label(each),
+            *(part(each["utilization"][name]) for name in resources),
+            number(each["min_weighted_share"]),
+            number(each["jain_index"]),
+            _holds(each, "envy_free"),
+            _holds(each, "pareto_optimal"),
+        ]
+        for each in done
+    ]
+    return Table(header, rows)
+
+
+def _holds(column: Mapping[str, Any], name: str) -> str:
+    holds = column["properties"][name]["holds"]
+    return "not known" if holds is None else "yes" if holds else "no"
+
+
+def _who(done: Sequence[Mapping[str, Any]], first: str) -> Answer:
+    tasks = [_tasks_of(each["allocations"]) for each in done]
+    names = _most_different(tasks, first)
+    header = ["tenant", *map(_label, done)]
+    rows = [[name, *(short(Decimal(str(each.get(name, 0.0)))) for each in tasks)] for name in names]
+    return Answer(
+        f"Who would run how many tasks? {_of(len(rows), {name for each in tasks for name in each})}",
+        bar_chart(
+            title="Tasks of all of a tenant's workloads",
+            unit="tasks",
+            series=[_label(each) for each in done[:DRAWN_POLICIES]],
+            rows=[
+                BarRow(name, [each.get(name, 0.0) for each in tasks[:DRAWN_POLICIES]])
+                for name in names[:DRAWN_TENANTS]
+            ],
+        ),
+        Table(header, rows),
+    )
+
+
+def _of(listed: int, names: Iterable[str]) -> str:
+    known = len(set(names))
+    if listed == known:
+        return ""
+    return f"The {listed} of {known} tenants for whom policies differ most."
+
+
+def _tasks_of(allocations: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for row in allocations:
+        found[row["tenant"]] = found.get(row["tenant"], 0.0) + row["tasks"]
+    return found
+
+
+def _most_different(tasks: Sequence[Mapping[str, float]], first: str) -> list[str]:
+    """The tenant that comes first, then those whose tasks differ most between the policies."""
+    names = {name for each in tasks for name in each}
+
+    def spread(name: str) -> float:
+        counts = [each.get(name, 0.0) for each in tasks]
+        return round(max(counts) - min(counts), 9)
+
+    ordered = sorted(names, key=lambda name: (name != first, -spread(name), name))
+    return ordered[:LISTED_TENANTS]
+
+
+def _used(done: Sequence[Mapping[str, Any]], resources: Sequence[str]) -> Answer:
+    rows = [(_label(each), [each["utilization"][name] for name in resources]) for each in done]
+    return Answer(
+        "How much of the servers would be in use?",
+        bar_chart(
+            title="In use, of all servers",
+            unit="per cent",
+            series=resources,
+            rows=[BarRow(label, [_PER_CENT * value for value in row]) for label, row in rows],
+        ),
+        Table(["policy", *resources], [[label, *map(part, row)] for label, row in rows]),
+    )
+
+
+def _least(done: Sequence[Mapping[str, Any]]) -> Answer:
+    rows = [
+        (_label(each), each["min_weighted_share"], each["mean_weighted_share"]) for each in done
+    ]
+    series = ["least weighted share", "mean weighted share"]
+    return Answer(
+        "How well off is whoever has least?",
+        bar_chart(
+            title="Dominant share by weight",
+            unit="of the pool",
+            series=series,
+            rows=[BarRow(label, values) for label, *values in rows],
+        ),
+        Table(["policy", *series], [[label, *map(number, values)] for label, *values in rows]),
+    )

@@ -1,0 +1,36 @@
+"""Celery tasks: each makes one service call with the time of the clock.
+
+Those that compute have a queue of their own, which workers of their own serve: decisions never wait.
+"""
+
+from uuid import UUID
+
+from celery import shared_task
+
+from allocator_service.backtests.jobs import backtest_advance, cell_compute
+from allocator_service.backtests.services import backtests_prune
+from allocator_service.core.clock import utc_now
+from allocator_service.core.worker.jobs import BACKTESTS
+
+# The simulation ends itself long before (`jobs.LONGEST_SECONDS`).
+TIME_LIMIT_SECONDS = 7200
+# Redis keeps one list per priority; workers empty the list of decisions (0) first.
+AFTER_DECISIONS = 9
+
+
+@shared_task(name="backtests.advance", queue=BACKTESTS, time_limit=TIME_LIMIT_SECONDS)
+def advance(backtest_id: str) -> None:
+    """Read the input of a backtest, or put its results together."""
+    backtest_advance(backtest_id=UUID(backtest_id), clock=utc_now)
+
+
+@shared_task(name="backtests.compute", queue=BACKTESTS, time_limit=TIME_LIMIT_SECONDS)
+def compute(cell_id: str) -> None:
+    """Simulate one cell of a backtest."""
+    cell_compute(cell_id=UUID(cell_id), clock=utc_now)
+
+
+@shared_task(name="backtests.retention", priority=AFTER_DECISIONS)
+def retention() -> None:
+    """Drop inputs that have been kept long enough."""
+    backtests_prune(now=utc_now())

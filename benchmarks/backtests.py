@@ -1,0 +1,130 @@
+"""A sweep by two workers beside one, and a live decision during a sweep beside one without."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.http.service import POOL, Service
+from benchmarks.measurement import Row
+
+WEB_WORKERS = 1
+SERVERS = 20
+SEEDS = 16
+# Two workers take at most 60 % of one's time; a decision at most half as long again.
+SCALING_GOAL = 1 / 0.6
+DECISION_GOAL = 1 / 1.5
+SECONDS_BETWEEN = 0.3
+ALL = "/api/v1/backtests/"
+
+
+def measure(*, quick: bool = False) -> list[Row]:
+    """Sixteen simulations of one trace by one worker and by two, in turns; and decisions meanwhile.
+
+    A decision's time is from the change of a workload until the decision that counts it is read. All of
+    it runs on this machine: with two workers, and as many processors, decisions share these with a
+    sweep that leaves them every processor that they ask for.
+    """
+    jobs = 300 if quick else 1_000
+    service = Service(WEB_WORKERS)
+    try:
+        service.fill(SERVERS)
+        tasks = _sweep(service, jobs=jobs)[1]  # kernels are loaded, PostgreSQL is warm
+        times: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(1 if quick else 3):
+            times[1].append(_sweep(service, jobs=jobs)[0])
+            with service.another("backtests"):
+                _sweep(service, jobs=jobs)  # the other worker starts meanwhile
+                times[2].append(_sweep(service, jobs=jobs)[0])
+        changes = 10 if quick else 40
+        alone = _decisions(service, changes)
+        with service.another("backtests"), _swept(service, jobs):
+            during = _decisions(service, changes)
+    finally:
+        service.stop()
+    one, two = min(times[1]), min(times[2])
+    spread = ", ".join(f"{each:.1f}" for each in (*times[1], *times[2]))
+    return [
+        Row(
+            "a sweep by two workers", f"{SEEDS} simulations of {tasks} tasks", two, "one worker", one,
+            None, None if quick else SCALING_GOAL,
+            f"{two / one:.0%} of its time; all: {spread} s",
+        ),
+        Row(
+            "a decision during a sweep", f"{changes} changes, two workers sweep",
+            statistics.median(during), "without a sweep", statistics.median(alone), None,
+            None if quick else DECISION_GOAL,
+            f"p90 {_p90(during) * 1e3:.0f} ms beside {_p90(alone) * 1e3:.0f} ms",
+        ),
+    ]  # fmt: skip
+
+
+def _question(jobs: int) -> dict[str, object]:
+    lines = ["tenant,submit,duration,demand.cpu,demand.memory,tasks"]
+    lines += [
+        f"t{job % 10},{job * 60},{2000 + job % 700},{1 + job % 3},{2 + job % 5},100"
+        for job in range(jobs)
+    ]
+    return {
+        "trace": {"format": "csv", "content": "\n".join(lines)},
+        "servers": [{"capacity": {"cpu": 32, "memory": 128}, "count": 200}],
+        "policies": [{"name": "drfh", "options": {"placement": "two-choices"}}],
+        "seeds": list(range(SEEDS)),
+    }
+
+
+def _sweep(service: Service, *, jobs: int) -> tuple[float, int]:
+    """Seconds from the request to the results, and tasks of each simulation."""
+    begin = time.monotonic()
+    path = service.client.post(ALL, _question(jobs)).headers["Location"]
+    while True:
+        found = service.client.get(path).body
+        if found["status"] not in ("queued", "running"):
+            break
+        time.sleep(0.1)
+    if found["status"] != "succeeded":
+        raise RuntimeError(f"the sweep {found['status']}: {found['error']}")
+    return time.monotonic() - begin, int(found["input"]["tasks"])
+
+
+@contextmanager
+def _swept(service: Service, jobs: int) -> Iterator[None]:
+    """Sweeps that are queued and running all the while; cancelled at the end."""
+    paths = [service.client.post(ALL, _question(4 * jobs)).headers["Location"] for _ in range(3)]
+    while service.client.get(paths[0]).body["progress"] == 0:
+        time.sleep(0.1)
+    try:
+        yield
+        running = [service.client.get(path).body["status"] for path in paths]
+        if "running" not in running:
+            raise RuntimeError("the sweeps ended before the decisions were measured")
+    finally:
+        for path in paths:
+            service.client.request("POST", f"{path}cancel/", {})
+
+
+def _decisions(service: Service, changes: int) -> list[float]:
+    """Seconds from each change of a workload to the decision that counts it."""
+    workload = service.client.get(f"{POOL}/workloads/?limit=1").body["results"][0]["id"]
+    path, found = f"{POOL}/workloads/{workload}/", []
+    for number in range(changes):
+        begin = time.monotonic()
+        tag = service.client.request("GET", path).headers["ETag"]
+        answer = service.client.request(
+            "PATCH", path, {"tasks": 10 + number % 7}, headers={"If-Match": tag}
+        )
+        generation = int(answer.headers["Pool-Generation"])
+        while True:
+            decision = service.client.request("GET", f"{POOL}/decision/")
+            if decision.status == 200 and decision.body["generation"] >= generation:
+                break
+            time.sleep(0.01)
+        found.append(time.monotonic() - begin)
+        time.sleep(SECONDS_BETWEEN)
+    return found
+
+
+def _p90(seconds: list[float]) -> float:
+    return sorted(seconds)[int(0.9 * len(seconds))]

@@ -1,0 +1,193 @@
+"""Backtests of a pool's own history: who sees what of it, and what it would have cost."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from allocator_service.core.clock import utc_now
+from allocator_service.ledger.intake.entries import entries_append
+from allocator_service.pools.server_services import ServerDraft, servers_contribute
+from allocator_service.pools.services import member_put
+from tests import factories
+from tests.api.v1.test_backtests import ALL, finished, results
+from tests.api.v1.test_conventions import code
+from tests.backtests import CSV, asked
+from tests.integration.billing.conftest import publish, rate
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def begin():
+    return (utc_now() - timedelta(days=5)).replace(minute=0, second=0, microsecond=0)
+
+
+def pool_with_a_past(begin, *, transparent):
+    """`ada` and `bobtext` with a server each of four cores; both ran, one after the other, on both."""
+    ada, bob = factories.tenant("ada"), factories.tenant("bobtext")
+    lab = factories.pool("lab", transparent=transparent)
+    for tenant in (ada, bob):
+        servers_contribute(
+            pool=lab,
+            drafts=[ServerDraft(f"{tenant.slug}-server", factories.vector(4, 16), tenant)],
+            now=begin - HOUR,
+        )
+    for tenant, since in ((ada, 0), (bob, 1)):
+        workload = factories.workload(lab, f"{tenant.slug}-work", 1, 2, tenant)
+        for number in range(8):
+            for resource, quantity in (("cpu", 1), ("memory", 2)):
+                entries_append(
+                    [
+                        {
+                            "pool_id": lab.pk,
+                            "tenant_id": tenant.pk,
+                            "server_owner_id": None,
+                            "workload_id": workload.pk,
+                            "resource": resource,
+                            "unit": "core" if resource == "cpu" else "GiB",
+                            "quantity": Decimal(quantity),
+                            "start": begin + since * HOUR,
+                            "end": begin + (since + 2) * HOUR,
+                            "kind": "usage",
+                            "corrects": None,
+                            "reason": "",
+                            "source": "slurm",
+                            "event_id": f"{tenant.slug}-{number}",
+                            "run_id": None,
+                            "recorded_at": utc_now(),
+                        }
+                    ]
+                )
+    return lab, ada, bob
+
+
+def question(begin, **more):
+    return {
+        "pool": "lab",
+        "history": {"from": begin.isoformat(), "to": (begin + 6 * HOUR).isoformat()},
+        "policies": ["static", "drfh"],
+        **more,
+    }
+
+
+def test_an_operator_replays_a_pool_and_sees_what_everybody_would_pay(begin, operator):
+    lab, *_ = pool_with_a_past(begin, transparent=False)
+    publish(
+        lab, begin - timedelta(days=1),
+        rate(own="0.10", shared="0.40", pooled="1", outside="2"), fee=Decimal(0),
+    )  # fmt: skip
+    result = results(operator, question(begin))
+    assert (result["currency"], result["price_plan"] is not None) == ("EUR", True)
+    static, drfh = result["columns"]
+    # Each has 16 core-hours of work and a server of four cores.
+    rows = {row["tenant"]: row for row in drfh["tenants"]}
+    assert rows["ada"]["submitted"] == rows["bobtext"]["submitted"] == 8
+    # ada has both servers for two hours: eight core-hours at 0.10 on its own, eight at 0.40.
+    assert rows["ada"]["charged"] == "4.00"
+    assert rows["ada"]["mean_waiting"] == 0
+    assert {row["mean_waiting"] for row in static["tenants"]} == {3600.0}
+    assert drfh["money"]["unpriced"] == ["memory"]
+    assert Decimal(drfh["money"]["charged"]) == sum(
+        Decimal(row["charged"]) for row in drfh["tenants"]
+    )
+    paid = {row["tenant"]: Decimal(row["paid"]) for row in drfh["tenants"]}
+    assert paid["ada"] + paid["bobtext"] == Decimal("1.60")  # what is paid to each other cancels
+
+
+def test_a_tenant_of_a_transparent_pool_gets_all_of_it_under_pseudonyms(begin):
+    _, ada, _ = pool_with_a_past(begin, transparent=True)
+    as_ada = factories.client("tenant", ada)
+    found = finished(as_ada, question(begin))
+    for path in ("", "results/", "results/?format=csv", "results/?format=svg",
+                 "results/?format=html"):  # fmt: skip
+        assert "bobtext" not in as_ada.get(f"{ALL}{found['id']}/{path}").content.decode()
+    rows = as_ada.get(f"{ALL}{found['id']}/results/").json()["columns"][1]["tenants"]
+    assert [row["tenant"] == "ada" for row in rows] == [True, False]
+    assert rows[1]["tenant"].startswith("member-")
+
+
+def test_a_tenant_sees_its_own_money_only(begin):
+    lab, ada, _ = pool_with_a_past(begin, transparent=True)
+    publish(lab, begin - timedelta(days=1), rate(own="0.10", shared="0.40", pooled="1"))
+    column = results(factories.client("tenant", ada), question(begin))["columns"][1]
+    assert [row["charged"] is None for row in column["tenants"]] == [False, True]
+    assert column["money"]["charged"] is None
+
+
+def test_a_tenant_of_another_pool_gets_its_own_usage_on_its_own_servers(begin):
+    _, ada, _ = pool_with_a_past(begin, transparent=False)
+    found = results(factories.client("tenant", ada), question(begin))
+    assert found["input"]["tasks"] == 8
+    assert found["input"]["servers"] == 1
+    assert [row["tenant"] for row in found["columns"][0]["tenants"]] == ["ada"]
+
+
+def test_a_trace_may_run_on_the_servers_of_a_pool(begin, operator):
+    _, ada, _ = pool_with_a_past(begin, transparent=False)
+    body = asked(servers=[], pool="lab")
+    assert results(operator, body)["input"]["servers"] == 2
+    refused = factories.client("tenant", ada).post(ALL, body)
+    assert code(refused) == (422, "backtest.no_servers")
+
+
+def test_names_in_an_own_trace_stay(begin):
+    _, ada, _ = pool_with_a_past(begin, transparent=True)
+    content = CSV.replace("physics", "bobtext")
+    found = results(factories.client("tenant", ada), asked(content, servers=[], pool="lab"))
+    names = [row["tenant"] for row in found["columns"][0]["tenants"]]
+    assert names[:2] == ["bobtext", "chemistry"]
+    assert all(name == "ada" or name.startswith("member-") for name in names[2:])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"pool": "nowhere"}, "pool.unknown"),
+        ({"pool": None}, "backtest.source"),
+        ({"history": None}, "backtest.source"),
+        ({"trace": {"format": "csv", "content": CSV}}, "backtest.source"),
+        ({"price_plan": "01a1fa35-2b84-7418-8537-e4019453fdf6"}, "price_plan.unknown"),
+    ],
+)
+def test_what_is_no_question_is_refused(begin, operator, change, expected):
+    pool_with_a_past(begin, transparent=False)
+    answer = operator.post(ALL, question(begin) | change)
+    assert code(answer) == (422, expected)
+    assert operator.get(ALL).json()["results"] == []
+
+
+def test_a_foreign_pool_is_one_that_is_not_there(begin, operator):
+    pool_with_a_past(begin, transparent=False)
+    eve = factories.tenant("eve")
+    member_put(
+        pool=factories.pool("other"), tenant=eve, weight=Decimal(1), best_effort=False,
+        version=None, now=utc_now(),
+    )  # fmt: skip
+    as_eve = factories.client("tenant", eve)
+    foreign, unknown = (
+        as_eve.post(ALL, question(begin, pool=pool)).json() for pool in ("lab", "nowhere")
+    )
+    assert foreign["detail"].replace("lab", "nowhere") == unknown["detail"]
+    assert foreign["code"] == unknown["code"] == "pool.unknown"
+
+
+def test_a_period_without_usage_or_in_the_future_is_refused(begin, operator):
+    pool_with_a_past(begin, transparent=False)
+    empty = question(begin - timedelta(days=3))
+    found = finished(operator, empty)
+    assert (found["status"], found["error"]["code"]) == ("failed", "trace.empty")
+    ahead = question(begin) | {
+        "history": {"from": begin.isoformat(), "to": (utc_now() + HOUR).isoformat()}
+    }
+    assert code(operator.post(ALL, ahead)) == (422, "backtest.period")
+    turned = {"from": (begin + HOUR).isoformat(), "to": begin.isoformat()}
+    assert code(operator.post(ALL, question(begin, history=turned))) == (422, "backtest.period")
+
+
+def test_a_key_that_is_bound_to_a_pool_has_no_backtests(begin):
+    pool_with_a_past(begin, transparent=False)
+    bound = factories.client("operator", pool="lab")
+    assert code(bound.post(ALL, question(begin))) == (403, "auth.pool")
+    assert code(bound.get(ALL)) == (403, "auth.pool")

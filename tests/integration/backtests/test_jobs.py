@@ -1,0 +1,237 @@
+"""Rows are the jobs: lost, doubled and late messages change nothing, and nobody's turn is skipped."""
+
+from datetime import timedelta
+from time import monotonic
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connections
+
+from allocator_service.backtests import jobs
+from allocator_service.backtests.jobs import (
+    backtest_advance,
+    backtests_due,
+    cell_compute,
+    cells_due,
+)
+from allocator_service.backtests.models import Backtest, BacktestInput, Cell
+from allocator_service.backtests.selectors import Holder, backtests_of
+from allocator_service.backtests.services import backtest_cancel, backtest_request, backtests_prune
+from allocator_service.core.errors import DomainError
+from allocator_service.core.locks import Lock, try_lock_across_transactions
+from allocator_service.core.worker.jobs import JOBS_CHANNEL
+from allocator_service.tenants.models import ApiKey
+from allocator_service.tenants.services import api_key_create, api_key_revoke, api_key_rotate
+from api.contract.documents import read_document
+from api.v1.backtests.serializers import BacktestRequest, asked_of
+from tests import backtests
+from tests.integration.conftest import NOON
+
+pytestmark = pytest.mark.django_db
+ADMIN = Holder(user="olga")
+
+
+def requested(holder=ADMIN, tenant=None, **more):
+    return backtest_request(
+        holder=holder, tenant=tenant, pool=None, plan=None, names=None,
+        asked=asked_of(read_document(BacktestRequest, backtests.asked(**more))), now=NOON,
+    )  # fmt: skip
+
+
+def prepared(**more):
+    backtest = requested(**more)
+    backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
+    backtest.refresh_from_db()
+    assert backtest.status == "running"
+    return backtest
+
+
+def key_of(name, tenant=None):
+    scope = "operator" if tenant is None else "tenant"
+    api_key_create(
+        scope=scope, name=name, tenant=tenant, expires_at=NOON + timedelta(days=900), now=NOON
+    )
+    return Holder(ApiKey.objects.filter(name=name).latest("id").pk)
+
+
+def due(function, *, later=0.0, idle=False, limit=100):
+    return list(function(now=NOON + timedelta(seconds=later), limit=limit, idle=idle))
+
+
+def test_what_was_published_is_published_again_once_nothing_waits_and_time_has_passed():
+    backtest = requested()
+    assert due(backtests_due) == [backtest.pk]
+    assert due(backtests_due, later=60) == []
+    assert due(backtests_due, later=5, idle=True) == []
+    assert due(backtests_due, later=11, idle=True) == [backtest.pk]
+    backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
+    cells = list(backtest.cells.values_list("pk", flat=True))
+    assert due(cells_due) == cells
+    assert due(backtests_due, later=99, idle=True) == []
+    assert due(cells_due, later=11, idle=True) == cells
+
+
+@pytest.mark.django_db(transaction=True)
+def test_every_stage_wakes_the_relay():
+    database = connections["default"].get_connection_params() | {"autocommit": True}
+    names = ("dbname", "host", "port", "user", "password", "autocommit")
+    with psycopg.connect(**{name: database[name] for name in names if name in database}) as relay:
+        relay.execute(f"LISTEN {JOBS_CHANNEL}")
+
+        def woken():
+            return any(relay.notifies(timeout=0.2, stop_after=1))
+
+        assert not woken()
+        backtest = requested()
+        assert woken()
+        backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
+        assert woken()
+        for cell in due(cells_due):
+            cell_compute(cell_id=cell, clock=lambda: NOON)
+            assert woken()
+        backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
+        assert not woken()
+
+
+def test_cells_of_all_backtests_come_in_turn():
+    first, second = prepared(), prepared(policies=["drf", "drfh", "mrfs"])
+    found = [Cell.objects.get(pk=pk) for pk in due(cells_due, limit=4)]
+    assert [(cell.backtest_id, cell.position) for cell in found] == [
+        (first.pk, 0), (second.pk, 0), (first.pk, 1), (second.pk, 1),
+    ]  # fmt: skip
+
+
+def test_a_mistake_of_ours_fails_its_cell_and_its_cause_is_in_the_log(monkeypatch, caplog):
+    """The other policies still answer; what was raised is told by its name alone."""
+    backtest, simulate = prepared(), jobs.simulating.simulate
+
+    def breaks(problem, trace, policy, **more):
+        if policy == "drfh":
+            raise ValueError("arrays of 3 and 4")
+        return simulate(problem, trace, policy, **more)
+
+    monkeypatch.setattr(jobs.simulating, "simulate", breaks)
+    for cell in backtest.cells.all():
+        cell_compute(cell_id=cell.pk, clock=lambda: NOON)
+    static, drfh = backtest.cells.order_by("position")
+    assert (static.status, drfh.status, drfh.result, drfh.jobs) == (
+        "succeeded", "failed", None, None,
+    )  # fmt: skip
+    assert (drfh.error["code"], drfh.attempts) == ("run.internal", 1)
+    assert "ValueError" in drfh.error["detail"]
+    assert "arrays of 3" not in drfh.error["detail"]
+    (logged,) = [each for each in caplog.records if "backtest_failed" in each.getMessage()]
+    assert "arrays of 3 and 4" in str(logged.msg) + str(logged.exc_info)
+    backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
+    backtest.refresh_from_db()
+    assert backtest.status == "succeeded"
+    assert backtest.result["columns"][1]["error"]["code"] == "run.internal"
+
+
+def test_a_message_that_comes_twice_computes_once():
+    backtest = prepared()
+    cell = backtest.cells.first()
+    for _ in range(2):
+        cell_compute(cell_id=cell.pk, clock=lambda: NOON)
+        backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
+    cell.refresh_from_db()
+    assert (cell.status, cell.attempts) == ("succeeded", 1)
+    backtest.refresh_from_db()
+    assert (backtest.status, backtest.result) == ("running", None)
+
+
+def test_a_cell_that_another_worker_holds_is_left_to_it():
+    cell = prepared().cells.first()
+    with try_lock_across_transactions(Lock.BACKTEST, str(cell.pk)):
+        cell_compute(cell_id=cell.pk, clock=lambda: NOON)
+    cell.refresh_from_db()
+    assert (cell.status, cell.attempts) == ("queued", 0)
+
+
+def test_a_cell_that_killed_its_worker_three_times_fails_and_the_others_answer():
+    backtest = prepared()
+    cell = backtest.cells.first()
+    Cell.objects.filter(pk=cell.pk).update(status="running", attempts=3)
+    backtests.work()
+    backtest.refresh_from_db()
+    assert backtest.status == "succeeded"
+    static, drfh = backtest.result["columns"]
+    assert static["error"]["code"] == "run.worker_lost"
+    assert (drfh["error"], backtest.result["baseline"]) == (None, "drfh")
+
+
+def test_a_backtest_all_of_whose_cells_failed_fails():
+    backtest = prepared()
+    backtest.cells.update(status="running", attempts=3)
+    backtests.work()
+    backtest.refresh_from_db()
+    assert (backtest.status, backtest.error["code"]) == ("failed", "run.worker_lost")
+
+
+def test_a_simulation_whose_backtest_is_cancelled_ends_and_writes_nothing(monkeypatch):
+    backtest = prepared()
+    cell = backtest.cells.last()
+    monkeypatch.setattr(jobs, "TELL_SECONDS", -1.0)
+    told = jobs._Telling(jobs._claim_cell(cell.pk, NOON), monotonic())
+    told(0.25)
+    cell.refresh_from_db()
+    assert (cell.status, cell.progress) == ("running", 0.25)
+    backtest_cancel(backtest=backtest, now=NOON)
+    with pytest.raises(jobs.Stopped):
+        told(0.5)
+    with pytest.raises(jobs.Stopped):
+        jobs._finish(cell, "succeeded", NOON, 0.0, result={}, jobs=b"")
+    assert not Cell.objects.exists()
+    assert not BacktestInput.objects.exists()
+
+
+def test_a_worker_that_lost_its_hold_cannot_write():
+    cell = prepared().cells.first()
+    stale = jobs._claim_cell(cell.pk, NOON)
+    fresh = jobs._claim_cell(cell.pk, NOON)
+    with pytest.raises(jobs.Stopped):
+        jobs._finish(stale, "succeeded", NOON, 0.0, result={"of": "stale"}, jobs=b"")
+    jobs._finish(fresh, "succeeded", NOON, 0.0, result={"of": "fresh"}, jobs=b"")
+    cell.refresh_from_db()
+    assert (cell.result, cell.attempts) == ({"of": "fresh"}, 2)
+
+
+def test_a_simulation_that_takes_too_long_ends(monkeypatch):
+    cell = prepared().cells.first()
+    monkeypatch.setattr(jobs, "TELL_SECONDS", -1.0)
+    monkeypatch.setattr(jobs, "LONGEST_SECONDS", -1.0)
+    with pytest.raises(DomainError) as refused:
+        jobs._Telling(jobs._claim_cell(cell.pk, NOON), 0.0)(0.1)
+    assert refused.value.code == "backtest.timeout"
+
+
+def test_inputs_go_after_their_retention_and_results_stay():
+    old = requested()
+    backtests.work()
+    days = settings.ENVIRONMENT.run_retention_days
+    finished = Backtest.objects.get().finished_at
+    assert backtests_prune(now=finished + timedelta(days=days)) == 0
+    assert BacktestInput.objects.count() == 1
+    assert backtests_prune(now=finished + timedelta(days=days, seconds=1)) == 1
+    assert (BacktestInput.objects.count(), Cell.objects.count()) == (0, 0)
+    old.refresh_from_db()
+    assert old.result["input"]["digest"] == old.input["digest"]
+    assert backtests_prune(now=finished + timedelta(days=days, seconds=2)) == 0
+
+
+def test_what_a_key_asked_for_is_there_for_its_successor_and_for_nobody_else(tenant):
+    ada, bob = tenant("ada"), tenant("bob")
+    key = key_of("cluster", ada)
+    mine = requested(key, ada)
+    of_admin = requested()
+    api_key_rotate(name="cluster", expires_at=NOON + timedelta(days=900), now=NOON)
+    successor = Holder(ApiKey.objects.filter(name="cluster").latest("id").pk)
+    assert [each.pk for each in backtests_of(successor)] == [mine.pk]
+    api_key_revoke(identifier="cluster", now=NOON)
+    assert list(backtests_of(key_of("cluster", bob))) == []
+    assert list(backtests_of(key_of("other", ada))) == []
+    assert [each.pk for each in backtests_of(Holder(tenant_id=ada.pk))] == [mine.pk]
+    assert list(backtests_of(Holder(tenant_id=bob.pk))) == []
+    assert list(backtests_of(Holder(key_id=mine.pk))) == []  # no key at all
+    assert [each.pk for each in backtests_of(ADMIN)] == [of_admin.pk, mine.pk]

@@ -1,0 +1,182 @@
+"""A tenant's backtests in a browser: how far, and the policies side by side."""
+
+import re
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from allocator_service.backtests.models import Backtest
+from allocator_service.core.models import AuditEntry
+from tests import factories
+from tests.backtests import CSV, asked, work
+from tests.pages.browser import TOKEN, browser_of
+from tests.pages.people import person_of
+
+pytestmark = pytest.mark.django_db
+ALL = "/api/v1/backtests/"
+START = "/my/backtests/start/"
+
+
+def test_a_backtest_is_watched_and_read(world):
+    body = asked(CSV.replace("physics", "<b>&"), name="<i>last night")
+    made = world.as_ada.post(ALL, body).json()["id"]
+    ada = browser_of(world.as_ada)
+    assert "waits for a worker: 0 %" in ada.text("/my/backtests/")
+    assert "Look again" in ada.text(f"/my/backtests/{made}/")
+    work()
+    text = ada.text(f"/my/backtests/{made}/")
+    assert "Look again" not in text
+    assert text.count('class="chart wide"') == text.count("<details>") == 7
+    assert "<b>" not in text
+    assert "<i>" not in text
+    assert "&lt;b&gt;&amp;" in text
+    assert "<script" not in text
+    assert 'style="' not in text
+
+
+def test_one_that_failed_says_why(world):
+    body = asked("tenant,submit,duration,demand.cpu,demand.memory\nt,0,1,99,1\n")
+    made = world.as_ada.post(ALL, body).json()["id"]
+    work()
+    ada = browser_of(world.as_ada)
+    assert "No task fits on any server" in ada.text(f"/my/backtests/{made}/")
+    assert "It failed." in ada.text("/my/backtests/")
+
+
+def test_nobody_else_sees_it(world):
+    made = world.as_ada.post(ALL, asked(name="adas own")).json()["id"]
+    bob = browser_of(world.as_bob)
+    assert "There is none yet" in bob.text("/my/backtests/")
+    assert "adas own" not in bob.text("/my/backtests/")
+    assert bob.get(f"/my/backtests/{made}/").status_code == 404
+
+
+def started(browser, content=CSV, **fields):
+    """The answer to the form, filled in for a trace on two servers unless told otherwise."""
+    filled = {"name": "night", "format": "csv", "servers": "2 cpu=4 memory=16", "seeds": "0",
+              "policies": ["static", "drfh"], **fields}  # fmt: skip
+    if content is not None:
+        filled["file"] = SimpleUploadedFile("trace.csv", content.encode())
+    return browser.post(START, START, **filled)
+
+
+def test_a_trace_is_sent_by_the_form(world):
+    """It is the key's, as if it had asked over the API."""
+    ada = browser_of(world.as_ada)
+    answer = started(ada)
+    made = Backtest.objects.get()
+    assert (answer.status_code, answer["Location"]) == (302, f"/my/backtests/{made.pk}/")
+    assert (made.tenant, made.key.tenant, made.started_by) == (world.ada, world.ada, "")
+    assert world.as_ada.get(f"{ALL}{made.pk}/").json()["name"] == "night"
+    assert world.as_bob.get(f"{ALL}{made.pk}/").status_code == 404
+    work()
+    assert ada.text(answer["Location"]).count('class="chart wide"') == 7
+
+
+def test_of_a_pool_that_hides_its_members_a_tenant_is_given_its_own_use(world):
+    """The pools of the form are the tenant's own; the ledger is read as for its key."""
+    ada = browser_of(world.as_ada)
+    assert re.findall('<option value="([a-z]*)"', ada.text(START))[:2] == ["", "lab"]
+    assert 'value="other"' not in ada.text(START)
+    period = {"begin": "2026-11-20T12:00", "end": "2026-11-20T14:00", "servers": ""}
+    assert "Select a valid choice" in refused(started(ada, None, pool="other", **period))
+    assert started(ada, None, pool="lab", **period).status_code == 302
+    made = Backtest.objects.get()
+    assert (made.pool, made.tenant) == (world.lab, world.ada)
+    assert made.spec["history"]["from"] == "2026-11-20T12:00:00+00:00"
+    assert made.spec["names"].keys() == {"ada", "bob"}
+    assert made.spec["names"]["bob"].startswith("member-")
+
+
+def refused(answer):
+    assert answer.status_code in (409, 413, 422), answer.content
+    return TOKEN.sub("", answer.content.decode())
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "field", "said"),
+    [
+        ("a,b\n", {}, "file", "line 1: the header is"),
+        (None, {}, "file", "either a trace or the history"),
+        (CSV, {"servers": "", "pool": "lab"}, "servers", "are not yours to read"),
+        (CSV, {"servers": "4"}, "servers", "Line 1: expected name=value"),
+        (CSV, {"seeds": "1 1"}, "seeds", "A seed is named twice"),
+        (CSV, {"options": "drfh placement=nowhere"}, "options", "nowhere"),
+        (CSV, {"policies": []}, "policies", "This field is required"),
+        (CSV, {"format": "swf", "jobs_of": "<b>"}, "jobs_of", "&lt;b&gt;"),
+        (None, {"begin": "2026-11-20T12:00"}, "end", "A period has a beginning and an end"),
+    ],
+)
+def test_what_is_wrong_stands_beside_its_field(world, content, fields, field, said):
+    page = refused(started(browser_of(world.as_ada), content, **fields))
+    part = page.partition(f'<ul class="errorlist" id="id_{field}_error">')[2]
+    assert said in part.partition("</ul>")[0], page
+    assert "Nothing was started." in page
+    assert ("choose the file again" in page) == (content is not None)
+    assert f'aria-describedby="id_{field}_helptext id_{field}_error"' in page
+    assert not Backtest.objects.exists()
+
+
+def test_a_form_from_elsewhere_starts_and_cancels_nothing(world):
+    made = world.as_ada.post(ALL, asked()).json()["id"]
+    ada = browser_of(world.as_ada)
+    for path in (START, f"/my/backtests/{made}/cancel/"):
+        assert ada.client.post(path, {"csrfmiddlewaretoken": "x" * 64}).status_code == 403
+    assert Backtest.objects.get().status == "queued"
+
+
+def test_a_backtest_is_cancelled_by_its_button(world):
+    ada = browser_of(world.as_ada)
+    page = started(ada)["Location"]
+    for _ in range(2):
+        assert ada.post(f"{page}cancel/", "/my/")["Location"] == page
+    assert "It was cancelled." in ada.text(page)
+    assert "<button>Cancel</button>" not in ada.text(page)
+    page = started(ada)["Location"]
+    assert "<button>Cancel</button>" in ada.text(page)
+    work()
+    late = ada.post(f"{page}cancel/", "/my/")
+    assert (late.status_code, b"there is nothing to cancel" in late.content) == (409, True)
+
+
+@pytest.mark.usefixtures("people_sign_in")
+def test_a_person_has_three_of_their_own_open_and_cancels_the_tenants(world):
+    """What a person starts is no key's; keys and people of the tenant count each for themselves."""
+    key, person = browser_of(world.as_ada), person_of(world.ada)
+    for browser in (key, person):
+        assert [started(browser).status_code for _ in range(4)] == [302, 302, 302, 409]
+    assert "3 of your backtests are queued or running" in refused(started(person))
+    own = Backtest.objects.filter(key=None, tenant=world.ada)
+    assert {each.started_by for each in own} == {own[0].started_by} != {""}
+    assert key.get(f"/my/backtests/{own[0].pk}/").status_code == 404
+    assert f"by {own[0].started_by}" in person.text("/my/backtests/")
+    keys = Backtest.objects.filter(key__tenant=world.ada).first()
+    assert person.post(f"/my/backtests/{keys.pk}/cancel/", "/my/").status_code == 302
+    keys.refresh_from_db()
+    assert keys.status == "cancelled"
+    row = AuditEntry.objects.get(action="backtest.cancel")
+    assert (row.object_id, row.actor) == (str(keys.pk), f"user {own[0].started_by}")
+    assert started(key).status_code == 302
+    assert started(person).status_code == 409
+    stranger = person_of(world.bob)
+    assert "There is none yet" in stranger.text("/my/backtests/")
+    assert stranger.post(f"/my/backtests/{own[0].pk}/cancel/", "/my/").status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_other_policies_would_give_is_told_in_transparent_pools(world):
+    """One's own row first, the others under pseudonyms; elsewhere nothing of others is computed."""
+    page, ada = "/my/pools/lab/policies/", browser_of(world.as_ada)
+    assert "shows its members their own part only" in ada.text(page)
+    world.lab.transparent = True
+    world.lab.save()
+    assert "there is nothing to compare" in ada.text(page)
+    factories.decision(world.lab)
+    text = ada.text(page)
+    rows = re.findall('<th scope="row">([^<]*)</th>', text)
+    own = rows.index("ada")
+    assert rows[own + 1].startswith("member-")
+    assert "bob" not in text
+    assert {"static", "drfh", "ceei"} <= set(rows)
+    assert text.count('class="chart wide"') == text.count("<details>") == 3
+    assert f'href="{page}"' in ada.text("/my/pools/lab/")
