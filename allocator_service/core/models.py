@@ -1,5 +1,7 @@
-"""What every app shares: the durable outbox and the claims of idempotent requests."""
+"""What every app shares: the durable outbox, the audit, who sees which pools."""
 
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 
@@ -112,3 +114,21 @@ class IdempotencyClaim(models.Model):
 
     def __str__(self) -> str:
         return f"{self.method} {self.path} {self.key}"
+
+
+class PoolLimit(models.Model):
+    """A user of the admin who sees these pools and no other; without a limit one sees all.
+
+    A limit to no pool is one: whoever has it sees nothing.
+    """
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="pool_limit"
+    )
+    pools = ArrayField(models.SlugField(max_length=63), default=list)
+
+    class Meta:
+        db_table = "core_pool_limit"
+
+    def __str__(self) -> str:
+        return f"{self.user}: {', '.join(self.pools) or 'no pool'}"

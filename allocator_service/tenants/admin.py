@@ -1,19 +1,44 @@
-"""Tenants in the admin. Keys: `pools.admin`, which knows the pools that they are bound to."""
+"""Tenants and people in the admin. Keys: `pools.admin`, which knows the pools that they are bound to."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 
-from allocator_service.core.admin import ServiceAdmin, ServiceForm
+from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
+from allocator_service.core.board import Notice, Section, Urgency, counted, tells
 from allocator_service.core.clock import utc_now
-from allocator_service.tenants.models import Tenant
+from allocator_service.core.visible import VisiblePools, visible_pools
+from allocator_service.tenants.models import ApiKey, GroupGrant, Person, Tenant
+from allocator_service.tenants.people import group_grant_create, group_grant_withdraw
 from allocator_service.tenants.services import (
     tenant_create,
     tenant_retire,
     tenant_update,
 )
+
+EXPIRES_SOON = timedelta(days=14)
+NAMES_SHOWN = 5
+
+
+@tells(permission="tenants.view_apikey", place=5)
+def keys_told(now: datetime, pools: VisiblePools) -> Section:
+    """Keys in use that end soon and have no successor."""
+    if pools.limited:
+        return Section()  # keys are those of the whole installation
+    last = (
+        ApiKey.objects.live_at(now).values("name").order_by("name").annotate(end=Max("expires_at"))
+    )
+    ending = last.filter(end__lt=now + EXPIRES_SOON)
+    names = list(ending.values_list("name", flat=True))
+    if not names:
+        return Section()
+    shown = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+    text = f"{counted(len(names), 'key')} to end within {EXPIRES_SOON.days} days: {shown}."
+    return Section([Notice(Urgency.WARNING, text, reverse("admin:tenants_apikey_changelist"))])
 
 
 class TenantForm(ServiceForm):
@@ -29,17 +54,29 @@ class TenantForm(ServiceForm):
         )
 
 
-@admin.register(Tenant)
 class TenantAdmin(ServiceAdmin):
+    """Registered by `imports.admin`, which can make many of a file."""
+
+    pool_path = "memberships__pool__slug"
+    limited_may = ("view",)
     form = TenantForm
     list_display = ["slug", "name", "created_at", "retired_at"]
     search_fields = ["slug", "name"]
     actions = ["retire"]
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
+        """Each tenant once, of however many of the user's pools it is a member."""
+        rows = super().get_queryset(request)
+        if not visible_pools(request.user).limited:
+            return rows
+        return Tenant.objects.filter(pk__in=rows.order_by().values("pk"))
+
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["slug", "created_at", "retired_at"] if obj else []
 
-    @admin.action(description="Retire the selected tenants and revoke their keys")
+    @admin.action(
+        description="Retire the selected tenants and revoke their keys", permissions=["change"]
+    )
     def retire(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
         now = utc_now()
         self.apply_to_each(
@@ -47,4 +84,53 @@ class TenantAdmin(ServiceAdmin):
             queryset,
             lambda tenant: tenant_retire(tenant=tenant, version=None, now=now),
             "retired",
+            already=Q(retired_at__isnull=False),
+        )
+
+
+@admin.register(Person)
+class PersonAdmin(ReadOnlyAdmin):
+    """Who has signed in by the provider. A superuser disables one under Users."""
+
+    pool_path = None
+
+    list_display = ["name", "user", "groups", "last_signed_in_at", "created_at"]
+    list_select_related = ["user"]
+    search_fields = ["name", "subject", "user__username"]
+
+
+class GroupGrantForm(ServiceForm):
+    class Meta:
+        model = GroupGrant
+        fields = ["group", "tenant"]
+        help_texts = {"group": "As the provider writes it in the claim, such as /research/biology."}
+
+    def perform(self, cleaned: dict[str, Any]) -> GroupGrant:
+        return group_grant_create(group=cleaned["group"], tenant=cleaned["tenant"], now=utc_now())
+
+
+@admin.register(GroupGrant)
+class GroupGrantAdmin(ServiceAdmin):
+    """Which of the provider's groups open whose pages. Not edited: granted and withdrawn."""
+
+    pool_path = None
+
+    form = GroupGrantForm
+    list_display = ["group", "tenant", "granted_at", "withdrawn_at"]
+    list_select_related = ["tenant"]
+    search_fields = ["group", "tenant__slug"]
+    autocomplete_fields = ["tenant"]
+    actions = ["withdraw"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["granted_at", "withdrawn_at"] if obj else []
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is None and super().has_change_permission(request, obj)
+
+    @admin.action(description="Withdraw from the selected groups", permissions=["change"])
+    def withdraw(self, request: HttpRequest, queryset: QuerySet[GroupGrant]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request, queryset, lambda grant: group_grant_withdraw(grant=grant, now=now), "withdrawn"
         )

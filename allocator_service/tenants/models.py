@@ -1,8 +1,10 @@
-"""Tenants and the keys with which they, operators and billing systems call the API."""
+"""Tenants, the keys with which they, operators and billing systems call the API, and people."""
 
 from datetime import datetime
 from typing import Self
 
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -14,6 +16,7 @@ validate_slug = RegexValidator(
     SLUG_PATTERN,
     "Lower-case letters, digits and hyphens, 1 to 63 characters, no hyphen at the ends.",
 )
+SLUG_TAKEN = "A tenant with this slug exists (retired ones keep their slug)."
 
 
 class Tenant(models.Model):
@@ -33,7 +36,7 @@ class Tenant(models.Model):
                 fields=["slug"],
                 name="tenant_slug_unique",
                 violation_error_code="tenant.exists",
-                violation_error_message="A tenant with this slug exists (retired ones keep their slug).",
+                violation_error_message=SLUG_TAKEN,
             ),
             models.CheckConstraint(
                 condition=Q(slug__regex=SLUG_PATTERN),
@@ -59,7 +62,7 @@ class Scope(models.TextChoices):
 
 BINDING = (
     "A key of scope tenant names its tenant and one of scope agent its pool; operator and billing keys"
-    " name neither."
+    " may name a pool, and no tenant."
 )
 
 
@@ -71,8 +74,9 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
 class ApiKey(models.Model):
     """A bearer key. Only the SHA-256 of its 256 random bits is stored.
 
-    `pool` is the slug of the pool that an agent's key is bound to, empty of others; slugs of pools
-    never change.
+    `pool` is the slug of the pool that the key is bound to: there and nowhere else it does what its
+    scope may. Empty is none, which an agent's key cannot be. Slugs of pools never change.
+    `last_used_at` is kept to the minute.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -85,6 +89,7 @@ class ApiKey(models.Model):
     created_at = models.DateTimeField(editable=False)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, editable=False)
+    last_used_at = models.DateTimeField(null=True, editable=False)
 
     objects = ApiKeyQuerySet.as_manager()
 
@@ -97,7 +102,7 @@ class ApiKey(models.Model):
             models.CheckConstraint(
                 condition=Q(scope=Scope.TENANT, tenant__isnull=False, pool="")
                 | Q(scope=Scope.AGENT, tenant__isnull=True) & ~Q(pool="")
-                | Q(scope__in=[Scope.OPERATOR, Scope.BILLING], tenant__isnull=True, pool=""),
+                | Q(scope__in=[Scope.OPERATOR, Scope.BILLING], tenant__isnull=True),
                 name="api_key_bound_by_scope",
                 violation_error_code="api_key.binding",
                 violation_error_message=BINDING,
@@ -106,3 +111,64 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+CLAIM_LENGTH = 255
+
+
+class Person(models.Model):
+    """Somebody whom an OpenID Connect provider vouches for: its issuer and subject, and nothing else.
+
+    `user` is who acts in the admin and the audit; a disabled one signs in nowhere. `groups` are those of
+    the last sign-in, and what they give is looked up at each request.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, related_name="person")
+    issuer = models.CharField(max_length=2000)
+    subject = models.CharField(max_length=CLAIM_LENGTH)
+    name = models.CharField(max_length=150)
+    groups = ArrayField(models.CharField(max_length=CLAIM_LENGTH), default=list)
+    created_at = models.DateTimeField(editable=False)
+    last_signed_in_at = models.DateTimeField(editable=False)
+
+    class Meta:
+        db_table = "person"
+        ordering = ["name", "id"]
+        verbose_name_plural = "people"
+        constraints = [
+            models.UniqueConstraint(fields=["issuer", "subject"], name="person_identity_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class GroupGrant(models.Model):
+    """What members of a provider's group may do here: open the pages of a tenant.
+
+    Withdrawn, never deleted.
+    """
+
+    group = models.CharField(max_length=CLAIM_LENGTH)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="group_grants")
+    granted_at = models.DateTimeField(editable=False)
+    withdrawn_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        db_table = "group_grant"
+        ordering = ["group", "id"]
+        verbose_name = "group of people"
+        verbose_name_plural = "groups of people"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["group", "tenant"],
+                condition=Q(withdrawn_at=None),
+                name="group_grant_unique",
+                violation_error_code="grant.exists",
+                violation_error_message="Members of the group may open this tenant's pages already.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group} → {self.tenant}"

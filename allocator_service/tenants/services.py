@@ -2,28 +2,79 @@
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from django.db import transaction
+import structlog
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Q
 
-from allocator_service.core.audit import audit_record, stated_fields
-from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.core.audit import audit_record, audit_record_made, stated_fields
+from allocator_service.core.errors import (
+    MAX_ERRORS,
+    Conflict,
+    FieldError,
+    TooLarge,
+    Unacceptable,
+)
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.versions import check_version
-from allocator_service.tenants.models import BINDING, ApiKey, Scope, Tenant
+from allocator_service.tenants.models import BINDING, SLUG_TAKEN, ApiKey, Scope, Tenant
 
 KEY_PREFIX = "alloc_"
 LIVE_KEYS_PER_NAME = 2
+MAX_TENANTS_PER_REQUEST = 10_000
+USE_KEPT_EVERY = timedelta(minutes=1)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class TenantDraft:
+    """A tenant to register; `pointer` is where it stands in the request."""
+
+    slug: str
+    name: str
+    pointer: str = ""
+
+
+def tenant_create(*, slug: str, name: str, now: datetime) -> Tenant:
+    """Register a tenant. A slug in use, also by a retired tenant, is a conflict."""
+    (tenant,) = tenants_create(drafts=[TenantDraft(slug, name)], now=now)
+    return tenant
 
 
 @transaction.atomic
-def tenant_create(*, slug: str, name: str, now: datetime) -> Tenant:
-    """Register a tenant. A slug in use, also by a retired tenant, is a conflict."""
-    tenant = Tenant.objects.create(slug=slug, name=name, created_at=now)
-    audit_record(action="tenant.create", instance=tenant, now=now)
-    return tenant
+def tenants_create(*, drafts: Sequence[TenantDraft], now: datetime) -> list[Tenant]:
+    """Register tenants, all or none.
+
+    Raises `Conflict`, naming up to 20 items, for slugs in use, also by retired tenants, or twice in
+    the request; `TooLarge` for more than 10,000.
+    """
+    if len(drafts) > MAX_TENANTS_PER_REQUEST:
+        raise TooLarge(
+            f"{len(drafts)} tenants in one request; at most {MAX_TENANTS_PER_REQUEST} are taken.",
+            code="tenants.too_many",
+        )
+    _refuse_taken(drafts)
+    tenants = Tenant.objects.bulk_create(
+        Tenant(slug=draft.slug, name=draft.name, created_at=now) for draft in drafts
+    )
+    audit_record_made(action="tenant.create", instances=tenants, now=now)
+    return tenants
+
+
+def _refuse_taken(drafts: Sequence[TenantDraft]) -> None:
+    slugs = [draft.slug for draft in drafts]
+    seen = set(Tenant.objects.filter(slug__in=slugs).values_list("slug", flat=True))
+    errors = []
+    for draft in drafts:
+        if draft.slug in seen:
+            errors.append(FieldError(f"{draft.pointer}/slug", "tenant.exists", SLUG_TAKEN))
+        seen.add(draft.slug)
+    if errors:
+        raise Conflict(SLUG_TAKEN, code="tenant.exists", errors=errors[:MAX_ERRORS])
 
 
 @transaction.atomic
@@ -89,10 +140,12 @@ def api_key_create(
 ) -> IssuedKey:
     """Issue a key under a name that no live key has; `api_key_rotate` issues the second.
 
-    `pool` is the slug of the pool of an agent's key. Raises `Unacceptable` for a tenant or a pool that
-    does not go with the scope, or an expiry in the past; `Conflict` when a live key has the name.
+    `pool` is the slug of the pool that the key is bound to. Raises `Unacceptable` for a tenant or a
+    pool that does not go with the scope, or an expiry in the past; `Conflict` when a live key has the
+    name.
     """
-    if (scope == Scope.TENANT, scope == Scope.AGENT) != (tenant is not None, pool != ""):
+    unbound = scope == Scope.AGENT and not pool
+    if (scope == Scope.TENANT) != (tenant is not None) or unbound or (tenant and pool):
         raise Unacceptable(BINDING, code="api_key.binding")
     if expires_at <= now:
         raise Unacceptable("The expiry lies in the past.", code="api_key.expiry")
@@ -146,6 +199,28 @@ def api_key_revoke(*, identifier: str, now: datetime) -> int:
         key.save(update_fields=["revoked_at"])
         audit_record(action="api_key.revoke", instance=key, before=before, now=now)
     return len(keys)
+
+
+_USED = """
+UPDATE api_key SET last_used_at = %(now)s
+WHERE id = (SELECT id FROM api_key WHERE id = %(key)s FOR NO KEY UPDATE SKIP LOCKED)
+"""
+
+
+def api_key_used(*, key: ApiKey, now: datetime) -> None:
+    """Remember that a key was used: to the minute, and without waiting for whoever changes it.
+
+    A database that takes no writes (its disk is full, it only reads) may still answer what was asked.
+    """
+    if key.last_used_at is not None and now - key.last_used_at < USE_KEPT_EVERY:
+        return
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(_USED, {"key": key.pk, "now": now})
+    except DatabaseError:
+        if connection.in_atomic_block:  # which nothing can be asked in any more
+            raise
+        log.warning("key_use_not_noted", exc_info=True)
 
 
 def api_key_digest(text: str) -> bytes:

@@ -1,10 +1,11 @@
-"""Signing in by an API key, and out."""
+"""Signing in by an API key, and out, whoever is signed in."""
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -25,8 +26,15 @@ from allocator_service.tenants.services import KEY_PREFIX
 from api.auth import live_key
 from api.contract.errors import Unauthenticated
 from api.pages.rendering import PageResponse, page
-from api.pages.sessions import TOO_LONG, sign_in, sign_out
-from api.pages.views import PageView
+from api.pages.sessions import (
+    NO_LONGER,
+    TOO_LONG,
+    choose_tenant,
+    sign_in,
+    sign_out,
+    signed_in_by_provider,
+)
+from api.pages.views import PageView, VisitorPage
 from api.throttling import ADDRESS_BURST, ADDRESS_RATE, limiter
 
 # What keys that are no tenant's are for, said to whoever tries one here.
@@ -44,13 +52,16 @@ _WRONG: Mapping[str, str] = {
     "auth.revoked": "This key was revoked. Ask your operator for another one.",
     "auth.expired": "This key has expired. Ask your operator for another one.",
 }
+BY_PROVIDER = "signed-out-here"
 # Why somebody who was signed in is asked again.
 _ENDED: Mapping[str, str] = {
     "auth.invalid": "You were signed out: your key is no longer known.",
     "auth.revoked": "You were signed out: your key was revoked. Sign in with another one.",
     "auth.expired": "You were signed out: your key has expired. Sign in with another one.",
     TOO_LONG: "You were signed out because you signed in more than 12 hours ago.",
+    NO_LONGER: "You were signed out: your account may no longer open these pages.",
     "signed-out": "You are signed out.",
+    BY_PROVIDER: "You are signed out here.",
 }
 _BEGINNING = re.compile(rf"{KEY_PREFIX}[A-Za-z0-9_-]{{6}}", re.ASCII)
 _NO_KEY = "not a key"
@@ -67,11 +78,9 @@ class SignInView(PageView):
 
     @method_decorator(sensitive_variables("text"))
     def post(self, request: HttpRequest) -> HttpResponseBase:
-        wait = limiter().address_wait_seconds(
-            address=f"sign-in:{client_network(request)}", rate=ADDRESS_RATE, burst=ADDRESS_BURST
-        )
+        wait = wait_of(request)
         if wait > 0:
-            return _too_often(request, math.ceil(wait))
+            return _too_often(request, wait)
         text = request.POST.get("key", "").strip()
         if not text:
             return _refused(request, "Paste your key into the field.")
@@ -96,10 +105,33 @@ class SignOutView(PageView):
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest) -> HttpResponseBase:
+        ended = BY_PROVIDER if signed_in_by_provider(request) else "signed-out"
         sign_out(request)
         return HttpResponseRedirect(
-            f"{reverse('sign-in')}?ended=signed-out", headers={"Cache-Control": "no-store"}
+            f"{reverse('sign-in')}?ended={ended}", headers={"Cache-Control": "no-store"}
         )
+
+
+class ChooseTenantPage(VisitorPage):
+    """`/my/tenant/`: whose pages a person of several tenants wants to see."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        return self.shown("choose_tenant", next=local_address(request.GET.get("next", "")))
+
+    def post(self, request: HttpRequest) -> HttpResponseBase:
+        choose_tenant(request, self.visitor, request.POST.get("tenant", ""))
+        wanted = local_address(request.POST.get("next", ""))
+        return HttpResponseRedirect(wanted, headers={"Cache-Control": "no-store"})
+
+
+def wait_of(request: HttpRequest) -> int:
+    """For how many seconds the visitor's network may not try to sign in again."""
+    wait = limiter().address_wait_seconds(
+        address=f"sign-in:{client_network(request)}", rate=ADDRESS_RATE, burst=ADDRESS_BURST
+    )
+    return math.ceil(wait)
 
 
 def _name_of(text: str) -> str:
@@ -108,11 +140,14 @@ def _name_of(text: str) -> str:
     return found[0] if found else _NO_KEY
 
 
-def _next(request: HttpRequest) -> str:
-    """Where the visitor wanted to go, if that is one of the pages; else the list of pools."""
-    wanted = request.POST.get("next", "") or request.GET.get("next", "")
+def local_address(wanted: str, *, below: Sequence[str] = ("my-pools",)) -> str:
+    """Where the visitor wanted to go, if that is below one of these pages; else the first of them."""
     own = url_has_allowed_host_and_scheme(wanted, allowed_hosts=None)
-    return wanted if own and wanted.startswith(reverse("my-pools")) else reverse("my-pools")
+    return wanted if own and wanted.startswith(tuple(map(reverse, below))) else reverse(below[0])
+
+
+def _next(request: HttpRequest) -> str:
+    return local_address(request.POST.get("next", "") or request.GET.get("next", ""))
 
 
 def _form(
@@ -123,7 +158,13 @@ def _form(
     status: int = HTTPStatus.OK,
     headers: Mapping[str, str] | None = None,
 ) -> PageResponse:
-    content = {"said": said, "wrong": wrong, "next": _next(request)}
+    content = {
+        "said": said,
+        "wrong": wrong,
+        "next": _next(request),
+        "provider": settings.ENVIRONMENT.oidc,
+        "signed_out_here": request.GET.get("ended") == BY_PROVIDER,
+    }
     return page(request, "sign_in", content, status=status, headers=headers)
 
 

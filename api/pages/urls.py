@@ -2,8 +2,16 @@
 
 from django.urls import path, re_path
 
+from api.pages.backtests import (
+    BacktestPage,
+    BacktestsPage,
+    CancelBacktestView,
+    StartBacktestPage,
+)
+from api.pages.comparisons import ComparisonPage
 from api.pages.pools import MyPoolsPage, PoolOverviewPage
-from api.pages.signing_in import SignInView, SignOutView
+from api.pages.signing_in import ChooseTenantPage, SignInView, SignOutView
+from api.pages.signing_in_by_provider import BeginView, ProviderSignOutView, ReturnView
 from api.pages.statements import ProofFile, StatementPage, StatementsPage
 from api.pages.views import NothingPage
 from api.pages.workloads import WhyPage, WorkloadsPage
@@ -12,11 +20,24 @@ _POOL = "my/pools/<str:pool>/"
 
 urlpatterns = [
     path("sign-in/", SignInView.as_view(), name="sign-in"),
+    path("sign-in/oidc/", BeginView.as_view(), name="sign-in-by-provider"),
+    path("sign-in/oidc/callback/", ReturnView.as_view(), name="back-from-provider"),
     path("sign-out/", SignOutView.as_view(), name="sign-out"),
+    path("sign-out/oidc/", ProviderSignOutView.as_view(), name="sign-out-of-provider"),
     path("my/", MyPoolsPage.as_view(), name="my-pools"),
+    path("my/tenant/", ChooseTenantPage.as_view(), name="my-tenant"),
+    path("my/backtests/", BacktestsPage.as_view(), name="my-backtests"),
+    path("my/backtests/start/", StartBacktestPage.as_view(), name="my-backtest-start"),
+    path("my/backtests/<str:backtest>/", BacktestPage.as_view(), name="my-backtest"),
+    path(
+        "my/backtests/<str:backtest>/cancel/",
+        CancelBacktestView.as_view(),
+        name="my-backtest-cancel",
+    ),
     path(_POOL, PoolOverviewPage.as_view(), name="my-pool"),
     path(f"{_POOL}workloads/", WorkloadsPage.as_view(), name="my-workloads"),
     path(f"{_POOL}why/", WhyPage.as_view(), name="my-why"),
+    path(f"{_POOL}policies/", ComparisonPage.as_view(), name="my-comparison"),
     path(f"{_POOL}statements/", StatementsPage.as_view(), name="my-statements"),
     path(f"{_POOL}statements/<str:month>/", StatementPage.as_view(), name="my-statement"),
     path(f"{_POOL}decisions/<str:run>/proof/", ProofFile.as_view(), name="my-proof"),

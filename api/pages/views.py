@@ -1,6 +1,7 @@
 """What every page of a tenant does first: who is signed in, how often it asks, and what goes wrong."""
 
 import math
+from http import HTTPStatus
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -20,7 +21,7 @@ from api.contract.errors import TooManyRequests, domain_error
 from api.contract.fields import is_slug
 from api.pages.errors import refusal_page
 from api.pages.rendering import PageResponse, page
-from api.pages.sessions import SignedOutError, sign_out, signed_in
+from api.pages.sessions import SignedOutError, Visitor, leave_pages, signed_in
 from api.throttling import limiter
 
 
@@ -42,42 +43,59 @@ class PageView(View):
         return super().dispatch(request, *args, **kwargs)
 
 
-class TenantPage(PageView):
+class VisitorPage(PageView):
     """A page of whoever is signed in; others are sent to sign in, and come back."""
 
-    caller: Caller
+    visitor: Visitor
 
     def answer(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
-            caller = signed_in(request, now=utc_now())
+            visitor = signed_in(request, now=utc_now())
         except SignedOutError as error:
-            sign_out(request)
-            return _to_sign_in(request, ended=error.why)
-        if caller is None or caller.tenant is None:
-            return _to_sign_in(request)
-        self.caller = caller
+            leave_pages(request)
+            return _to(reverse("sign-in"), next=request.get_full_path(), ended=error.why)
+        if visitor is None:
+            return _to(reverse("sign-in"), next=request.get_full_path())
+        self.visitor = visitor
         self._refuse_too_many()
+        return self.answer_visitor(request, *args, **kwargs)
+
+    def answer_visitor(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         return super().answer(request, *args, **kwargs)
+
+    def shown(self, template: str, *, status: int = HTTPStatus.OK, **content: Any) -> PageResponse:
+        """The page with who is signed in at its top."""
+        at_top = {"tenant": self.visitor.caller.tenant, "visitor": self.visitor}
+        return page(self.request, template, {**at_top, **content}, status=status)
+
+    def _refuse_too_many(self) -> None:
+        environment = settings.ENVIRONMENT
+        wait = limiter().wait_seconds(
+            key=self.visitor.caller.holder_id,
+            rate=environment.throttle_rate,
+            burst=environment.throttle_burst,
+        )
+        if wait > 0:
+            raise TooManyRequests("Too many requests.", retry_after=math.ceil(wait))
+
+
+class TenantPage(VisitorPage):
+    """A page of a tenant; who belongs to several is asked first which one it should be."""
+
+    def answer_visitor(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if self.caller.tenant is None:
+            return _to(reverse("my-tenant"), next=request.get_full_path())
+        return super().answer_visitor(request, *args, **kwargs)
+
+    @property
+    def caller(self) -> Caller:
+        return self.visitor.caller
 
     @property
     def tenant(self) -> Tenant:
         """Whose page it is."""
         assert self.caller.tenant is not None  # noqa: S101 # others were sent away
         return self.caller.tenant
-
-    def shown(self, template: str, **content: Any) -> PageResponse:
-        """The page with who is signed in at its top."""
-        return page(self.request, template, {"tenant": self.tenant, **content})
-
-    def _refuse_too_many(self) -> None:
-        environment = settings.ENVIRONMENT
-        wait = limiter().wait_seconds(
-            key=self.caller.key_id,
-            rate=environment.throttle_rate,
-            burst=environment.throttle_burst,
-        )
-        if wait > 0:
-            raise TooManyRequests("Too many requests.", retry_after=math.ceil(wait))
 
 
 class PoolPage(TenantPage):
@@ -104,9 +122,12 @@ class NothingPage(PageView):
         raise Missing("There is nothing at this path.")
 
 
-def _to_sign_in(request: HttpRequest, *, ended: str = "") -> HttpResponseRedirect:
-    asked = {"next": request.get_full_path(), "ended": ended}
-    query = urlencode({name: text for name, text in asked.items() if text})
-    response = HttpResponseRedirect(f"{reverse('sign-in')}?{query}")
+def see(name: str, *args: Any) -> HttpResponseRedirect:
+    """Where what a form did is seen."""
+    return _to(reverse(name, args=args))
+
+
+def _to(path: str, **asked: str) -> HttpResponseRedirect:
+    response = HttpResponseRedirect(f"{path}?{urlencode(asked)}" if asked else path)
     response["Cache-Control"] = "no-store"
     return response

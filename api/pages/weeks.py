@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from allocator_service.allocation.long_term.metering import LATE, metering_due
 from allocator_service.core.charts import Chart, Reference, StepLine, steps_chart
 from allocator_service.core.quantities import Resource
+from allocator_service.core.templatetags.shown import short
 from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import (
     REASONS,
@@ -21,7 +22,6 @@ from allocator_service.pools.models import Metering, Pool
 from allocator_service.tenants.models import Tenant
 from api.pages.parts import Share
 from api.pages.words import sharing_said
-from api.templatetags.pages import short
 
 DAYS = 7
 

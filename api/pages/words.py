@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from decimal import Decimal
 
-from api.templatetags.pages import short
+from allocator_service.core.templatetags.shown import short
 
 _RESOURCE = "resource:"
 # As docs/guides/errors.md lists them, which a test compares.

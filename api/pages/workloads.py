@@ -1,5 +1,7 @@
 """A tenant's workloads, and why one of them did not get more."""
 
+from typing import Any
+
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -66,7 +68,11 @@ class WhyPage(PoolPage):
         now, of_pool = utc_now(), self.pool
         chosen = self._chosen(of_pool)
         run = decision_in_force(pool=of_pool, now=now)
-        content = {"pool": of_pool, "chosen": chosen, "resources": resources_of(of_pool)}
+        content: dict[str, Any] = {
+            "pool": of_pool,
+            "chosen": chosen,
+            "resources": resources_of(of_pool),
+        }
         if run is None:
             return self.shown("why", **content)
         try:

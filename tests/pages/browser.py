@@ -27,7 +27,7 @@ class Browser:
         assert answer.status_code == 200, (path, answer.status_code, answer.content[:500])
         return TOKEN.sub("", answer.content.decode())
 
-    def post(self, path: str, form_on: str, **fields: str) -> Any:
+    def post(self, path: str, form_on: str, **fields: Any) -> Any:
         """Send the form of a page."""
         token = TOKEN.search(self.get(form_on).content.decode())
         assert token is not None

@@ -7,26 +7,41 @@ from datetime import UTC, datetime
 import pytest
 import time_machine
 
+from allocator_service.backtests.models import Backtest
 from allocator_service.pools.services import pool_retire
 from allocator_service.tenants.models import ApiKey, Scope
 from allocator_service.tenants.services import api_key_digest, api_key_revoke
 from tests import factories
 from tests.api.v1.test_scopes import PAGES, routes
-from tests.pages.browser import Browser, browser_of
+from tests.backtests import asked
+from tests.pages.browser import TOKEN, Browser, browser_of
+from tests.pages.people import person_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("people_sign_in")]
 
 # Per page, what its holder may send. Without a session each of them asks to sign in.
 MATRIX = {
     "/my/": {"GET"},
+    "/my/tenant/": {"GET", "POST"},
+    "/my/backtests/": {"GET"},
+    "/my/backtests/start/": {"GET", "POST"},
+    "/my/backtests/<str:backtest>/": {"GET"},
+    "/my/backtests/<str:backtest>/cancel/": {"POST"},
     "/my/pools/<str:pool>/": {"GET"},
     "/my/pools/<str:pool>/workloads/": {"GET"},
     "/my/pools/<str:pool>/why/": {"GET"},
+    "/my/pools/<str:pool>/policies/": {"GET"},
     "/my/pools/<str:pool>/statements/": {"GET"},
     "/my/pools/<str:pool>/statements/<str:month>/": {"GET"},
     "/my/pools/<str:pool>/decisions/<str:run>/proof/": {"GET"},
 }
-OPEN = {"/sign-in/": {"GET", "POST"}, "/sign-out/": {"POST"}}
+OPEN = {
+    "/sign-in/": {"GET", "POST"},
+    "/sign-in/oidc/": {"GET"},
+    "/sign-in/oidc/callback/": {"GET"},
+    "/sign-out/": {"POST"},
+    "/sign-out/oidc/": {"GET"},
+}
 NOTHING = "/^(?:my|sign-in|sign-out)/"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 UNKNOWN = "01a1fa35-2b84-7418-8537-e4019453fdf6"
@@ -43,7 +58,18 @@ def decided(world):
     world.lab.save()
     world.other.save()
     world.run, world.other_run = factories.decision(world.lab), factories.decision(world.other)
+    world.backtest, world.other_backtest = (
+        client.post("/api/v1/backtests/", asked()).json()["id"]
+        for client in (world.as_ada, world.as_eve)
+    )
     return world
+
+
+by_key_and_as_person = pytest.mark.parametrize(
+    "signed_in_by",
+    [lambda client, _: browser_of(client), lambda _, tenant: person_of(tenant)],
+    ids=["by key", "as person"],
+)
 
 
 def path_of(route, **names):
@@ -51,7 +77,7 @@ def path_of(route, **names):
 
 
 def own(world):
-    return {"pool": "lab", "run": world.run.pk, "month": "2026-11"}
+    return {"pool": "lab", "run": world.run.pk, "month": "2026-11", "backtest": world.backtest}
 
 
 def signed_out(world):
@@ -83,13 +109,28 @@ def test_who_may_open_what(decided):
             expected = {302} if method in ("GET", "HEAD") else {302, 403, 405}
             assert answer.status_code in expected, (make, route, method)
             assert b"analysis" not in answer.content
-    ada = browser_of(decided.as_ada)
-    for route, method in itertools.product(MATRIX, METHODS):
-        answer = ada.client.generic(method, path_of(route, **own(decided)))
-        there = {404} if "month" in route else {200}  # no prices were published
-        expected = there if method in ("GET", "HEAD") else {403, 405}  # 403: it has no token
-        assert answer.status_code in expected, (route, method)
-        assert (method != "HEAD") or answer.content == b""
+    for ada in (browser_of(decided.as_ada), person_of(decided.ada)):
+        for route, method in itertools.product(MATRIX, METHODS):
+            answer = ada.client.generic(method, path_of(route, **own(decided)))
+            there = {404} if "month" in route else {200}  # no prices were published
+            there = there if "GET" in MATRIX[route] else {405}
+            expected = there if method in ("GET", "HEAD") else {403, 405}  # 403: it has no token
+            assert answer.status_code in expected, (route, method)
+            assert (method != "HEAD") or answer.content == b""
+
+
+def test_a_person_of_a_tenant_sees_what_its_key_sees(decided):
+    key, person = browser_of(decided.as_ada), person_of(decided.ada)
+    at_the_top = '<span class="soft">Ada{}</span>'
+    with time_machine.travel(datetime.now(UTC), tick=False):
+        for route in MATRIX.keys() - {"/my/tenant/"}:
+            path = path_of(route, **own(decided))
+            mine, keys = person.get(path), key.get(path)
+            texts = [TOKEN.sub("", each.content.decode()) for each in (mine, keys)]
+            assert mine.status_code == keys.status_code
+            assert (
+                texts[0].replace(at_the_top.format(" · Person"), at_the_top.format("")) == texts[1]
+            )
 
 
 def test_keys_of_no_tenant_have_no_pages(decided):
@@ -107,14 +148,18 @@ def same(browser, path):
     return answer.status_code, headers, answer.content
 
 
-def test_foreign_unknown_and_malformed_names_answer_the_same(decided):
-    ada = browser_of(decided.as_ada)
-    for route in MATRIX:
-        if "<" not in route:
+@by_key_and_as_person
+def test_foreign_unknown_and_malformed_names_answer_the_same(decided, signed_in_by):
+    ada = signed_in_by(decided.as_ada, decided.ada)
+    for route, methods in MATRIX.items():
+        if "<" not in route or "GET" not in methods:
             continue
-        foreign = path_of(route, pool="other", run=decided.other_run.pk, month="2026-11")
-        unknown = path_of(route, pool="nowhere", run=UNKNOWN, month="2026-11")
-        odd = path_of(route, pool="%00%C3%A4", run="%00", month="%00")
+        foreign = path_of(
+            route, pool="other", run=decided.other_run.pk, month="2026-11",
+            backtest=decided.other_backtest,
+        )  # fmt: skip
+        unknown = path_of(route, pool="nowhere", run=UNKNOWN, month="2026-11", backtest=UNKNOWN)
+        odd = path_of(route, pool="%00%C3%A4", run="%00", month="%00", backtest="%00")
         assert same(ada, foreign)[0] == 404, route
         assert same(ada, foreign) == same(ada, unknown) == same(ada, odd), route
     pairs = [
@@ -126,6 +171,12 @@ def test_foreign_unknown_and_malformed_names_answer_the_same(decided):
     for foreign, unknown in pairs:
         assert same(ada, foreign)[0] == 404
         assert same(ada, foreign) == same(ada, unknown)
+    told = [
+        ada.post(f"/my/backtests/{each}/cancel/", "/my/")
+        for each in (decided.other_backtest, UNKNOWN, "%00")
+    ]
+    assert {(each.status_code, each.content) for each in told} == {(404, told[0].content)}
+    assert Backtest.objects.get(pk=decided.other_backtest).status == "queued"
 
 
 @pytest.mark.parametrize(
@@ -139,8 +190,9 @@ def test_any_other_path_is_a_page_that_says_so(path, world):
         assert b"<h1>There is nothing here</h1>" in answer.content
 
 
+@by_key_and_as_person
 @pytest.mark.parametrize("transparent", [False, True])
-def test_no_text_of_another_tenant_is_on_any_page(transparent):
+def test_no_text_of_another_tenant_is_on_any_page(transparent, signed_in_by):
     ada, bob = factories.tenant("ada"), factories.tenant("bobtext-slug")
     lab = factories.pool("lab", transparent=transparent)
     factories.server(lab, "ada-server", 4, 4, ada, labels={"zone": "here"})
@@ -150,12 +202,15 @@ def test_no_text_of_another_tenant_is_on_any_page(transparent):
     factories.workload(
         lab, "bobtext-work", 1, 2, bob, server_selector={"bobtext-label": ["bobtext-value"]}
     )
+    factories.pool("bobtext-pool")
+    named = asked(name="bobtext", policies=["drf"])
+    assert factories.client("tenant", bob).post("/api/v1/backtests/", named).status_code == 202
     run = factories.decision(lab)
     factories.enforcement_report(run, problems=["bobtext-slug has no account"])
-    browser = browser_of(factories.client("tenant", ada))
-    paths = ["/my/", "/my/pools/lab/"]
-    paths += [f"/my/pools/lab/{part}/" for part in ("workloads", "why", "statements")]
-    paths.append(f"/my/pools/lab/why/?workload={work.pk}")
+    browser = signed_in_by(factories.client("tenant", ada), ada)
+    paths = ["/my/", "/my/tenant/", "/my/pools/lab/"]
+    paths += [f"/my/pools/lab/{part}/" for part in ("workloads", "why", "policies", "statements")]
+    paths += [f"/my/pools/lab/why/?workload={work.pk}", "/my/backtests/", "/my/backtests/start/"]
     for path in paths:
         assert "bobtext" not in browser.text(path), path
     proof = browser.get(f"/my/pools/lab/decisions/{run.pk}/proof/")
@@ -164,10 +219,12 @@ def test_no_text_of_another_tenant_is_on_any_page(transparent):
     assert ("Download its proof" in browser.text("/my/pools/lab/")) == transparent
 
 
-def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided):
+@by_key_and_as_person
+def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided, signed_in_by):
     parts = ("", "workloads/", "why/", "statements/", f"decisions/{decided.run.pk}/proof/")
     pages = ["/my/", *(f"/my/pools/lab/{part}" for part in parts)]
-    ada = browser_of(decided.as_ada)
+    pages += ["/my/backtests/", "/my/backtests/start/", f"/my/backtests/{decided.backtest}/"]
+    ada = signed_in_by(decided.as_ada, decided.ada)
     factories.enforcement_report(decided.run)
     moment = datetime.now(UTC)
     with time_machine.travel(moment, tick=False):
@@ -177,6 +234,8 @@ def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided):
     factories.workload(decided.other, "more", 1, 1, decided.eve)
     factories.decision(decided.other)
     factories.pool("third")
+    decided.as_eve.post("/api/v1/backtests/", asked())
+    decided.as_eve.post(f"/api/v1/backtests/{decided.other_backtest}/cancel/")
     browser_of(decided.as_eve).text("/my/pools/other/")
     with time_machine.travel(moment, tick=False):
         assert [ada.text(path) for path in pages] == before

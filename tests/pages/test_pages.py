@@ -1,5 +1,6 @@
 """What the pages say: the numbers of the API, reasons in sentences, and help where there is nothing."""
 
+import dataclasses
 import html
 import re
 from contextlib import ExitStack
@@ -16,14 +17,15 @@ from django.test.utils import CaptureQueriesContext
 
 from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.allocation.models import Run, RunStatus
+from allocator_service.core.clock import utc_now
+from allocator_service.core.templatetags.shown import short
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from api.pages.words import helps, reason_said, sharing_said
-from api.templatetags.pages import short
 from api.throttling import limiter
 from policies import REASONS
 from policies.__main__ import main
 from tests import factories
-from tests.api.v1.test_billing import plan, published
+from tests.api.v1.billing.conftest import plan, published
 from tests.integration.billing.conftest import seal
 from tests.pages.browser import Browser, browser_of
 
@@ -53,6 +55,17 @@ def decided(world):
 @pytest.fixture
 def ada(world):
     return browser_of(world.as_ada)
+
+
+def test_decisions_stay_while_a_clock_that_was_set_back_catches_up(
+    decided, ada, settings, tmp_path
+):
+    shown = words(ada.text("/my/"))
+    clock = tmp_path / "clock"
+    clock.write_text("-3600")
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, clock_file=str(clock))
+    assert decided.run.finished_at > utc_now()
+    assert words(ada.text("/my/")) == shown
 
 
 def test_the_numbers_are_those_of_the_api(decided, ada):

@@ -4,6 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+    safe_while_used = "api_key has a row for each key; the new constraint admits all that the old one did"
 
     dependencies = [
         ('tenants', '0001_initial'),

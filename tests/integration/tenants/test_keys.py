@@ -4,8 +4,10 @@ import io
 import re
 from datetime import timedelta
 
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection, transaction
 
 from allocator_service.core.errors import Conflict
 from allocator_service.tenants.models import ApiKey, Tenant
@@ -14,6 +16,7 @@ from allocator_service.tenants.services import (
     api_key_create,
     api_key_revoke,
     api_key_rotate,
+    api_key_used,
     tenant_retire,
 )
 
@@ -66,7 +69,8 @@ def test_an_agents_key_is_bound_to_its_pool_and_so_is_its_successor(pool):
     [
         ("create", "--scope", "agent", "--name", "x"),
         ("create", "--scope", "agent", "--name", "x", "--pool", "nowhere"),
-        ("create", "--scope", "operator", "--name", "x", "--pool", "lab"),
+        ("create", "--scope", "operator", "--name", "x", "--pool", "nowhere"),
+        ("create", "--scope", "tenant", "--name", "x", "--tenant", "physics", "--pool", "lab"),
         ("create", "--scope", "tenant", "--name", "x"),
         ("create", "--scope", "operator", "--name", "x", "--tenant", "physics"),
         ("create", "--scope", "tenant", "--name", "x", "--tenant", "nobody"),
@@ -111,3 +115,32 @@ def test_a_tenant_with_servers_is_not_retired(fig2, tenant, now):
     with pytest.raises(Conflict) as refused:
         tenant_retire(tenant=tenant("u1"), version=None, now=now)
     assert refused.value.code == "in_use"
+
+
+def test_the_use_of_a_key_is_kept_to_the_minute_and_listed(now):
+    issued = api_key_create(
+        scope="operator", name="ops", tenant=None, expires_at=now + timedelta(days=1), now=now
+    )
+    assert "never used" in command("list")
+    for seconds, kept in ((0, 0), (59, 0), (60, 60), (3_600, 3_600)):
+        api_key_used(key=ApiKey.objects.get(), now=now + timedelta(seconds=seconds))
+        assert ApiKey.objects.get().last_used_at == now + timedelta(seconds=kept)
+    assert "used 2026-11-20T13:00:00Z" in command("list")
+    assert issued.key.last_used_at is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_use_of_a_key_waits_for_nobody_who_changes_it(now):
+    key = api_key_create(
+        scope="operator", name="ops", tenant=None, expires_at=now + timedelta(days=1), now=now
+    ).key
+    database = connection.get_connection_params()
+    wanted = {
+        name: database[name] for name in ("host", "port", "user", "password") if name in database
+    }
+    with psycopg.connect(dbname=database["dbname"], **wanted) as other:
+        other.execute("SELECT FROM api_key FOR UPDATE")
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '1s'")
+            api_key_used(key=key, now=now)
+    assert ApiKey.objects.get().last_used_at is None

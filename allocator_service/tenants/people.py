@@ -1,0 +1,187 @@
+"""People whom an OpenID Connect provider vouches for: who is admitted, as what, and to which tenants."""
+
+import hashlib
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, User
+from django.db import transaction
+from django.db.models import QuerySet
+
+from allocator_service.core.audit import audit_record, stated_fields
+from allocator_service.core.errors import Conflict
+from allocator_service.core.locks import Lock, lock_in_transaction
+from allocator_service.core.models import PoolLimit
+from allocator_service.core.roles import AUDITORS, OPERATORS
+from allocator_service.tenants.models import SLUG_PATTERN, GroupGrant, Person, Tenant
+
+_NOT_IN_USER_NAMES = re.compile(r"[^\w.@+-]+")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a provider says of somebody: `subject` is unique within `issuer`, names and groups change."""
+
+    issuer: str
+    subject: str
+    name: str
+    groups: Sequence[str]
+
+
+@dataclass(frozen=True)
+class RoleGroups:
+    """The provider's groups whose members are operators, and auditors; empty: there is none.
+
+    Members of a group that begins with `pool_prefix` are operators of the pool whose slug follows.
+    """
+
+    operators: str
+    auditors: str
+    pool_prefix: str = ""
+
+    def roles(self, groups: Collection[str]) -> "Roles":
+        """What members of these groups of the provider are in the admin."""
+        given = {OPERATORS: self.operators, AUDITORS: self.auditors}
+        roles = {role for role, group in given.items() if group and group in groups}
+        pools = None
+        if OPERATORS not in roles and (of := self._pools(groups)):
+            roles, pools = roles | {OPERATORS}, of
+        return Roles(frozenset(roles), pools)
+
+    def _pools(self, groups: Collection[str]) -> list[str]:
+        prefix = self.pool_prefix
+        named = {each.removeprefix(prefix) for each in groups if prefix and each.startswith(prefix)}
+        return sorted(slug for slug in named if re.fullmatch(SLUG_PATTERN, slug))
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Groups of the admin, and the slugs of the only pools that are seen; None: all of them."""
+
+    names: frozenset[str]
+    pools: Sequence[str] | None
+
+
+def tenants_of_groups(groups: Collection[str]) -> QuerySet[Tenant]:
+    """The tenants whose pages members of these groups may open, by slug."""
+    granted = GroupGrant.objects.filter(group__in=groups, withdrawn_at=None)
+    return Tenant.objects.filter(retired_at=None, pk__in=granted.values("tenant"))
+
+
+def person_get(person_id: UUID) -> Person | None:
+    """The person of this id, with the user, disabled ones too."""
+    return Person.objects.select_related("user").filter(pk=person_id).first()
+
+
+@transaction.atomic
+def person_admit(*, identity: Identity, role_groups: RoleGroups, now: datetime) -> Person | None:
+    """The person, with the roles that the groups give today; None for whoever may do nothing here.
+
+    Whoever calls asks whether the person's user is active: nobody else is signed in.
+
+    Nobody is registered without a role, and whoever has lost the last one loses it here too. What a
+    superuser decides stays: a disabled user is disabled, and other groups and permissions are kept.
+    """
+    lock_in_transaction(Lock.PERSON, f"{identity.issuer} {identity.subject}")
+    roles = role_groups.roles(identity.groups)
+    admitted = bool(roles.names) or tenants_of_groups(identity.groups).exists()
+    known = (
+        Person.objects.select_related("user")
+        .filter(issuer=identity.issuer, subject=identity.subject)
+        .first()
+    )
+    if known is None:
+        return _register(identity, roles, now) if admitted else None
+    before = {**stated_fields(known), **_stated(_roles_of(known.user))}
+    known.name, known.groups = identity.name, list(identity.groups)
+    signed_in = admitted and known.user.is_active
+    if signed_in:
+        known.last_signed_in_at = now
+    known.save(update_fields=["name", "groups", "last_signed_in_at"])
+    _give(known.user, roles, identity.name)
+    audit_record(
+        action="person.sign_in" if signed_in else "person.refuse",
+        instance=known,
+        before=before,
+        extra=_stated(roles),
+        now=now,
+    )
+    return known if admitted else None
+
+
+def _register(identity: Identity, roles: Roles, now: datetime) -> Person:
+    user = get_user_model()(username=_user_name(identity))
+    user.set_unusable_password()
+    user.save()
+    person = Person.objects.create(
+        user=user,
+        issuer=identity.issuer,
+        subject=identity.subject,
+        name=identity.name,
+        groups=list(identity.groups),
+        created_at=now,
+        last_signed_in_at=now,
+    )
+    _give(user, roles, identity.name)
+    audit_record(action="person.register", instance=person, extra=_stated(roles), now=now)
+    return person
+
+
+def _user_name(identity: Identity) -> str:
+    """A name for the audit that nobody can choose to be mistaken for somebody else."""
+    digest = hashlib.sha256(f"{identity.issuer} {identity.subject}".encode()).hexdigest()
+    readable = _NOT_IN_USER_NAMES.sub("-", identity.name).strip("-")[:100]
+    return f"{readable or 'person'}+{digest[:12]}"
+
+
+def _roles_of(user: User) -> Roles:
+    given = user.groups.filter(name__in=[OPERATORS, AUDITORS]).values_list("name", flat=True)
+    limit = PoolLimit.objects.filter(user=user).first()
+    return Roles(frozenset(given), None if limit is None else limit.pools)
+
+
+def _stated(roles: Roles) -> dict[str, Any]:
+    """Roles as the audit states them."""
+    return {"roles": sorted(roles.names), "pools": roles.pools}
+
+
+def _give(user: User, roles: Roles, name: str) -> None:
+    """Make the user's roles those, and no others of ours."""
+    if roles.pools is None:
+        PoolLimit.objects.filter(user=user).delete()
+    else:
+        PoolLimit.objects.update_or_create(user=user, defaults={"pools": roles.pools})
+    user.first_name, user.is_staff = name, bool(roles.names)
+    user.save(update_fields=["first_name", "is_staff"])
+    had = _roles_of(user).names
+    user.groups.add(*Group.objects.filter(name__in=roles.names - had))
+    user.groups.remove(*Group.objects.filter(name__in=had - roles.names))
+
+
+@transaction.atomic
+def group_grant_create(*, group: str, tenant: Tenant, now: datetime) -> GroupGrant:
+    """Let members of a provider's group open a tenant's pages. Twice the same is a `Conflict`."""
+    if GroupGrant.objects.filter(group=group, tenant=tenant, withdrawn_at=None).exists():
+        raise Conflict(
+            "Members of the group may open this tenant's pages already.", code="grant.exists"
+        )
+    grant = GroupGrant.objects.create(group=group, tenant=tenant, granted_at=now)
+    audit_record(action="grant.create", instance=grant, now=now)
+    return grant
+
+
+@transaction.atomic
+def group_grant_withdraw(*, grant: GroupGrant, now: datetime) -> None:
+    """Take it back, at once; one that was withdrawn stays as it is."""
+    grant = GroupGrant.objects.select_for_update(no_key=True).get(pk=grant.pk)
+    if grant.withdrawn_at is not None:
+        return
+    before = stated_fields(grant)
+    grant.withdrawn_at = now
+    grant.save(update_fields=["withdrawn_at"])
+    audit_record(action="grant.withdraw", instance=grant, before=before, now=now)
