@@ -1,20 +1,30 @@
 """What the admin pages share: they parse, call the services every interface calls, and render."""
 
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ActionForm
-from django.core.exceptions import ValidationError
-from django.db import IntegrityError, models
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.contrib.admin.options import IS_POPUP_VAR
+from django.contrib.admin.utils import get_fields_from_path
+from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
+from django.db import DataError, IntegrityError, models
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
 
 from allocator_service.core.constraints import domain_error_for
 from allocator_service.core.errors import DomainError
+from allocator_service.core.history import history_page
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.core.paging import EstimatingPaginator
 from allocator_service.core.quantities import Resource, decimal_text, vector_from
+from allocator_service.core.visible import visible_pools
+from policies.fields import Field, Mistakes, is_one_line
+
+M = TypeVar("M", bound=models.Model)
 
 
 class ServiceForm(forms.ModelForm):
@@ -25,6 +35,8 @@ class ServiceForm(forms.ModelForm):
     """
 
     performed: models.Model
+    read_as: ClassVar[Mapping[str, Field]] = {}  # what the API reads in the same way
+    said = ""  # what was made, where that is more than one object of the form's name
     performs = True  # False: validate only, to show first what the change would do
     reason = forms.CharField(required=False, help_text="The reason, kept in the audit log.")
 
@@ -35,6 +47,10 @@ class ServiceForm(forms.ModelForm):
                 _name_parts(field.widget, str(field.label or name.replace("_", " ")))
             if isinstance(field, forms.JSONField):
                 field.validators.append(_refuse_other_than_object)
+            elif isinstance(field.widget, forms.TextInput):
+                field.validators.append(_refuse_controls)
+            if name in self.read_as:
+                field.validators.append(partial(refuse_unread, self.read_as[name]))
 
     def perform(self, cleaned: dict[str, Any]) -> models.Model:
         """Make the service call and return the object it wrote."""
@@ -59,6 +75,8 @@ class ServiceForm(forms.ModelForm):
                 raise ValidationError(list(dict.fromkeys(details))) from error
             except IntegrityError as error:
                 raise ValidationError(_constraint_detail(error)) from error
+            except DataError as error:
+                raise ValidationError(f"The database refused a value: {error}") from error
         return cleaned
 
     def _post_clean(self) -> None:
@@ -74,6 +92,23 @@ class ServiceForm(forms.ModelForm):
 def _refuse_other_than_object(value: object) -> None:
     if not isinstance(value, dict):
         raise ValidationError('Expected a JSON object, such as {"name": "value"}.')
+
+
+def _refuse_controls(value: object) -> None:
+    if isinstance(value, str) and not is_one_line(value.strip()):
+        raise ValidationError(
+            "Expected one line without characters that control text or turn its direction."
+        )
+
+
+def refuse_unread(field: Field, value: object) -> None:
+    """Raise a form's `ValidationError` for what the API's field does not read."""
+    try:
+        field.read(value)
+    except Mistakes as wrong:
+        raise ValidationError(
+            [f"{each.pointer}: {each.detail}".removeprefix(": ") for each in wrong.found]
+        ) from wrong
 
 
 def _name_parts(widget: forms.MultiWidget, label: str) -> None:
@@ -96,20 +131,151 @@ class ReasonForm(ActionForm):
     reason = forms.CharField(required=False)
 
 
-class ServiceAdmin(admin.ModelAdmin):
+class VisibleRelatedFilter(admin.RelatedFieldListFilter):
+    """A filter that offers what the user sees in the related object's own list."""
+
+    def field_choices(
+        self, field: Any, request: HttpRequest, model_admin: admin.ModelAdmin
+    ) -> list[Any]:
+        seen = seen_of(model_admin.admin_site, field.related_model, request)
+        choices = super().field_choices(field, request, model_admin)
+        keys = None if seen is None else set(seen.values_list("pk", flat=True))
+        return [choice for choice in choices if keys is None or choice[0] in keys]
+
+
+def seen_of(
+    site: admin.AdminSite, model: type[models.Model], request: HttpRequest
+) -> QuerySet[Any] | None:
+    """What of a model the user sees in its list; None for a model that has none."""
+    registered = site._registry.get(model)
+    return None if registered is None else registered.get_queryset(request)
+
+
+class AuditedAdmin(admin.ModelAdmin):
+    """A model whose history is that of the audit: with reasons, and with what became different.
+
+    `pool_path` leads from an object to its pool's slug: an operator who is limited to some pools sees
+    what belongs to them. Objects of the whole installation have none, and such an operator no
+    permission for them. `limited_may`: what such an operator may do, as far as the permissions go.
+    """
+
+    paginator = EstimatingPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    pool_path: ClassVar[str | None] = "pool__slug"
+    limited_may: ClassVar[Collection[str]] = ("view", "add", "change")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """What the user sees: lists, searches, pages, actions and choices begin with this."""
+        seen, rows = visible_pools(request.user), super().get_queryset(request)
+        if self.pool_path is None:
+            return rows.none() if seen.limited else rows
+        return seen.of(rows, self.pool_path)
+
+    def of_theirs(self, request: HttpRequest, model: type[M], **lookup: Any) -> M:
+        """The object of another model, if the user sees it there. Raises `Http404`."""
+        seen = seen_of(self.admin_site, model, request)
+        found: M = get_object_or_404(
+            model._default_manager.none() if seen is None else seen, **lookup
+        )
+        return found
+
+    def _may(self, request: HttpRequest, what: str) -> bool:
+        if not visible_pools(request.user).limited:
+            return True
+        return self.pool_path is not None and what in self.limited_may
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._may(request, "view") and super().has_view_permission(request, obj)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self._may(request, "add") and super().has_add_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._may(request, "change") and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nothing that the audit tells of is deleted."""
+        return False
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self._may(request, "view") and super().has_module_permission(request)
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """What the address fills in. Raises `BadRequest` where a related object's key is none."""
+        initial: dict[str, Any] = super().get_changeform_initial_data(request)
+        for field in self.opts.fields:
+            if field.is_relation and field.name in initial:
+                try:
+                    field.target_field.to_python(initial[field.name])  # type: ignore[attr-defined]
+                except ValidationError as error:
+                    raise BadRequest(f"“{field.name}” is no key of an object.") from error
+        return initial
+
+    def get_list_filter(self, request: HttpRequest) -> list[Any] | tuple[Any, ...]:
+        """Filters by pool, tenant and the like offer those that the user sees."""
+        listed = super().get_list_filter(request)
+        if not visible_pools(request.user).limited:
+            return listed
+        return [
+            (name, VisibleRelatedFilter)
+            if isinstance(name, str) and get_fields_from_path(self.model, name)[-1].is_relation
+            else name
+            for name in listed
+        ]
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """The choices, and what is taken, are what the user sees of the other model."""
+        seen = seen_of(self.admin_site, db_field.related_model, request)
+        if seen is not None and visible_pools(request.user).limited:
+            kwargs["queryset"] = seen
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """What was done to the object, by whom and why."""
+        instance = self.get_object(request, object_id)
+        if instance is None:
+            raise Http404
+        if not self.has_view_or_change_permission(request, instance):
+            raise PermissionDenied
+        page, done = history_page(instance, request.GET.get("p", "1"))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"History of {instance}",
+            "opts": self.opts,
+            "object": instance,
+            "module_name": str(self.opts.verbose_name_plural).capitalize(),
+            "done": done,
+            "page": page,
+            "pages": list(page.paginator.get_elided_page_range(page.number)),
+            **(extra_context or {}),
+        }
+        return render(request, "admin/audit_history.html", context)
+
+
+class ServiceAdmin(AuditedAdmin):
     """A model that is written through services only and never deleted."""
 
     action_form = ReasonForm
-    paginator = EstimatingPaginator
-
-    show_full_result_count = False
-    list_per_page = 50
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Nothing: the form has called the service."""
+        """Say what the service did; the form has called it."""
+        if form.said:
+            obj.said = form.said
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    def response_add(
+        self, request: HttpRequest, obj: Any, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        """What was made, in words of its own where there is more to say than its name."""
+        said = getattr(obj, "said", "")
+        if not said or IS_POPUP_VAR in request.POST:
+            return super().response_add(request, obj, post_url_continue)
+        self.message_user(request, said, messages.SUCCESS)
+        if "_addanother" in request.POST:
+            return redirect(request.path)
+        return self.response_post_save_add(request, obj)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         """What the form offers for this object, then what can only be read."""
@@ -117,10 +283,22 @@ class ServiceAdmin(admin.ModelAdmin):
         return list(dict.fromkeys([*offered, *self.get_readonly_fields(request, obj)]))
 
     def apply_to_each(
-        self, request: HttpRequest, objects: QuerySet[Any], service: Any, done_to_them: str
+        self,
+        request: HttpRequest,
+        objects: QuerySet[Any],
+        service: Any,
+        done_to_them: str,
+        *,
+        already: Q | None = None,
     ) -> None:
-        """Call a service on each selected object; say how many it changed and which it refused."""
-        done = 0
+        """Call a service on each selected object; say how many it changed and which it refused.
+
+        Those that are `already` as it would make them are left alone, and counted.
+        """
+        before, done = 0, 0
+        if already is not None:
+            before = objects.filter(already).count()
+            objects = objects.exclude(already)
         for item in objects:
             try:
                 service(item)
@@ -129,24 +307,24 @@ class ServiceAdmin(admin.ModelAdmin):
             else:
                 done += 1
         if done:
-            names = self.opts.verbose_name if done == 1 else self.opts.verbose_name_plural
-            self.message_user(request, f"{done} {names} {done_to_them}.", messages.SUCCESS)
+            said = f"{self._counted(done)} {done_to_them}."
+            self.message_user(request, said, messages.SUCCESS)
+        if before:
+            said = f"{self._counted(before)} {'was' if before == 1 else 'were'} {done_to_them} already."
+            self.message_user(request, said, messages.INFO)
+
+    def _counted(self, count: int) -> str:
+        names = self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural
+        return f"{count} {names}"
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):
+class ReadOnlyAdmin(AuditedAdmin):
     """History: to be looked at by everybody with the permission, changed by nobody."""
-
-    paginator = EstimatingPaginator
-    show_full_result_count = False
-    list_per_page = 50
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
 
@@ -175,6 +353,13 @@ def quantities_text(vector: list[Any], resources: list[Resource]) -> str:
     return " ".join(f"{resource.name}={decimal_text(amount)}" for resource, amount in named)
 
 
+def quantities_shown(vector: Sequence[Any], resources: Sequence[Resource]) -> str:
+    """A stored vector for people, each quantity with its unit; what is 0 is left out."""
+    named = zip(resources, vector, strict=False)
+    parts = [f"{r.name} {decimal_text(amount)} {r.unit}".rstrip() for r, amount in named if amount]
+    return ", ".join(parts) or "nothing"
+
+
 def quantities_vector(quantities: dict[str, str], resources: list[Resource]) -> list[Any]:
     """The vector that `QuantitiesField` has read, by the pool's resources."""
     return vector_from(quantities, resources, pointer="")
@@ -182,6 +367,7 @@ def quantities_vector(quantities: dict[str, str], resources: list[Resource]) -> 
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ReadOnlyAdmin):
+    pool_path = "pool"
     list_display = ["at", "actor", "action", "object_name", "pool", "reason"]
     list_filter = ["action"]
     search_fields = ["object_name", "actor", "request_id"]
@@ -189,6 +375,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
+    pool_path = "pool"
     list_display = ["occurred_at", "kind", "pool", "tenant", "payload"]
     list_filter = ["kind"]
     ordering = ["-id"]

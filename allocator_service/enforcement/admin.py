@@ -7,10 +7,16 @@ from decimal import Decimal
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import Count
+from django.urls import reverse
 
 from allocator_service.allocation.admin.pages import PoolAdmin
+from allocator_service.allocation.admin.shares import Asked
 from allocator_service.core.admin import ReadOnlyAdmin
+from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, counted, tells
 from allocator_service.core.quantities import decimal_text
+from allocator_service.core.templatetags.shown import age
+from allocator_service.core.visible import VisiblePools
 from allocator_service.enforcement.models import Agent, Drift, Report
 from allocator_service.enforcement.selectors import (
     EnforcementState,
@@ -20,6 +26,7 @@ from allocator_service.enforcement.selectors import (
 from allocator_service.pools.models import Pool
 
 TENANTS_SHOWN = 50
+AGENTS_SHOWN = 25
 _SHOWN_DIGITS = Decimal("0.001")
 
 
@@ -34,26 +41,27 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
-    """The tenants that drift first, then those that use most."""
+class EnforcementTable:
+    """The tenants that drift first, then those that use most; `found` were searched for."""
 
     state: EnforcementState
     rows: Sequence[Row]
     tenants: int
+    found: int
     drifting: int
 
 
-def enforcement_table(pool: Pool, *, now: datetime) -> Table:
-    """The three numbers of a pool's tenants, as its page shows them."""
+def enforcement_table(pool: Pool, *, search: str = "", now: datetime) -> EnforcementTable:
+    """The three numbers of a pool's tenants, as its page shows them; of those that are searched for."""
     state = enforcement_state(pool=pool, now=now)
-    order = sorted(
-        state.tenants, key=lambda row: (not row.drifts, -max(row.used or [Decimal(0)]), row.tenant)
-    )
-    return Table(
+    found = [row for row in state.tenants if search.lower() in row.tenant]
+    found.sort(key=lambda row: (not row.drifts, -max(row.used or [Decimal(0)]), row.tenant))
+    return EnforcementTable(
         state,
-        [_row(row, state) for row in order[:TENANTS_SHOWN]],
-        len(order),
-        sum(row.drifts for row in order),
+        [_row(row, state) for row in found[:TENANTS_SHOWN]],
+        len(state.tenants),
+        len(found),
+        sum(row.drifts for row in state.tenants),
     )
 
 
@@ -86,16 +94,79 @@ def _shown(amount: Decimal | None) -> str:
     return "not known" if amount is None else decimal_text(amount.quantize(_SHOWN_DIGITS))
 
 
+@tells(permission="enforcement.view_agent", place=3)
+def schedulers_told(now: datetime, pools: VisiblePools) -> Section:
+    """Agents that are silent, and tenants whose scheduler does not have what was decided."""
+    present = Agent.objects.filter(pool__retired_at=None).select_related("pool")
+    agents = list(pools.of(present, "pool__slug"))
+    if not agents:
+        return Section()
+    told = Drift.objects.filter(told_at__isnull=False, pool__retired_at=None)
+    drifts = dict(
+        pools.of(told, "pool__slug")
+        .values_list("pool__slug")
+        .annotate(count=Count("pk"))
+        .order_by("pool__slug")
+    )
+    agents.sort(key=lambda agent: (not agent.is_stale(now), agent.pool.slug, agent.name))
+    notices = [
+        Notice(
+            Urgency.ERROR,
+            f"{agent.pool}: agent {agent.name} is silent for {age(now - agent.received_at)};"
+            " its limits stay as they are.",
+            reverse("admin:enforcement_agent_change", args=[agent.pk]),
+        )
+        for agent in agents
+        if agent.is_stale(now)
+    ]
+    if drifts:
+        tenants = counted(sum(drifts.values()), "tenant")
+        text = (
+            f"{tenants} in {counted(len(drifts), 'pool')} lack in the scheduler what was decided."
+        )
+        url = reverse("admin:enforcement_drift_changelist")
+        notices.append(Notice(Urgency.WARNING, text, url))
+    rows = [_agent_row(agent, drifts.get(agent.pool.slug, 0), now) for agent in agents]
+    more = None
+    if len(rows) > AGENTS_SHOWN:
+        url = reverse("admin:enforcement_agent_changelist")
+        more = Cell(f"{counted(len(rows) - AGENTS_SHOWN, 'more agent')}: all of them", url)
+    return Section(notices, [Table("Schedulers", _AGENT_COLUMNS, rows[:AGENTS_SHOWN], more)])
+
+
+_AGENT_COLUMNS = [
+    Cell("Pool"),
+    Cell("Agent"),
+    Cell("Scheduler"),
+    Cell("Generation applied", number=True),
+    Cell("Heard of", number=True),
+    Cell("Tenants that drift", number=True),
+]
+
+
+def _agent_row(agent: Agent, drifts: int, now: datetime) -> list[Cell]:
+    heard = f"{age(now - agent.received_at)} ago"
+    return [
+        Cell(agent.pool.slug, reverse("admin:pools_pool_overview", args=[agent.pool_id])),
+        Cell(agent.name),
+        Cell(agent.target),
+        Cell("none" if agent.generation is None else f"{agent.generation:,}", number=True),
+        Cell(heard, number=True, bad=agent.is_stale(now)),
+        Cell(f"{drifts:,}", number=True, bad=drifts > 0),
+    ]
+
+
 @admin.register(Pool)
 class EnforcedPoolAdmin(PoolAdmin):
     """Pools, whose page says what schedulers make of their decisions."""
 
     overview_template = "admin/enforcement/overview.html"
 
-    def overview_context(self, pool: Pool, *, now: datetime) -> dict[str, Any]:
+    def overview_context(self, pool: Pool, asked: Asked, *, now: datetime) -> dict[str, Any]:
         """What is decided, and what is enforced and used of it."""
-        context = super().overview_context(pool, now=now)
-        return {**context, "enforcement": enforcement_table(pool, now=now)}
+        context = super().overview_context(pool, asked, now=now)
+        table = enforcement_table(pool, search=asked.search, now=now)
+        return {**context, "enforcement": table}
 
 
 @admin.register(Agent)
@@ -109,6 +180,7 @@ class AgentAdmin(ReadOnlyAdmin):
 
 @admin.register(Report)
 class ReportAdmin(ReadOnlyAdmin):
+    pool_path = "agent__pool__slug"
     list_display = ["agent", "run", "reported_at", "repeated_at"]
     list_select_related = ["agent", "run__pool"]
     exclude = ["content"]

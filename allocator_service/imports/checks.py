@@ -11,6 +11,7 @@ from allocator_service.tenants.models import SLUG_PATTERN
 from policies.fields import is_one_line
 
 MAX_TEXT = 253
+MAX_TITLE = 200
 MAX_LABELS = 64
 _SLUG = re.compile(SLUG_PATTERN, re.ASCII)
 _INSTANT = re.compile(
@@ -40,8 +41,19 @@ def checked_text(value: object, pointer: str, *, blank: bool = False) -> str:
     return value
 
 
-def checked_slug(value: str, pointer: str) -> str:
+def checked_title(value: object, pointer: str) -> str:
+    """The name of a tenant: one line of at most 200 characters. Raises `Unacceptable`."""
+    text = checked_text(value, pointer)
+    if len(text) > MAX_TITLE:
+        detail = f"This has at most {MAX_TITLE} characters."
+        raise Unacceptable(detail, code="field.length", pointer=pointer)
+    return text
+
+
+def checked_slug(value: object, pointer: str) -> str:
     """The slug of a tenant. Raises `Unacceptable`."""
+    if not isinstance(value, str):
+        raise Unacceptable("Expected text.", code="field.type", pointer=pointer)
     if not _SLUG.fullmatch(value):
         raise Unacceptable(
             f'"{value[:80]}" is not a slug: 1 to 63 lower-case letters, digits and hyphens, no hyphen at'

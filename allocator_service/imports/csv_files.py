@@ -12,6 +12,7 @@ from allocator_service.imports.checks import (
     checked_selector,
     checked_slug,
     checked_text,
+    checked_title,
     refuse_other_width,
     whole_number,
 )
@@ -23,6 +24,8 @@ from allocator_service.imports.rows import (
     Place,
     RefusedRow,
     Row,
+    TenantFile,
+    TenantRow,
     UsageFile,
     UsageRow,
     WorkloadFile,
@@ -35,6 +38,7 @@ Cells = dict[str, str]
 
 NODE_COLUMNS = ("name", "contributed_by", "count", "capacity.", "labels.")
 WORKLOAD_COLUMNS = ("tenant", "name", "tasks", "priority", "demand.", "selector.")
+TENANT_COLUMNS = ("slug", "name")
 USAGE_COLUMNS = ("id", "source", "tenant", "start", "end", "resources.")
 
 
@@ -116,6 +120,19 @@ def csv_usage(content: str, resources: Sequence[Resource], owner: Owner, source:
         )
 
     return UsageFile(_rows(content, USAGE_COLUMNS, "resources.", resources, usage, key="id"))
+
+
+def csv_tenants(content: str) -> TenantFile:
+    """The tenants of a CSV with the columns slug and, if you like, name (else the slug).
+
+    Raises `Unacceptable` for a file that is no such CSV as a whole.
+    """
+
+    def tenant(place: Place, cells: Cells) -> TenantRow:
+        slug = checked_slug(cells["slug"], "/slug")
+        return TenantRow(place, slug, checked_title(cells.get("name") or slug, "/name"))
+
+    return TenantFile(_rows(content, TENANT_COLUMNS, "", (), tenant, key="slug"))
 
 
 def _rows(

@@ -119,7 +119,7 @@ class Work(ABC, Generic[Row]):
 
 def rows_import(
     *,
-    pool: Pool,
+    pool: Pool | None,
     file: ImportedFile[Row],
     work: Work[Row],
     choice: ImportChoice,
@@ -128,7 +128,8 @@ def rows_import(
 ) -> ImportReport:
     """Judge every row of a file, and write what they ask for within the open transaction.
 
-    Nothing is written in a dry run, or when a row is refused, unless the choice is to skip those.
+    `pool` is None for what belongs to none. Nothing is written in a dry run, or when a row is refused,
+    unless the choice is to skip those.
     """
     rows = rows_of(file, work.row_type)
     owners = Owners((row.owner for row in rows), choice, retired=work.of_the_past)
@@ -141,8 +142,10 @@ def rows_import(
     if writes:
         owners.register(now)
         work.write(owners, now, progress)
-        pool.refresh_from_db(fields=["generation"])
-    return ImportReport(reports, file.ignored, owners.registered, pool.generation, writes)
+        if pool is not None:
+            pool.refresh_from_db(fields=["generation"])
+    generation = 0 if pool is None else pool.generation
+    return ImportReport(reports, file.ignored, owners.registered, generation, writes)
 
 
 def rows_of(file: ImportedFile[Row], row_type: type[Row]) -> list[Row]:
@@ -165,7 +168,8 @@ def _judged(
     errors = [finding for finding in findings if finding is not None]
     if errors:
         return RowReport(row.place, row.name, row.owner, Outcome.REFUSED, errors=errors)
-    return RowReport(row.place, row.name, row.owner, work.judge(row))
+    outcome = work.judge(row)
+    return RowReport(row.place, row.name, row.owner, outcome, objects=len(work.names(row)))
 
 
 def _may_write(choice: ImportChoice, reports: Sequence[RowReport]) -> bool:

@@ -28,12 +28,17 @@ def file_text(path: str) -> str:
             f"{path} is larger than {MAX_FILE_BYTES // 2**20} MiB: split it.",
             code="import.too_many",
         )
+    return utf8_text(content, path)
+
+
+def utf8_text(content: bytes, name: str) -> str:
+    """The text of a file called `name`. Raises `Unacceptable` for one in another encoding."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise Unacceptable(
-            f"{path} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x} where none"
+            f"{name} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x} where none"
             " can be. Convert it, for example with iconv -t UTF-8.",
             code="import.encoding",
         ) from error
@@ -46,15 +51,28 @@ def json_content(content: str | dict[str, Any]) -> dict[str, Any]:
     """
     if not isinstance(content, str):
         return content
+    document = _json(content)
+    if not isinstance(document, dict):
+        raise _no_json("it is no object")
+    return document
+
+
+def json_items(content: str) -> list[Any]:
+    """The items of the JSON array that a text is. Raises `Unacceptable`, `TooLarge`."""
+    items = _json(content)
+    if not isinstance(items, list):
+        raise _no_json("it is no array")
+    refuse_too_many(len(items))
+    return items
+
+
+def _json(content: str) -> Any:
     try:
-        document = json.loads(content, parse_float=Decimal, parse_constant=_refuse_constant)
+        return json.loads(content, parse_float=Decimal, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise _no_json(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
     except (ValueError, RecursionError) as error:
         raise _no_json("it is nested too deeply or has a number too long to read") from error
-    if not isinstance(document, dict):
-        raise _no_json("it is no object")
-    return document
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -73,7 +73,17 @@ class UsageRow:
     end: datetime
 
 
-Row = TypeVar("Row", NodeRow, WorkloadRow, UsageRow)
+@dataclass(frozen=True)
+class TenantRow:
+    """A tenant: `name` is its slug, `title` its name. It belongs to nobody: `owner` is always None."""
+
+    place: Place
+    name: str
+    title: str
+    owner: None = None
+
+
+Row = TypeVar("Row", NodeRow, WorkloadRow, UsageRow, TenantRow)
 
 
 @dataclass(frozen=True)
@@ -105,6 +115,7 @@ class ImportedFile(Generic[Row]):
 NodeFile = ImportedFile[NodeRow]
 WorkloadFile = ImportedFile[WorkloadRow]
 UsageFile = ImportedFile[UsageRow]
+TenantFile = ImportedFile[TenantRow]
 
 
 @dataclass(frozen=True)
@@ -131,7 +142,10 @@ class ImportChoice:
 
 @dataclass(frozen=True)
 class RowReport:
-    """What became of one row; `errors` are why it was refused, `detail` why it was skipped."""
+    """What became of one row; `errors` are why it was refused, `detail` why it was skipped.
+
+    `objects` is how many it stands for: a row of servers with a count, for as many.
+    """
 
     place: Place
     name: str
@@ -139,11 +153,15 @@ class RowReport:
     outcome: Outcome
     detail: str = ""
     errors: Sequence[FieldError] = ()
+    objects: int = 1
 
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What became of a file. `generation` is the pool's; `written` says whether anything changed."""
+    """What became of a file. `written` says whether anything changed.
+
+    `generation` is the pool's, 0 where the file is of no pool.
+    """
 
     rows: Sequence[RowReport]
     ignored: Sequence[str]
@@ -156,6 +174,14 @@ class ImportReport:
         """How many rows had each outcome, those that none had included."""
         counted = Counter(row.outcome for row in self.rows)
         return {outcome.value: counted[outcome] for outcome in Outcome}
+
+    @property
+    def objects(self) -> dict[str, int]:
+        """The same of what the rows stand for, without outcomes that none had."""
+        counted: Counter[str] = Counter()
+        for row in self.rows:
+            counted[row.outcome.value] += row.objects
+        return {name.value: counted[name.value] for name in Outcome if counted[name.value]}
 
     @property
     def refused(self) -> list[RowReport]:

@@ -6,7 +6,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
 
 from allocator_service.core.admin import ReadOnlyAdmin
@@ -77,7 +77,7 @@ class EntryAdmin(ReadOnlyAdmin):
         """The form that says what an entry should have been."""
         if not _corrects(request):
             raise PermissionDenied
-        entry = get_object_or_404(Entry.objects.select_related("pool", "tenant"), pk=pk)
+        entry = self.of_theirs(request, Entry, pk=pk)
         form = CorrectionForm(request.POST or None, entry=entry)
         if request.method == "POST" and form.is_valid():
             self.message_user(request, f"Corrected: {form.correction}.", messages.SUCCESS)

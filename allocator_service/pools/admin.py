@@ -1,23 +1,28 @@
 """Servers, members and keys in the admin. Pools: `allocation.admin`, which knows the policies."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminSplitDateTime
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from allocator_service.core.admin import (
     QuantitiesField,
     ServiceAdmin,
     ServiceForm,
+    quantities_shown,
     quantities_text,
     quantities_vector,
 )
 from allocator_service.core.clock import utc_now
-from allocator_service.pools.models import Membership, Pool, Server
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.labels import LABEL_LENGTH, LabelsField
+from allocator_service.core.models import PoolLimit
+from allocator_service.pools.models import Membership, Pool, Server, ServerState
+from allocator_service.pools.operators import pool_limit_lift, pool_limit_set
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import (
     MAX_SERVERS_PER_REQUEST,
@@ -37,11 +42,13 @@ from allocator_service.tenants.services import (
     api_key_revoke,
     api_key_rotate,
 )
+from policies.fields import TextField
 
 DEFAULT_LIFETIME = timedelta(days=365)
 
 
 class ServerForm(ServiceForm):
+    read_as: ClassVar = {"name": TextField(max_length=LABEL_LENGTH), "labels": LabelsField()}
     capacity = QuantitiesField()
     count = forms.IntegerField(
         min_value=1,
@@ -75,6 +82,9 @@ class ServerForm(ServiceForm):
             cleaned["name"], capacity, cleaned["contributed_by"], labels, cleaned["count"]
         )
         created = servers_contribute(pool=pool, drafts=[draft], now=utc_now())
+        names = draft.names()
+        if len(names) > 1:
+            self.said = f"{len(names)} servers added to {pool}: {names[0]} to {names[-1]}."
         return Server.objects.get(pk=created.ids[0])
 
 
@@ -97,17 +107,23 @@ class ServerAdmin(ServiceAdmin):
 
     @admin.display(description="capacity")
     def quantities(self, server: Server) -> str:
-        return quantities_text(server.capacity, resources_of(server.pool))
+        return quantities_shown(server.capacity, resources_of(server.pool))
 
-    @admin.action(description="Drain: take out of the capacity, keep as contributed")
+    @admin.action(
+        description="Drain: take out of the capacity, keep as contributed", permissions=["change"]
+    )
     def drain(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         now = utc_now()
         self.apply_to_each(
-            request, queryset, lambda server: server_drain(server=server, now=now), "drained"
+            request,
+            queryset,
+            lambda server: server_drain(server=server, now=now),
+            "drained",
+            already=Q(state=ServerState.DRAINING),
         )
         return None
 
-    @admin.action(description="Return draining servers to service")
+    @admin.action(description="Return draining servers to service", permissions=["change"])
     def activate(self, request: HttpRequest, queryset: QuerySet[Server]) -> None:
         now = utc_now()
         self.apply_to_each(
@@ -115,13 +131,18 @@ class ServerAdmin(ServiceAdmin):
             queryset,
             lambda server: server_activate(server=server, now=now),
             "returned to service",
+            already=Q(state=ServerState.ACTIVE),
         )
 
-    @admin.action(description="Retire permanently: end the contribution")
+    @admin.action(description="Retire permanently: end the contribution", permissions=["change"])
     def retire(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         now = utc_now()
         self.apply_to_each(
-            request, queryset, lambda server: server_retire(server=server, now=now), "retired"
+            request,
+            queryset,
+            lambda server: server_retire(server=server, now=now),
+            "retired",
+            already=Q(state=ServerState.RETIRED),
         )
         return None
 
@@ -200,7 +221,8 @@ class ApiKeyForm(ServiceForm):
         Pool.objects.filter(retired_at=None).order_by("slug"),
         to_field_name="slug",
         required=False,
-        help_text="Of an agent's key: the one pool that it sees.",
+        help_text="The one pool that the key sees: of an agent's key always, of an operator's or a"
+        " billing system's if you choose one.",
     )
 
     class Meta:
@@ -216,14 +238,62 @@ class ApiKeyForm(ServiceForm):
         return self.issued.key
 
 
+class PoolLimitForm(ServiceForm):
+    pools = forms.ModelMultipleChoiceField(
+        Pool.objects.order_by("slug"),
+        to_field_name="slug",
+        required=False,
+        help_text="The only pools that this user sees; without any, the user sees nothing.",
+    )
+
+    class Meta:
+        model = PoolLimit
+        fields = ["user", "pools"]
+
+    def perform(self, cleaned: dict[str, Any]) -> PoolLimit:
+        user = cleaned["user"] if self.adding else self.instance.user
+        return pool_limit_set(user=user, pools=cleaned["pools"], now=utc_now())
+
+
+@admin.register(PoolLimit)
+class PoolLimitAdmin(ServiceAdmin):
+    """Who sees some pools only: a superuser's decision, or that of the provider's groups."""
+
+    pool_path = None
+    form = PoolLimitForm
+    list_display = ["user", "pools"]
+    list_select_related = ["user"]
+    search_fields = ["user__username", "pools"]
+    actions = ["lift"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["user"] if obj else []
+
+    @admin.action(description="Lift: they see every pool again", permissions=["change"])
+    def lift(self, request: HttpRequest, queryset: QuerySet[PoolLimit]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request, queryset, lambda limit: pool_limit_lift(limit=limit, now=now), "lifted"
+        )
+
+
 @admin.register(ApiKey)
 class ApiKeyAdmin(ServiceAdmin):
+    """Keys are not edited: they are issued, rotated and revoked."""
+
+    pool_path = None
     form = ApiKeyForm
-    list_display = ["prefix", "name", "scope", "tenant", "pool", "expires_at", "revoked_at"]
+    search_fields = ["name", "prefix", "tenant__slug", "pool"]
+    list_display = [
+        "prefix", "name", "scope", "tenant", "pool", "last_used_at", "expires_at", "revoked_at",
+    ]  # fmt: skip
     list_filter = ["scope"]
     list_select_related = ["tenant"]
     autocomplete_fields = ["tenant"]
     actions = ["rotate", "revoke"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["prefix", "created_at", "last_used_at", "revoked_at"] if obj else []
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return obj is None and super().has_change_permission(request, obj)
@@ -231,17 +301,21 @@ class ApiKeyAdmin(ServiceAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         self._show_once(request, form.issued)
 
-    @admin.action(description="Rotate: issue a second live key of the same name")
+    @admin.action(
+        description="Rotate: issue a second live key of the same name", permissions=["add"]
+    )
     def rotate(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         now = utc_now()
 
         def rotate_one(key: ApiKey) -> None:
+            if key.revoked_at is not None or key.expires_at <= now:
+                raise Unacceptable("The key is no longer live.", code="api_key.unknown")
             issued = api_key_rotate(name=key.name, expires_at=now + DEFAULT_LIFETIME, now=now)
             self._show_once(request, issued)
 
         self.apply_to_each(request, queryset, rotate_one, "rotated")
 
-    @admin.action(description="Revoke the selected keys")
+    @admin.action(description="Revoke the selected keys", permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         now = utc_now()
         self.apply_to_each(

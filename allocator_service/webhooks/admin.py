@@ -1,21 +1,29 @@
 """Webhooks in the admin: who is told of what, what was sent; sent again, disabled, enabled."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 
 from allocator_service.core.admin import ReasonForm, ServiceAdmin
+from allocator_service.core.board import Notice, Section, Urgency, counted, tells
 from allocator_service.core.clock import utc_now
+from allocator_service.core.templatetags.shown import age
+from allocator_service.core.visible import VisiblePools
 from allocator_service.webhooks.models import Delivery, Webhook
+from allocator_service.webhooks.selectors import delivery_counts
 from allocator_service.webhooks.services import (
     WebhookSettings,
     delivery_resend,
     webhook_test,
     webhook_update,
 )
+
+WAITS_TOO_LONG = timedelta(hours=1)
 
 
 class ActedOnAdmin(ServiceAdmin):
@@ -31,6 +39,30 @@ class ActedOnAdmin(ServiceAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return [field.name for field in self.opts.fields]
+
+
+@tells(permission="webhooks.view_webhook", place=4)
+def webhooks_told(now: datetime, pools: VisiblePools) -> Section:
+    """Receivers that do not take what is sent."""
+    if pools.limited:
+        return Section()  # counted for the whole installation
+    counts = delivery_counts(failed_since=now - timedelta(days=1))
+    notices = []
+    if counts["disabled"]:
+        text = f"{counted(counts['disabled'], 'webhook')} disabled."
+        url = reverse("admin:webhooks_webhook_changelist")
+        notices.append(Notice(Urgency.WARNING, text, url))
+    if counts["failed"]:
+        text = (
+            f"{counted(counts['failed'], 'delivery', 'deliveries')} given up in the last 24 hours."
+        )
+        url = reverse("admin:webhooks_delivery_changelist") + "?state__exact=failed"
+        notices.append(Notice(Urgency.WARNING, text, url))
+    if counts["oldest"] is not None and now - counts["oldest"] > WAITS_TOO_LONG:
+        text = f"A webhook's delivery has waited for {age(now - counts['oldest'])}."
+        url = reverse("admin:webhooks_delivery_changelist") + "?state__exact=pending"
+        notices.append(Notice(Urgency.WARNING, text, url))
+    return Section(notices)
 
 
 @admin.register(Webhook)
@@ -72,11 +104,13 @@ class WebhookAdmin(ActedOnAdmin):
                 now=now,
             ),
             done,
+            already=Q(disabled_at__isnull=enabled),
         )
 
 
 @admin.register(Delivery)
 class DeliveryAdmin(ActedOnAdmin):
+    pool_path = "webhook__pool__slug"
     list_display = ["created_at", "kind", "webhook", "state", "tries", "due_at", "finished_at"]
     list_filter = ["state", "kind"]
     list_select_related = ["webhook"]

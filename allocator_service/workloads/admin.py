@@ -1,21 +1,23 @@
 """Workloads in the admin."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from allocator_service.core.admin import (
     QuantitiesField,
     ServiceAdmin,
     ServiceForm,
+    quantities_shown,
     quantities_text,
     quantities_vector,
 )
 from allocator_service.core.clock import utc_now
+from allocator_service.core.labels import LABEL_LENGTH, SelectorField
 from allocator_service.pools.selectors import resources_of
-from allocator_service.workloads.models import Workload
+from allocator_service.workloads.models import MAX_PRIORITY, Workload, WorkloadState
 from allocator_service.workloads.services import (
     WorkloadDraft,
     WorkloadSettings,
@@ -23,9 +25,15 @@ from allocator_service.workloads.services import (
     workload_withdraw,
     workloads_submit,
 )
+from policies.fields import IntegerField, TextField
 
 
 class WorkloadForm(ServiceForm):
+    read_as: ClassVar = {
+        "name": TextField(max_length=LABEL_LENGTH),
+        "priority": IntegerField(minimum=-MAX_PRIORITY, maximum=MAX_PRIORITY),
+        "server_selector": SelectorField(),
+    }
     demand = QuantitiesField()
 
     class Meta:
@@ -72,8 +80,9 @@ class WorkloadForm(ServiceForm):
         return Workload.objects.get(pk=submitted.ids[0])
 
 
-@admin.register(Workload)
 class WorkloadAdmin(ServiceAdmin):
+    """Registered by `imports.admin`, which can make many of a file."""
+
     form = WorkloadForm
     list_display = [
         "name",
@@ -97,11 +106,11 @@ class WorkloadAdmin(ServiceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["pool", "tenant", "unsatisfiable", "created_at", "withdrawn_at"] if obj else []
 
-    @admin.display(description="demand")
+    @admin.display(description="demand of a task")
     def quantities(self, workload: Workload) -> str:
-        return quantities_text(workload.demand, resources_of(workload.pool))
+        return quantities_shown(workload.demand, resources_of(workload.pool))
 
-    @admin.action(description="Withdraw the selected workloads permanently")
+    @admin.action(description="Withdraw the selected workloads permanently", permissions=["change"])
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Workload]) -> None:
         now = utc_now()
         self.apply_to_each(
@@ -109,4 +118,5 @@ class WorkloadAdmin(ServiceAdmin):
             queryset,
             lambda workload: workload_withdraw(workload=workload, now=now),
             "withdrawn",
+            already=Q(state=WorkloadState.WITHDRAWN),
         )

@@ -85,3 +85,16 @@ def test_draining_is_shown_before_it_is_done(fig2, operator):
     operator.post(url, hidden(asked) | {"confirmed": "yes", "reason": "broken fan"})
     server.refresh_from_db()
     assert server.state == "draining"
+
+
+def test_servers_that_were_drained_before_are_left_and_counted(fig2, operator):
+    first, second = Server.objects.order_by("name")
+    url = reverse("admin:pools_server_changelist")
+    sent = {"action": "drain", "confirmed": "yes", "reason": "broken fan"}
+    operator.post(url, sent | {"_selected_action": [str(first.pk)]})
+    both = sent | {"_selected_action": [str(first.pk), str(second.pk)]}
+    page = operator.post(url, both, follow=True).content.decode()
+    assert "1 server drained." in page
+    assert "1 server was drained already." in page
+    told = AuditEntry.objects.filter(action="server.drain").values_list("object_id", flat=True)
+    assert sorted(told) == sorted([str(first.pk), str(second.pk)])

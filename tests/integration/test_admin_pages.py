@@ -17,6 +17,9 @@ from allocator_service.allocation.models import Allocation, Placement, Run
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import certificate_of
+from allocator_service.backtests.models import Backtest
+from allocator_service.backtests.selectors import Holder
+from allocator_service.backtests.services import backtest_request
 from allocator_service.billing.credit_notes import credit_note_create
 from allocator_service.billing.models import Closing, Posting, Rerating, Statement
 from allocator_service.billing.months import month_of
@@ -40,18 +43,28 @@ from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Block, Entry
 from allocator_service.pools.models import Pool, Server
 from allocator_service.pools.services import pool_update
-from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.models import Person, Tenant
+from allocator_service.tenants.people import (
+    Identity,
+    RoleGroups,
+    group_grant_create,
+    person_admit,
+)
 from allocator_service.webhooks.models import Delivery, Webhook
 from allocator_service.webhooks.services import WebhookSettings, webhook_create, webhook_test
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from api.contract.documents import read_document
+from api.v1.backtests.serializers import BacktestRequest, asked_of
+from tests.backtests import asked as trace_asked
+from tests.backtests import work
 from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 HISTORY = {
     Run, Allocation, Placement, Event, AuditEntry, Entry, Block, Closing, Statement, Posting, Rerating,
-    Webhook, Delivery,
-    Agent, Report, Drift,
+    Webhook, Delivery, Backtest,
+    Agent, Report, Drift, Person,
 }  # fmt: skip
 OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
 
@@ -69,7 +82,21 @@ def pages(client, fig2):
     )
     webhook_test(webhook=made.webhook, now=NOON)
     enforce(fig2, reported_at=NOON)
+    group_grant_create(group="biology", tenant=Tenant.objects.first(), now=NOON)
+    identity = Identity("https://id.example", "ada-1", "Ada", ["biology"])
+    person_admit(identity=identity, role_groups=RoleGroups("", ""), now=NOON)
+    backtested(fig2)
     return client
+
+
+def backtested(pool):
+    """One that has succeeded, asked for in the admin."""
+    asked = read_document(BacktestRequest, trace_asked(name="<b>night</b>"))
+    backtest_request(
+        holder=Holder(user="operator"), tenant=None, pool=pool, plan=None, names=None,
+        asked=asked_of(asked), now=NOON,
+    )  # fmt: skip
+    work()
 
 
 def enforce(pool, *, reported_at, applied=1, used=1):
@@ -132,7 +159,7 @@ def test_the_index_names_what_operators_look_for(pages):
     captions = set(re.findall(r"<caption>\s*<a [^>]*>\s*(.*?)\s*</a>", index))
     assert captions >= {
         "Decisions", "Failed sign-ins", "Ledger", "Money", "Pools and servers", "Schedulers",
-        "Tenants and keys", "Webhooks", "Workloads", "Audit and events",
+        "Backtests", "Tenants and keys", "Webhooks", "Workloads", "Audit and events",
     }  # fmt: skip
 
 
@@ -205,12 +232,18 @@ def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_i
 def test_the_overview_shows_what_is_decided_enforced_and_used(pages, fig2):
     url = reverse("admin:pools_pool_overview", args=[fig2.pk])
     page = " ".join(pages.get(url).content.decode().split())
-    assert "silent since 2026-11-20 12:00:00 UTC. The limits stay as they are." in page
-    assert "2 of 2 tenants drift:" in page
-    assert "<td>u1</td> <td>2</td><td>1</td><td>1</td><td>10</td><td>10</td><td>0</td>" in page
-    assert "<td>5, 3</td>" in page
-    assert "&lt;b&gt;one job is held&lt;/b&gt; cpu: 1 less than it was told." in page
-    assert "No agent reported it." in page
+    text = re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page))
+    assert "silent since 2026-11-20 12:00:00 UTC . The limits stay as they are." in text
+    assert "2 of 2 tenants drift:" in text
+    assert (
+        "u1 2 1 1 10 10 0 5, 3 &lt;b&gt;one job is held&lt;/b&gt; cpu: 1 less than it was told."
+        in text
+    )
+    assert "No agent reported it." in text
+    found = " ".join(pages.get(f"{url}?q=u2").content.decode().split())
+    assert "2 of 2 tenants drift:" in found
+    assert "1 has “u2” in the slug." in found
+    assert "one job is held" not in found
 
 
 def test_the_overview_of_a_time_sharing_pool_has_its_timetable(pages, fig2):

@@ -51,7 +51,10 @@ def test_an_operator_opens_a_pool_contributes_servers_and_sees_a_decision(page, 
     expect(page.locator(".errorlist")).to_contain_text("The pool has no resource")
     page.fill("#id_capacity", "cpu=4 memory=16Gi")
     page.fill("#id_count", "3")
-    saved(page)
+    page.click("input[name=_save]")
+    expect(page.locator(".messagelist .success")).to_have_text(
+        "3 servers added to bench: node-0001 to node-0003."
+    )
 
     filled(page, "/admin/workloads/workload/add/", name="titration", demand="cpu=1 memory=1Gi")
     chosen(page, "pool", "bench")
@@ -84,7 +87,25 @@ def test_decisions_cannot_be_changed_or_deleted_by_anybody(page):
     page.click("#result_list tbody th a >> nth=0")
     expect(page.locator("input[name=_save]")).to_have_count(0)
     expect(page.locator(".deletelink")).to_have_count(0)
-    expect(page.locator("#content")).to_contain_text("View run")
+    expect(page.locator("#content")).to_contain_text("In force")
+    page.click("button:has-text('Verify')")
+    expect(page.locator(".messagelist .success")).to_contain_text("Every check holds")
+
+
+def test_a_file_of_servers_is_looked_at_and_then_imported(page, decided):
+    page.goto("/admin/pools/server/")
+    page.click("text=Import from a file")
+    page.select_option("#id_pool", "bench")
+    rows = b"name,count,contributed_by,capacity.cpu\nrack,20,chemistry,1\nbad,1,nobody,1\n"
+    file = {"name": "servers.csv", "mimeType": "text/csv", "buffer": rows}
+    page.set_input_files("#id_file", files=[file])
+    page.check("#id_skip_refused")
+    page.click("input[value='Show the rows']")
+    expect(page.locator("#rows tbody tr").first).to_contain_text("tenant.unknown")
+    page.fill("#id_reason", "the new rack")
+    page.click("input[value='Import: 20 servers to add']")
+    expect(page.locator(".messagelist .success")).to_have_text("20 servers added, 1 refused.")
+    assert decided("bench", 5)["run"]["summary"]["servers"] == 22
 
 
 def test_a_new_key_is_shown_once_and_works(page, service):
@@ -104,7 +125,7 @@ def test_what_the_admin_changed_is_in_the_database_as_the_services_write_it(serv
             "SELECT pool.generation, job.wanted FROM pool JOIN pool_recompute_job job"
             " ON job.pool_id = pool.id WHERE pool.slug = 'bench'"
         ).fetchall()
-    assert rows == [(4, 4)]
+    assert rows == [(5, 5)]
 
 
 def test_the_documentation_shows_every_route_under_the_strict_policy(page):

@@ -13,16 +13,16 @@ from allocator_service.allocation.admin.past_and_plan import (
     timetable_charts,
     window_table,
 )
-from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
-from allocator_service.allocation.selectors import decision_now, failed_since, input_of
+from allocator_service.allocation.admin.shares import Asked, SharePage, share_page
+from allocator_service.allocation.models import Run, RunStatus, ServerClass
+from allocator_service.allocation.selectors import decision_now, failed_since
 from allocator_service.core.charts import BarRow, Chart, bar_chart, history_chart
-from allocator_service.core.errors import Gone, Missing
+from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
-from policies import Problem, problem_from_document
 
-TENANTS_SHOWN = 25
+CLASSES_SHOWN = 25
 RUNS_SHOWN = 100
 # A smaller gap than this is rounding.
 PROVEN_GAP = 1e-9
@@ -30,7 +30,9 @@ PROVEN_GAP = 1e-9
 
 @dataclass(frozen=True)
 class Overview:
-    """A pool at a glance: `charts` are pictures; `failure` is why no newer decision is.
+    """A pool at a glance: `shares` are the tenants asked for, None before the first decision.
+
+    `charts` are pictures, of the tenants those asked for; `failure` is why no newer decision is.
 
     `open_gap` is the proven gap of a decision whose optimum is not, as text; else empty.
     """
@@ -38,25 +40,30 @@ class Overview:
     pool: Pool
     run: Run | None
     failure: Run | None
+    resources: Sequence[Resource]
+    shares: SharePage | None
     unsatisfiable: Sequence[tuple[str, int]]
     charts: Sequence[Chart]
     window: WindowTable | None
     open_gap: str
 
 
-def pool_overview(pool: Pool, *, now: datetime) -> Overview:
+def pool_overview(pool: Pool, asked: Asked, *, now: datetime) -> Overview:
     """Per tenant: contributed, entitled, allocated; per server class: used, free; runs over time."""
     resources = resources_of(pool)
     try:
         run = decision_now(pool=pool, now=now)
     except Missing:
         run = None
+    shares: SharePage | None = None
     charts: list[Chart] = []
     if run is not None:
+        shares = share_page(pool, run, resources, asked)
         charts += timetable_charts(run, now)
-        charts += _tenant_charts(run, resources)
+        charts += _tenant_charts(shares, resources)
         charts += _server_charts(run, resources)
-    charts += history_charts(pool, now)
+    shown = [] if shares is None else [row.key for row in shares.rows]
+    charts += history_charts(pool, shown, now)
     charts += _run_charts(pool)
     unsatisfiable = (
         pool.workloads.filter(state="active")
@@ -66,8 +73,17 @@ def pool_overview(pool: Pool, *, now: datetime) -> Overview:
         .order_by("unsatisfiable")
     )
     failure = failed_since(pool=pool, run=run)
-    window = window_table(pool, resources, now)
-    return Overview(pool, run, failure, list(unsatisfiable), charts, window, _open_gap(run))
+    return Overview(
+        pool,
+        run,
+        failure,
+        resources,
+        shares,
+        list(unsatisfiable),
+        charts,
+        window_table(pool, resources, now, search=asked.search),
+        _open_gap(run),
+    )
 
 
 def _open_gap(run: Run | None) -> str:
@@ -75,58 +91,27 @@ def _open_gap(run: Run | None) -> str:
     return f"{100 * gap:.2g} %" if gap is not None and gap > PROVEN_GAP else ""
 
 
-def _tenant_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
-    try:
-        problem = problem_from_document(input_of(run)).problem
-    except Gone:
-        return []
-    contributed, entitled = _contributed(problem), _entitled(problem)
-    allocated = _allocated(run, problem)
-    order = np.argsort(-(allocated / np.maximum(problem.totals, 1e-300)).max(axis=1), kind="stable")
-    shown = order[:TENANTS_SHOWN]
-    which = "per tenant" if len(shown) == len(order) else f"by the {len(shown)} that got most"
-    charts = []
-    for r, resource in enumerate(resources):
-        rows = [
-            BarRow(problem.tenants[i], [contributed[i, r], entitled[i, r], allocated[i, r]])
-            for i in shown
-        ]
-        charts.append(
-            bar_chart(
-                title=f"{resource.name}: contributed, entitled and allocated {which}",
-                unit=resource.unit or "units",
-                series=["contributed", "entitled", "allocated"],
-                rows=rows,
-            )
+def _tenant_charts(shares: SharePage, resources: Sequence[Resource]) -> list[Chart]:
+    which = "per tenant"
+    if shares.page.has_other_pages():
+        which = f"by tenants {shares.page.start_index()} to {shares.page.end_index()}"
+    return [
+        bar_chart(
+            title=f"{resource.name}: contributed, entitled and allocated {which}",
+            unit=resource.unit or "units",
+            series=["contributed", "entitled", "allocated"],
+            rows=[
+                BarRow(row.slug, [row.contributed[r], row.entitled[r], row.allocated[r]])
+                for row in shares.rows
+            ],
         )
-    return charts
-
-
-def _contributed(problem: Problem) -> np.ndarray:
-    amounts = np.zeros((problem.t, problem.m))
-    owned = problem.contributed_by >= 0
-    capacity = problem.capacity * problem.server_count[:, None]
-    np.add.at(amounts, problem.contributed_by[owned], capacity[owned])
-    return amounts
-
-
-def _entitled(problem: Problem) -> np.ndarray:
-    """`C[r] · w_i / Σ w`, nothing for tenants that share what is left."""
-    weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
-    return np.outer(weight / max(weight.sum(), 1e-300), problem.totals)
-
-
-def _allocated(run: Run, problem: Problem) -> np.ndarray:
-    index = {name: i for i, name in enumerate(problem.tenants)}
-    amounts = np.zeros((problem.t, problem.m))
-    rows = Allocation.objects.filter(run=run).values_list("tenant__slug", "resources")
-    for tenant, resources in rows:
-        amounts[index[tenant]] += resources
-    return amounts
+        for r, resource in enumerate(resources)
+        if shares.rows
+    ]
 
 
 def _server_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
-    classes = list(ServerClass.objects.filter(run=run).order_by("position")[:TENANTS_SHOWN])
+    classes = list(ServerClass.objects.filter(run=run).order_by("position")[:CLASSES_SHOWN])
     if not classes:  # the policy sees the pool as one server
         return []
     used = {server_class.pk: np.zeros(len(resources)) for server_class in classes}

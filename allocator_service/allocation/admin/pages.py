@@ -1,4 +1,4 @@
-"""Pools and their decisions in the admin. Decisions are read-only, for superusers too."""
+"""Pools, their members and servers in the admin, with what a change would do before it is done."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -7,27 +7,29 @@ from typing import Any, cast
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
 from allocator_service.allocation.admin.overview import pool_overview
-from allocator_service.allocation.models import Allocation, Placement, Run
+from allocator_service.allocation.admin.shares import ORDERS, Asked
 from allocator_service.allocation.policies import policy_choose, policy_documents
 from allocator_service.allocation.services import run_request
 from allocator_service.allocation.what_if.impact import changes_impact, servers_impact
-from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
+from allocator_service.core.admin import ServiceAdmin, ServiceForm, refuse_unread
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
+from allocator_service.imports.admin import FileImportAdmin, ServerFileForm
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
 from allocator_service.pools.models import Membership, Pool, Server, ServerState
 from allocator_service.pools.policy import DEFAULT_ANCHOR, PolicyChoice, Window
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.services import PoolSettings, pool_create, pool_retire, pool_update
+from policies.fields import TextField
 
 MAX_SHOWN_FIRST = 1_000
 
@@ -84,6 +86,9 @@ class PoolForm(ServiceForm):
 
     def clean_resources(self) -> list[Resource]:
         lines = [line.split(maxsplit=1) for line in self.cleaned_data["resources"].splitlines()]
+        for name, *unit in filter(None, lines):
+            refuse_unread(TextField(max_length=63), name)
+            refuse_unread(TextField(max_length=20, blank=True), unit[0].strip() if unit else "")
         return [Resource(*parts) for parts in lines if parts]
 
     def changes(self) -> dict[str, Any]:
@@ -184,6 +189,8 @@ class ImpactMembershipAdmin(ImpactFormAdmin, MembershipAdmin):
 class PoolAdmin(ImpactFormAdmin):
     """Registered where what schedulers do with the decisions is known: `enforcement.admin`."""
 
+    pool_path = "slug"
+    limited_may = ("view", "change")
     form = PoolForm
     overview_template = "admin/pools/pool/overview.html"
     list_display = [
@@ -207,22 +214,23 @@ class PoolAdmin(ImpactFormAdmin):
         """The decision in force and the runs before it, as pictures."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        pool = get_object_or_404(Pool.objects.prefetch_related("resource_types"), pk=pk)
+        pool = self.of_theirs(request, Pool, pk=pk)
+        prefetch_related_objects([pool], "resource_types")
         context = {
             **self.admin_site.each_context(request),
             "title": f"Pool {pool.name}",
-            **self.overview_context(pool, now=utc_now()),
+            **self.overview_context(pool, Asked.of(request.GET), now=utc_now()),
         }
         return render(request, self.overview_template, context)
 
-    def overview_context(self, pool: Pool, *, now: datetime) -> dict[str, Any]:
+    def overview_context(self, pool: Pool, asked: Asked, *, now: datetime) -> dict[str, Any]:
         """What the overview's template shows of the pool."""
-        shown = pool_overview(pool, now=now)
+        shown = pool_overview(pool, asked, now=now)
         charts = [
             (chart.title, mark_safe(chart.svg))  # noqa: S308 - escaped by core.charts
             for chart in shown.charts
         ]
-        return {"overview": shown, "charts": charts}
+        return {"overview": shown, "charts": charts, "orders": ORDERS}
 
     @admin.display(description="overview")
     def pictures(self, pool: Pool) -> str:
@@ -230,7 +238,7 @@ class PoolAdmin(ImpactFormAdmin):
             '<a href="{}">pictures</a>', reverse("admin:pools_pool_overview", args=[pool.pk])
         )
 
-    @admin.action(description="Recompute the decision now")
+    @admin.action(description="Recompute the decision now", permissions=["change"])
     def recompute(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
         now = utc_now()
         reason = f"requested in the admin by {request.user}"
@@ -238,23 +246,31 @@ class PoolAdmin(ImpactFormAdmin):
             request, queryset, lambda pool: run_request(pool=pool, reason=reason, now=now), "queued"
         )
 
-    @admin.action(description="Retire the selected pools permanently")
+    @admin.action(description="Retire the selected pools permanently", permissions=["change"])
     def retire(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
         now = utc_now()
         self.apply_to_each(
-            request, queryset, lambda pool: pool_retire(pool=pool, version=None, now=now), "retired"
+            request,
+            queryset,
+            lambda pool: pool_retire(pool=pool, version=None, now=now),
+            "retired",
+            already=Q(retired_at__isnull=False),
         )
 
 
 @admin.register(Server)
-class ImpactServerAdmin(ServerAdmin):
+class ImpactServerAdmin(FileImportAdmin, ServerAdmin):
     """Servers, whose draining and retiring is shown, and given a reason, before it is done."""
 
-    @admin.action(description="Drain: take out of the capacity, keep as contributed")
+    file_form = ServerFileForm
+
+    @admin.action(
+        description="Drain: take out of the capacity, keep as contributed", permissions=["change"]
+    )
     def drain(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         return self._shown_first(request, queryset, "drain", super().drain)
 
-    @admin.action(description="Retire permanently: end the contribution")
+    @admin.action(description="Retire permanently: end the contribution", permissions=["change"])
     def retire(self, request: HttpRequest, queryset: QuerySet[Server]) -> HttpResponse | None:
         return self._shown_first(request, queryset, "retire", super().retire)
 
@@ -281,44 +297,3 @@ class ImpactServerAdmin(ServerAdmin):
             "leave": reverse("admin:pools_server_changelist"),
         }
         return render(request, "admin/pools/impact.html", context)
-
-
-@admin.register(Run)
-class RunAdmin(ReadOnlyAdmin):
-    list_display = [
-        "id",
-        "pool",
-        "status",
-        "generation",
-        "reason",
-        "effective_from",
-        "effective_until",
-        "solve_seconds",
-    ]
-    list_filter = ["status", "pool"]
-    list_select_related = ["pool"]
-    exclude = ["token"]
-
-
-@admin.register(Allocation)
-class AllocationAdmin(ReadOnlyAdmin):
-    list_display = [
-        "workload",
-        "tenant",
-        "run",
-        "tasks",
-        "dominant_resource",
-        "dominant_share",
-        "weighted_share",
-        "limited_by",
-    ]
-    list_select_related = ["workload", "tenant", "run__pool"]
-    search_fields = ["tenant__slug", "workload__name"]
-    ordering = ["-id"]
-
-
-@admin.register(Placement)
-class PlacementAdmin(ReadOnlyAdmin):
-    list_display = ["workload", "server_class", "tasks", "run"]
-    list_select_related = ["workload", "server_class", "run__pool"]
-    ordering = ["-id"]

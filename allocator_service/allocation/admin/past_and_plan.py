@@ -1,9 +1,11 @@
 """What an operator sees of a pool's past and plan: the window, sharing degrees, the timetable."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+
+from django.db.models import Q
 
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.core.charts import Chart, GanttBar, GanttRow, gantt_chart
@@ -42,43 +44,50 @@ class WindowTable:
     tenants: int
 
 
-def window_table(pool: Pool, resources: Sequence[Resource], now: datetime) -> WindowTable | None:
-    """What the pool's window holds now; None for a pool without one."""
+def window_table(
+    pool: Pool, resources: Sequence[Resource], now: datetime, *, search: str = ""
+) -> WindowTable | None:
+    """What the pool's window holds now; None for a pool without one.
+
+    `search` limits the rows to tenants whose slug or name contains it.
+    """
     if pool.window_kind == WindowKind.NONE:
         return None
     state = window_state(pool, now)
     keys = {tenant for tenant, _ in [*state.used, *state.alone]}
-    slugs = dict(Tenant.objects.filter(pk__in=keys).values_list("pk", "slug"))
+    tenants = Tenant.objects.filter(pk__in=keys)
+    if search:
+        tenants = tenants.filter(Q(slug__icontains=search) | Q(name__icontains=search))
+    found = [
+        (state.sharing_degrees.get(tenant), slug, tenant)
+        for tenant, slug in tenants.values_list("pk", "slug")
+    ]
+    found.sort(key=lambda row: (row[0] is None, row[0] or 0.0, row[1]))
 
-    def hours(amounts: dict[tuple[int, str], Decimal], tenant: int) -> list[float]:
+    def hours(amounts: Mapping[tuple[int, str], Decimal], tenant: int) -> list[float]:
         return [float(amounts.get((tenant, each.name), 0)) / 3600 for each in resources]
 
     rows = [
-        Remembered(
-            slug,
-            hours(dict(state.used), tenant),
-            hours(dict(state.alone), tenant),
-            state.sharing_degree(tenant),
-        )
-        for tenant, slug in slugs.items()
+        Remembered(slug, hours(state.used, tenant), hours(state.alone, tenant), degree)
+        for degree, slug, tenant in found[:TENANTS_SHOWN]
     ]
-    rows.sort(key=lambda row: (row.sharing_degree is None, row.sharing_degree, row.tenant))
-    return WindowTable(state.past, resources, rows[:TENANTS_SHOWN], len(rows))
+    return WindowTable(state.past, resources, rows, len(found))
 
 
-def history_charts(pool: Pool, now: datetime) -> list[Chart]:
-    """The sharing degrees of the last seven days, or since the pool's first decision."""
+def history_charts(pool: Pool, tenants: Sequence[int], now: datetime) -> list[Chart]:
+    """The sharing degrees of tenants in the last seven days, or since the pool's first decision."""
     first = (
         Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
         .order_by("effective_from")
         .values_list("effective_from", flat=True)
         .first()
     )
-    if first is None or first >= now:
+    if first is None or first >= now or not tenants:
         return []
     start = max(first, now - HISTORY)
     edges = [start + (now - start) * interval / INTERVALS for interval in range(INTERVALS + 1)]
-    return [sharing_degree_chart(sharing_degree_history(pool=pool, period=Period(edges)))]
+    report = sharing_degree_history(pool=pool, period=Period(edges), among=tenants)
+    return [sharing_degree_chart(report)]
 
 
 def timetable_charts(run: Run, now: datetime) -> list[Chart]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from allocator_service.billing.budgets import (
@@ -50,7 +50,7 @@ class BudgetAdmin(ServiceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["pool", "tenant", "resource", "created_at", "retired_at"] if obj else []
 
-    @admin.action(description="Watch no longer")
+    @admin.action(description="Watch no longer", permissions=["change"])
     def retire(self, request: HttpRequest, queryset: QuerySet[Budget]) -> None:
         now = utc_now()
         self.apply_to_each(
@@ -58,6 +58,7 @@ class BudgetAdmin(ServiceAdmin):
             queryset,
             lambda budget: budget_retire(budget=budget, version=None, now=now),
             "retired",
+            already=Q(retired_at__isnull=False),
         )
 
 

@@ -8,7 +8,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -174,7 +174,7 @@ class PricePlanAdmin(ServiceAdmin):
 
     def preview(self, request: HttpRequest, pk: Any) -> HttpResponse:
         """What a plan would have charged last month; from here a draft is published."""
-        plan = get_object_or_404(PricePlan.objects.select_related("pool"), pk=pk)
+        plan = self.of_theirs(request, PricePlan, pk=pk)
         if not self.has_view_permission(request, plan):
             raise PermissionDenied
         publishable = self.has_change_permission(request, plan)

@@ -1,13 +1,14 @@
 """Statements: what a month lacks, what it comes to, closing it, and the page that one sends."""
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -17,16 +18,40 @@ from allocator_service.billing.models import Closing, CreditNote, Posting, State
 from allocator_service.billing.months import month_named
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.documents import document_of
-from allocator_service.billing.statements.drafting import open_month
+from allocator_service.billing.statements.drafting import months_over, open_month
 from allocator_service.billing.statements.pages import statement_page
 from allocator_service.billing.statements.selectors import month_content, statement_content
 from allocator_service.billing.tie_out import billing_report
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
+from allocator_service.core.board import Notice, Section, Urgency, counted, tells
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
+from allocator_service.core.visible import VisiblePools, visible_pools
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
+
+MONTHS_SHOWN = 10
+
+
+@tells(permission="billing.view_closing", place=4)
+def months_told(now: datetime, pools: VisiblePools) -> Section:
+    """Months that are over and can be closed."""
+    over = months_over(now=now).items()
+    due = sorted((each for each in over if each[0].slug in pools), key=lambda each: each[0].slug)
+    notices = [
+        Notice(
+            Urgency.WARNING,
+            f"{pool}: {month} is over and not closed.",
+            reverse("admin:billing_closing_open", args=[pool.pk]),
+        )
+        for pool, month in due[:MONTHS_SHOWN]
+    ]
+    if len(due) > MONTHS_SHOWN:
+        text = f"{counted(len(due) - MONTHS_SHOWN, 'more pool')} with a month to close."
+        url = reverse("admin:billing_closing_changelist")
+        notices.append(Notice(Urgency.WARNING, text, url))
+    return Section(notices)
 
 
 @admin.register(Closing)
@@ -53,7 +78,8 @@ class ClosingAdmin(ReadOnlyAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        pools = Pool.objects.filter(retired_at=None, money_fixed_at__isnull=False)
+        priced = Pool.objects.filter(retired_at=None, money_fixed_at__isnull=False)
+        pools = visible_pools(request.user).of(priced, "slug")
         context = {**(extra_context or {}), "pools": pools}
         return super().changelist_view(request, context)
 
@@ -61,7 +87,8 @@ class ClosingAdmin(ReadOnlyAdmin):
         """A pool's open month: what it lacks, what it comes to, and what is not billed in it."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        of = get_object_or_404(Pool.objects.prefetch_related("resource_types"), pk=pool)
+        of = self.of_theirs(request, Pool, pk=pool)
+        prefetch_related_objects([of], "resource_types")
         month = open_month(of)
         if month is None:
             return redirect("admin:billing_closing_changelist")
@@ -104,8 +131,9 @@ class ClosingAdmin(ReadOnlyAdmin):
         """A tenant's statement of the open month, as it would be sent."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        of = get_object_or_404(Pool.objects.prefetch_related("resource_types"), pk=pool)
-        month, whose = open_month(of), get_object_or_404(Tenant, pk=tenant)
+        of = self.of_theirs(request, Pool, pk=pool)
+        prefetch_related_objects([of], "resource_types")
+        month, whose = open_month(of), self.of_theirs(request, Tenant, pk=tenant)
         if month is None:
             return redirect("admin:billing_closing_changelist")
         content = statement_content(pool=of, month=month, tenant=whose, now=utc_now())
@@ -114,6 +142,7 @@ class ClosingAdmin(ReadOnlyAdmin):
 
 @admin.register(Statement)
 class StatementAdmin(ReadOnlyAdmin):
+    pool_path = "closing__pool__slug"
     list_display = ["tenant", "pool", "closing", "billed", "page_link"]
     list_filter = ["closing__pool", "closing__month"]
     list_select_related = ["closing__pool", "tenant"]
@@ -139,7 +168,7 @@ class StatementAdmin(ReadOnlyAdmin):
 
     def page(self, request: HttpRequest, pk: Any) -> HttpResponse:
         """The statement as a page to be printed or sent."""
-        statement = get_object_or_404(Statement, pk=pk)
+        statement = self.of_theirs(request, Statement, pk=pk)
         if not self.has_view_permission(request, statement):
             raise PermissionDenied
         return HttpResponse(statement_page(document_of(bytes(statement.document))))

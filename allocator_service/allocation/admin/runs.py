@@ -1,0 +1,244 @@
+"""Decisions in the admin: explained, proven, verified, and read-only, for superusers too."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import prefetch_related_objects
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+from django.views.decorators.http import require_POST
+
+from allocator_service.allocation.admin.shares import ORDERS, Asked, reason_said, share_page
+from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof, run_verify
+from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus
+from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.what_if.explanations import Binding, run_explain
+from allocator_service.core.admin import ReadOnlyAdmin, quantities_shown
+from allocator_service.core.errors import DomainError
+from allocator_service.core.quantities import Resource
+from allocator_service.core.templatetags.shown import second, significant
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+
+COUNTERFACTUALS = 5
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnlyAdmin):
+    """A run's page leads to why each tenant got what it got, to its proof and to its verification."""
+
+    change_form_template = "admin/allocation/run/change_form.html"
+    list_display = [
+        "id",
+        "pool",
+        "status",
+        "generation",
+        "reason",
+        "effective_from",
+        "effective_until",
+        "seconds",
+    ]
+    list_filter = ["status", "pool"]
+    list_select_related = ["pool"]
+    readonly_fields = [
+        "of_pool",
+        "status",
+        "why_failed",
+        "reason",
+        "generation",
+        "decided_by",
+        "in_force",
+        "created_at",
+        "started_at",
+        "finished_at",
+        "seconds",
+        "attempts",
+        "results",
+        "snapshot",
+        "pruned_at",
+        "request_id",
+    ]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        """All that is said of a run, in this order."""
+        return list(self.readonly_fields)
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view
+        return [
+            path(
+                "<uuid:pk>/explanation/<str:tenant>/",
+                view(self.explanation),
+                name="allocation_run_explanation",
+            ),
+            path("<uuid:pk>/proof/", view(self.proof), name="allocation_run_proof"),
+            path(
+                "<uuid:pk>/verification/",
+                view(require_POST(self.verification)),
+                name="allocation_run_verification",
+            ),
+            *super().get_urls(),
+        ]
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """What the run came to, and who got what of it."""
+        run = self.get_object(request, object_id)
+        context = {**(extra_context or {}), "title": "Run", "orders": ORDERS}
+        if run is not None and run.status == RunStatus.SUCCEEDED:
+            resources = resources_of(run.pool)
+            shares = share_page(run.pool, run, resources, Asked.of(request.GET))
+            context |= {"run": run, "resources": resources, "shares": shares}
+        return super().change_view(request, object_id, form_url, context)
+
+    def explanation(self, request: HttpRequest, pk: UUID, tenant: str) -> HttpResponse:
+        """Why a tenant got what it got, and what would give it more: tried, as the API tries it."""
+        run = self._visible(request, pk)
+        of = self.of_theirs(request, Tenant, slug=tenant)
+        resources = resources_of(run.pool)
+
+        def explained() -> Mapping[str, Any]:
+            found = run_explain(run=run, tenant=of, most=COUNTERFACTUALS)
+            binding = [(each, _capacity(each, resources)) for each in found.binding]
+            reasons = [(name, reason_said(why)) for name, why in found.reasons.items()]
+            return {"explanation": found, "binding": binding, "reasons": reasons}
+
+        return self._page(request, run, "explanation", f"Why {tenant} got this", explained)
+
+    def proof(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """All that an outsider needs to verify the decision, as `python -m policies verify` takes it."""
+        run = self._visible(request, pk)
+        try:
+            refuse_undecided(run)
+            proof = run_proof(run, input_of(run))
+        except DomainError as error:
+            return self._refused(request, run, error)
+        return HttpResponse(
+            json.dumps(proof, ensure_ascii=False, default=str),
+            content_type="application/json",
+            headers={"Content-Disposition": f'attachment; filename="proof-{run.pk}.json"'},
+        )
+
+    def verification(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """Check the stored decision again, without a solver; nothing is stored."""
+        run = self._visible(request, pk)
+
+        def verified() -> Mapping[str, Any]:
+            return {"verification": run_verify(run)}
+
+        return self._page(request, run, "verification", "Verification", verified)
+
+    def _visible(self, request: HttpRequest, pk: UUID) -> Run:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        run = self.of_theirs(request, Run, pk=pk)
+        prefetch_related_objects([run], "pool__resource_types")
+        return run
+
+    def _page(
+        self,
+        request: HttpRequest,
+        run: Run,
+        name: str,
+        title: str,
+        content: Callable[[], Mapping[str, Any]],
+    ) -> HttpResponse:
+        try:
+            found = content()
+        except DomainError as error:
+            return self._refused(request, run, error)
+        context = {**self.admin_site.each_context(request), "title": title, "run": run, **found}
+        return render(request, f"admin/allocation/run/{name}.html", context)
+
+    def _refused(self, request: HttpRequest, run: Run, error: DomainError) -> HttpResponse:
+        self.message_user(request, f"{error.detail} ({error.code})", messages.ERROR)
+        return redirect("admin:allocation_run_change", run.pk)
+
+    @admin.display(description="pool")
+    def of_pool(self, run: Run) -> SafeString:
+        url = reverse("admin:pools_pool_overview", args=[run.pool_id])
+        return format_html('<a href="{}">{}</a>', url, run.pool)
+
+    @admin.display(description="error")
+    def why_failed(self, run: Run) -> str:
+        return f"{run.error['detail']} ({run.error['code']})" if run.error else "-"
+
+    @admin.display(description="policy")
+    def decided_by(self, run: Run) -> str:
+        if not run.policy:
+            return "-"
+        options = ", ".join(f"{name} {value}" for name, value in run.policy["options"].items())
+        return f"{run.policy['name']}, {run.policy['mode']}" + (f", {options}" if options else "")
+
+    @admin.display(description="in force")
+    def in_force(self, run: Run) -> SafeString | str:
+        if run.effective_from is None:
+            return "never"
+        until = second(run.effective_until, "now")
+        return format_html("{} until {}", second(run.effective_from), until)
+
+    @admin.display(description="time in the solver", ordering="solve_seconds")
+    def seconds(self, run: Run) -> str:
+        return "-" if run.solve_seconds is None else f"{run.solve_seconds:.3f} s"
+
+    @admin.display(description="outcome")
+    def results(self, run: Run) -> SafeString | str:
+        if not run.summary:
+            return "-"
+        rows = [(name.replace("_", " "), text) for name, text in _summary_shown(run.summary)]
+        return format_html_join(mark_safe("<br>"), "{}: {}", rows)
+
+
+def _capacity(binding: Binding, resources: Sequence[Resource]) -> str:
+    """What one of the servers has on which a resource binds."""
+    servers = binding.server_class
+    return "" if servers is None else quantities_shown(servers.capacity, resources)
+
+
+def _summary_shown(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The numbers of a summary with what they are numbers of."""
+    shown = []
+    for name, value in summary.items():
+        if isinstance(value, Mapping):
+            shown += [(f"{name} of {part}", f"{100 * each:.2f} %") for part, each in value.items()]
+        elif value is not None:
+            shown.append((name, significant(value)))
+    return shown
+
+
+@admin.register(Allocation)
+class AllocationAdmin(ReadOnlyAdmin):
+    pool_path = "run__pool__slug"
+    list_display = [
+        "workload",
+        "tenant",
+        "run",
+        "tasks",
+        "dominant_resource",
+        "dominant_share",
+        "weighted_share",
+        "limited_by",
+    ]
+    list_select_related = ["workload", "tenant", "run__pool"]
+    search_fields = ["tenant__slug", "workload__name"]
+    ordering = ["-id"]
+
+
+@admin.register(Placement)
+class PlacementAdmin(ReadOnlyAdmin):
+    pool_path = "run__pool__slug"
+    list_display = ["workload", "server_class", "tasks", "run"]
+    list_select_related = ["workload", "server_class", "run__pool"]
+    ordering = ["-id"]

@@ -1,0 +1,90 @@
+"""The admin as operators open it: with the board on its first page."""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from http import HTTPStatus
+from typing import Any, TypeVar, cast
+
+from django.conf import settings
+from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import BadRequest, ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.template.response import TemplateResponse
+
+from allocator_service.core.board import board_for
+from allocator_service.core.clock import utc_now
+from allocator_service.core.models import AuditEntry
+from allocator_service.core.visible import visible_pools
+
+CHANGES_SHOWN = 10
+V = TypeVar("V", bound=Callable[..., HttpResponseBase])
+
+
+class OperatorSite(admin.AdminSite):
+    """Django's admin with names of its own, and what an operator is to know on the first page."""
+
+    site_header = site_title = "Allocation service"
+    index_title = "Operations"
+
+    def get_urls(self) -> list[Any]:
+        """Without the way to objects' own pages on the site: none has one."""
+        return [
+            each for each in super().get_urls() if getattr(each, "name", None) != "view_on_site"
+        ]
+
+    def admin_view(self, view: V, cacheable: bool = False) -> V:
+        """A view behind the sign-in; what nobody's browser sends by itself is refused with 400."""
+        answering: Callable[..., HttpResponseBase] = super().admin_view(view, cacheable)
+
+        @wraps(answering)
+        def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            try:
+                _refuse_malformed(request, getattr(view, "__self__", None), kwargs.values())
+                return answering(request, *args, **kwargs)
+            except BadRequest as error:
+                return self._malformed(request, str(error))
+
+        return cast("V", answered)
+
+    def _malformed(self, request: HttpRequest, sentence: str) -> HttpResponse:
+        title = "This request cannot be read"
+        context = {**self.each_context(request), "title": title, "sentence": sentence}
+        return render(request, "admin/malformed.html", context, status=HTTPStatus.BAD_REQUEST)
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """With the provider that people may sign in by, if there is one."""
+        return {**super().each_context(request), "provider": settings.ENVIRONMENT.oidc}
+
+    def index(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        """What needs a person, the pools, the processes, the newest changes, and all lists."""
+        context: dict[str, Any] = {"board": board_for(request.user, now=utc_now())}
+        if request.user.has_perm("core.view_auditentry"):
+            changes = AuditEntry.objects.defer("before", "after")
+            context["changes"] = visible_pools(request.user).of(changes, "pool")[:CHANGES_SHOWN]
+        return super().index(request, {**context, **(extra_context or {})})
+
+
+def _refuse_malformed(request: HttpRequest, asked: Any, parts: Iterable[object]) -> None:
+    """Raise `BadRequest` for characters that no text has, and for selected rows that are no keys."""
+    selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
+    for text in (*parts, *request.GET, *request.GET.values(), *selected):
+        if isinstance(text, str) and (
+            "\0" in text or (not text.isascii() and not _is_unicode(text))
+        ):
+            raise BadRequest("It has a character that no text has, such as U+0000.")
+    if not isinstance(asked, admin.ModelAdmin):
+        return
+    for key in selected:
+        try:
+            asked.opts.pk.to_python(key)
+        except ValidationError as error:
+            raise BadRequest(f"Nothing in this list has the key “{key[:50]}”.") from error
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)

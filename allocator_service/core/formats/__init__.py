@@ -1,0 +1,1 @@
+"""How the admin writes times: to the second, with the zone."""

@@ -1,0 +1,87 @@
+"""What was done to an object, as its page in the admin tells it: from the audit, newest first."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Model, Q
+
+from allocator_service.core.models import AuditEntry
+from allocator_service.core.quantities import decimal_text
+
+ENTRIES_A_PAGE = 50
+_DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field before and after, as texts; `before` is None where the object was made."""
+
+    field: str
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """An entry of the audit: who did what when and why, and what is different since."""
+
+    at: datetime
+    actor: str
+    action: str
+    reason: str
+    request_id: str
+    differences: Sequence[Difference]
+
+
+def history_page(instance: Model, number: str) -> tuple["Page[AuditEntry]", list[Done]]:
+    """A page of what was done to the object; for one made by a bulk request, that request too."""
+    mine = Q(object_type=instance._meta.model_name, object_id=str(instance.pk))
+    pool, made = getattr(instance, "pool_id", None), getattr(instance, "created_at", None)
+    if pool is not None and made is not None:
+        mine |= Q(
+            object_type="pool",
+            object_id=str(pool),
+            action__startswith=f"{instance._meta.model_name}.",
+            at=made,
+        )
+    entries = AuditEntry.objects.filter(mine).order_by("-id")
+    page = Paginator(entries, ENTRIES_A_PAGE).get_page(number)
+    return page, [_done(entry) for entry in page.object_list]
+
+
+def _done(entry: AuditEntry) -> Done:
+    before: Mapping[str, Any] | None = entry.before
+    return Done(
+        entry.at,
+        entry.actor,
+        entry.action,
+        entry.reason,
+        entry.request_id,
+        [
+            Difference(
+                name.removesuffix("_id").replace("_", " "),
+                None if before is None else _text(before.get(name)),
+                _text(value),
+            )
+            for name, value in entry.after.items()
+            if before is not None or value not in (None, "", {}, [])
+        ],
+    )
+
+
+def _text(value: Any) -> str:
+    if value is None or value in ("", {}, []):
+        return "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_text(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(_text(each) for each in value)
+    text = str(value)
+    return decimal_text(Decimal(text)) if _DECIMAL.fullmatch(text) else text

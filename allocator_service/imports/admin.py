@@ -1,0 +1,292 @@
+"""Importing files in the admin: what would become of each row is shown, then it is done.
+
+What is imported, and refused, is what the commands and the API import and refuse. The file travels with
+the page that shows its rows: it is judged again when it is written.
+"""
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.files.uploadedfile import UploadedFile
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import URLPattern, path
+
+from allocator_service.core.admin import ServiceAdmin
+from allocator_service.core.board import counted
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import DomainError
+from allocator_service.core.visible import visible_pools
+from allocator_service.imports.checks import checked_slug
+from allocator_service.imports.kinds import NODES, WORKLOADS, ImportKind
+from allocator_service.imports.reading import utf8_text
+from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
+from allocator_service.imports.tenants import TENANT_FORMATS, read_tenants, tenants_import
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.admin import TenantAdmin
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.admin import WorkloadAdmin
+from allocator_service.workloads.models import Workload
+
+MAX_MIB = 8
+MAX_BYTES = MAX_MIB * 2**20
+ROWS_SHOWN = 500
+_SENT_AGAIN = {"csrfmiddlewaretoken", "content", "apply", "reason", "generation"}
+
+
+class FileForm(forms.Form):
+    """A file, or the content of one whose rows have been shown; subclasses say what it is read as."""
+
+    format = forms.ChoiceField()
+    file = forms.FileField(required=False, help_text=f"UTF-8, at most {MAX_MIB} MiB.")
+    content = forms.CharField(required=False, widget=forms.HiddenInput)
+    skip_refused = forms.BooleanField(
+        required=False, help_text="Write the other rows when some are refused, instead of none."
+    )
+    formats: ClassVar[Sequence[str]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        cast("forms.ChoiceField", self.fields["format"]).choices = [
+            (name, name) for name in self.formats
+        ]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        file: UploadedFile | None = cleaned.get("file")
+        if file is None and not cleaned.get("content"):
+            self.add_error("file", "Choose a file.")
+        elif file is not None and (file.size or 0) > MAX_BYTES:
+            self.add_error("file", f"The file is larger than {MAX_MIB} MiB: {self.otherwise}")
+        elif not self.errors:
+            try:
+                content = _unpacked(cleaned["content"]) if file is None else file.read()
+                cleaned["text"] = utf8_text(content, "The file")
+            except DomainError as error:
+                self.add_error("file", error.detail)
+            else:
+                cleaned["content"] = _packed(content)
+        return cleaned
+
+    @property
+    def otherwise(self) -> str:
+        """How larger files are imported."""
+        return "import it by command or over HTTP."
+
+    def report(self, *, dry_run: bool) -> ImportReport:
+        """Import what the valid form holds. Raises `DomainError` for a file that cannot be read."""
+        raise NotImplementedError
+
+    def choice(self, *, dry_run: bool) -> ImportChoice:
+        return ImportChoice(
+            dry_run,
+            self.cleaned_data["skip_refused"],
+            self.cleaned_data.get("register_tenants", False),
+        )
+
+
+class TenantFileForm(FileForm):
+    """Tenants: a CSV with slug and name, or the JSON array that the API takes."""
+
+    formats = TENANT_FORMATS
+    field_order = ["format", "file"]
+
+    def report(self, *, dry_run: bool) -> ImportReport:
+        """Import the tenants."""
+        file = read_tenants(self.cleaned_data["text"], self.cleaned_data["format"])
+        return tenants_import(file=file, choice=self.choice(dry_run=dry_run), now=utc_now())
+
+
+def open_pools() -> QuerySet[Pool]:
+    return Pool.objects.filter(retired_at=None).order_by("slug")
+
+
+class PoolFileForm(FileForm):
+    """What belongs to a pool, and whose the rows are that do not say."""
+
+    pool = forms.ModelChoiceField(open_pools(), to_field_name="slug")
+    tenant = forms.CharField(
+        required=False, help_text="The slug of the tenant of rows that name none."
+    )
+    tenant_label = forms.CharField(
+        required=False, max_length=253, help_text="Or the label that names the tenant."
+    )
+    register_tenants = forms.BooleanField(
+        required=False, help_text="Register tenants that are unknown, under their slug."
+    )
+    field_order = ["pool", "format", "file"]
+    kind: ClassVar[ImportKind]
+
+    def clean_tenant(self) -> str | None:
+        slug: str = self.cleaned_data["tenant"].strip()
+        try:
+            return checked_slug(slug, "") if slug else None
+        except DomainError as error:
+            raise ValidationError(error.detail) from error
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if cleaned.get("tenant") and cleaned.get("tenant_label"):
+            self.add_error("tenant_label", "A slug and a label exclude each other.")
+        return cleaned
+
+    def report(self, *, dry_run: bool) -> ImportReport:
+        """Import into the pool."""
+        cleaned, pool = self.cleaned_data, self.cleaned_data["pool"]
+        owner = Owner(cleaned["tenant"], cleaned["tenant_label"] or None)
+        file = self.kind.read(cleaned["text"], cleaned["format"], resources_of(pool), owner)
+        choice = self.choice(dry_run=dry_run)
+        return self.kind.write(pool=pool, file=file, choice=choice, now=utc_now())
+
+
+class ServerFileForm(PoolFileForm):
+    """Servers out of CSV, `kubectl get nodes -o json`, `scontrol show node --json`."""
+
+    kind, formats = NODES, NODES.formats
+
+
+class WorkloadFileForm(PoolFileForm):
+    """Workloads out of CSV or `kubectl get pods -o json`."""
+
+    kind, formats = WORKLOADS, WORKLOADS.formats
+
+
+class FileImportAdmin(ServiceAdmin):
+    """A list with an import: the form of a file, its rows and what would become of them, and done."""
+
+    change_list_template = "admin/imports/change_list.html"
+    file_form: ClassVar[type[FileForm]]
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"{self.opts.app_label}_{self.opts.model_name}_import"
+        imported = path("import/", self.admin_site.admin_view(self.import_file), name=name)
+        return [imported, *super().get_urls()]
+
+    def import_file(self, request: HttpRequest) -> HttpResponse:
+        """The form; with a file the rows; with their content again, what was done."""
+        if not (self.has_add_permission(request) and self.has_change_permission(request)):
+            raise PermissionDenied
+        form = self.file_form(request.POST or None, request.FILES or None)
+        seen = visible_pools(request.user)
+        if seen.limited or not request.user.has_perm("tenants.add_tenant"):
+            form.fields.pop("register_tenants", None)
+        if isinstance(form, PoolFileForm):
+            pools = cast("forms.ModelChoiceField[Pool]", form.fields["pool"])
+            pools.queryset = seen.of(open_pools(), "slug")
+        report = None
+        if request.method == "POST" and form.is_valid():
+            applies = "apply" in request.POST
+            try:
+                report = form.report(dry_run=True)
+                if applies and _as_shown(report, request):
+                    report = form.report(dry_run=False)
+                    if report.written or not report.refused:
+                        return self._done(request, report)
+                elif applies:
+                    self.message_user(
+                        request, "The pool has changed: look at the rows again.", messages.WARNING
+                    )
+            except DomainError as error:
+                details = [item.detail for item in error.errors] or [error.detail]
+                form.add_error(None, [ValidationError(each) for each in dict.fromkeys(details)])
+                report = None
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Import {self.opts.verbose_name_plural}",
+            "opts": self.opts,
+            "form": form,
+            **({} if report is None else self._shown(request, form, report)),
+        }
+        return render(request, "admin/imports/import.html", context)
+
+    def _shown(self, request: HttpRequest, form: FileForm, report: ImportReport) -> dict[str, Any]:
+        """What the page shows of a dry run."""
+        rows = sorted(report.rows, key=lambda row: row.outcome is not Outcome.REFUSED)
+        pending = {outcome: report.objects.get(outcome, 0) for outcome in _DONE}
+        possible = form.cleaned_data["skip_refused"] or not report.refused
+        sent = [
+            (name, value)
+            for name, values in request.POST.lists()
+            if name not in _SENT_AGAIN
+            for value in values
+        ]
+        return {
+            "report": report,
+            "rows": [(row, _why(row)) for row in rows[:ROWS_SHOWN]],
+            "counts": ", ".join(f"{n:,} {name}" for name, n in report.objects.items()),
+            "pending": self._in_words(pending, _DONE) if possible and any(pending.values()) else "",
+            "hidden": [
+                *sent,
+                ("content", form.cleaned_data["content"]),
+                ("generation", str(report.generation)),
+            ],
+            "reason": request.POST.get("reason", ""),
+        }
+
+    def _done(self, request: HttpRequest, report: ImportReport) -> HttpResponse:
+        told = self._in_words(report.objects, {outcome: outcome for outcome in Outcome})
+        text = f"{told}." if told else "The file holds no rows: nothing was done."
+        if report.registered and report.written:
+            text += f" {counted(len(report.registered), 'tenant')} registered."
+        level = messages.SUCCESS if report.written else messages.INFO
+        self.message_user(request, text[:1].upper() + text[1:], level)
+        return redirect(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+    def _in_words(self, counts: Mapping[str, int], words: Mapping[str, str]) -> str:
+        """Such as 20 servers added, 3 changed."""
+        one, many = str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
+        parts: list[str] = []
+        for outcome, word in words.items():
+            count = counts.get(outcome, 0)
+            if count:
+                parts.append(
+                    f"{count:,} {word}" if parts else f"{counted(count, one, many)} {word}"
+                )
+        return ", ".join(parts)
+
+
+_DONE: Mapping[str, str] = {Outcome.ADDED: "to add", Outcome.CHANGED: "to change"}
+
+
+def _as_shown(report: ImportReport, request: HttpRequest) -> bool:
+    """Whether the pool is still what it was when the rows were shown."""
+    return request.POST.get("generation") == str(report.generation)
+
+
+def _why(row: RowReport) -> str:
+    reasons = [f"{error.detail} ({error.code})" for error in row.errors]
+    return " ".join(reasons) or row.detail
+
+
+def _packed(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content)).decode()
+
+
+def _unpacked(text: str) -> bytes:
+    unreadable = ValidationError("The rows cannot be read: choose the file again.")
+    try:
+        unpacking = zlib.decompressobj()
+        content = unpacking.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise unreadable from error
+    if not unpacking.eof:
+        raise unreadable
+    return content
+
+
+@admin.register(Tenant)
+class ImportedTenantAdmin(FileImportAdmin, TenantAdmin):
+    file_form = TenantFileForm
+
+
+@admin.register(Workload)
+class ImportedWorkloadAdmin(FileImportAdmin, WorkloadAdmin):
+    file_form = WorkloadFileForm

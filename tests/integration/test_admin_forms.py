@@ -1,0 +1,115 @@
+"""What the admin's forms take is what the API takes: nothing else is stored, and nothing is a 500."""
+
+import json
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.pools.models import Pool, Server
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload
+from tests.integration.conftest import NOON
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def superuser(client):
+    client.force_login(get_user_model().objects.create_superuser("operator"))
+    return client
+
+
+def server(pool, **fields):
+    return {
+        "pool": pool.pk,
+        "name": "new",
+        "capacity": "cpu=1",
+        "count": 1,
+        "labels": "{}",
+    } | fields
+
+
+def workload(pool, **fields):
+    tenant = Tenant.objects.get(slug="u1")
+    return {
+        "pool": pool.pk, "tenant": tenant.pk, "name": "new", "demand": "cpu=1", "tasks": 1,
+        "priority": 0, "server_selector": "{}",
+    } | fields  # fmt: skip
+
+
+def refused(page):
+    assert page.status_code == 200, page.status_code
+    return str(page.context["adminform"].form.errors)
+
+
+BAD_LABELS = [
+    {"zone": 1}, {"zone": None}, {"zone": {"b": 1}}, {"zone": ["a"]}, {"zone": "\u0000"},
+    {"zone": "a\u202eb"}, {"zone": "x" * 254}, {"": "a"}, {f"label-{n}": "a" for n in range(65)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", BAD_LABELS, ids=repr)
+def test_labels_that_the_api_refuses_are_refused(superuser, fig2, labels):
+    before = Server.objects.count()
+    page = superuser.post("/admin/pools/server/add/", server(fig2, labels=json.dumps(labels)))
+    assert "labels" in refused(page)
+    assert Server.objects.count() == before
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"zone": 1},
+        {"zone": None},
+        {"zone": {"b": 1}},
+        {"zone": [1]},
+        {"zone": []},
+        {"zone": [["a"]]},
+    ],
+    ids=repr,
+)
+def test_selectors_that_the_api_refuses_are_refused(superuser, fig2, selector):
+    sent = workload(fig2, server_selector=json.dumps(selector))
+    assert "server_selector" in refused(superuser.post("/admin/workloads/workload/add/", sent))
+    assert not Workload.objects.filter(name="new").exists()
+
+
+def test_what_is_right_is_stored_and_decided(superuser, fig2):
+    sent = server(fig2, labels='{"zone": "a", "empty": ""}')
+    assert superuser.post("/admin/pools/server/add/", sent).status_code == 302
+    sent = workload(fig2, server_selector='{"zone": ["a", "b"]}', priority=1_000_000)
+    assert superuser.post("/admin/workloads/workload/add/", sent).status_code == 302
+    run = recompute_pool(pool_id=fig2.pk, clock=lambda: NOON, early=True)
+    assert run.status == "succeeded"
+    assert run.allocations.filter(workload__name="new").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "sent", "field"),
+    [
+        ("pools/server", {"name": "a\u202eb"}, "name"),
+        ("pools/server", {"name": "x" * 254}, "name"),
+        ("workloads/workload", {"priority": 1_000_001}, "priority"),
+        ("workloads/workload", {"name": "a\u202eb"}, "name"),
+    ],
+)
+def test_names_and_numbers_have_the_limits_of_the_api(superuser, fig2, address, sent, field):
+    form = server(fig2, **sent) if "server" in address else workload(fig2, **sent)
+    assert field in refused(superuser.post(f"/admin/{address}/add/", form))
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"resources": "cpu " + "x" * 21}, "resources"),
+        ({"resources": "cpu a\u202eb"}, "resources"),
+        ({"name": "a\u202eb"}, "name"),
+    ],
+)
+def test_a_pool_has_the_limits_of_the_api(superuser, changed, field):
+    form = superuser.get("/admin/pools/pool/add/").context["adminform"].form
+    sent = {bound.html_name: bound.value() or "" for bound in form}
+    sent |= {"slug": "new", "name": "New", "window_anchor_0": "", "window_anchor_1": ""} | changed
+    assert field in refused(superuser.post("/admin/pools/pool/add/", sent))
+    assert not Pool.objects.filter(slug="new").exists()
