@@ -11,6 +11,9 @@ from celery import Celery
 from celery.signals import setup_logging, worker_init, worker_ready
 from django.conf import settings
 
+# Of workers that compute backtests: whatever decides or answers goes first on the same machine.
+NICENESS = 15
+
 app = Celery("allocator_service", task_cls="allocator_service.core.worker.deliveries:SettledTask")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
@@ -28,14 +31,29 @@ def _load_compiled_kernels(**_: object) -> None:
     Before the children are forked: they start with everything loaded, also in the place of one that
     was killed. While the first start still compiles, that is what the default policy needs.
     """
+    from allocator_service.core.confined import give_way
+    from allocator_service.core.worker.jobs import BACKTESTS
     from allocator_service.core.worker.watch import WorkerWatch
     from policies import warm_compiled
 
+    if settings.ENVIRONMENT.process == BACKTESTS:
+        give_way(NICENESS)
     app.watch = WorkerWatch(app, settings.ENVIRONMENT)
-    warm_compiled()
+    if settings.ENVIRONMENT.process != BACKTESTS:  # which loads what its first simulation needs
+        warm_compiled()
 
 
 @worker_ready.connect
 def _show_that_a_worker_works(**_: object) -> None:
-    """Do not wait for beat's first tick until the service calls itself ready."""
-    app.send_task("allocation.heartbeat", expires=30, retry=False)
+    """Do not wait for beat's first tick until the service calls itself ready.
+
+    A worker of backtests may be at one for an hour and takes no message meanwhile: a thread tells of it.
+    """
+    from allocator_service.allocation.services import heartbeat_record
+    from allocator_service.core.worker.heartbeats import beat_on
+    from allocator_service.core.worker.jobs import BACKTESTS
+
+    if settings.ENVIRONMENT.process == BACKTESTS:
+        beat_on(lambda now: heartbeat_record(process=BACKTESTS, now=now))
+    else:
+        app.send_task("allocation.heartbeat", expires=30, retry=False)

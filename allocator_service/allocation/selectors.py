@@ -23,8 +23,17 @@ from allocator_service.allocation.models import (
 )
 from allocator_service.allocation.runs.snapshots import snapshot_document
 from allocator_service.core.errors import Gone, Missing
+from allocator_service.core.worker.jobs import BACKTESTS
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
+
+# Beat asks the worker every 10 s, relay and sender tell every 2 s: who is silent for longer is gone.
+SILENCE = {
+    "worker": timedelta(seconds=35),
+    "relay": timedelta(seconds=10),
+    "sender": timedelta(seconds=10),
+    BACKTESTS: timedelta(seconds=60),  # its signs may wait for whatever goes first
+}
 
 
 def runs_for(tenant: Tenant | None) -> QuerySet[Run]:
@@ -60,8 +69,16 @@ def decision_now(*, pool: Pool, now: datetime) -> Run:
 
 
 def decisions_in_force(*, pools: Iterable[Pool], now: datetime) -> dict[int, Run]:
-    """The runs whose decisions are in force, by their pools' keys."""
-    return {run.pool_id: run for run in Run.objects.in_force_at(now).filter(pool__in=list(pools))}
+    """The runs whose decisions are in force, by their pools' keys; `decision_now` for many pools."""
+    of_pools = Run.objects.filter(pool__in=list(pools))
+    found = {run.pool_id: run for run in of_pools.in_force_at(now)}
+    latest = of_pools.filter(status=RunStatus.SUCCEEDED, effective_until=None)
+    for ahead in latest.filter(finished_at__gt=now):
+        found |= {
+            run.pool_id: run
+            for run in of_pools.in_force_at(ahead.finished_at).filter(pool=ahead.pool_id)
+        }
+    return found
 
 
 def allocated_to(*, runs: Iterable[Run], tenant: Tenant) -> dict[UUID, list[float]]:

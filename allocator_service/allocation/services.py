@@ -44,7 +44,7 @@ def run_request(*, pool: Pool, reason: str, now: datetime) -> Run:
 
 
 def heartbeat_record(*, process: str, now: datetime) -> None:
-    """Remember that a process (`worker`, `relay`) was at work at `now`.
+    """Remember that a process (`worker`, `relay`, `sender`, `backtests`) was at work at `now`.
 
     Of `metering`: when the oldest interval ended that is not metered, if any is over.
     """

@@ -72,7 +72,7 @@ def budget_create(
         pool=pool,
         tenant=tenant,
         resource=resource,
-        amount=settings.amount,
+        amount=_amount(settings.amount),
         thresholds=_thresholds(settings.thresholds),
         created_at=now,
     )
@@ -87,7 +87,7 @@ def budget_update(
     """Change amount and thresholds; what was told this month is not told again."""
     budget = _locked(budget, version)
     before = stated_fields(budget)
-    budget.amount, budget.thresholds = settings.amount, _thresholds(settings.thresholds)
+    budget.amount, budget.thresholds = _amount(settings.amount), _thresholds(settings.thresholds)
     budget.version += 1
     budget.save()
     audit_record(
@@ -114,6 +114,12 @@ def _locked(budget: Budget, version: int | None) -> Budget:
     budget = Budget.objects.select_related("pool", "tenant").get(pk=budget.pk)
     check_version(budget.version, version)
     return budget
+
+
+def _amount(amount: Decimal) -> Decimal:
+    if amount <= 0:
+        raise Unacceptable("A budget is above 0.", code="budget.amount", pointer="/amount")
+    return amount
 
 
 def _thresholds(thresholds: Sequence[int]) -> list[int]:

@@ -43,12 +43,14 @@ _NEGATED = (
 )
 
 
-def rerating_preview(*, pool: Pool, plan: PricePlan, reason: str, now: datetime) -> Rerating:
-    """What a rerating would do: the same, and then undone. Raises as `rerating_apply` does."""
+def rerating_preview(
+    *, pool: Pool, plan: PricePlan, reason: str, now: datetime
+) -> tuple[Rerating, bool]:
+    """What a rerating would do: the same, and then undone. Answers and raises as `rerating_apply`."""
     with transaction.atomic():
-        rerating, _ = rerating_apply(pool=pool, plan=plan, reason=reason, now=now)
+        answer = rerating_apply(pool=pool, plan=plan, reason=reason, now=now)
         transaction.set_rollback(True)
-    return rerating
+    return answer
 
 
 @transaction.atomic

@@ -4,7 +4,7 @@ Services record; interfaces say who acts (`acting_as`) for the time of a request
 change is one row that says how many objects it made and which.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -54,8 +54,26 @@ def audit_record(
         changed = [key for key in after if before.get(key) != after[key]]
         before = {key: before.get(key) for key in changed}
         after = {key: after[key] for key in changed}
+    _entry(action, instance, now, before, after, pool).save(force_insert=True)
+
+
+def audit_record_made(*, action: str, instances: Iterable[models.Model], now: datetime) -> None:
+    """Store that each of many objects was made by `action`."""
+    AuditEntry.objects.bulk_create(
+        _entry(action, instance, now, None, stated_fields(instance), None) for instance in instances
+    )
+
+
+def _entry(
+    action: str,
+    instance: models.Model,
+    now: datetime,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+    pool: str | None,
+) -> AuditEntry:
     context = get_contextvars()
-    AuditEntry.objects.create(
+    return AuditEntry(
         at=now,
         actor=context.get("actor", UNKNOWN_ACTOR),
         reason=context.get("reason", ""),

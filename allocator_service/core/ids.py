@@ -1,8 +1,11 @@
 """Identifiers that leave the service: UUIDv7, ordered by the time they were made."""
 
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def new_id() -> UUID:
@@ -13,3 +16,8 @@ def new_id() -> UUID:
 def new_ids(count: int) -> list[UUID]:
     """`count` fresh UUIDv7 in ascending order, so that bulk rows list in the order they came."""
     return sorted(uuid7() for _ in range(count))
+
+
+def made_at(id_: UUID) -> datetime:
+    """When a UUIDv7 was made, to the millisecond."""
+    return _EPOCH + timedelta(milliseconds=id_.int >> 80)

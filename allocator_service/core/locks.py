@@ -6,18 +6,21 @@ Order when several are taken: the namespaces as listed, then ascending key. Row 
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import IntEnum
+from enum import IntEnum, unique
 
 import psycopg
 from django.db import connection, transaction
 
 
+@unique
 class Lock(IntEnum):
     """Namespaces of advisory locks, in the order in which they may be taken."""
 
     IDEMPOTENCY = 1
     API_KEY_NAME = 2
+    PERSON = 8
     RECOMPUTE = 3
+    BACKTEST = 9
     EVENT_SEAL = 4
     BILLING = 7
     LEDGER_SEAL = 5

@@ -86,19 +86,24 @@ SELECT (SELECT COALESCE(max(sequence), 0) FROM core_event_seal)
        + row_number() OVER (ORDER BY event_id), event_id
 FROM taken
 """
+# Asked ten times a second: one statement.
+_WAITS = "SELECT EXISTS (SELECT FROM core_event_pending)"
 SEALED_AT_ONCE = 10_000
 
 
-@transaction.atomic
 def events_seal() -> int:
     """Number the committed events that have no number yet; returns how many got one.
 
     An event of a transaction that is still open is not visible here and gets a later number when it
     is, so whoever has read up to a number has missed nothing before it. One sealer works at a time.
     """
-    if not try_lock_in_transaction(Lock.EVENT_SEAL, "events"):
-        return 0
     with connection.cursor() as cursor:
+        cursor.execute(_WAITS)
+        if cursor.fetchall() == [(False,)]:
+            return 0
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not try_lock_in_transaction(Lock.EVENT_SEAL, "events"):
+            return 0
         cursor.execute(_SEAL, [SEALED_AT_ONCE])
         return int(cursor.rowcount)
 

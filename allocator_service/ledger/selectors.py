@@ -8,8 +8,16 @@ from uuid import UUID
 from django.db import connection
 
 from allocator_service.core.errors import Missing
+from allocator_service.core.ids import made_at
 from allocator_service.core.planning import without_helpers
-from allocator_service.ledger.models import Block, Entry, PendingDecision, Seal, SealedDecision
+from allocator_service.ledger.models import (
+    Block,
+    Entry,
+    PendingDecision,
+    PendingEntry,
+    Seal,
+    SealedDecision,
+)
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 
@@ -94,6 +102,12 @@ def entries_after(
         )
         names = [column.name for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def unsealed_since() -> datetime | None:
+    """When the oldest entry was recorded that has no number yet, None without any."""
+    oldest = PendingEntry.objects.order_by("pk").values_list("pk", flat=True).first()
+    return None if oldest is None else made_at(oldest)
 
 
 def position_of(entry_id: UUID, *, caller: Tenant | None) -> int | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 from uuid import UUID
 
 from django.db import connection
@@ -37,14 +38,15 @@ class WindowState:
     used: Mapping[Key, Decimal]
     alone: Mapping[Key, Decimal]
 
-    def sharing_degree(self, tenant: int) -> float | None:
-        """β of a tenant: the least of used ÷ alone over resources; None without any alone."""
-        degrees = [
-            float(self.used.get(key, Decimal(0)) / alone)
-            for key, alone in self.alone.items()
-            if key[0] == tenant and alone > 0
-        ]
-        return min(degrees, default=None)
+    @cached_property
+    def sharing_degrees(self) -> Mapping[int, float]:
+        """β by tenant: the least of used ÷ alone over resources; who has no alone is left out."""
+        degrees: dict[int, float] = {}
+        for key, alone in self.alone.items():
+            if alone > 0:
+                degree = float(self.used.get(key, Decimal(0)) / alone)
+                degrees[key[0]] = min(degree, degrees.get(key[0], degree))
+        return degrees
 
 
 @dataclass(frozen=True)

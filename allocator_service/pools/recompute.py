@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from django.db import connection
+from django.db.models import F
 
 from allocator_service.core.durations import parse_duration
 from allocator_service.pools.models import Pool, RecomputeJob
@@ -97,6 +98,14 @@ def job_settle(job: RecomputeJob, *, next_at: datetime | None = None) -> None:
     job.save(update_fields=fields)
     with connection.cursor() as cursor:
         cursor.execute(f"NOTIFY {CHANNEL}")
+
+
+def job_send_again(pool_id: int) -> None:
+    """Let the message of a job that waits be sent at once: the last one was not acted upon."""
+    waiting = RecomputeJob.objects.filter(pk=pool_id, claimed_at=None, wanted__gt=F("settled"))
+    if waiting.exclude(published_at=None).update(published_at=None, publications=0):
+        with connection.cursor() as cursor:
+            cursor.execute(f"NOTIFY {CHANNEL}")
 
 
 _DUE = """

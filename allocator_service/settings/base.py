@@ -16,7 +16,7 @@ WSGI_APPLICATION = "allocator_service.wsgi.application"
 
 INSTALLED_APPS = [
     "allocator_service.core",  # before the admin, whose base page it replaces
-    "django.contrib.admin",
+    "allocator_service.core.admin_config.OperatorAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "allocator_service.billing",
     "allocator_service.webhooks",
     "allocator_service.enforcement",
+    "allocator_service.backtests",
     "api",
 ]
 
@@ -53,6 +54,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "api.pages.sessions.PeopleInTheAdminMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "allocator_service.core.middleware.AdminActorMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -100,6 +102,7 @@ AUTH_PASSWORD_VALIDATORS = [
 
 LANGUAGE_CODE = "en"
 USE_I18N = False
+FORMAT_MODULE_PATH = "allocator_service.core.formats"
 USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -164,6 +167,8 @@ CELERY_TASK_TIME_LIMIT = 120
 CELERY_TIMEZONE = "UTC"
 # A busy machine may take long to fork; giving up on a child would only start another one.
 CELERY_WORKER_PROC_ALIVE_TIMEOUT = 60.0
+CELERY_BEAT_SCHEDULER = "allocator_service.core.worker.beat:SigningScheduler"
+# Two beats send everything twice: each task does what is due, so that a second one finds nothing to do.
 CELERY_BEAT_SCHEDULE = {
     "heartbeat": {"task": "allocation.heartbeat", "schedule": 10.0, "options": {"expires": 30}},
     "meter": {"task": "allocation.meter", "schedule": 10.0, "options": {"expires": 30}},
@@ -172,6 +177,7 @@ CELERY_BEAT_SCHEDULE = {
     "manifests": {"task": "billing.manifests", "schedule": 30.0, "options": {"expires": 30}},
     "drift": {"task": "enforcement.watch", "schedule": 5.0, "options": {"expires": 5}},
     "reports": {"task": "enforcement.retention", "schedule": 3600.0, "options": {"expires": 3600}},
+    "backtests": {"task": "backtests.retention", "schedule": 3600.0, "options": {"expires": 3600}},
     "retention": {"task": "allocation.retention", "schedule": 3600.0, "options": {"expires": 3600}},
 }
 CELERY_BROKER_TRANSPORT_OPTIONS = {
@@ -194,7 +200,12 @@ def redis_client_url(broker_url: str) -> str:
     return f"unix://{path}?{query.replace('virtual_host', 'db')}"
 
 
-_STATEMENT_TIMEOUT_MS = {"web": 5_000, "worker": 60_000, "sender": 60_000}
+_STATEMENT_TIMEOUT_MS = {
+    "web": 5_000,
+    "worker": 60_000,
+    "backtests": 60_000,
+    "sender": 60_000,
+}
 _LOCK_TIMEOUT_MS = 3_000
 # Only cursors that leave their parameters to the server prepare at all: `core.rows.only_row`.
 _PREPARED_AFTER = 5

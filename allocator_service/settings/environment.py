@@ -2,11 +2,36 @@
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
 _env = environ.Env()
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class OidcProvider:
+    """Who vouches for people: an OpenID Connect provider, and what of its claims counts here.
+
+    `name` stands on the button. `groups_claim` is the claim with a person's groups: its name, or the
+    names from the outermost object to it, with dots between. Empty groups give nobody the role.
+    A group of `pool_operator_prefix` and a pool's slug makes operators of that pool.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    name: str
+    scopes: list[str]
+    groups_claim: str
+    operator_group: str
+    auditor_group: str
+    pool_operator_prefix: str = ""
 
 
 @dataclass(frozen=True)
@@ -27,6 +52,7 @@ class Environment:
     throttle_rate: float
     throttle_burst: int
     evaluations_at_once: int
+    backtests_open: int
     run_retention_days: int
     event_retention_days: int
     clock_file: str
@@ -36,6 +62,7 @@ class Environment:
     notify_socket: str
     worker_silence_seconds: float
     webhook_allowed_networks: list[IPv4Network | IPv6Network]
+    oidc: OidcProvider | None
 
 
 def read_environment(*, secret_key: str | None = None) -> Environment:
@@ -61,6 +88,7 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         throttle_rate=_env.float("THROTTLE_RATE", 50.0),
         throttle_burst=_env.int("THROTTLE_BURST", 200),
         evaluations_at_once=_from_one("EVALUATIONS_AT_ONCE", _env.int("EVALUATIONS_AT_ONCE", 2)),
+        backtests_open=_from_one("BACKTESTS_OPEN", _env.int("BACKTESTS_OPEN", 3)),
         run_retention_days=_from_one("RUN_RETENTION_DAYS", _env.int("RUN_RETENTION_DAYS", 90)),
         event_retention_days=_from_one(
             "EVENT_RETENTION_DAYS", _env.int("EVENT_RETENTION_DAYS", 90)
@@ -74,7 +102,52 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         webhook_allowed_networks=_networks(
             "WEBHOOK_ALLOWED_NETWORKS", _env.list("WEBHOOK_ALLOWED_NETWORKS", default=[])
         ),
+        oidc=_oidc_provider(),
     )
+
+
+def _oidc_provider() -> OidcProvider | None:
+    """The provider, if there is one: a client with a secret, over TLS unless it is on this machine."""
+    issuer = _env.str("ALLOCATOR_OIDC_ISSUER", "")
+    if not issuer:
+        return None
+    parts = urlsplit(issuer)
+    if parts.scheme != "https" and (parts.scheme, parts.hostname in _LOOPBACK) != ("http", True):
+        raise ImproperlyConfigured(
+            f"ALLOCATOR_OIDC_ISSUER is {issuer}; it must begin with https://."
+        )
+    found = OidcProvider(
+        issuer=issuer,
+        client_id=_env.str("ALLOCATOR_OIDC_CLIENT_ID", ""),
+        client_secret=_secret(
+            _env.str("ALLOCATOR_OIDC_CLIENT_SECRET", ""),
+            _env.str("ALLOCATOR_OIDC_CLIENT_SECRET_FILE", ""),
+        ),
+        name=_env.str("ALLOCATOR_OIDC_NAME", "") or str(parts.hostname),
+        scopes=list(
+            dict.fromkeys(["openid", *_env.str("ALLOCATOR_OIDC_SCOPES", "profile").split()])
+        ),
+        groups_claim=_env.str("ALLOCATOR_OIDC_GROUPS_CLAIM", "") or "groups",
+        operator_group=_env.str("ALLOCATOR_OIDC_OPERATOR_GROUP", ""),
+        auditor_group=_env.str("ALLOCATOR_OIDC_AUDITOR_GROUP", ""),
+        pool_operator_prefix=_env.str("ALLOCATOR_OIDC_POOL_OPERATOR_PREFIX", ""),
+    )
+    if not found.client_id or not found.client_secret:
+        raise ImproperlyConfigured(
+            "ALLOCATOR_OIDC_ISSUER is set: ALLOCATOR_OIDC_CLIENT_ID and ALLOCATOR_OIDC_CLIENT_SECRET,"
+            " or ALLOCATOR_OIDC_CLIENT_SECRET_FILE with the secret in a file, are needed as well."
+        )
+    return found
+
+
+def _secret(text: str, file: str) -> str:
+    """The secret itself, or what the file has of it."""
+    if text or not file:
+        return text
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise ImproperlyConfigured(f"ALLOCATOR_OIDC_CLIENT_SECRET_FILE: {error}") from error
 
 
 def _from_one(variable: str, value: int) -> int:

@@ -44,7 +44,8 @@ log = structlog.get_logger(__name__)
 class Sender:
     """Sends what is due until `stop` is called, then ends with the requests that are under way.
 
-    `clock` tells the wall-clock time, `random` gives numbers from 0 to 1.
+    `clock` tells the wall-clock time, `random` gives numbers from 0 to 1; `sign` is called at each
+    turn, and while a database is waited for.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class Sender:
         random: Callable[[], float],
         secret_key: str,
         allowed: Networks,
+        sign: Callable[[], None],
     ) -> None:
-        self._clock, self._random = clock, random
+        self._clock, self._random, self._sign = clock, random, sign
         self._secret_key, self._allowed = secret_key, allowed
         self._context = ssl.create_default_context()
         self._lanes = {
@@ -73,6 +75,7 @@ class Sender:
     def run(self) -> None:
         """Make, claim, send and settle; wait for a lost database."""
         while not self._stopped or self._under_way:
+            self._sign()
             try:
                 self.turn(time.monotonic())
             except _DATABASE_ERRORS as error:

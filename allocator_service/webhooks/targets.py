@@ -68,7 +68,7 @@ def target_read(url: str, *, allowed: Networks) -> Target:
     except ValueError as error:
         raise _refused(f"{error}.") from error
     if parts.scheme != "https" and not (parts.scheme == "http" and allowed):
-        raise _refused("it begins with https://.")
+        raise _refused("expected one that begins with https://.")
     if parts.username is not None or parts.password is not None or "#" in url:
         raise _refused("it has no user, password or fragment.")
     if port == 0:

@@ -30,7 +30,7 @@ from tests.integration.conftest import settings, tenant  # noqa: F401 - a fixtur
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-WRITERS, BATCHES = 8, 25
+WRITERS, BATCHES, BATCHES_LATE = 8, 25, 3
 MONTHS = ("2027-01", "2027-02", "2027-03")
 LATER = at(5, 6)
 
@@ -62,10 +62,10 @@ def on_its_own(work):
 
 
 @on_its_own
-def write(pool, owner, number):
+def write(pool, owner, number, batches):
     """Usage of all months, in transactions of different lengths; now and then a correction."""
     chance = random.Random(number)
-    for step in range(BATCHES):
+    for step in range(batches):
         start = at(1, 1) + timedelta(seconds=chance.randrange(89 * 86400))
         events = [
             UsageEvent(
@@ -130,23 +130,10 @@ def test_a_storm_over_closing_months(lab, tenant):  # noqa: F811
     done, closers = Event(), on_its_own(close)
     with ThreadPoolExecutor(WRITERS + 4) as threads:
         sealing = threads.submit(seal_until, done)
-        writers = [
-            threads.submit(write, lab, *pair) for pair in zip(owners, range(99), strict=False)
-        ]
-        seen = {}
-        for text in MONTHS:
-            await_more_entries(writers)
-            twins = [threads.submit(closers, lab, text) for _ in range(2)]
-            answers = {twin.result().pk for twin in twins}
-            assert len(answers) == 1, "two closers gave two answers"
-            assert seen.items() <= stored().items(), "closed bytes changed"
-            seen = stored()
-            credit_note_create(
-                pool=lab, tenant=owners[0], amount=Decimal(1), reason="storm", now=LATER
-            )
-        for writer in writers:
-            writer.result()
-        done.set()
+        try:
+            seen = _closed_while_all_write(lab, owners, threads, closers)
+        finally:
+            done.set()
         sealing.result()
     entries_seal_all(now=LATER)
     draft = draft_plan(lab, at(20, 1), at(20, 2), rate(pooled="0.05"))
@@ -157,6 +144,33 @@ def test_a_storm_over_closing_months(lab, tenant):  # noqa: F811
     _every_entry_is_on_exactly_one_line(lab)
     manifests = {closing.pk: manifest_write(closing=closing) for closing in Closing.objects.all()}
     assert len(manifests) == Manifest.objects.count() == 5
+
+
+def _closed_while_all_write(pool, owners, threads, closers):
+    """What closing stored: two closers of each month among the writers, who write on afterwards."""
+
+    def writers(first, batches):
+        numbers = range(first, first + WRITERS)
+        return [
+            threads.submit(write, pool, *pair, batches)
+            for pair in zip(owners, numbers, strict=True)
+        ]
+
+    writing = writers(0, BATCHES)
+    seen = {}
+    for text in MONTHS:
+        await_more_entries(writing)
+        twins = [threads.submit(closers, pool, text) for _ in range(2)]
+        answers = {twin.result().pk for twin in twins}
+        assert len(answers) == 1, "two closers gave two answers"
+        assert seen.items() <= stored().items(), "closed bytes changed"
+        seen = stored()
+        credit_note_create(
+            pool=pool, tenant=owners[0], amount=Decimal(1), reason="storm", now=LATER
+        )
+    for writer in [*writing, *writers(WRITERS, BATCHES_LATE)]:
+        writer.result()
+    return seen
 
 
 def _every_entry_is_on_exactly_one_line(pool):

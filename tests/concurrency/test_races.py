@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection
 
 from allocator_service.allocation.models import Run
@@ -15,6 +16,13 @@ from allocator_service.enforcement.models import Agent, Report
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.pools.models import Pool
 from allocator_service.pools.services import pool_update
+from allocator_service.tenants.models import Person
+from allocator_service.tenants.people import (
+    Identity,
+    RoleGroups,
+    group_grant_create,
+    person_admit,
+)
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, fig2, now, pool, settings, tenant, vector
@@ -102,6 +110,17 @@ def test_of_eight_agents_that_report_at_once_none_is_lost(fig2):
     )
     assert len({outcome.pk for outcome in outcomes}) == 8
     assert Agent.objects.count() == Report.objects.count() == 8
+
+
+def test_the_first_sign_in_of_a_person_in_eight_copies_registers_one(tenant):
+    group_grant_create(group="biology", tenant=tenant("u1"), now=NOON)
+    identity = Identity("https://id.example", "ada-1", "Ada", ["biology"])
+    outcomes = at_once(
+        8,
+        lambda _: person_admit(identity=identity, role_groups=RoleGroups("", ""), now=NOON),
+    )
+    assert {outcome.pk for outcome in outcomes} == {Person.objects.get().pk}
+    assert get_user_model().objects.count() == 1
 
 
 def test_a_lock_is_free_again_the_moment_its_holder_is_gone(db):

@@ -254,13 +254,17 @@ class Read:
 
 
 class Reader(threading.Thread):
-    """Reads a decision again and again, as a dashboard does; gives up after five seconds each."""
+    """Reads a decision again and again, as a dashboard does; gives up after five seconds each.
+
+    One that fails is asked for again so often that there are `tries` in all.
+    """
 
     GIVE_UP_SECONDS = 5.0
     PAUSE_SECONDS = 0.1
 
-    def __init__(self, url: str, key: str, pool: str) -> None:
+    def __init__(self, url: str, key: str, pool: str, tries: int = 1) -> None:
         super().__init__(daemon=True)
+        self._tries = tries
         self._address = f"{url}/api/v1/pools/{pool}/decision/"
         self._headers = {"Authorization": f"Bearer {key}"}
         self.reads: list[Read] = []
@@ -269,15 +273,18 @@ class Reader(threading.Thread):
     def run(self) -> None:
         while not self.enough.is_set():
             begin = time.monotonic()
-            try:
-                answer = requests.get(
-                    self._address, headers=self._headers, timeout=self.GIVE_UP_SECONDS
-                )
-                answered = answer.status_code == 200
-            except requests.RequestException:
-                answered = False
+            answered = any(self._read() for _ in range(self._tries))
             self.reads.append(Read(begin, time.monotonic() - begin, answered))
             time.sleep(self.PAUSE_SECONDS)
+
+    def _read(self) -> bool:
+        try:
+            answer = requests.get(
+                self._address, headers=self._headers, timeout=self.GIVE_UP_SECONDS
+            )
+        except requests.RequestException:
+            return False
+        return answer.status_code == 200
 
 
 def availability(reads: list[Read], begin: float, end: float) -> tuple[float, float]:

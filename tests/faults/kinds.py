@@ -94,6 +94,12 @@ class Storm:
 
     def rage(self, seconds: float) -> None:
         """One fault after the other, a moment apart, until so many seconds are over."""
+        try:
+            self._rage(seconds)
+        finally:
+            self.calm()
+
+    def _rage(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         waiting: list[str] = []
         while time.monotonic() < deadline:
@@ -106,7 +112,6 @@ class Storm:
             time.sleep(0.5 + self._chance.random())
         # A pool's time stands still until a clock that was set back has caught up.
         self._turn_clock(self._furthest - self.turned)
-        self.calm()
 
     def calm(self) -> None:
         """End what the storm itself started."""

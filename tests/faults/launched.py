@@ -32,12 +32,13 @@ class LaunchedService:
     `clock` is the file that says by how many seconds the service's clock differs from the machine's.
     """
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, *options: str, **variables: str) -> None:
+        """`options` are those of `./dev serve`, `variables` what its environment has besides."""
         self.home = Path(tempfile.mkdtemp(prefix="storm-", dir="/tmp"))
         self.home.chmod(0o755)
         self.has_own_disk = _mounted(self.home)
         self.data = self.home / "serve"
-        self._log = log
+        self._log, self._options = log, options
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -53,6 +54,7 @@ class LaunchedService:
             "CLOCK_FILE": str(self.clock),
             "THROTTLE_RATE": "100000",
             "THROTTLE_BURST": "100000",
+            **variables,
         }
         self.launcher: subprocess.Popen[bytes] | None = None
 
@@ -80,7 +82,7 @@ class LaunchedService:
         """Start the launcher and wait until the service is ready."""
         with self._log.open("ab") as log:
             self.launcher = subprocess.Popen(
-                [sys.executable, folders.PROJECT / "dev", "serve"],
+                [sys.executable, folders.PROJECT / "dev", "serve", *self._options],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -112,7 +114,7 @@ class LaunchedService:
     def state(self) -> dict[str, Any]:
         """The variables that lead to its servers."""
         state = folders.published_state(self.data)
-        assert state is not None
+        assert state is not None, f"the launcher has stopped: {self._log.read_text()[-3000:]}"
         return state
 
     def database(self) -> str:

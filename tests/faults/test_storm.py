@@ -376,7 +376,7 @@ def test_the_checker_finds_a_change_that_was_lost(
         time.sleep(0.1)
     changer.enough.set()
     changer.join()
-    assert changes_wrongs(client, changer.accepted) == []
+    assert settled(lambda: changes_wrongs(client, changer.accepted)) == []
     path = next(path for path in changer.accepted.objects if "/servers/" in path)
     server = path.split("/")[-2]
     changeable.execute("UPDATE server SET capacity[1] = capacity[1] + 1 WHERE id = %s", [server])

@@ -1,13 +1,16 @@
 """A pool to work with, made through the services that every interface calls."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
 
+from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
@@ -39,6 +42,18 @@ def settings(**changes: Any) -> PoolSettings:
 
 def vector(*amounts: float | str) -> list[Decimal]:
     return [Decimal(str(amount)) for amount in amounts]
+
+
+def recomputed(pool: Pool, at: datetime = NOON) -> Run | None:
+    return recompute_pool(pool_id=pool.pk, clock=lambda: at)
+
+
+def recomputed_elsewhere(pool: Pool) -> Run | None:
+    """By another thread, a second later."""
+    try:
+        return recomputed(pool, NOON + timedelta(seconds=1))
+    finally:
+        connection.close()
 
 
 @pytest.fixture

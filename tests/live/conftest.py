@@ -22,8 +22,8 @@ from tests.live.service import LiveService
 
 CHROMIUM = Path("/usr/bin/chromium")
 # Services that may run side by side on one of the tests' workers, each with a database of Redis there.
-NAMES = ("live", "clocked", "hooked", "slurm")
-_APART = 3  # so that up to six workers have them within the sixteen that there are
+NAMES = ("live", "clocked", "hooked", "slurm", "kept")
+_APART = 3  # so that up to three workers have them within the sixteen that there are
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +36,16 @@ def service(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterato
 @contextmanager
 def launched(name: str, worker_id: str, logs: Path, **variables: str) -> Iterator[LiveService]:
     """A service of that name, up and ready, with `variables` in its environment."""
+    live = LiveService(servers_of(name, worker_id) | variables, logs)
+    try:
+        live.launch()
+        yield live
+    finally:
+        live.stop()
+
+
+def servers_of(name: str, worker_id: str) -> dict[str, str]:
+    """The environment of a service of that name: an empty database, and a Redis database of its own."""
     database = f"{name}_{worker_id}"
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
@@ -43,21 +53,14 @@ def launched(name: str, worker_id: str, logs: Path, **variables: str) -> Iterato
     number = NAMES.index(name) * _APART + 1
     if worker_id != "master":
         number += int(worker_id.removeprefix("gw"))
-    environment = {
+    return {
         "DATABASE_URL": _renamed(os.environ["DATABASE_URL"], database),
         "MIGRATION_DATABASE_URL": _renamed(os.environ["MIGRATION_DATABASE_URL"], database),
         "REDIS_URL": os.environ["REDIS_URL"].replace("virtual_host=0", f"virtual_host={number}"),
         "DJANGO_SETTINGS_MODULE": "allocator_service.settings.local",
         "THROTTLE_RATE": "100000",
         "THROTTLE_BURST": "100000",
-        **variables,
     }
-    live = LiveService(environment, logs)
-    try:
-        live.launch()
-        yield live
-    finally:
-        live.stop()
 
 
 def _renamed(url: str, database: str) -> str:

@@ -4,20 +4,12 @@ An auditor's session, docs/chain.md, goes on from it.
 """
 
 import json
-import re
-import subprocess
 from pathlib import Path
+
+from tests.guides import run_pages
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "guides" / "billing.md", DOCS / "chain.md"]
-
-
-def session(url):
-    """The pages' shell lines, but for management commands, against the service at `url`."""
-    text = "".join(page.read_text() for page in PAGES)
-    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    lines = "".join(block for block in blocks if "manage.py" not in block)
-    return lines.replace("http://localhost:8000", url)
 
 
 def test_the_billing_session_runs_from_usage_to_an_audited_statement(service, tmp_path):
@@ -26,17 +18,7 @@ def test_the_billing_session_runs_from_usage_to_an_audited_statement(service, tm
         for name, scope in (("KEY", "operator"), ("BILLING", "billing"))
     }
     (tmp_path / "docs").symlink_to(DOCS)
-    ran = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", session(service.url)],
-        env={**service.environment, **keys},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert ran.returncode == 0, (ran.stdout[-3000:], ran.stderr)
-    told = ran.stdout.splitlines()
+    told = run_pages(PAGES, service=service, folder=tmp_path, **keys).splitlines()
     refused = [line for line in told if '"errors":[{' in line]
     assert len(refused) == 1, refused  # the event that was posted with other content
     statement = json.loads((tmp_path / "january.json").read_text())

@@ -1,6 +1,7 @@
 """The tenants' pages in a real browser: by keyboard, on a phone, in the dark; and axe on every page.
 
-axe looks at each of our pages and at the admin's main ones, light and dark, wide and narrow.
+axe looks at each of our pages and at the admin's main ones: wide and light, narrow and dark; with
+`--thorough` also the other way round.
 """
 
 import re
@@ -13,11 +14,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.backtests import CSV
+from tests.examples import thorough
 from tests.live.conftest import decision_of, opened
 
 WIDE, NARROW = 1400, 390
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-VIEWS = [(width, scheme) for width in (WIDE, NARROW) for scheme in SCHEMES]
+VIEWS: list[tuple[int, Literal["light", "dark"]]] = [(WIDE, "light"), (NARROW, "dark")]
+if thorough():
+    VIEWS += [(WIDE, "dark"), (NARROW, "light")]
 # What depends on colours or on the width; everything else is the same in all views.
 OF_A_VIEW = ["color-contrast", "link-in-text-block", "scrollable-region-focusable"]
 POOL = "/my/pools/orchard/"
@@ -106,10 +110,16 @@ def findings(page: Page) -> list[str]:
 
 def test_axe_finds_nothing_on_the_tenants_pages(page, service):
     month = f"{datetime.now(UTC):%Y-%m}"
-    parts = ("", "workloads/", "why/", "statements/", f"statements/{month}/")
+    parts = ("", "workloads/", "why/", "policies/", "statements/", f"statements/{month}/")
     paths = [f"{POOL}{part}" for part in parts]
     paths += ["/my/", "/my/pools/turns-of-two/", "/my/pools/meadow/", "/my/pools/meadow/why/"]
-    paths += ["/my/nothing/", "/sign-in/?ended=auth.revoked", "/"]
+    paths += [
+        "/my/backtests/",
+        "/my/backtests/start/",
+        "/my/nothing/",
+        "/sign-in/?ended=auth.revoked",
+        "/",
+    ]
     metered(page)
     found = []
     for path in paths:
@@ -124,7 +134,8 @@ def test_axe_finds_nothing_on_the_admins_main_pages(admin_page, orchard, chromiu
     paths = ["/admin/", "/admin/pools/pool/", "/admin/pools/pool/add/", "/admin/pools/server/add/",
              "/admin/pools/membership/", "/admin/tenants/apikey/add/", "/admin/workloads/workload/",
              "/admin/allocation/run/", "/admin/ledger/entry/", "/admin/billing/priceplan/add/",
-             "/admin/core/auditentry/"]  # fmt: skip
+             "/admin/core/auditentry/", "/admin/pools/server/import/",
+             "/admin/tenants/tenant/import/"]  # fmt: skip
     found = []
     for path in paths:
         admin_page.goto(path)
@@ -136,8 +147,24 @@ def test_axe_finds_nothing_on_the_admins_main_pages(admin_page, orchard, chromiu
         admin_page.goto(path)
         found += findings(admin_page)
     expect(admin_page.locator("svg").first).to_be_visible()
-    admin_page.goto("/admin/allocation/run/")
+    admin_page.click("#shares tbody th a >> nth=0")
+    found += findings(admin_page)
+    admin_page.goto(re.sub("change/.*", "history/", str(pool)))
+    found += findings(admin_page)
+    admin_page.goto("/admin/allocation/run/?status__exact=succeeded")
     admin_page.click("#result_list tbody th a >> nth=0")
+    found += findings(admin_page)
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.click("button:has-text('Verify')")
+    expect(admin_page.locator("#checks")).to_be_visible()
+    found += findings(admin_page)
+    admin_page.goto("/admin/pools/server/import/")
+    admin_page.select_option("#id_pool", "meadow")
+    rows = b"name,capacity.cpu\ngood,1\nbad,x\n"
+    file = {"name": "servers.csv", "mimeType": "text/csv", "buffer": rows}
+    admin_page.set_input_files("#id_file", files=[file])
+    admin_page.click("input[value='Show the rows']")
+    expect(admin_page.locator("#rows")).to_be_visible()
     found += findings(admin_page)
     with opened(chromium, base_url=service.url, reduced_motion="reduce") as anonymous:
         anonymous.goto("/admin/login/")
@@ -151,7 +178,8 @@ def test_the_control_axe_does_find_what_is_wrong(page):
     page.locator("main").evaluate(f"e => e.insertAdjacentHTML('beforeend', '{wrong}')")
     page.locator("#faint").evaluate("e => e.style.color = '#888'")
     named = sorted(re.findall(": ([a-z-]+) ", " ".join(findings(page))))
-    assert named == ["color-contrast"] * 2 + ["image-alt", "label"]
+    light = sum(scheme == "light" for _, scheme in VIEWS)
+    assert named == ["color-contrast"] * light + ["image-alt", "label"]
 
 
 def metered(page: Page) -> None:
@@ -197,6 +225,34 @@ def test_what_would_help_is_found_when_it_is_asked_for(page):
     page.click("text=What would help >> nth=0")
     expect(page.locator("h1")).to_have_text("Why only this?")
     expect(page.locator(".helps li").first).to_contain_text("<b>bold</b> would run")
+
+
+def test_a_backtest_is_started_and_cancelled_by_keyboard(page):
+    """What is wrong is read with its field; nobody serves the queue here, so that it waits."""
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.goto("/my/backtests/")
+    page.locator("text=Start a backtest").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("Start a backtest · Allocation service")
+    page.locator("#id_servers").focus()
+    page.keyboard.type("many")
+    page.locator("main button").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("main [role=alert]")).to_contain_text("Nothing was started.")
+    servers = page.locator("#id_servers")
+    expect(servers).to_have_attribute("aria-invalid", "true")
+    expect(servers).to_have_accessible_description(re.compile("Line 1: expected how many servers"))
+    assert findings(page) == []
+    page.locator("#id_servers").fill("2 cpu=4 memory=16")
+    trace = {"name": "t.csv", "mimeType": "text/csv", "buffer": CSV.encode()}
+    page.locator("#id_file").set_input_files(files=[trace])
+    page.locator("main button").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".lead")).to_contain_text("It waits for a worker: 0 %.")
+    assert findings(page) == []
+    page.locator("text=Cancel").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".lead")).to_contain_text("It was cancelled.")
 
 
 def test_the_proof_is_a_file(page):

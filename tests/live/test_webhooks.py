@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.guides import blocks_of
 from tests.live.conftest import launched
 from tests.receivers import CERTIFICATE, Receiver, verifies
 
@@ -60,7 +61,8 @@ def feed(hooked, pool):
 
 def test_the_session_of_the_guide_ends_with_a_verified_event(hooked, tmp_path):
     receiver_text = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[1]
-    blocks = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    blocks = [block.text for block in blocks_of(GUIDE.read_text())]
+    assert len(blocks) == 3
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     lines = blocks[0].replace("http://localhost:8000", hooked.url)
@@ -131,11 +133,10 @@ def test_the_sender_is_killed_over_and_over_and_loses_nothing(hooked):
             "/api/v1/webhooks/", {"url": receiver.url, "pool": "killed"}
         ).body
         for _ in range(3):
-            happens(hooked, "killed", 2)
             before = receiver.connections
-            until(
-                lambda before=before: receiver.connections > before
-            )  # it is waiting for an answer
+            happens(hooked, "killed", 2)
+            # It is waiting for an answer: the receiver takes longer than the next event.
+            until(lambda before=before: receiver.connections > before)
             sender = hooked.processes["sender"]
             os.kill(sender.pid, signal.SIGKILL)
             sender.wait()

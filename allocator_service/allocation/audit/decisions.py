@@ -116,7 +116,8 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     """
     refuse_undecided(run)
     named = problem_from_document(document).problem
-    return decision_proof(document, replace(stored_decision(run).allocation, problem=named))
+    decision = replace(stored_decision(run).allocation, problem=named)
+    return {"run": run.pk, "pool": run.pool.slug, **decision_proof(document, decision)}
 
 
 def decision_proof(document: Mapping[str, Any], decision: Allocation) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def _decide(pool: Pool, at: datetime) -> ReplayedDecision:
         at,
         run,
         {tenant.slug: tasks.get(tenant.pk, 0.0) for tenant in tenants},
-        {tenant.slug: state.sharing_degree(tenant.pk) for tenant in tenants},
+        {tenant.slug: state.sharing_degrees.get(tenant.pk) for tenant in tenants},
     )
 
 

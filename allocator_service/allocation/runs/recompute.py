@@ -39,6 +39,7 @@ from allocator_service.pools.recompute import (
     decision_due,
     decision_wanted,
     interval_around,
+    job_send_again,
     job_settle,
 )
 from policies import Allocation, PolicyError, problem_from_document
@@ -72,39 +73,45 @@ def recompute_pool(*, pool_id: int, clock: Clock, early: bool = False) -> Run | 
     for, another worker at it, or the claim lost on the way. Doing it twice does nothing the second time.
     """
     with try_lock_across_transactions(Lock.RECOMPUTE, str(pool_id)) as alone:
-        if alone and not _caught_up(pool_id, clock):
-            return None
-        claim = _claim(pool_id, clock(), early) if alone else None
-        if claim is None:
-            return None
-        if claim.attempt > MAX_ATTEMPTS:
-            error = DomainError(
-                f"The worker broke off {MAX_ATTEMPTS} times while it computed or published this"
-                " decision.",
-                code="run.worker_lost",
-            )
-            return _fail(claim, error, clock())
-        try:
-            begun = clock()
-            if Pool.objects.filter(pk=pool_id, policy_long_term=True).exists():
-                pool_meter_all(pool_id=pool_id, now=begun)  # what is over is what it remembers
-                entries_seal_all(now=begun)
-            border = claim.border
-            while True:
-                state = pool_state(pool_id, now=border or begun, begins=True)
-                _keep_input(claim, state, begun)
-                started = clock()
-                allocation = document_solve(state.document)
-                seconds = (clock() - started).total_seconds()
-                digests = decision_digests(state.document, allocation)
-                now = clock()
-                if border is None or now + (timedelta() if early else COMMIT) <= border:
-                    break
-                border = _border_after(pool_id, now + 2 * (now - begun))
-        except DomainError as error:
-            return _fail(claim, error, clock())
-        solved = _Solved(state, allocation, digests, seconds, border)
-        return _publish(claim, solved, clock())
+        run = _recompute(pool_id, clock, early) if alone else None
+    if alone:  # whoever was sent for the next decision before the lock was let go has turned away
+        job_send_again(pool_id)
+    return run
+
+
+def _recompute(pool_id: int, clock: Clock, early: bool) -> Run | None:
+    if not _caught_up(pool_id, clock):
+        return None
+    claim = _claim(pool_id, clock(), early)
+    if claim is None:
+        return None
+    if claim.attempt > MAX_ATTEMPTS:
+        error = DomainError(
+            f"The worker broke off {MAX_ATTEMPTS} times while it computed or published this"
+            " decision.",
+            code="run.worker_lost",
+        )
+        return _fail(claim, error, clock())
+    try:
+        begun = clock()
+        if Pool.objects.filter(pk=pool_id, policy_long_term=True).exists():
+            pool_meter_all(pool_id=pool_id, now=begun)  # what is over is what it remembers
+            entries_seal_all(now=begun)
+        border = claim.border
+        while True:
+            state = pool_state(pool_id, now=border or begun, begins=True)
+            _keep_input(claim, state, begun)
+            started = clock()
+            allocation = document_solve(state.document)
+            seconds = (clock() - started).total_seconds()
+            digests = decision_digests(state.document, allocation)
+            now = clock()
+            if border is None or now + (timedelta() if early else COMMIT) <= border:
+                break
+            border = _border_after(pool_id, now + 2 * (now - begun))
+    except DomainError as error:
+        return _fail(claim, error, clock())
+    return _publish(claim, _Solved(state, allocation, digests, seconds, border), clock())
 
 
 @dataclass(frozen=True)

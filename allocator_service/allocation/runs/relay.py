@@ -8,6 +8,7 @@ relays are harmless. While Redis is down the rows wait.
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from uuid import UUID
 
 import psycopg
 import structlog
@@ -19,6 +20,7 @@ from allocator_service.allocation.tasks import recompute, simulate
 from allocator_service.allocation.what_if.simulations import simulations_due
 from allocator_service.celery import app
 from allocator_service.core.outbox import events_seal
+from allocator_service.core.worker.jobs import JOBS_CHANNEL, all_published
 from allocator_service.core.worker.watch import BROKER_ERRORS, messages_waiting
 from allocator_service.ledger.amounts.totals import ADDED_AT_ONCE, totals_advance
 from allocator_service.ledger.intake.entries import partitions_make_ahead
@@ -30,6 +32,8 @@ RECONCILE_SECONDS = 1.0
 HEARTBEAT_SECONDS = 2.0
 PARTITIONS_SECONDS = 3600.0
 MAX_QUEUED = 1_000
+# Of a queue of its own: more would let one sweep go before everybody who comes later.
+MAX_AHEAD = 16
 
 _DATABASE_ERRORS = (
     OperationalError,
@@ -42,12 +46,16 @@ log = structlog.get_logger(__name__)
 
 
 class Relay:
-    """Publishes due jobs until `stop` is called. `clock` tells the wall-clock time."""
+    """Publishes due jobs until `stop` is called.
 
-    def __init__(self, *, clock: Callable[[], datetime]) -> None:
-        self._clock = clock
+    `clock` tells the wall-clock time; `sign` is called at each turn, and while a database is waited for.
+    """
+
+    def __init__(self, *, clock: Callable[[], datetime], sign: Callable[[], None]) -> None:
+        self._clock, self._sign = clock, sign
         self._stopped = False
         self._reconcile_due = 0.0
+        self._others_due = 0.0
         self._heartbeat_due = 0.0
         self._partitions_due = 0.0
         self._totals_wait = False
@@ -63,6 +71,7 @@ class Relay:
                 self._listen()
             except _DATABASE_ERRORS as error:
                 log.warning("relay_waits_for_database", error=str(error))
+                self._sign()
                 connection.close()
                 time.sleep(RECONCILE_SECONDS)
 
@@ -70,10 +79,14 @@ class Relay:
         connection.ensure_connection()
         listener: psycopg.Connection = connection.connection
         listener.execute(f"LISTEN {CHANNEL}")
+        listener.execute(f"LISTEN {JOBS_CHANNEL}")
         while not self._stopped:
+            self._sign()
             more = self._tick(time.monotonic())
-            for _ in listener.notifies(timeout=0 if more else POLL_SECONDS, stop_after=1):
-                pass
+            timeout = 0 if more else POLL_SECONDS
+            for told in listener.notifies(timeout=timeout, stop_after=1):
+                if told.channel == JOBS_CHANNEL:
+                    self._others_due = 0.0
 
     def _tick(self, monotonic: float) -> bool:
         """Seal a batch, add it up and publish what is due; returns whether more waits for the ledger."""
@@ -89,13 +102,25 @@ class Relay:
         if sealed or self._totals_wait:
             self._totals_advance()
         self._publish(recompute, jobs_due(now=now, again=False))
-        self._publish(simulate, [str(id_) for id_ in simulations_due(now=now)])
+        self._publish(simulate, _texts(simulations_due(now=now)))
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
             self._totals_advance()
             if messages_waiting(app) < MAX_QUEUED:
                 self._publish(recompute, jobs_due(now=now, again=True))
+        if monotonic >= self._others_due:
+            self._others_due = monotonic + RECONCILE_SECONDS
+            self._publish_others(now)
         return sealed == SEALED_AT_ONCE or self._totals_wait
+
+    def _publish_others(self, now: datetime) -> None:
+        """What has a queue of its own: few at a time, so that everybody's turn comes."""
+        for task, due in all_published():
+            waiting = messages_waiting(app, task.queue)
+            if waiting < MAX_AHEAD:
+                self._publish(
+                    task, _texts(due(now=now, limit=MAX_AHEAD - int(waiting), idle=not waiting))
+                )
 
     def _totals_advance(self) -> None:
         self._totals_wait = totals_advance() >= ADDED_AT_ONCE
@@ -106,3 +131,8 @@ class Relay:
                 task.apply_async(args=[job], retry=False)
             except BROKER_ERRORS as error:
                 log.warning("relay_cannot_publish", task=task.name, job=job, error=str(error))
+
+
+def _texts(ids: Sequence[UUID]) -> list[int | str]:
+    """Ids as messages carry them."""
+    return [str(id_) for id_ in ids]

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Max, Min
+
 from allocator_service.billing.models import Closing, PlanState, Posting, PricePlan
 from allocator_service.billing.months import Month, month_of
 from allocator_service.billing.plans.timeline import Timeline, commitments_of, timeline
@@ -40,10 +42,29 @@ def closings_of(pool: Pool) -> list[Closing]:
 
 def open_month(pool: Pool) -> Month | None:
     """The earliest month that is not closed: the one that late entries and credit notes go to."""
-    last = Closing.objects.filter(pool=pool).defer("document").order_by("-month").first()
-    if last is not None:
-        return month_of(last.start, pool.timezone).next
-    return first_month(pool)
+    return _open_months([pool]).get(pool)
+
+
+def months_over(*, now: datetime) -> dict[Pool, Month]:
+    """The open month of each open pool in which it is over."""
+    months = _open_months(Pool.objects.filter(retired_at=None))
+    return {pool: month for pool, month in months.items() if month.end <= now}
+
+
+def _open_months(pools: Iterable[Pool]) -> dict[Pool, Month]:
+    """After the last closed month, or the one in which the first published plan begins."""
+    by_key = {pool.pk: pool for pool in pools}
+    closings = Closing.objects.filter(pool__in=by_key).order_by("pool")
+    closed = dict(closings.values_list("pool").annotate(Max("start")))
+    plans = PricePlan.objects.filter(state=PlanState.PUBLISHED, pool__in=by_key).order_by("pool")
+    first = dict(plans.values_list("pool").annotate(Min("start")))
+    return {
+        pool: month_of(closed[key], pool.timezone).next
+        if key in closed
+        else month_of(first[key], pool.timezone)
+        for key, pool in by_key.items()
+        if key in closed or key in first
+    }
 
 
 def units_of(pool: Pool) -> Mapping[str, str]:

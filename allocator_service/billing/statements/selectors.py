@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from allocator_service.billing.models import Closing, Statement
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from allocator_service.billing.models import Closing, Posting, Statement
 from allocator_service.billing.months import Month, month_named, months_between
+from allocator_service.billing.plans.timeline import commitments_of
 from allocator_service.billing.rating.lines import in_order, minor_digits
 from allocator_service.billing.rating.savings import savings
 from allocator_service.billing.statements.closing import (
@@ -27,9 +30,13 @@ from allocator_service.billing.statements.drafting import (
     open_month,
 )
 from allocator_service.core.errors import Missing
+from allocator_service.ledger.amounts.totals import WIDTHS
+from allocator_service.ledger.models import OwnerTotal, Seal, Total
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
+
+BY_DAYS = 2  # the level of totals whose buckets are four days wide
 
 
 @dataclass(frozen=True)
@@ -77,16 +84,44 @@ def statement_rows(
     ]
     earliest = open_month(pool)
     if earliest is not None and earliest.start <= now:
-        members = pool.memberships.order_by("tenant__slug")
-        if tenant is not None:
-            members = members.filter(tenant=tenant)
+        admitted = dict(pool.memberships.values_list("tenant__slug", "admitted_at"))
         for each in months_between(earliest.start, now, pool.timezone):
+            if month not in (None, str(each)):
+                continue
+            slugs = {slug for slug, at in admitted.items() if at < each.end}
+            others = _concerned(pool, each).exclude(slug__in=slugs)
+            if tenant is not None:
+                others = others.filter(pk=tenant.pk)
+            if others.exists():
+                of = None if tenant is None else tenant.pk
+                lines = month_draft(pool=pool, month=each, now=now, tenant=of).lines
+                slugs |= set(tenants_of(pool, each, lines).values())
             rows += [
                 StatementRow(str(each), slug, OPEN, None, None)
-                for slug, admitted in members.values_list("tenant__slug", "admitted_at")
-                if admitted < each.end
+                for slug in sorted(slugs)
+                if tenant is None or slug == tenant.slug
             ]
     return [row for row in rows if month in (None, row.month)]
+
+
+def _concerned(pool: Pool, month: Month) -> QuerySet[Tenant]:
+    """Whom lines of an open month may concern, members or not."""
+    width = WIDTHS[BY_DAYS]
+    buckets = [int(instant.timestamp()) // width for instant in (month.start, month.end)]
+    of_month = {"pool": pool, "level": BY_DAYS, "bucket__range": buckets}
+    stored = Posting.objects.filter(pool=pool, month=month.first)
+    concerned = (
+        Q(pk__in=Total.objects.filter(**of_month).values("tenant"))
+        | Q(pk__in=OwnerTotal.objects.filter(**of_month).values("owner"))
+        | Q(pk__in=stored.values("tenant"))
+        | Q(pk__in=stored.filter(owner__isnull=False).values("owner"))
+        | Q(pk__in=[each.tenant_id for each in commitments_of(pool, month.start, month.end)])
+    )
+    before = Closing.objects.filter(pool=pool, month=month.previous.first)
+    for sequence in before.values_list("sequence", flat=True):
+        late = Seal.objects.filter(sequence__gt=sequence, start__lt=month.start)
+        concerned |= Q(Exists(late.filter(pool=pool, tenant=OuterRef("pk"))))
+    return Tenant.objects.filter(concerned)
 
 
 def statement_content(*, pool: Pool, month: Month, tenant: Tenant, now: datetime) -> bytes:

@@ -1,8 +1,11 @@
-"""The worker's sign of life: a file with the monotonic time at which it last deserved one.
+"""A process's sign of life: a file with the monotonic time at which it last deserved one.
 
-Whoever runs the worker starts it again when the sign is older than `SILENCE_SECONDS`: the launcher,
-a container's health check (`python -m allocator_service.core.worker.pulse FILE`) and systemd, which
-gets the same sign as WATCHDOG=1. The standard library only: the launcher and health checks load it.
+Whoever runs the process starts it again when the sign is too old: the launcher, a container's health
+check (`python -m allocator_service.core.worker.pulse FILE [SECONDS]`) and systemd, which gets the same
+sign as WATCHDOG=1. The standard library only: the launcher and health checks load it.
+
+A worker gives it while it takes messages; relay, sender and beat at each turn of their loops, also of
+those in which they wait for a database or a broker that does not answer: a new process would wait, too.
 """
 
 import contextlib
@@ -12,18 +15,39 @@ import time
 from pathlib import Path
 
 SILENCE_SECONDS = 30.0
+# A turn of a loop may hold one statement that takes its full minute, and what follows from it.
+TURN_SECONDS = 120.0
 
 
 def give(file: str, notify_socket: str = "") -> None:
-    """Give the sign: in `file`, and to systemd at `notify_socket`, where they are named."""
+    """Give the sign: in `file`, and to systemd at `notify_socket`, where they are named.
+
+    A file that cannot be written, as on a full disk, is no reason to stop working.
+    """
     if file:
-        draft = Path(f"{file}.new")
-        draft.write_text(repr(time.monotonic()))
-        draft.replace(file)
+        with contextlib.suppress(OSError):
+            draft = Path(f"{file}.new")
+            draft.write_text(repr(time.monotonic()))
+            draft.replace(file)
     if notify_socket:
         address = "\0" + notify_socket[1:] if notify_socket.startswith("@") else notify_socket
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
             to.sendto(b"READY=1\nWATCHDOG=1", address)
+
+
+class Sign:
+    """Gives the sign when it is called, once a second at most: for loops that turn more often."""
+
+    EVERY_SECONDS = 1.0
+
+    def __init__(self, file: str, notify_socket: str = "") -> None:
+        self._file, self._notify_socket = file, notify_socket
+        self._due = 0.0
+
+    def __call__(self) -> None:
+        if time.monotonic() >= self._due:
+            give(self._file, self._notify_socket)
+            self._due = time.monotonic() + self.EVERY_SECONDS
 
 
 def age_seconds(file: str | Path) -> float | None:
@@ -44,4 +68,5 @@ def is_silent(file: str | Path, silence_seconds: float = SILENCE_SECONDS) -> boo
 
 if __name__ == "__main__":
     age = age_seconds(sys.argv[1])
-    sys.exit(0 if age is not None and age <= SILENCE_SECONDS else 1)
+    allowed = float(sys.argv[2]) if len(sys.argv) > 2 else SILENCE_SECONDS
+    sys.exit(0 if age is not None and age <= allowed else 1)

@@ -13,6 +13,7 @@ from celery.worker import state
 from kombu.exceptions import OperationalError as BrokerError
 
 from allocator_service.core.worker import pulse
+from allocator_service.core.worker.jobs import BACKTESTS
 from allocator_service.settings.environment import Environment
 
 BROKER_ERRORS = (BrokerError, redis.RedisError, OSError)
@@ -22,11 +23,12 @@ DEAF_EXIT_CODE = 70
 log = structlog.get_logger(__name__)
 
 
-def messages_waiting(app: Celery) -> float:
-    """Messages that wait for a worker; infinitely many while Redis does not answer."""
+def messages_waiting(app: Celery, queue_name: str | None = None) -> float:
+    """Messages that wait in a queue, by default that of decisions; inf while Redis does not answer."""
+    name = queue_name or app.conf.task_default_queue
     try:
         with app.connection_or_acquire() as broker:
-            queue = broker.default_channel.queue_declare(app.conf.task_default_queue, passive=False)
+            queue = broker.default_channel.queue_declare(name, passive=False)
             return float(queue.message_count)
     except BROKER_ERRORS:
         return float("inf")
@@ -42,6 +44,7 @@ class WorkerWatch:
 
     def __init__(self, app: Celery, environment: Environment) -> None:
         self._app, self._environment = app, environment
+        self._queue = BACKTESTS if environment.process == BACKTESTS else None
         self._taken_at = time.monotonic()
         self._stopped = threading.Event()
         self._pool: Any = None
@@ -80,4 +83,4 @@ class WorkerWatch:
         """Whether a worker that hears would take no message now either."""
         if len(state.active_requests) >= self._pool.num_processes:
             return True
-        return messages_waiting(self._app) in (0, float("inf"))
+        return messages_waiting(self._app, self._queue) in (0, float("inf"))

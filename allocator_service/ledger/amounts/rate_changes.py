@@ -7,7 +7,7 @@ All edges are read by one statement, so that an entry is seen in one of the thre
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -114,6 +114,7 @@ SELECT NULL, NULL, NULL, NULL, NULL, through, owner_through FROM place
 _OF_TENANTS = """
 SELECT edge, NULL::bigint AS owner_id, tenant_id, kind, resource, rate, moment FROM total_changes
 WHERE kind = ANY(%(kinds)s) AND (%(tenant)s::bigint IS NULL OR tenant_id = %(tenant)s)
+  AND (%(among)s::bigint[] IS NULL OR tenant_id = ANY(%(among)s))
 """
 _IN_ALL = """
 SELECT edge, NULL::bigint AS owner_id, NULL::bigint AS tenant_id, kind, resource, rate, moment
@@ -153,14 +154,16 @@ def amounts_between(
     pool: Pool,
     edges: Sequence[datetime],
     tenant: Tenant | None = None,
+    among: Collection[int] | None = None,
     kinds: Sequence[Kind] = (Kind.USAGE, Kind.ALONE),
     unsealed: bool = False,
 ) -> Amounts[Use]:
     """What tenants used, and would have used alone, between edges in ascending order.
 
-    `tenant` limits it to that one. Entries that are not sealed yet count only with `unsealed`.
+    `tenant` limits it to that one, `among` to those of these keys. Entries that are not sealed yet
+    count only with `unsealed`.
     """
-    limits = _limits(kinds, tenant, unsealed=unsealed)
+    limits = _limits(kinds, tenant, among, unsealed=unsealed)
     return Amounts(edges, _read(_BY_TENANT, pool, edges, limits, Use))
 
 
@@ -182,9 +185,14 @@ def used_of_owners(
 
 
 def _limits(
-    kinds: Sequence[Kind], tenant: Tenant | None = None, *, unsealed: bool = False
+    kinds: Sequence[Kind],
+    tenant: Tenant | None = None,
+    among: Collection[int] | None = None,
+    *,
+    unsealed: bool = False,
 ) -> dict[str, Any]:
     return {
+        "among": None if among is None else list(among),
         "kinds": [kind.value for kind in kinds],
         "tenant": None if tenant is None else tenant.pk,
         "unsealed": unsealed,

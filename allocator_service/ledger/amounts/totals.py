@@ -92,10 +92,10 @@ added_by_owner AS (
 SELECT count(*), max(sequence) FROM sealed
 """.replace("{counts_as}", COUNTS_AS).replace("{changes}", CHANGES)
 
+# By the last number of each pool: asked whether there is a higher one, the planner reads all seals.
 _BEHIND = """
 SELECT pool.id FROM pool LEFT JOIN ledger_totals_cursor c ON c.pool_id = pool.id
-WHERE EXISTS (SELECT FROM ledger_seal s
-              WHERE s.pool_id = pool.id AND s.sequence > COALESCE(c.through, 0))
+WHERE (SELECT max(s.sequence) FROM ledger_seal s WHERE s.pool_id = pool.id) > COALESCE(c.through, 0)
 ORDER BY pool.id
 """
 _OWNERS_BEHIND = """

@@ -48,6 +48,11 @@ FROM numbered JOIN last USING (pool_id)
 RETURNING sequence
 """.replace("{entry_of_taken}", _ENTRY_OF.replace("{row}", "taken"))
 
+# Asked ten times a second: one statement.
+_WAITS = """
+SELECT EXISTS (SELECT FROM ledger_pending) OR EXISTS (SELECT FROM ledger_decision_pending)
+"""
+
 _SEAL_DECISIONS = """
 WITH taken AS (
     DELETE FROM ledger_decision_pending
@@ -99,16 +104,19 @@ LEFT JOIN ledger_block previous
 )
 
 
-@transaction.atomic
 def entries_seal(*, now: datetime) -> int:
     """Number committed entries that have no number yet, at most `SEALED_AT_ONCE`; returns how many.
 
     An entry of a transaction that is still open is not visible here, and gets a later number. The
     decisions that wait, at most as many, go into the same blocks, and are counted too.
     """
-    if not try_lock_in_transaction(Lock.LEDGER_SEAL, "ledger"):
-        return 0
     with connection.cursor() as cursor:
+        cursor.execute(_WAITS)
+        if cursor.fetchall() == [(False,)]:
+            return 0
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not try_lock_in_transaction(Lock.LEDGER_SEAL, "ledger"):
+            return 0
         # Entries come by the 10^5 before the planner's statistics of them do. With those of an empty
         # table it would read all that waits, or a month's entries, once for each entry. An array of
         # ids, indexes only and a look by id for each entry prevent that.

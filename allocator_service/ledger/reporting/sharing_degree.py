@@ -3,7 +3,7 @@
 Source: Tang et al., TPDS 2018, §3 (policies §4): β[r] = used[r] / alone[r], β = the least of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -105,19 +105,28 @@ def sharing_degree_report(
     return _report(pool, period, amounts, tenant)
 
 
-def sharing_degree_history(*, pool: Pool, period: Period) -> SharingDegreeReport:
-    """The same, of the entries that are not sealed yet too."""
-    return _report(
-        pool, period, amounts_between(pool=pool, edges=period.edges, unsealed=True), None
-    )
+def sharing_degree_history(
+    *, pool: Pool, period: Period, among: Collection[int]
+) -> SharingDegreeReport:
+    """The sharing degrees of the tenants with these keys, of the entries that are not sealed yet too."""
+    amounts = amounts_between(pool=pool, edges=period.edges, among=among, unsealed=True)
+    return _report(pool, period, amounts, None, among)
 
 
 def _report(
-    pool: Pool, period: Period, amounts: Amounts[Use], tenant: Tenant | None
+    pool: Pool,
+    period: Period,
+    amounts: Amounts[Use],
+    tenant: Tenant | None,
+    among: Collection[int] | None = None,
 ) -> SharingDegreeReport:
     resources = resources_of(pool)
     slugs = tenants_reported(
-        pool=pool, period=period, found={use.tenant for use in amounts.present}, tenant=tenant
+        pool=pool,
+        period=period,
+        found={use.tenant for use in amounts.present},
+        tenant=tenant,
+        among=among,
     )
     refuse_too_long(len(slugs) * len(period.intervals) * len(resources))
     sums = {

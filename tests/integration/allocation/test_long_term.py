@@ -24,7 +24,7 @@ from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.policy import Window
 from allocator_service.pools.recompute import decision_wanted, jobs_due
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
-from allocator_service.pools.services import pool_create
+from allocator_service.pools.services import pool_create, pool_update
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import (
@@ -91,7 +91,7 @@ class Simulated:
         pool_meter_all(pool_id=self.pool.pk, now=at)
         state = window_state(self.pool, at)
         tenants = Tenant.objects.filter(slug__in=self.names).order_by("slug")
-        return [state.sharing_degree(tenant.pk) for tenant in tenants]
+        return [state.sharing_degrees.get(tenant.pk) for tenant in tenants]
 
     def history(self, number):
         """What a decision so many minutes after the start remembers."""
@@ -178,6 +178,14 @@ def test_changes_wait_for_the_boundary_and_every_boundary_decides(tenant):
     job.refresh_from_db()
     assert job.run_after == START + 2 * MINUTE
     assert jobs_due(now=START + 2 * MINUTE, again=False) == [pool.pk]
+
+
+def test_a_worker_whose_clock_is_behind_the_relays_decides_no_step_before_it_begins(tenant):
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}).pool
+    behind = START + timedelta(seconds=59)
+    assert recompute_pool(pool_id=pool.pk, clock=lambda: behind) is None
+    assert jobs_due(now=behind, again=False) == []
+    assert jobs_due(now=START + MINUTE, again=False) == [pool.pk]
 
 
 def test_a_message_that_comes_twice_decides_a_step_once(tenant):
@@ -353,3 +361,29 @@ def test_a_pool_whose_clock_is_set_back_decides_changes_for_the_step_that_was_de
                 assert input_of(run)["history"] == before
     minutes = [(2, 3), (4, 4), (5, 5), (6, 6)]  # at 3 the clock comes to what is decided
     assert decided == [(now * MINUTE, begin * MINUTE) for now, begin in minutes]
+
+
+@pytest.mark.parametrize(
+    ("intervals", "first"),
+    [(("PT1M", "PT5M"), 5), (("PT5M", "PT1M"), 3), (("PT2M", "PT3M"), 3)],
+)
+def test_a_changed_decision_interval_counts_from_the_next_boundary_of_the_new_one(
+    tenant, intervals, first
+):
+    """Also where the old one's comes first: its step has begun, and is decided no second time."""
+    pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}, decision_interval=intervals[0])
+    pool.step(0, (1, 1))
+    pool.step(2, (1, 1))
+    changed = START + 2 * MINUTE + timedelta(seconds=20)
+    choice = policy_choose("h-mrf", "indivisible", {"placement": "pool"})
+    new = settings(policy=choice, window=Window("unbounded", START), decision_interval=intervals[1])
+    pool_update(pool=pool.pool, settings=new, version=None, now=changed)
+    begins = []
+    for second in range(0, 600, 10):
+        now = changed + timedelta(seconds=second)
+        if jobs_due(now=now, again=True) and (
+            run := recompute_pool(pool_id=pool.pool.pk, clock=lambda now=now: now)
+        ):
+            begins.append((run.step.begin - START) / MINUTE)
+    step = int(intervals[1][2])
+    assert begins == list(range(first, 13, step))

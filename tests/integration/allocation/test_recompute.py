@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from uuid import uuid4
 
 import pytest
 from django.db import connection, transaction
@@ -19,11 +18,10 @@ from allocator_service.allocation.models import (
     Snapshot,
 )
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.runs import recompute
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import decision_at, decision_now, input_of
 from allocator_service.allocation.services import run_request
-from allocator_service.core.errors import Conflict, Missing
+from allocator_service.core.errors import Missing
 from allocator_service.core.models import Event
 from allocator_service.ledger.audit.verification import LedgerCheck
 from allocator_service.ledger.models import Entry
@@ -39,13 +37,9 @@ from allocator_service.pools.services import pool_retire, pool_update
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
 from policies import policies_available, problem_from_document, solve
-from tests.integration.conftest import NOON, settings, vector
+from tests.integration.conftest import NOON, recomputed, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def recomputed(pool, at=NOON):
-    return recompute_pool(pool_id=pool.pk, clock=lambda: at)
 
 
 def test_figure_2_of_the_drfh_paper_is_decided_proven_and_in_force(fig2):
@@ -200,94 +194,6 @@ def test_a_workload_that_cannot_run_gets_nothing_says_why_and_harms_nobody(fig2,
     assert list(
         Event.objects.filter(kind="workload.unsatisfiable").values_list("tenant", flat=True)
     ) == ["u4"]  # u3's was known when it was submitted
-
-
-def test_changes_made_during_a_run_are_decided_by_the_next(fig2, tenant, now, monkeypatch):
-    original = recompute.pool_state
-
-    def change_while_reading(pool_id, *, now, begins):
-        state = original(pool_id, now=now, begins=begins)
-        monkeypatch.setattr(recompute, "pool_state", original)
-        workloads_submit(
-            pool=fig2, drafts=[WorkloadDraft(tenant("u3"), "late", vector(1, 1))], now=now
-        )
-        return state
-
-    monkeypatch.setattr(recompute, "pool_state", change_while_reading)
-    first = recomputed(fig2)
-    second = recomputed(fig2)
-    assert (first.generation, second.generation) == (3, 4)
-    assert (first.allocations.count(), second.allocations.count()) == (2, 3)
-
-
-def test_a_run_that_fails_says_why_and_the_old_decision_stays_in_force(fig2, now, monkeypatch):
-    first = recomputed(fig2)
-    run_request(pool=fig2, reason="", now=now)
-
-    def overflow(*_, **__):
-        raise OverflowError("a policy that breaks")
-
-    monkeypatch.setattr(recompute.policies, "solve", overflow)
-    failed = recomputed(fig2)
-    assert failed.status == RunStatus.FAILED
-    assert failed.error["code"] == "run.internal"
-    assert "OverflowError" in failed.error["detail"]
-    assert decision_at(pool=fig2, at=now) == first
-    assert Event.objects.filter(kind="decision.failed").count() == 1
-    job = RecomputeJob.objects.get(pool=fig2)
-    assert job.settled == job.wanted
-    with pytest.raises(Conflict):
-        run_verify(failed)
-
-
-def test_a_worker_that_dies_three_times_on_one_problem_fails_the_run(fig2, monkeypatch):
-    class Killed(BaseException):
-        """Stands for kill -9: nothing of ours handles it."""
-
-    def die(*_, **__):
-        raise Killed
-
-    monkeypatch.setattr(recompute.policies, "solve", die)
-    for _ in range(3):
-        with pytest.raises(Killed):
-            recomputed(fig2)
-    assert Run.objects.get().attempts == 3
-    failed = recomputed(fig2)
-    assert failed.status == RunStatus.FAILED
-    assert failed.error["code"] == "run.worker_lost"
-    assert Run.objects.count() == 1
-
-
-def test_a_worker_that_lost_its_claim_publishes_nothing(fig2, monkeypatch):
-    original = recompute.policies.solve
-
-    def lose_claim(*args, **kwargs):
-        RecomputeJob.objects.filter(pool=fig2).update(token=uuid4())
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(recompute.policies, "solve", lose_claim)
-    assert recomputed(fig2) is None
-    assert Run.objects.get().status == RunStatus.RUNNING
-    assert not Allocation.objects.exists()
-    monkeypatch.setattr(recompute.policies, "solve", original)
-    assert recomputed(fig2).attempts == 2
-
-
-def test_a_worker_that_lost_its_claim_while_it_read_leaves_the_input_of_the_other(
-    fig2, monkeypatch
-):
-    original = recompute.pool_state
-
-    def lose_claim(*args, **kwargs):
-        state = original(*args, **kwargs)
-        other = uuid4()  # of whoever took the claim over
-        Run.objects.update(token=other)
-        RecomputeJob.objects.update(token=other)
-        return state
-
-    monkeypatch.setattr(recompute, "pool_state", lose_claim)
-    assert recomputed(fig2) is None
-    assert Run.objects.get().snapshot is None
 
 
 def test_a_class_of_several_contributors_servers_has_no_owner(fig2, tenant, now):

@@ -9,15 +9,11 @@ from django.contrib.sessions.models import Session
 
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.models import Certificate, Placement
-from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.services import retention_apply, run_request
 from allocator_service.core.errors import Gone
+from tests.integration.conftest import recomputed
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def recomputed(pool, at):
-    return recompute_pool(pool_id=pool.pk, clock=lambda: at)
 
 
 def test_old_runs_are_pruned_but_the_decision_in_force_stays_whole(fig2, now):

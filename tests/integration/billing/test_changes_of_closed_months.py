@@ -67,7 +67,8 @@ def test_a_rerating_reverses_and_posts_in_the_open_month(march):
         "reason": "the new price held from the 15th",
         "now": APRIL_2,
     }
-    preview = rerating_preview(**asked)
+    preview, new = rerating_preview(**asked)
+    assert new
     assert Posting.objects.filter(kind__in=["reversal", "rerated"]).count() == 0
     assert PricePlan.objects.get(pk=plan.pk).state == "draft"
     rerating, new = rerating_apply(**asked)

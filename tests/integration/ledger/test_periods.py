@@ -5,7 +5,8 @@ from itertools import count
 
 import pytest
 from django.core.management import call_command
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -30,7 +31,7 @@ from allocator_service.tenants.services import tenant_create
 from tests.examples import examples
 from tests.integration import conftest
 from tests.integration.conftest import NOON
-from tests.integration.ledger.conftest import HOUR
+from tests.integration.ledger.conftest import HOUR, report, usage
 from tests.integration.ledger.test_windows import (
     CHANGE,
     MICROSECOND,
@@ -233,3 +234,25 @@ def test_verify_finds_totals_by_owner_that_were_changed(reported, tenant, tamper
     assert holds()
     tamper()
     assert not holds()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_behind_is_found_without_reading_all_that_was_sealed(reported, tenant):
+    """The relay asks after each entry that it seals, whatever the ledger has grown to."""
+    names = [tenant(name) for name in TENANTS]
+    for first in range(0, 20_000, 1000):
+        numbers = range(first, first + 1000)
+        report(reported, *(usage(names[n % 3], str(n), 1, 1) for n in numbers))
+    while entries_seal(now=NOON):
+        pass
+    while totals_advance():
+        pass
+    with CaptureQueriesContext(connection) as asked:
+        assert totals_advance() == 0
+    assert asked.captured_queries
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE ledger_seal")
+        for query in asked.captured_queries:
+            cursor.execute(f"EXPLAIN {query['sql']}")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+            assert "Seq Scan on ledger_seal" not in plan

@@ -21,7 +21,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def sender(db):
     """A sender that runs until the test ends."""
-    sender = Sender(clock=utc_now, random=random.Random(1).random, secret_key=KEY, allowed=LOOPBACK)
+    sender = Sender(
+        clock=utc_now,
+        random=random.Random(1).random,
+        secret_key=KEY,
+        allowed=LOOPBACK,
+        sign=lambda: None,
+    )
 
     def work():
         try:

@@ -94,7 +94,7 @@ def test_the_windows_example_counts_what_its_page_says():
 
 def test_the_simulated_example_ends_when_its_page_says():
     page = (PAGES / "simulation.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names = {}
     exec(code, names)
     assert names["ended"] == {
@@ -104,6 +104,20 @@ def test_the_simulated_example_ends_when_its_page_says():
         "drf": [12, 21],
     }
     assert names["found"].sharing_degree.round(4).tolist() == [1.8333, 1.8182]
+
+
+def test_a_site_s_record_is_simulated_as_its_page_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    times = "2026-10-05T09:00:00|2026-10-05T09:00:00|2026-10-05T11:00:00"
+    (tmp_path / "quarter.txt").write_text(
+        "JobID|User|Account|Submit|Start|End|AllocTRES|State\n"
+        f"1|ada|bio|{times}|cpu=128,mem=64G,node=2|COMPLETED\n"
+    )
+    page = (PAGES / "simulation.md").read_text()
+    _, code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["ran"].completion.tolist() == [7200, 7200]
 
 
 @pytest.mark.parametrize("page", EXAMPLES)

@@ -3,10 +3,12 @@
 import signal
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from allocator_service.allocation.runs.relay import Relay
 from allocator_service.core.clock import utc_now
+from allocator_service.core.worker.pulse import Sign
 
 
 class Command(BaseCommand):
@@ -14,7 +16,9 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def handle(self, *_: Any, **__: Any) -> None:
-        relay = Relay(clock=utc_now)
+        environment = settings.ENVIRONMENT
+        sign = Sign(environment.pulse_file, environment.notify_socket)
+        relay = Relay(clock=utc_now, sign=sign)
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, lambda *_: relay.stop())
         relay.run()

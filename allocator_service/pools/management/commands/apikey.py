@@ -15,6 +15,8 @@ from allocator_service.tenants.models import ApiKey, Scope
 from allocator_service.tenants.selectors import tenant_get
 from allocator_service.tenants.services import api_key_create, api_key_revoke, api_key_rotate
 
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
 
 class Command(BaseCommand):
     help = "Issue, list, revoke and rotate API keys."
@@ -25,7 +27,11 @@ class Command(BaseCommand):
         create.add_argument("--scope", required=True, choices=Scope.values)
         create.add_argument("--name", required=True)
         create.add_argument("--tenant", metavar="SLUG", help="whose key it is: scope tenant")
-        create.add_argument("--pool", metavar="SLUG", help="of which pool it is: scope agent")
+        create.add_argument(
+            "--pool",
+            metavar="SLUG",
+            help="the one pool that it sees: scopes agent, operator, billing",
+        )
         create.add_argument("--expires", default="P1Y", metavar="P90D")
         actions.add_parser("list", help="list the keys")
         revoke = actions.add_parser("revoke", help="revoke the keys of a name or a prefix")
@@ -70,9 +76,10 @@ class Command(BaseCommand):
         for key in ApiKey.objects.select_related("tenant").order_by("name", "pk"):
             state = "revoked" if key.revoked_at else "expired" if key.expires_at <= now else "live"
             bound = key.pool or (key.tenant.slug if key.tenant else "-")
+            used = f"used {key.last_used_at:{_TIME}}" if key.last_used_at else "never used"
             self.stdout.write(
                 f"{key.prefix}…\t{key.name}\t{key.scope}\t{bound}\t{state}"
-                f"\t{key.expires_at:%Y-%m-%dT%H:%M:%SZ}"
+                f"\t{key.expires_at:{_TIME}}\t{used}"
             )
 
 

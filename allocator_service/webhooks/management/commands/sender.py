@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from allocator_service.core.clock import utc_now
+from allocator_service.core.worker.pulse import Sign
 from allocator_service.webhooks.sender import Sender
 
 
@@ -16,11 +17,13 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def handle(self, *_: Any, **__: Any) -> None:
+        environment = settings.ENVIRONMENT
         sender = Sender(
             clock=utc_now,
             random=random.random,
             secret_key=settings.SECRET_KEY,
-            allowed=settings.ENVIRONMENT.webhook_allowed_networks,
+            allowed=environment.webhook_allowed_networks,
+            sign=Sign(environment.pulse_file, environment.notify_socket),
         )
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, lambda *_: sender.stop())
