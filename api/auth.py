@@ -13,7 +13,8 @@ from structlog.contextvars import bind_contextvars
 from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from allocator_service.tenants.selectors import api_key_of
-from api.contract.errors import Unauthenticated
+from allocator_service.tenants.services import api_key_used
+from api.contract.errors import Forbidden, Unauthenticated
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from rest_framework.views import APIView
@@ -33,16 +34,21 @@ MAX_KEY_LENGTH = 200
 
 @dataclass(frozen=True)
 class Caller:
-    """The holder of a live key. `tenant` is set for tenant keys only: it limits what is seen."""
+    """The holder of a live key, or a person on a tenant's pages; `holder_id` is the key's or person's.
 
-    key_id: UUID
+    `tenant` is set for tenant keys and people, `pool` for keys that are bound to the pool of this slug:
+    they limit what is seen.
+    """
+
+    holder_id: UUID
     scope: Scope
     tenant: Tenant | None
+    pool: str = ""
     is_authenticated: ClassVar[bool] = True
 
     @property
     def holder(self) -> str:
-        return str(self.key_id)
+        return str(self.holder_id)
 
 
 class ApiKeyAuthentication(BaseAuthentication):
@@ -85,12 +91,15 @@ def usable(key: ApiKey | None) -> ApiKey:
 
 def acting(key: ApiKey) -> Caller:
     """The holder of a usable key, who from now on acts in the logs and the audit."""
+    api_key_used(key=key, now=utc_now())
     bind_contextvars(actor=f"key {key}")
-    return Caller(key.pk, Scope(key.scope), key.tenant)
+    return Caller(key.pk, Scope(key.scope), key.tenant, key.pool)
 
 
 class ScopePermission(BasePermission):
     """A view's `scopes` say, per method, which keys have it; what is not named nobody has."""
+
+    message = ""
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         method = "GET" if request.method == "HEAD" else str(request.method)
@@ -98,7 +107,26 @@ class ScopePermission(BasePermission):
             # A method that the route lacks is answered 405 to every key.
             return isinstance(request.user, Caller)
         scopes: Mapping[str, frozenset[Scope]] = getattr(view, "scopes", {})
-        return isinstance(request.user, Caller) and request.user.scope in scopes.get(method, ())
+        allowed = scopes.get(method, frozenset())
+        if not isinstance(request.user, Caller):
+            return False
+        if request.user.scope not in allowed:
+            self.message = _refusal(method, request.user.scope, allowed)
+            return False
+        if request.user.pool and method not in getattr(view, "of_a_pool", ()):
+            raise Forbidden(
+                f"This key is bound to the pool {request.user.pool}; the route concerns more than one"
+                " pool. Use a key that is bound to none.",
+                code="auth.pool",
+            )
+        return True
+
+
+def _refusal(method: str, scope: Scope, allowed: frozenset[Scope]) -> str:
+    """Which keys would have been let through."""
+    able = " or ".join(each.value for each in Scope if each in allowed)
+    other = f"use a key of scope {able}" if able else "no key can"
+    return f"A key of scope {scope.value} cannot {method} this route; {other}."
 
 
 def authenticated_caller(request: Any) -> Caller | None:

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.long_term.metering import LATE
-from allocator_service.allocation.selectors import heartbeat_age_seconds
+from allocator_service.allocation.selectors import SILENCE, heartbeat_age_seconds
 from allocator_service.allocation.services import METERING
 from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import Scope
@@ -27,10 +27,6 @@ from api.views import ContractView
 from policies.fields import ChoiceField, Document, DocumentField
 
 PING_SECONDS = 0.2
-# Beat asks every 10 s, relay and sender tell every 2 s.
-WORKER_SILENCE_SECONDS = 35.0
-RELAY_SILENCE_SECONDS = 10.0
-SENDER_SILENCE_SECONDS = 10.0
 
 OK, DEGRADED, FAILED = "ok", "degraded", "failed"
 
@@ -55,6 +51,7 @@ class ChecksDocument(Document):
     worker = ChoiceField(choices=[OK, DEGRADED])
     relay = ChoiceField(choices=[OK, DEGRADED])
     sender = ChoiceField(choices=[OK, DEGRADED])
+    backtests = ChoiceField(choices=[OK, DEGRADED])
     metering = ChoiceField(choices=[OK, DEGRADED])
 
 
@@ -87,8 +84,9 @@ class ReadinessView(OpenView):
         """Say whether the service can serve requests, with the state of everything it works with.
 
         It needs no key. The answer is 503 only when the database does not answer or migrations are
-        missing. The broker, worker, relay, sender and metering can be `degraded`: requests are
-        still served, while decisions, the ledger, events or webhooks may come late.
+        missing. The broker, worker, relay, sender, metering and whoever computes backtests can be
+        `degraded`: requests are still served, while decisions, the ledger, events, webhooks or
+        backtests may come late.
         """
         checks = readiness()
         states = set(checks.values())
@@ -106,9 +104,7 @@ def readiness() -> dict[str, str]:
         "database": database,
         "migrations": OK if migrated else FAILED,
         "broker": OK if _broker_answers() else DEGRADED,
-        "worker": _heartbeat("worker", WORKER_SILENCE_SECONDS) if migrated else DEGRADED,
-        "relay": _heartbeat("relay", RELAY_SILENCE_SECONDS) if migrated else DEGRADED,
-        "sender": _heartbeat("sender", SENDER_SILENCE_SECONDS) if migrated else DEGRADED,
+        **{name: _heartbeat(name) if migrated else DEGRADED for name in SILENCE},
         "metering": _metering() if migrated else DEGRADED,
     }
 
@@ -146,10 +142,10 @@ def _broker_answers() -> bool:
         return False
 
 
-def _heartbeat(process: str, silence: float) -> str:
+def _heartbeat(process: str) -> str:
     def recent() -> bool:
         age = heartbeat_age_seconds(process=process, now=utc_now())
-        return age is not None and age < silence
+        return age is not None and age < SILENCE[process].total_seconds()
 
     return _holds(recent, otherwise=DEGRADED)
 
@@ -178,8 +174,8 @@ class MetricsView(OpenView):
     def get(self, request: Request) -> HttpResponse:
         """Give the metrics of the service in the text format of Prometheus.
 
-        It takes an operator's key or the `METRICS_TOKEN` of the settings as the bearer token;
-        anything else answers 401 `auth.metrics`. No metric names a tenant.
+        It takes an operator's key that is bound to no pool, or the `METRICS_TOKEN` of the settings as
+        the bearer token; anything else answers 401 `auth.metrics`. No metric names a tenant.
         """
         if not (_has_token(request) or _is_operator(request)):
             raise Unauthenticated(
@@ -199,4 +195,4 @@ def _has_token(request: HttpRequest | Request) -> bool:
 
 def _is_operator(request: Request) -> bool:
     caller = authenticated_caller(request)
-    return caller is not None and caller.scope == Scope.OPERATOR
+    return caller is not None and caller.scope == Scope.OPERATOR and not caller.pool

@@ -27,6 +27,7 @@ class CollectionsDocument(Document):
     policies = _link()
     evaluations = _link()
     comparisons = _link()
+    backtests = _link()
     events = _link()
     ledger_entries = _link()
     price_plans = _link()

@@ -170,7 +170,7 @@ class KeyThrottle(BaseThrottle):
             return True
         environment = settings.ENVIRONMENT
         self._wait = limiter().wait_seconds(
-            key=request.user.key_id,
+            key=request.user.holder_id,
             rate=environment.throttle_rate,
             burst=environment.throttle_burst,
         )

@@ -1,6 +1,6 @@
 """The base of every route: who calls, which parameters and body, and how the answer is written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, wraps
 from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 
@@ -38,7 +38,8 @@ class ContractView(APIView):
 
     `parameters` are the query parameters of GET, `write_parameters` those of all others; `listed`: GET
     answers pages, also as CSV and NDJSON; `bulk`: POST takes many objects at once, also as CSV;
-    `large`: its body may be 32 MiB.
+    `large`: its body may be 32 MiB; `of_a_pool`: the methods that keys bound to a pool have, because
+    they show and change nothing of another.
     """
 
     scopes: ClassVar[Mapping[str, frozenset[Scope]]]
@@ -47,6 +48,7 @@ class ContractView(APIView):
     listed: ClassVar[bool] = False
     bulk: ClassVar[bool] = False
     large: ClassVar[bool] = False
+    of_a_pool: ClassVar[Collection[str]] = ()
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
 
     query: Mapping[str, Any]
@@ -171,6 +173,7 @@ class PoolView(ContractView):
     `retired`: what it is about is there after the pool is retired.
     """
 
+    of_a_pool = ("GET", "POST", "PUT", "PATCH", "DELETE")
     retired: ClassVar[bool] = False
     _visible: Pool | None = None
 

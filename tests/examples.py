@@ -7,11 +7,13 @@ every time; `./dev test --thorough` asks it of all. Without deadlines: the machi
 import os
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # Set from `--thorough` by tests.services, before the modules with properties are imported; workers
 # of pytest-xdist inherit it.
 THOROUGH = "ALLOCATOR_THOROUGH"
+# Set by `./dev mutants`, which asks whether a property fails and not for which smallest example.
+UNSHRUNK = "ALLOCATOR_UNSHRUNK"
 FEWEST = 25
 PART = 4
 
@@ -20,6 +22,8 @@ def examples(count: int, **more: Any) -> settings:
     """The settings of a property with so many examples, if there is time for all."""
     if not thorough():
         count = min(count, max(FEWEST, count // PART))
+    if os.environ.get(UNSHRUNK):
+        more["phases"] = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
     return settings(max_examples=count, deadline=None, **more)
 
 

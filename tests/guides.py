@@ -1,16 +1,61 @@
-"""Runs the commands of a guide as they stand, against a service of the tests."""
+"""Runs the commands of a page as they stand, against a service of the tests.
+
+A block that is not run with its page says so in a comment above it: `<!-- not run: why -->`, or
+`<!-- run by: tests/... -->` where a test of its own does (`tests/unit/test_documented_commands.py`).
+"""
 
 import doctest
 import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.folders import PROJECT
 from tests.live.service import LiveService
 
 GUIDES = PROJECT / "docs" / "guides"
+_BLOCK = re.compile(
+    r"(?:^<!-- (not run|run by): ([^\n]+) -->\n)?^```(sh|console)\n(.*?)^```", re.M | re.S
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Commands on a page: `sh` as they are typed, `console` with what they print.
+
+    `note` is "not run" with the reason in `told`, "run by" with a test's path, or empty.
+    """
+
+    line: int
+    language: str
+    text: str
+    note: str
+    told: str
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The blocks of commands of a page, in their order."""
+    return [
+        Block(
+            text.count("\n", 0, found.start(3)) + 1,
+            found[3],
+            found[4],
+            found[1] or "",
+            found[2] or "",
+        )
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def session(page: Path) -> str:
+    """The `sh` blocks of a page that are run with it, one after the other."""
+    return "".join(
+        block.text
+        for block in blocks_of(page.read_text())
+        if block.language == "sh" and not block.note
+    )
 
 
 def run_guide(
@@ -26,8 +71,22 @@ def run_guide(
     `allocator-agent` is the one of this tree, `manage.py` that of the service; `changes` are
     addresses that a reader has elsewhere.
     """
-    blocks = re.findall(r"```sh\n(.*?)```", (GUIDES / name).read_text(), re.DOTALL)
-    lines = "".join(blocks).replace("http://localhost:8000", service.url)
+    return run_pages([GUIDES / name], service=service, folder=folder, changes=changes, **env)
+
+
+def run_pages(
+    pages: list[Path],
+    *,
+    service: LiveService,
+    folder: Path,
+    changes: dict[str, str] | None = None,
+    **env: str,
+) -> str:
+    """What the sessions of pages print, in one shell and in the order in which they are read.
+
+    `./dev serve` finds the service running, `./dev manage` is a management command on it.
+    """
+    lines = "".join(map(session, pages)).replace("http://localhost:8000", service.url)
     for old, new in (changes or {}).items():
         lines = lines.replace(old, new)
     done = _bash(
@@ -44,7 +103,9 @@ def run_session(name: str, *, service: LiveService, folder: Path, **env: str) ->
     A command begins with `$ `; below it is what it prints, errors included, where `...` is anything.
     """
     text = (GUIDES / name).read_text().replace("http://localhost:8000", service.url)
-    blocks = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
+    blocks = "".join(
+        block.text for block in blocks_of(text) if block.language == "console" and not block.note
+    )
     parts = [part.partition("\n") for part in re.split(r"^\$ ", blocks, flags=re.MULTILINE)[1:]]
     mark = "\x1e"
     script = "".join(
@@ -80,6 +141,11 @@ def _bash(
         f"os.execve(sys.executable, [sys.executable, 'manage.py', *sys.argv[1:]], {managing!r})\n"
     )
     program.chmod(0o755)
+    launcher = folder / "dev"
+    launcher.write_text(
+        '#!/bin/sh\ncase "$1" in serve) ;; manage) shift; exec manage.py "$@" ;; *) exit 2 ;; esac\n'
+    )
+    launcher.chmod(0o755)
     path = f"{programs}:{env.pop('PATH', os.environ['PATH'])}"
     sources = ":".join(str(PROJECT / package) for package in ("agent", "client", "."))
     return subprocess.run(

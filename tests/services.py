@@ -15,8 +15,8 @@ from launcher import folders
 from launcher.servers import Servers
 from tests.examples import THOROUGH
 
-# Tests of whole services mostly wait for them: they go first, one after the other on one worker,
-# and share what they start.
+# Tests of whole services mostly wait for them: they go first, those of a folder one after the other on
+# one worker, and share what they start.
 OF_SERVICES = ("tests/live/", "tests/faults/", "tests/slurm/")
 # Then the files that take longest, so that no worker is left with one of them at the end.
 LONG = (
@@ -55,7 +55,8 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # untyped
     """Hands out files in the order of the collection, and those of whole services together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "services" if nodeid.startswith(OF_SERVICES) else super()._split_scope(nodeid)
+        folder = next((part for part in OF_SERVICES if nodeid.startswith(part)), None)
+        return folder or super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:

@@ -84,6 +84,6 @@ def tenants_named(
     return tenants
 
 
-def created_document(ids: Sequence[UUID]) -> Mapping[str, Any]:
+def created_document(ids: Sequence[UUID | str]) -> Mapping[str, Any]:
     """The answer to a request that made many objects."""
     return {"created": len(ids), "first": ids[0], "last": ids[-1]}

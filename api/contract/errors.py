@@ -147,7 +147,7 @@ def _of_framework(exc: exceptions.APIException) -> DomainError | None:
             'The request carries no key; send it as "Authorization: Bearer <key>".'
         )
     if isinstance(exc, exceptions.PermissionDenied):
-        return Forbidden("Keys of this scope never have this route.")
+        return Forbidden(str(exc.detail))
     if isinstance(exc, exceptions.MethodNotAllowed):
         return MethodUnknown(str(exc.detail))
     if isinstance(exc, exceptions.NotFound):

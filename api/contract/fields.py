@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from allocator_service.core import labels
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable, Unreadable
 from allocator_service.tenants.models import SLUG_PATTERN
@@ -13,15 +14,12 @@ from policies import REASONS
 from policies.fields import (
     Field,
     ListField,
-    MapField,
     ObjectField,
-    OneOrMoreField,
     PatternField,
     QuantitiesField,
     QuantityField,
     Schema,
     StringField,
-    TextField,
     checked_quantity,
     mistake,
 )
@@ -33,7 +31,6 @@ _TIMESTAMP = re.compile(
     r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
-_LABEL_LENGTH = 253
 
 
 class SlugField(PatternField):
@@ -138,29 +135,12 @@ class PoolQuantityField(QuantityField):
         return checked_quantity(value)
 
 
-class LabelsField(JsonCells, MapField):
-    """Labels of a server: texts keyed by texts."""
-
-    type_name = "an object of texts"
-
-    def __init__(self, value: Field | None = None, **options: Any) -> None:
-        super().__init__(
-            value or TextField(max_length=_LABEL_LENGTH, blank=True),
-            names=TextField(max_length=_LABEL_LENGTH),
-            max_items=64,
-            code="labels.count",
-            **options,
-        )
+class LabelsField(JsonCells, labels.LabelsField):
+    """Labels of a server, also as JSON in one cell."""
 
 
-class SelectorField(LabelsField):
-    """For each label the value, or the values, one of which a server must have."""
-
-    type_name = 'an object such as {"zone": "a"} or {"zone": ["a", "b"]}'
-
-    def __init__(self, **options: Any) -> None:
-        text = TextField(max_length=_LABEL_LENGTH, blank=True)
-        super().__init__(OneOrMoreField(text, max_items=100, code="selector.count"), **options)
+class SelectorField(JsonCells, labels.SelectorField):
+    """A selector of servers, also as JSON in one cell."""
 
 
 def texts_field(**options: Any) -> ListField:

@@ -46,7 +46,7 @@ def served_once(
     Raises `Conflict` while a twin is being served, `Unacceptable` when the key came with another
     body before.
     """
-    identity = {"holder": caller.key_id, "method": "POST", "path": path, "key": key}
+    identity = {"holder": caller.holder_id, "method": "POST", "path": path, "key": key}
     if not try_lock_in_transaction(Lock.IDEMPOTENCY, "\n".join(map(str, identity.values()))):
         raise Conflict(
             "A request with this Idempotency-Key is still in progress: repeat it later for its answer.",

@@ -14,9 +14,13 @@ DECIMAL: Schema = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
 
 
 class PriceField(Field):
-    """A decimal of at least 0, with at most 12 digits after the point."""
+    """A decimal of at least 0, with at most 12 digits after the point; `what` names it in errors."""
 
     type_name = 'a decimal, as a text such as "0.01" or a number'
+
+    def __init__(self, *, what: str = "A price", **options: Any) -> None:
+        super().__init__(**options)
+        self.what = what
 
     def read(self, value: Any) -> Decimal:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
@@ -26,13 +30,13 @@ class PriceField(Field):
             raise mistake("price.syntax", f'Expected {self.type_name}, not "{text[:40]}".')
         price = Decimal(text)
         if price < 0:
-            raise mistake("price.negative", f"A price is at least 0; {text[:40]} is negative.")
+            raise mistake("price.negative", f"{self.what} is at least 0; {text[:40]} is negative.")
         if price >= LIMIT:
-            raise mistake("price.too_large", f"A price is below {LIMIT:e}.")
+            raise mistake("price.too_large", f"{self.what} is below {LIMIT:e}.")
         if price != round(price, FRACTIONAL_DIGITS):
             raise mistake(
                 "price.precision",
-                f"A price has at most {FRACTIONAL_DIGITS} digits after the point.",
+                f"{self.what} has at most {FRACTIONAL_DIGITS} digits after the point.",
             )
         return abs(price)
 

@@ -13,6 +13,7 @@ MAX_LIMIT = 1_000
 FORMATS = ("json", "csv", "ndjson")
 EXPORT_FORMATS = ("csv", "ndjson", "parquet")
 REPORT_FORMATS = (*FORMATS, "svg")
+RESULT_FORMATS = (*REPORT_FORMATS, "html")
 STATEMENT_FORMATS = (*FORMATS, "html", "parquet")
 RENDERING_FORMATS = ("json", "txt", "yaml")
 
@@ -98,6 +99,16 @@ class ReportFormatParameter(Parameters):
 
     format = ChoiceField(
         choices=REPORT_FORMATS, required=False, description="Instead of `Accept`; svg is a picture."
+    )
+
+
+class ResultFormatParameter(Parameters):
+    """Of results in OpenAPI; read by content negotiation."""
+
+    format = ChoiceField(
+        choices=RESULT_FORMATS,
+        required=False,
+        description="Instead of `Accept`; svg is a picture, html a page to send on.",
     )
 
 

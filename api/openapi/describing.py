@@ -20,9 +20,10 @@ class Operation:
     statuses of refusals beyond those that every route has. `other_answers` are documents
     that are no problems under another status, `other_rows` those of a list asked for otherwise.
     A `feed` is a list that clients follow without end: it gives `next_cursor` on every page. A
-    `report` is one document, its rows as CSV and NDJSON, and a picture. An `export` is a list as one
-    stream. A `statement` is one document, its lines as CSV and NDJSON, and a page to be printed. A
-    `rendering` is one document, or its objects in a scheduler's own language.
+    `report` is one document, its rows as CSV and NDJSON, and a picture; `results` are that and a
+    page. An `export` is a list as one stream. A `statement` is one document, its lines as CSV and
+    NDJSON, and a page to be printed. A `rendering` is one document, or its objects in a scheduler's
+    own language.
     """
 
     kind: str
@@ -36,11 +37,13 @@ class Operation:
     paged: bool = False
     feed: bool = False
     report: bool = False
+    results: bool = False
     export: bool = False
     statement: bool = False
     rendering: bool = False
     patched: bool = False
     many: bool = False
+    named: bool = False
     claims: bool = False
     facts: bool = False
     media_types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -101,6 +104,11 @@ def reports(answer: Doc, summary: str) -> Callable[[H], H]:
     return _described("show", summary, answer, report=True, problems=(404, 422))
 
 
+def concludes(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of results: a document, its rows as CSV or NDJSON, a picture, or a page; 409 before."""
+    return _described("show", summary, answer, results=True, problems=(404, 409))
+
+
 def states(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of a statement: a document, its lines as CSV or NDJSON, or a page."""
     return _described("show", summary, answer, statement=True)
@@ -129,9 +137,10 @@ def creates(
     *,
     pool: bool = False,
     bulk: bool = False,
+    named: bool = False,
     headers: tuple[str, ...] = ("Location", "ETag"),
 ) -> Callable[[H], H]:
-    """POST that makes an object (201), or with `bulk` many."""
+    """POST that makes an object (201), or with `bulk` many, of which slugs are told if `named`."""
     return _described(
         "create",
         summary,
@@ -141,6 +150,7 @@ def creates(
         headers=(*headers, "Idempotency-Replayed", *_generation(pool)),
         problems=(409, 411, 413, 415, 422),
         many=bulk,
+        named=named,
         claims=True,
     )
 
@@ -203,7 +213,7 @@ def acts(answer: Doc, summary: str) -> Callable[[H], H]:
     )
 
 
-def accepts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
+def accepts(request: Doc, answer: Doc, summary: str, *, pool: bool = True) -> Callable[[H], H]:
     """POST of work that is done later (202)."""
     return _described(
         "request",
@@ -211,7 +221,7 @@ def accepts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
         answer,
         request,
         HTTPStatus.ACCEPTED,
-        headers=("Location", "Retry-After", "Idempotency-Replayed", "Pool-Generation"),
+        headers=("Location", "Retry-After", "Idempotency-Replayed", *_generation(pool)),
         problems=(409, 411, 413, 415, 422),
         claims=True,
     )

@@ -31,8 +31,8 @@ GROUPS = (
     ),
     Group(
         "What if",
-        "Problems of your own and changes of a pool, computed without storing or changing anything.",
-        ("evaluations", "comparisons", "simulations"),
+        "Problems, traces, changes of a pool and its history under other policies: nothing is decided.",
+        ("evaluations", "comparisons", "simulations", "backtests"),
     ),
     Group(
         "Enforcement",

@@ -18,6 +18,7 @@ from api.contract.parameters import (
     FormatParameter,
     RenderingFormatParameter,
     ReportFormatParameter,
+    ResultFormatParameter,
     StatementFormatParameter,
 )
 from api.openapi.describing import Operation
@@ -36,6 +37,7 @@ _PATH_PARAMETERS = {
     "workload": "The workload's id.",
     "run": "The id of a run: one computation of a pool's allocation.",
     "simulation": "The simulation's id.",
+    "backtest": "The backtest's id.",
     "target": "The scheduler whose language it is.",
     "entry": "The id of an entry of the ledger.",
     "plan": "The price plan's id.",
@@ -97,16 +99,20 @@ _PROBLEM: Schema = {
         "request_id": {"type": "string"},
     },
 }
-_CREATED: Schema = {
-    "type": "object",
-    "required": ["created", "first", "last"],
-    "properties": {
-        "created": {"type": "integer", "minimum": 1},
-        "first": {"type": "string", "format": "uuid"},
-        "last": {"type": "string", "format": "uuid"},
-    },
-    "additionalProperties": False,
-}
+
+
+def _created(which: Schema) -> Schema:
+    """The answer to a request that made many objects: how many, and the first and last of them."""
+    return {
+        "type": "object",
+        "required": ["created", "first", "last"],
+        "properties": {
+            "created": {"type": "integer", "minimum": 1},
+            "first": which,
+            "last": which,
+        },
+        "additionalProperties": False,
+    }
 
 
 class ContractSchema(AutoSchema):
@@ -167,6 +173,8 @@ class ContractSchema(AutoSchema):
                 parameters += ExportFormatParameter.describe()
             if operation.report:
                 parameters += ReportFormatParameter.describe()
+            if operation.results:
+                parameters += ResultFormatParameter.describe()
             if operation.statement:
                 parameters += StatementFormatParameter.describe()
             if operation.rendering:
@@ -246,13 +254,13 @@ class ContractSchema(AutoSchema):
         text: Schema = {"schema": {"type": "string"}}
         if operation.export:
             return {"text/csv": text, "application/x-ndjson": text, _PARQUET: _BYTES}
-        if operation.report:
+        if operation.report or operation.results:
             return {
                 "application/json": {"schema": schema},
                 "text/csv": text,
                 "application/x-ndjson": text,
                 "image/svg+xml": text,
-            }
+            } | ({"text/html": text} if operation.results else {})
         if operation.statement:
             return {
                 "application/json": {"schema": schema},
@@ -279,7 +287,12 @@ class ContractSchema(AutoSchema):
                 "application/x-ndjson": text,
             }
         if operation.many:
-            schema = {"oneOf": [schema, self._component("ManyCreated", _CREATED)]}
+            many = (
+                self._component("ManyNamed", _created({"type": "string", "pattern": SLUG_PATTERN}))
+                if operation.named
+                else self._component("ManyCreated", _created({"type": "string", "format": "uuid"}))
+            )
+            schema = {"oneOf": [schema, many]}
         return {"application/json": {"schema": schema}}
 
     def _problem_statuses(self, path: str, method: str, operation: Operation) -> set[int]:

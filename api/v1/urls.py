@@ -15,6 +15,7 @@ RESOURCES = (
     "evaluations",
     "comparisons",
     "simulations",
+    "backtests",
     "events",
     "ledger",
     "reports",

@@ -28,6 +28,7 @@ from allocator_service.pools.models import Pool
 from api.openapi.examples import FILE, Example
 from launcher.folders import PROJECT
 from tests import factories
+from tests.backtests import CSV, SERVERS, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -268,6 +269,22 @@ def what_if(story: Story) -> None:
     story.call("policies_list", "policies/")
 
 
+def backtests(story: Story) -> None:
+    question = {
+        "name": "Last night",
+        "trace": {"format": "csv", "content": CSV},
+        "servers": SERVERS,
+        "policies": ["static", "drfh"],
+    }
+    asked = story.call("backtests_request", "backtests/", question)
+    work()
+    story.call("backtests_show", asked["Location"])
+    story.call("backtests_results_show", f"{asked['Location']}results/")
+    story.call("backtests_list", "backtests/")
+    other = story.call("backtests_request", "backtests/", question)
+    story.call("backtests_cancel_act", f"{other['Location']}cancel/")
+
+
 def usage_and_money(story: Story) -> None:
     story.call("pools_create", "pools/", {
         "slug": "metered", "name": "Metered", "metering": "reported",
@@ -374,6 +391,7 @@ def test_every_operation_answers_its_example_as_it_is_documented(story):
     a_decision(story)
     time_sharing(story)
     what_if(story)
+    backtests(story)
     story.turn(MONDAY + timedelta(hours=1))
     usage_and_money(story)
     reports(story)

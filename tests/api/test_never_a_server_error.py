@@ -99,6 +99,17 @@ BODIES: dict[str, Any] = {
                       "change": [{"id": "{workload}", "tasks": 1, "priority": 1}],
                       "withdraw": ["{workload}"]},
     },
+    "POST /backtests/": {
+        "name": "n", "pool": "lab", "step": "PT1M", "resample": True, "seeds": [1, 2],
+        "trace": {"format": "csv", "encoding": "text", "begin": "2026-01-05T00:00:00Z",
+                  "skip_bad_lines": True,
+                  "content": "tenant,submit,duration,demand.cpu\nada,0,1,1\n"},
+        "servers": [{"name": "s", "capacity": {"cpu": "4"}, "count": 2, "labels": {"zone": "a"},
+                     "contributed_by": "ada"}],
+        "tenants": [{"name": "ada", "weight": 2, "best_effort": False}],
+        "policies": ["drf", {"name": "slots", "options": {"slots_per_largest_server": 14}}],
+        "window": {"kind": "decay", "half_life": "P7D", "length": "P1D"}, "price_plan": None,
+    },
     "POST /evaluations/": EVALUATION,
 }  # fmt: skip
 ROWS = {

@@ -32,6 +32,7 @@ from allocator_service.ledger.models import Entry
 from allocator_service.webhooks.services import WebhookSettings, webhook_create, webhook_test
 from tests import factories
 from tests.api.v1.test_scopes import MATRIX
+from tests.backtests import asked
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.yaml"
 # Texts without control characters, cursors that a list gave out, names that exist: what makes a
@@ -176,6 +177,7 @@ def decided(world, operator):
             "workload": str(world.ada_workload.pk),
             "run": str(run.pk),
             "simulation": str(simulation.pk),
+            "backtest": operator.post("/api/v1/backtests/", asked()).json()["id"],
             "entry": str(_entry(world.ada)),
             **_money(world),
             **_webhook(),

@@ -17,12 +17,12 @@ from tests.api.v1.test_conventions import code
 from tests.unit.deploy.watching import watched
 
 READY = {"database": "ok", "migrations": "ok", "broker": "ok", "worker": "ok", "relay": "ok",
-         "sender": "ok", "metering": "ok"}  # fmt: skip
+         "sender": "ok", "backtests": "ok", "metering": "ok"}  # fmt: skip
 
 
 @pytest.fixture
 def beating(db):
-    for process in ("worker", "relay", "sender"):
+    for process in ("worker", "relay", "sender", "backtests"):
         heartbeat_record(process=process, now=utc_now())
 
 
@@ -35,7 +35,7 @@ def test_all_at_work_is_ready(beating, anonymous):
     assert (response.status_code, response.json()) == (200, {"status": "ok", "checks": READY})
 
 
-@pytest.mark.parametrize("process", ["worker", "relay", "sender"])
+@pytest.mark.parametrize("process", ["worker", "relay", "sender", "backtests"])
 @pytest.mark.parametrize("silence", [None, 60])
 def test_a_silent_process_degrades_and_does_not_stop_the_service(
     process, silence, beating, anonymous

@@ -65,6 +65,7 @@ def test_without_redis_everything_passes_and_costs_nothing(url, operator, monkey
 
 
 def test_a_frozen_redis_costs_one_timeout(monkeypatch):
+    monkeypatch.setattr(throttling, "TIMEOUT_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         port = frozen.getsockname()[1]
         away = Limiter(f"redis://127.0.0.1:{port}/0")

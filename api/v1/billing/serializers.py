@@ -48,7 +48,9 @@ class ReratingDocument(Document):
 
 class CreditNoteRequest(Document):
     tenant = SlugField()
-    amount = PriceField(description="What the tenant is credited with, above 0.")
+    amount = PriceField(
+        what="A credit note's amount", description="What the tenant is credited with, above 0."
+    )
     reason = TextField(max_length=2_000)
 
 
@@ -73,7 +75,7 @@ class BudgetRequest(Document):
     resource = TextField(
         max_length=63, required=False, allow_null=True, description="Hours of it; else money."
     )
-    amount = PriceField(description="Per month.")
+    amount = PriceField(what="A budget", description="Per month.")
     thresholds = ListField(
         THRESHOLD,
         max_items=MAX_THRESHOLDS,
@@ -96,7 +98,7 @@ class BudgetDocument(Document):
 
 class GrantRequest(Document):
     tenant = SlugField()
-    units = PriceField(description="Service units, above 0.")
+    units = PriceField(what="A grant", description="Service units, above 0.")
     reason = TextField(max_length=2_000, blank=True, default="")
 
 

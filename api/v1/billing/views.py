@@ -93,7 +93,7 @@ class ReratingsView(PoolView):
         statements; closed statements stay as they are. Send `"dry_run": true` first: the answer is 200
         with the changes, and nothing is stored. The draft must begin and end within closed months (422
         `rerating.interval`) and must not be published (409 `plan.published`). Applying the same plan
-        again changes nothing and answers 200 with the first rerating.
+        again, dry or not, changes nothing and answers 200 with the first rerating.
         """
         pool_of_route = self.pool
         fields = self.read(ReratingRequest)
@@ -104,8 +104,8 @@ class ReratingsView(PoolView):
             )
         asked = {"pool": pool_of_route, "plan": plan, "reason": fields["reason"], "now": utc_now()}
         if fields["dry_run"]:
-            preview = rerating_preview(**asked)
-            return Response(rerating_document(preview, dry_run=True))
+            preview, new = rerating_preview(**asked)
+            return Response(rerating_document(preview, dry_run=new))
         rerating, new = rerating_apply(**asked)
         return Response(
             rerating_document(rerating),

@@ -124,10 +124,10 @@ class EnforcementView(PoolView):
         """Store what an agent applied to its scheduler and what runs there, in place of the agent's
         last report.
 
-        Operators only. Repeating the stored report changes nothing; any other report that is not
-        newer by its `reported_at` is refused with 409 `enforcement.older`. The service also refuses
-        a report dated more than 5 minutes ahead of its clock (422 `enforcement.clock`), and
-        tenants, resources or runs that the pool does not have.
+        Operators and the pool's agents. Repeating the stored report changes nothing; any other
+        report that is not newer by its `reported_at` is refused with 409 `enforcement.older`. The
+        service also refuses a report dated more than 5 minutes ahead of its clock (422
+        `enforcement.clock`), and tenants, resources or runs that the pool does not have.
         """
         of_pool = self.pool
         fields = self.read(EnforcementReportRequest)

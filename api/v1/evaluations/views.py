@@ -22,6 +22,7 @@ RETRY_SECONDS = 1
 
 
 class EvaluationsView(ContractView):
+    of_a_pool = ("POST",)  # it reads nothing that is stored
     scopes: ClassVar = {"POST": EVERY_SCOPE}
     large = True
 
@@ -50,7 +51,7 @@ def admitted_evaluation(caller: Caller) -> Iterator[None]:
 
     A tenant has its places by all of its keys together.
     """
-    holder = str(caller.key_id) if caller.tenant is None else f"tenant:{caller.tenant.slug}"
+    holder = str(caller.holder_id) if caller.tenant is None else f"tenant:{caller.tenant.slug}"
     with limiter().evaluation(holder=holder) as admitted:
         if not admitted:
             raise TooManyRequests(

@@ -77,10 +77,10 @@ class NodeImportsView(ImportsView):
         """Import servers from CSV, from `kubectl get nodes -o json`, or from `scontrol` or `sinfo`
         with `--json`.
 
-        Operators only. Each row is matched with the present server of the same contributor and
-        name, and is added, changed or left unchanged: importing the same file twice changes
-        nothing. With `dry_run` the answer says what would become of every row, and nothing is
-        written. When a row is refused nothing is written either (422 `import.refused`), unless
+        Operators and the pool's agents. Each row is matched with the present server of the same
+        contributor and name, and is added, changed or left unchanged: importing the same file twice
+        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        is written. When a row is refused nothing is written either (422 `import.refused`), unless
         `skip_refused` is set. A file has at most 200,000 rows (413 `import.too_many`).
         """
         return self.imported(NodeImportRequest)
@@ -94,11 +94,11 @@ class WorkloadImportsView(ImportsView):
     def post(self, request: Request, pool: str) -> Response:
         """Import workloads from CSV or from `kubectl get pods -o json`.
 
-        Operators only. Each row is matched with the present workload of the same tenant and name,
-        and is added, changed or left unchanged: importing the same file twice changes nothing. With
-        `dry_run` the answer says what would become of every row, and nothing is written. When a row
-        is refused nothing is written either (422 `import.refused`), unless `skip_refused` is set.
-        Tenants must exist unless `register_tenants` is set.
+        Operators and the pool's agents. Each row is matched with the present workload of the same
+        tenant and name, and is added, changed or left unchanged: importing the same file twice
+        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        is written. When a row is refused nothing is written either (422 `import.refused`), unless
+        `skip_refused` is set. Tenants must exist unless `register_tenants` is set.
         """
         return self.imported(WorkloadImportRequest)
 
@@ -112,11 +112,11 @@ class UsageImportsView(ImportsView):
         """Import what jobs used into the ledger, from `sacct`, finished Kubernetes pods, CSV or a
         trace in the Standard Workload Format.
 
-        Operators only, for pools with `metering` `reported`; other pools answer 409
-        `usage.metering`. Each row is posted once, under the id that its source gave it: files that
-        overlap add only what is new, and a row that was posted before with other content is refused
-        (`usage.conflict`). `dry_run` writes nothing. A refused row keeps all others from being
-        written (422 `import.refused`) unless `skip_refused` is set.
+        Operators and the pool's agents, for pools with `metering` `reported`; other pools answer
+        409 `usage.metering`. Each row is posted once, under the id that its source gave it: files
+        that overlap add only what is new, and a row that was posted before with other content is
+        refused (`usage.conflict`). `dry_run` writes nothing. A refused row keeps all others from
+        being written (422 `import.refused`) unless `skip_refused` is set.
         """
         return self.imported(UsageImportRequest)
 

@@ -16,6 +16,7 @@ from api.views import ContractView
 
 class PoliciesView(ContractView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
+    of_a_pool = ("GET",)
     parameters = PageParameters
     listed = True
 

@@ -29,6 +29,7 @@ ORDERING = by_slug("pools")
 
 class PoolsView(ContractView):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    of_a_pool = ("GET",)
     parameters = PageParameters
     listed = True
 
@@ -37,9 +38,12 @@ class PoolsView(ContractView):
         """List the open pools, by slug.
 
         A tenant key sees the pools that the tenant is a member of; operator and billing keys see
-        all. Retired pools are not listed.
+        all, or the one that they are bound to. Retired pools are not listed.
         """
-        page = ORDERING.page(pools_for(self.tenant), **self.query)
+        seen = pools_for(self.tenant)
+        if self.caller.pool:
+            seen = seen.filter(slug=self.caller.pool)
+        page = ORDERING.page(seen, **self.query)
         return self.listing(page, pool_document, list(PoolDocument.fields))
 
     @creates(PoolRequest, PoolDocument, "Open a pool")

@@ -39,7 +39,11 @@ class BillingParameters(Parameters):
 
     from_ = TimestampField(required=False, description="By default 7 days before `to`.")
     to = TimestampField(required=False, description="Now by default, and at most now.")
-    tenant = TextField(max_length=63, required=False, description="The tenant with this slug only.")
+    tenant = TextField(
+        max_length=63,
+        required=False,
+        description="The tenant with this slug only; 404 `tenant.not_found` if there is none.",
+    )
     step = ChoiceField(choices=STEPS, required=False, description="Always months.")
 
 

@@ -26,7 +26,8 @@ class ReportParameters(Parameters):
     tenant = TextField(
         max_length=63,
         required=False,
-        description="This tenant only: its slug, or the pseudonym by which a tenant key knows it.",
+        description="This tenant only: its slug, or the pseudonym by which a tenant key knows it; any"
+        " other text is 404 `tenant.not_found`.",
     )
     step = DurationField(
         required=False,

@@ -47,7 +47,8 @@ class ReportView(PoolView):
         return [OrjsonRenderer]
 
     def period(self) -> Period:
-        """The period that is asked for."""
+        """The period that is asked for. Raises `Missing` for a tenant that the caller does not know."""
+        self.refuse_unknown()
         return report_period(
             pool=self.pool,
             start=self.query["from"],
@@ -55,6 +56,24 @@ class ReportView(PoolView):
             step=self.query["step"],
             now=utc_now(),
         )
+
+    def refuse_unknown(self) -> None:
+        """Raise `Missing` where `tenant` is no name by which the caller knows one, retired ones too.
+
+        To a tenant the slugs of others say nothing, whether there is such a tenant or not.
+        """
+        asked, pool = self.query["tenant"], self.pool
+        if asked is None:
+            return
+        slugs = Tenant.objects.values_list("slug", flat=True)
+        if self.tenant is None:
+            known = slugs.filter(slug=asked).exists()
+        elif sees_whole(pool, self.tenant):
+            known = any(self.shown_as(slug) == asked for slug in slugs)
+        else:
+            known = asked == self.tenant.slug
+        if not known:
+            raise Missing("There is no such tenant.", code="tenant.not_found")
 
     def shown_as(self, slug: str) -> str:
         """By which name the caller knows a tenant."""
@@ -113,6 +132,7 @@ class BillingView(ReportView):
         zone, at most 36 (422 `report.too_long`); open months are computed as of now. A tenant key sees
         itself only, in a transparent pool too. The report stays readable after the pool is retired.
         """
+        self.refuse_unknown()
         limit = self.tenant
         if limit is None and self.query["tenant"] is not None:
             limit = tenants_for(None).filter(slug=self.query["tenant"]).first()

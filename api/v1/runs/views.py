@@ -12,6 +12,7 @@ from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import certificate_of, input_of, runs_for
 from allocator_service.allocation.services import run_request
 from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.documents import NoFields
 from api.contract.pagination import by_id
@@ -84,12 +85,18 @@ class OneRunView(ContractView):
     """A route of one run, which is absent for whoever may not see its pool."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
+    of_a_pool = ("GET", "POST")
 
     def run(self, text: str) -> Run:
-        return visible_run(text, caller=self.tenant)
+        return self._of_the_keys_pool(visible_run(text, caller=self.tenant))
 
     def whole_run(self, text: str) -> Run:
-        return whole_run(text, caller=self.tenant)
+        return self._of_the_keys_pool(whole_run(text, caller=self.tenant))
+
+    def _of_the_keys_pool(self, run: Run) -> Run:
+        if self.caller.pool not in ("", run.pool.slug):
+            raise Missing("There is no such run.", code="run.not_found")
+        return run
 
 
 class RunView(OneRunView):

@@ -40,4 +40,4 @@ def proof_for(run: Run, *, caller: Tenant | None) -> dict[str, Any]:
     """
     refuse_undecided(run)
     document = input_for(input_of(run), pool=run.pool, caller=caller)
-    return {"run": run.pk, "pool": run.pool.slug, **run_proof(run, document)}
+    return run_proof(run, document)

@@ -98,6 +98,7 @@ class SimulationsView(PoolView):
 
 class SimulationView(ContractView):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT}
+    of_a_pool = ("GET",)
 
     @shows(SimulationDocument, "Show a simulation", headers=())
     def get(self, request: Request, simulation: str) -> Response:
@@ -111,6 +112,8 @@ class SimulationView(ContractView):
         if simulation_id is None:
             raise Missing("There is no such simulation.", code="simulation.not_found")
         found = simulation_get(simulation_id=simulation_id, tenant=self.tenant)
+        if self.caller.pool not in ("", found.pool.slug):
+            raise Missing("There is no such simulation.", code="simulation.not_found")
         return Response(simulation_document(found, self.tenant))
 
 

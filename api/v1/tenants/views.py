@@ -1,5 +1,6 @@
 """Tenants: registered by operators, each seen by its own keys."""
 
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import ClassVar
 
@@ -10,8 +11,15 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
-from allocator_service.tenants.services import tenant_create, tenant_retire, tenant_update
+from allocator_service.tenants.services import (
+    TenantDraft,
+    tenant_retire,
+    tenant_update,
+    tenants_create,
+)
 from api.auth import EVERY_SCOPE, OPERATOR
+from api.contract.bodies import is_csv, rows_named
+from api.contract.bulk import created_document, read_items
 from api.contract.conditional import entity_tag, expected_version
 from api.contract.fields import is_slug
 from api.contract.pagination import by_slug
@@ -31,7 +39,7 @@ ORDERING = by_slug("tenants")
 class TenantsView(ContractView):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = PageParameters
-    listed = True
+    listed = bulk = large = True
 
     @lists(TenantDocument, "List tenants")
     def get(self, request: Request) -> Response:
@@ -42,19 +50,29 @@ class TenantsView(ContractView):
         page = ORDERING.page(tenants_for(self.tenant), **self.query)
         return self.listing(page, tenant_document, list(TenantDocument.fields))
 
-    @creates(TenantRequest, TenantDocument, "Register a tenant")
+    @creates(TenantRequest, TenantDocument, "Register tenants", bulk=True, named=True)
     @writes
     def post(self, request: Request) -> Response:
-        """Register a tenant, under a slug that never changes.
+        """Register one tenant, or many at once as a JSON array or as CSV, each under a slug that
+        never changes.
 
-        Operators only. A slug that any tenant has, even a retired one, is refused with 409
-        `tenant.exists`. A new tenant is in no pool yet: admit it as a member of each pool that it
-        is to share.
+        Operators only. A bulk request is all-or-nothing, names the failing item, takes at most
+        10,000 tenants (413 `tenants.too_many`) and answers with the slugs of the first and the
+        last. A slug that any tenant has, even a retired one, is refused with 409 `tenant.exists`. A
+        new tenant is in no pool yet: admit it as a member of each pool that it is to share.
         """
-        fields = self.read(TenantRequest)
-        tenant = tenant_create(**fields, now=utc_now())
-        response = _shown(tenant, HTTPStatus.CREATED)
-        response["Location"] = f"{request.path}{tenant.slug}/"
+        with rows_named() if is_csv(request) else nullcontext():
+            items = read_items(TenantRequest, self.document(), cells=is_csv(request))
+            drafts = [
+                TenantDraft(**fields, pointer=items.pointer(index))
+                for index, fields in enumerate(items.fields)
+            ]
+            tenants = tenants_create(drafts=drafts, now=utc_now())
+        if not items.alone:
+            document = created_document([tenant.slug for tenant in tenants])
+            return Response(document, HTTPStatus.CREATED)
+        response = _shown(tenants[0], HTTPStatus.CREATED)
+        response["Location"] = f"{request.path}{tenants[0].slug}/"
         return response
 
 

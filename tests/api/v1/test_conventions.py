@@ -6,6 +6,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import OperationalError, connection
 
 from allocator_service.core.clock import utc_now
@@ -80,9 +81,26 @@ def test_a_key_under_another_scheme_is_not_taken(operator):
     assert code(response) == (401, "auth.invalid")
 
 
-def test_a_key_costs_one_query(operator, django_assert_num_queries):
-    with django_assert_num_queries(1):
-        operator.get("/api/v1/policies/")
+def test_a_key_costs_one_query_and_another_once_a_minute(operator, django_assert_num_queries):
+    """The other one notes the minute in which the key was used."""
+    with time_machine.travel(utc_now(), tick=False):
+        with django_assert_num_queries(2):
+            operator.get("/api/v1/policies/")
+        with django_assert_num_queries(1):
+            operator.get("/api/v1/policies/")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_takes_no_writes_is_still_read(operator):
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+        try:
+            assert operator.get("/api/v1/pools/").status_code == 200
+        finally:
+            cursor.execute("SET default_transaction_read_only = off")
+    assert ApiKey.objects.get().last_used_at is None
+    assert operator.get("/api/v1/pools/").status_code == 200
+    assert ApiKey.objects.get().last_used_at is not None
 
 
 def test_the_scope_is_judged_before_the_body_is_read(world):

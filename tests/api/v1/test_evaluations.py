@@ -296,3 +296,14 @@ def test_of_several_keys_at_once_as_many_are_answered_as_a_process_has_places():
     refusals = [response for response in answers if response.status_code == 503]
     assert all(response["Retry-After"] == "2" for response in refusals)
     assert len({response.content for response in answers if response.status_code == 200}) == 1
+
+
+def test_options_beyond_every_number_are_refused_with_their_place(operator):
+    for value in (b"1e30", b"-1e30", b"1e-30", b"1e300"):
+        body = b"""{"policy": {"name": "tda", "options": {"period_seconds": %s}},
+            "resources": [{"name": "cpu", "unit": "core"}], "tenants": [{"name": "a"}],
+            "servers": [{"name": "s", "capacity": {"cpu": 4}}],
+            "workloads": [{"tenant": "a", "name": "w", "demand": {"cpu": 1}}]}"""
+        answer = operator.post("/api/v1/evaluations/", body % value)
+        assert (answer.status_code, answer.json()["code"]) == (422, "policy.options"), answer.json()
+        assert answer.json()["errors"][0]["pointer"] == "/policy/options/period_seconds"

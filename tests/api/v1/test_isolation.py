@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests import factories
+from tests.backtests import asked
 from tests.factories import Client
 
 UNKNOWN = "01a1fa35-2b84-7418-8537-e4019453fdf6"
@@ -58,6 +59,9 @@ OBJECTS = {
     "/api/v1/runs/{run}/input/": ("GET",),
     "/api/v1/runs/{run}/proof/": ("GET",),
     "/api/v1/runs/{run}/verify/": ("POST",),
+    "/api/v1/backtests/{backtest}/": ("GET",),
+    "/api/v1/backtests/{backtest}/results/": ("GET",),
+    "/api/v1/backtests/{backtest}/cancel/": ("POST",),
 }
 
 
@@ -69,12 +73,13 @@ def test_foreign_unknown_and_malformed_names_answer_the_same(decided):
         "server": str(decided.bob_server.pk),
         "workload": str(decided.bob_workload.pk),
         "run": str(decided.other_run.pk),
+        "backtest": decided.as_bob.post("/api/v1/backtests/", asked()).json()["id"],
     }
     unknown = dict.fromkeys(foreign, UNKNOWN) | {"other": "nowhere", "bob": "nobody"}
     malformed = dict.fromkeys(foreign, "NO%20such%00%C3%A4thing")
     for template, methods in OBJECTS.items():
         for method in methods:
-            body = {"name": "x"} if method != "GET" else None
+            body = {"name": "x"} if method != "GET" and "cancel" not in template else None
             headers = {"If_Match": '"v1"'} if method in ("PATCH", "DELETE") else {}
             answers = [
                 answer(decided.as_ada, method, template.format(**names), body, **headers)

@@ -117,8 +117,10 @@ class TestSharingDegree:
         assert [each["tenant"] for each in mine["tenants"]] == ["ada"]
         assert mine["total"]["cpu"] == str(8 * 86_400)
         for other in ("bob", "nobody"):
-            asked = shared.as_ada.get(f"{self.PATH}?{OCTOBER}&tenant={other}").json()
-            assert asked["tenants"] == []
+            asked = shared.as_ada.get(f"{self.PATH}?{OCTOBER}&tenant={other}")
+            assert (asked.status_code, asked.json()["code"]) == (404, "tenant.not_found")
+        own = shared.as_ada.get(f"{self.PATH}?{OCTOBER}&tenant=ada").json()
+        assert own == mine
         picture = shared.as_ada.get(f"{self.PATH}?{OCTOBER}&step=P1D&format=svg").content
         assert b"bob" not in picture
 
@@ -131,12 +133,17 @@ class TestSharingDegree:
         assert "ada" in names
         assert names == sorted(names)
         assert b"bob" not in answer.content
+        for name, status in ((names[0], 200), (names[1], 200), ("bob", 404), ("nobody", 404)):
+            asked = shared.as_ada.get(f"{self.PATH}?{OCTOBER}&tenant={name}")
+            assert asked.status_code == status, name
 
     def test_one_tenant_of_many(self, shared, operator):
         told = operator.get(f"{self.PATH}?{OCTOBER}&tenant=bob").json()
         assert [each["tenant"] for each in told["tenants"]] == ["bob"]
         assert told["total"]["cpu"] == str(2 * 86_400)
-        assert operator.get(f"{self.PATH}?{OCTOBER}&tenant=nobody").json()["tenants"] == []
+        for unknown in ("nobody", "BOB", "b o b", "ä"):
+            asked = operator.get(f"{self.PATH}?{OCTOBER}&tenant={unknown}")
+            assert (asked.status_code, asked.json()["code"]) == (404, "tenant.not_found")
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from django.urls import get_resolver
 
 from allocator_service.core.clock import utc_now
 from allocator_service.pools.models import Pool
-from allocator_service.tenants.models import Scope
+from allocator_service.tenants.models import ApiKey, Scope
+from allocator_service.tenants.services import api_key_digest
 from api.views import ContractView
 from tests import factories
 
@@ -63,6 +64,10 @@ MATRIX = {
     "/api/v1/runs/<str:run>/explanation/<str:tenant>/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/simulations/": {"GET": BOTH, "POST": BOTH},
     "/api/v1/simulations/<str:simulation>/": {"GET": BOTH},
+    "/api/v1/backtests/": {"GET": BOTH, "POST": BOTH},
+    "/api/v1/backtests/<str:backtest>/": {"GET": BOTH},
+    "/api/v1/backtests/<str:backtest>/cancel/": {"POST": BOTH},
+    "/api/v1/backtests/<str:backtest>/results/": {"GET": BOTH},
     "/api/v1/events/": {"GET": ALL},
     "/api/v1/policies/": {"GET": ALL | {AGENT}},
     "/api/v1/evaluations/": {"POST": ALL},
@@ -200,3 +205,26 @@ def test_an_agent_sees_its_pool_and_no_other(world):
     assert agent.post("/api/v1/pools/lab/imports/nodes/", body).status_code == 200
     Pool.objects.filter(slug="lab").update(retired_at=utc_now())
     assert agent.get("/api/v1/pools/lab/").status_code == 404
+
+
+def test_a_keys_use_is_remembered_and_a_refused_keys_is_not(world):
+    now = utc_now()
+    used, refused = world.as_ada, world.as_bob
+    ApiKey.objects.filter(digest=api_key_digest(refused.key)).update(revoked_at=now)
+    assert used.get("/api/v1/pools/").status_code == 200
+    assert refused.get("/api/v1/pools/").status_code == 401
+    kept = {key.tenant.slug: key.last_used_at for key in ApiKey.objects.exclude(tenant=None)}
+    assert kept["ada"] >= now
+    assert kept["bob"] is kept["eve"] is None
+
+
+def test_a_refusal_says_which_keys_have_the_route(operator):
+    billing = factories.client("billing")
+    refused = billing.post("/api/v1/tenants/", {"slug": "a", "name": "A"}).json()
+    assert refused["code"] == "auth.scope"
+    assert refused["detail"] == (
+        "A key of scope billing cannot POST this route; use a key of scope operator."
+    )
+    agent = factories.client("agent", pool=factories.pool("lab").slug)
+    detail = agent.get("/api/v1/pools/").json()["detail"]
+    assert detail.endswith("use a key of scope operator or tenant or billing.")

@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pytest
 
+from allocator_service.core.models import AuditEntry
 from allocator_service.pools.models import Membership, MembershipTerms
 from allocator_service.tenants.models import Tenant
 from tests import factories
@@ -32,7 +33,9 @@ def test_a_tenant_is_registered_with_its_address_and_version(operator):
     ("body", "expected"),
     [
         ({}, (422, "field.required")),
-        ([], (422, "field.type")),
+        ([], (422, "bulk.empty")),
+        ([{"slug": "b", "name": "B"}, 7], (422, "field.type")),
+        ([{"slug": "b", "name": "B"}, {"slug": "a", "name": None}], (422, "field.type")),
         (None, (422, "field.required")),
         ({"slug": "a"}, (422, "field.required")),
         ({"slug": "A", "name": "x"}, (422, "slug.syntax")),
@@ -62,6 +65,44 @@ def test_a_slug_is_taken_for_ever(operator):
     assert operator.delete("/api/v1/tenants/ada/", If_Match='"v1"').status_code == 204
     assert code(operator.get("/api/v1/tenants/ada/")) == (404, "tenant.not_found")
     assert code(operator.post("/api/v1/tenants/", body)) == (409, "tenant.exists")
+
+
+def test_many_tenants_are_registered_at_once_in_the_order_sent(operator):
+    sent = [{"slug": f"t{n}", "name": f"Group {n}"} for n in (3, 1, 2)]
+    response = operator.post("/api/v1/tenants/", sent, Idempotency_Key="once")
+    assert response.status_code == 201
+    assert response.json() == {"created": 3, "first": "t3", "last": "t2"}
+    again = operator.post("/api/v1/tenants/", sent, Idempotency_Key="once")
+    assert (again.json(), again["Idempotency-Replayed"]) == (response.json(), "true")
+    assert Tenant.objects.count() == 3
+    made = AuditEntry.objects.filter(action="tenant.create")
+    assert sorted(made.values_list("object_name", flat=True)) == ["t1", "t2", "t3"]
+
+
+def test_many_tenants_come_as_csv_too(operator):
+    csv = b"slug,name\nalpha,Alpha group\nbeta,Beta group\n"
+    response = operator.send("POST", "/api/v1/tenants/", csv, content_type="text/csv")
+    assert response.json() == {"created": 2, "first": "alpha", "last": "beta"}
+    assert Tenant.objects.get(slug="beta").name == "Beta group"
+    again = operator.send("POST", "/api/v1/tenants/", csv, content_type="text/csv")
+    assert code(again) == (409, "tenant.exists")
+    assert again.json()["errors"][0]["detail"].startswith("Row 1: ")
+
+
+def test_one_taken_slug_keeps_all_tenants_of_a_request_out(operator):
+    factories.tenant("taken")
+    sent = [{"slug": slug, "name": "x"} for slug in ("new", "taken", "twice", "twice")]
+    response = operator.post("/api/v1/tenants/", sent)
+    assert code(response) == (409, "tenant.exists")
+    pointers = [error["pointer"] for error in response.json()["errors"]]
+    assert pointers == ["/1/slug", "/3/slug"]
+    assert Tenant.objects.count() == 1
+
+
+def test_more_tenants_than_one_request_takes_are_refused(operator):
+    sent = [{"slug": f"t{n}", "name": "x"} for n in range(10_001)]
+    assert code(operator.post("/api/v1/tenants/", sent)) == (413, "tenants.too_many")
+    assert not Tenant.objects.exists()
 
 
 def test_a_patch_changes_the_name_and_nothing_else(operator):

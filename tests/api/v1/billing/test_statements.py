@@ -1,94 +1,27 @@
-"""The worked month over REST: plans, statements, their formats, and what is refused."""
+"""The worked month over REST: statements, their formats, and what closing needs."""
 
 import csv
-import dataclasses
 import hashlib
 import io
 import json
-from datetime import timedelta
 from decimal import Decimal
 
 import pyarrow.parquet as pq
 import pytest
 
 from allocator_service.billing.exports.focus import COLUMNS, focus_rows
-from allocator_service.billing.models import Closing, CreditNote, Posting, PricePlan
+from allocator_service.billing.models import Closing
 from allocator_service.billing.statements.manifest import manifest_write
-from allocator_service.core.quantities import Resource
+from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.services import members_admit
 from allocator_service.tenants.models import ApiKey
 from tests import factories
+from tests.api.v1.billing.conftest import APRIL, MARCH, POOL, closed
 from tests.api.v1.test_conventions import code
 from tests.integration.billing.conftest import at, seal, used
 
 pytestmark = pytest.mark.django_db
-
-POOL = "/api/v1/pools/lab"
-PLANS = "/api/v1/price-plans/"
-MARCH, APRIL = "2027-03", "2027-04"
-
-
-def plan(start="2027-03-01T00:00:00+01:00", shared="0.04", **changes):
-    return {
-        "pool": "lab",
-        "name": "2027",
-        "from": start,
-        "fee": "0.10",
-        "rates": [{"resource": "cpu", "own": "0.01", "shared": shared, "outside": "0.12"}],
-    } | changes
-
-
-@pytest.fixture
-def clock(operator, billing, settings, tmp_path):
-    """The service's time, which stands still until it is turned; keys live on."""
-    ApiKey.objects.update(expires_at=at(1, year=2030))
-    file = tmp_path / "clock"
-
-    def turn(instant):
-        file.write_text(instant.isoformat())
-
-    turn(at(1, 1))
-    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, clock_file=str(file))
-    return turn
-
-
-@pytest.fixture
-def lab(clock):
-    pool = factories.pool("lab", timezone="Europe/Berlin", resources=[Resource("cpu", "core")])
-    tenants = [factories.tenant(slug) for slug in "ab"]
-    members_admit(pool=pool, tenants=tenants, now=at(1, 1))
-    return pool
-
-
-def published(operator, body):
-    made = operator.post(PLANS, body)
-    assert made.status_code == 201, made.content
-    answer = operator.post(f"{made['Location']}publish/")
-    assert answer.status_code == 200, answer.content
-    return answer.json()
-
-
-@pytest.fixture
-def march(lab, operator, clock):
-    a, b = (member.tenant for member in lab.memberships.order_by("id"))
-    published(operator, plan())
-    published(operator, plan("2027-03-20T00:00:00+01:00", "0.05", name="from 20 March"))
-    used(lab, a, a, 6, at(1), at(1, 4))
-    used(lab, a, b, 3, at(15), at(20))
-    used(lab, a, b, 3, at(20), at(1, 4))
-    used(lab, b, b, 4, at(1), at(1, 4))
-    for member, alone in ((a, 7), (b, 4)):
-        used(lab, member, None, alone, at(1), at(1, 4), kind="alone")
-    seal()
-    clock(at(2, 4))
-    return lab
-
-
-def closed(operator, month=MARCH):
-    answer = operator.post(f"{POOL}/statements/", {"month": month})
-    assert answer.status_code == 201, answer.content
-    return answer
 
 
 def test_march_to_the_cent(march, operator, billing):
@@ -107,6 +40,46 @@ def test_march_to_the_cent(march, operator, billing):
         (APRIL, "a", "open", None),
         (APRIL, "b", "open", None),
     ]
+
+
+def test_open_statements_of_who_used_without_being_a_member_are_listed(march, operator, billing):
+    """Their usage was taken with `non_members=accept`; closing the month bills it."""
+    visitor = factories.tenant("visitor")
+    used(march, visitor, march.memberships.earliest("id").tenant, 1, at(5), at(6))
+    seal()
+    totals_advance()
+    rows = billing.get(f"{POOL}/statements/").json()["results"]
+    listed = [(row["month"], row["tenant"]) for row in rows]
+    assert listed == [
+        (MARCH, "a"), (MARCH, "b"), (MARCH, "visitor"), (APRIL, "a"), (APRIL, "b")
+    ]  # fmt: skip
+    assert billing.get(f"{POOL}/statements/{MARCH}/visitor/").json()["state"] == "open"
+    members_admit(pool=march, tenants=[visitor], now=at(1, 4))  # a member since, not in March
+    factories.tenant("credited")
+    note = {"tenant": "credited", "amount": "1", "reason": "an outage"}
+    assert operator.post(f"{POOL}/credit-notes/", note).status_code == 201
+    rows = billing.get(f"{POOL}/statements/?month={MARCH}").json()["results"]
+    assert [row["tenant"] for row in rows] == ["a", "b", "credited", "visitor"]
+    closed(operator)
+    rows = billing.get(f"{POOL}/statements/?month={MARCH}").json()["results"]
+    assert [(row["tenant"], row["state"]) for row in rows] == [
+        ("a", "closed"), ("b", "closed"), ("credited", "closed"), ("visitor", "closed")
+    ]  # fmt: skip
+
+
+def test_open_statements_of_late_usage_are_listed(march, operator, billing):
+    """Usage of a closed month is on the open month's statement, whoever used and lent."""
+    closed(operator)
+    visitor = factories.tenant("visitor")
+    used(march, visitor, march.memberships.earliest("id").tenant, 1, at(5), at(6))
+    seal()
+    rows = billing.get(f"{POOL}/statements/?month={APRIL}").json()["results"]
+    assert [row["tenant"] for row in rows] == ["a", "b", "visitor"]
+    members_admit(pool=march, tenants=[visitor], now=at(1, 5))  # who is no member sees no pool
+    own = factories.client("tenant", visitor).get(f"{POOL}/statements/")
+    assert [(row["month"], row["tenant"]) for row in own.json()["results"]] == [(APRIL, "visitor")]
+    (line,) = billing.get(f"{POOL}/statements/{APRIL}/visitor/").json()["lines"]
+    assert line["adjusts"] == MARCH
 
 
 def test_a_correction_is_on_the_next_statement(march, operator, billing, clock):
@@ -208,117 +181,6 @@ def test_closing_twice_and_what_is_missing(march, operator, clock):
     assert Closing.objects.count() == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "status", "code", "pointer"),
-    [
-        ({"currency": "EUX"}, 422, "currency.unknown", "/currency"),
-        ({"currency": "USD"}, 409, "plan.currency", "/currency"),
-        ({"pool": "nowhere"}, 422, "pool.unknown", "/pool"),
-        ({"increment": "hour-up"}, 422, "plan.increment", "/increment"),
-        ({"fee": "-0.1"}, 422, "price.negative", "/fee"),
-        ({"fee": "1.5"}, 422, "plan.fee", "/fee"),
-        (
-            {"rates": [{"resource": "gpu", "own": "1"}]},
-            422,
-            "resource.unknown",
-            "/rates/0/resource",
-        ),
-        ({"rates": [{"resource": "cpu", "own": -1}]}, 422, "price.negative", "/rates/0/own"),
-        ({"rates": [{"resource": "cpu", "own": "NaN"}]}, 422, "price.syntax", "/rates/0/own"),
-        ({"rates": [{"resource": "cpu", "own": "1e3"}]}, 422, "price.syntax", "/rates/0/own"),
-        ({"rates": [{"resource": "cpu", "own": "1" * 13}]}, 422, "price.too_large", "/rates/0/own"),
-        (
-            {"rates": [{"resource": "cpu", "own": "0.0000000000001"}]},
-            422,
-            "price.precision",
-            "/rates/0/own",
-        ),
-        (
-            {"rates": [{"resource": "cpu", "owner": "nobody", "shared": 1}]},
-            422,
-            "tenant.unknown",
-            "/rates/0/owner",
-        ),
-        ({"to": "2027-01-01T00:00:00Z"}, 422, "plan.interval", "/to"),
-        ({"note": "x"}, 400, "field.unknown", "/note"),
-    ],
-)
-def test_what_cannot_be_a_plan_is_refused(lab, operator, changes, status, code, pointer):
-    answer = operator.post(PLANS, plan(**changes))
-    assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert answer.json()["errors"][0]["pointer"] == pointer
-    assert not PricePlan.objects.exists()
-
-
-def test_a_draft_is_edited_at_its_version_and_published_once(lab, operator):
-    made = operator.post(PLANS, plan())
-    path = made["Location"]
-    assert operator.patch(path, {"name": "x"}).status_code == 428
-    assert operator.patch(path, {"name": "x"}, If_Match='"v9"').status_code == 412
-    changed = operator.patch(path, {"fee": "0.2", "to": "2027-05-01T00:00:00Z"}, If_Match='"v1"')
-    assert (changed["ETag"], changed.json()["fee"]) == ('"v2"', "0.2")
-    assert changed.json()["rates"] == made.json()["rates"]
-    published_ = operator.post(f"{path}publish/", If_Match='"v2"')
-    assert (published_.json()["state"], published_.json()["number"]) == ("published", 1)
-    for refused in (
-        operator.patch(path, {"name": "x"}, If_Match="*"),
-        operator.delete(path, If_Match="*"),
-        operator.post(f"{path}publish/"),
-    ):
-        assert (refused.status_code, refused.json()["code"]) == (409, "plan.published")
-    assert operator.get(path).json()["name"] == "2027"
-    currency = operator.patch(f"{POOL}/", {"currency": "CHF"}, If_Match="*")
-    assert (currency.status_code, currency.json()["code"]) == (409, "pool.money_fixed")
-    draft = operator.post(PLANS, plan("2028-01-01T00:00:00Z"))
-    assert operator.post(f"{draft['Location']}publish/").json()["code"] == "plan.gap"
-    assert operator.delete(draft["Location"], If_Match='"v1"').status_code == 204
-
-
-def test_an_unknown_currency_is_refused_for_pools_too(operator):
-    body = {"slug": "x", "name": "x", "currency": "EUX", "resources": [{"name": "cpu"}]}
-    answer = operator.post("/api/v1/pools/", {**body, "policy": {"name": "drf"}})
-    assert (answer.status_code, answer.json()["code"]) == (422, "currency.unknown")
-
-
-def test_a_rerating_dry_and_done(march, operator, billing):
-    closed(operator)
-    body = plan("2027-03-15T00:00:00+01:00", "0.05", to="2027-03-20T00:00:00+01:00")
-    draft = operator.post(PLANS, body).json()["id"]
-    asked = {"plan": draft, "reason": "agreed in February"}
-    dry = operator.post(f"{POOL}/reratings/", {**asked, "dry_run": True})
-    assert (dry.status_code, dry.json()["id"]) == (200, None)
-    assert not Posting.objects.filter(kind="reversal").exists()
-    done = operator.post(f"{POOL}/reratings/", asked)
-    assert (done.status_code, done.json()["changes"]) == (201, dry.json()["changes"])
-    assert [(row["tenant"], row["difference"]) for row in done.json()["changes"]] == [
-        ("a", "3.60"),
-        ("b", "-3.24"),
-    ]
-    again = operator.post(f"{POOL}/reratings/", asked)
-    assert (again.status_code, again.json()) == (200, done.json())
-    assert billing.get(f"{POOL}/statements/{APRIL}/a/").json()["totals"]["billed"] == "3.60"
-    assert len(billing.get(f"{POOL}/reratings/").json()["results"]) == 1
-    unknown = operator.post(f"{POOL}/reratings/", {**asked, "plan": str(march.entries.first().pk)})
-    assert unknown.json()["code"] == "price_plan.unknown"
-
-
-def test_credit_notes(march, operator, billing):
-    path = f"{POOL}/credit-notes/"
-    body = {"tenant": "a", "amount": "5.00", "reason": "a day of outage"}
-    note = operator.post(path, body, Idempotency_Key="k")
-    assert operator.post(path, body, Idempotency_Key="k")["Idempotency-Replayed"] == "true"
-    assert (note.status_code, note.json()["amount"], note.json()["month"]) == (201, "5.00", MARCH)
-    assert billing.get(f"{POOL}/statements/{MARCH}/a/").json()["totals"]["billed"] == "97.03"
-    back = f"{path}{note.json()['id']}/reverse/"
-    assert operator.post(back, {"reason": "there was none"}).json()["amount"] == "-5.00"
-    twice = operator.post(back, {"reason": "again"})
-    assert (twice.status_code, twice.json()["code"]) == (409, "credit_note.reversed")
-    for wrong in ({"amount": "0"}, {"amount": "0.001"}, {"tenant": "nobody"}, {"reason": ""}):
-        assert operator.post(path, body | wrong).status_code == 422
-    assert CreditNote.objects.count() == 2
-    assert billing.get(f"{POOL}/statements/{MARCH}/a/").json()["totals"]["billed"] == "102.03"
-
-
 def test_the_report_ties_out(march, operator, billing):
     path = f"{POOL}/reports/billing/?from=2027-03-02T00:00:00Z&to=2027-04-02T00:00:00Z"
 
@@ -407,27 +269,3 @@ def test_pages_of_statements_miss_and_repeat_nothing_while_members_join(march, o
     assert named == sorted(set(named))
     whole = billing.get(f"{POOL}/statements/").json()["results"]
     assert {(row["month"], row["tenant"]) for row in whole} - set(named) <= {(MARCH, "aaa")}
-
-
-def test_budgets(march, operator):
-    path = f"{POOL}/budgets/"
-    made = operator.post(path, {"tenant": "a", "amount": "100"})
-    assert (made.status_code, made.json()["thresholds"]) == (201, [50, 80, 100])
-    assert operator.post(path, {"tenant": "a", "amount": "1"}).json()["code"] == "budget.exists"
-    for wrong in ({"amount": "0"}, {"thresholds": [0]}, {"resource": "gpu"}, {"tenant": "nobody"}):
-        body = {"tenant": "b", "amount": "1"} | wrong
-        assert operator.post(path, body).status_code == 422, wrong
-    one = made["Location"]
-    assert operator.patch(one, {"amount": "2"}).status_code == 428
-    assert operator.patch(one, {"amount": "200"}, If_Match='"v1"').json()["amount"] == "200"
-    assert operator.delete(one, If_Match='"v2"').status_code == 204
-    assert operator.get(one).json()["code"] == "budget.not_found"
-
-
-def test_service_units(march, operator, clock):
-    path = f"{POOL}/service-units/"
-    made = operator.post(path, {"tenant": "a", "units": "1000"})
-    assert (made.status_code, made.json()["balance"]) == (201, "1000")
-    assert operator.post(path, {"tenant": "a", "units": "0"}).json()["code"] == "units.amount"
-    clock(at(3, 4) + timedelta(hours=1))
-    assert operator.get(path).json()["results"][0]["granted"] == "1000"
