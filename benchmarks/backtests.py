@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from benchmarks.http.service import POOL, Service
 from benchmarks.measurement import Row
@@ -19,6 +20,8 @@ DECISION_GOAL = 1 / 1.5
 SECONDS_BETWEEN = 0.3
 ALL = "/api/v1/backtests/"
 
+Answer = dict[str, float]
+
 
 def measure(*, quick: bool = False) -> list[Row]:
     """Sixteen simulations of one trace by one worker and by two, in turns; and decisions meanwhile.
@@ -31,17 +34,20 @@ def measure(*, quick: bool = False) -> list[Row]:
     service = Service(WEB_WORKERS)
     try:
         service.fill(SERVERS)
-        tasks = _sweep(service, jobs=jobs)[1]  # kernels are loaded, PostgreSQL is warm
+        _, tasks, by_one = _sweep(service, jobs=jobs)  # kernels are loaded, PostgreSQL is warm
         times: dict[int, list[float]] = {1: [], 2: []}
+        apart = 0.0
         for _ in range(1 if quick else 3):
             times[1].append(_sweep(service, jobs=jobs)[0])
             with service.another("backtests"):
                 _sweep(service, jobs=jobs)  # the other worker starts meanwhile
-                times[2].append(_sweep(service, jobs=jobs)[0])
+                seconds, _, by_two = _sweep(service, jobs=jobs)
+                times[2].append(seconds)
+                apart = max(apart, _apart(by_one, by_two))
         changes = 10 if quick else 40
-        alone = _decisions(service, changes)
+        alone, decided_alone = _decisions(service, changes)
         with service.another("backtests"), _swept(service, jobs):
-            during = _decisions(service, changes)
+            during, decided_during = _decisions(service, changes)
     finally:
         service.stop()
     one, two = min(times[1]), min(times[2])
@@ -49,13 +55,13 @@ def measure(*, quick: bool = False) -> list[Row]:
     return [
         Row(
             "a sweep by two workers", f"{SEEDS} simulations of {tasks} tasks", two, "one worker", one,
-            None, None if quick else SCALING_GOAL,
+            apart, None if quick else SCALING_GOAL,
             f"{two / one:.0%} of its time; all: {spread} s",
         ),
         Row(
             "a decision during a sweep", f"{changes} changes, two workers sweep",
-            statistics.median(during), "without a sweep", statistics.median(alone), None,
-            None if quick else DECISION_GOAL,
+            statistics.median(during), "without a sweep", statistics.median(alone),
+            _apart(decided_alone, decided_during), None if quick else DECISION_GOAL,
             f"p90 {_p90(during) * 1e3:.0f} ms beside {_p90(alone) * 1e3:.0f} ms",
         ),
     ]  # fmt: skip
@@ -75,8 +81,8 @@ def _question(jobs: int) -> dict[str, object]:
     }
 
 
-def _sweep(service: Service, *, jobs: int) -> tuple[float, int]:
-    """Seconds from the request to the results, and tasks of each simulation."""
+def _sweep(service: Service, *, jobs: int) -> tuple[float, int, Answer]:
+    """Seconds from the request to the results, tasks of a simulation, and the means of all."""
     begin = time.monotonic()
     path = service.client.post(ALL, _question(jobs)).headers["Location"]
     while True:
@@ -86,7 +92,18 @@ def _sweep(service: Service, *, jobs: int) -> tuple[float, int]:
         time.sleep(0.1)
     if found["status"] != "succeeded":
         raise RuntimeError(f"the sweep {found['status']}: {found['error']}")
-    return time.monotonic() - begin, int(found["input"]["tasks"])
+    seconds = time.monotonic() - begin
+    pool = service.client.get(f"{path}results/").body["columns"][0]["pool"]
+    return seconds, int(found["input"]["tasks"]), dict(_means(pool))
+
+
+def _means(measured: dict[str, Any], place: str = "") -> Iterator[tuple[str, float]]:
+    """Each mean of a column of results, by its place in the document."""
+    for name, value in measured.items():
+        if name == "mean":
+            yield place, float(value)
+        elif isinstance(value, dict):
+            yield from _means(value, f"{place}/{name}")
 
 
 @contextmanager
@@ -105,8 +122,8 @@ def _swept(service: Service, jobs: int) -> Iterator[None]:
             service.client.request("POST", f"{path}cancel/", {})
 
 
-def _decisions(service: Service, changes: int) -> list[float]:
-    """Seconds from each change of a workload to the decision that counts it."""
+def _decisions(service: Service, changes: int) -> tuple[list[float], Answer]:
+    """Seconds from each change of a workload to the decision that counts it; tasks of the last one."""
     workload = service.client.get(f"{POOL}/workloads/?limit=1").body["results"][0]["id"]
     path, found = f"{POOL}/workloads/{workload}/", []
     for number in range(changes):
@@ -123,7 +140,17 @@ def _decisions(service: Service, changes: int) -> list[float]:
             time.sleep(0.01)
         found.append(time.monotonic() - begin)
         time.sleep(SECONDS_BETWEEN)
-    return found
+    decided = service.client.get(f"{POOL}/allocations/?limit=1000").body["results"]
+    return found, {each["workload"]["id"]: float(each["tasks"]) for each in decided}
+
+
+def _apart(one: Answer, other: Answer) -> float:
+    """The largest relative difference; an answer that one of them lacks is wholly apart."""
+    if not one or one.keys() != other.keys():
+        return 1.0
+    return max(
+        abs(one[name] - other[name]) / max(abs(one[name]), abs(other[name]), 1.0) for name in one
+    )
 
 
 def _p90(seconds: list[float]) -> float:

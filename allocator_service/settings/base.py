@@ -144,6 +144,8 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SERVE_AUTHENTICATION": [],
     "SERVE_PERMISSIONS": [],
     "SWAGGER_UI_DIST": "SIDECAR",
+    # A page of ten groups, each of which opens into its operations.
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "docExpansion": "none"},
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "OAS_VERSION": "3.1.0",

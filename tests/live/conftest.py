@@ -21,6 +21,7 @@ from launcher.client import Client
 from tests.live.service import LiveService
 
 CHROMIUM = Path("/usr/bin/chromium")
+expect.set_options(timeout=10_000)  # as long as a page's actions may take, see `opened`
 # Services that may run side by side on one of the tests' workers, each with a database of Redis there.
 NAMES = ("live", "clocked", "hooked", "slurm", "kept")
 _APART = 3  # so that up to three workers have them within the sixteen that there are

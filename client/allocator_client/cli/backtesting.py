@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from math import isfinite
 from typing import IO, Any
 
 import click
@@ -198,10 +199,12 @@ def _policies(
 def _value(text: str) -> Any:
     """A number, true or false; any other word as it stands."""
     try:
-        value = json.loads(text, parse_constant=str)
+        value = json.loads(text)
     except ValueError:
         return text
-    return value if isinstance(value, bool | int | float) else text
+    if isinstance(value, float):
+        return value if isfinite(value) else text
+    return value if isinstance(value, bool | int) else text
 
 
 def _packed(content: bytes) -> str:
