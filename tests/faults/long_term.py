@@ -118,6 +118,8 @@ def long_term_wrongs(
     found: list[str] = []
     counts = {}
     with psycopg.connect(database) as connection:
+        # All of it as of one moment: the service decides further steps meanwhile.
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         for pool, chosen in pools.items():
             steps = connection.execute(_STEPS, [pool]).fetchall()
             begins = [begin for _, begin, *_ in steps]

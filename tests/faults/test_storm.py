@@ -310,7 +310,7 @@ def test_the_checker_finds_events_that_were_lost_or_posted_twice(
                 [REPORTED],
             )
         ]
-        assert ledger_wrongs(database, {REPORTED: posted}, ENTRIES_EACH) == []
+        assert settled(lambda: ledger_wrongs(database, {REPORTED: posted}, ENTRIES_EACH)) == []
         lost = ledger_wrongs(database, {REPORTED: [*posted, "answered"]}, ENTRIES_EACH)
         assert lost == [f"{REPORTED}: 1 accepted events are not posted"]
         connection.execute(
