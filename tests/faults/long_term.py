@@ -141,7 +141,9 @@ def long_term_wrongs(
                 found.append(f"{pool}: {len(moved)} windows reach elsewhere")
             sums = connection.execute(_WINDOWS, [pool]).fetchall()
             if others := _other_windows(client, [run for run, *_ in steps], sums):
-                found.append(f"{pool}: {others} amounts in windows are not the ledger's")
+                found.append(
+                    f"{pool}: {len(others)} amounts in windows are not the ledger's: {others[0]}"
+                )
     return found, counts
 
 
@@ -166,8 +168,8 @@ def _boundary_wrongs(
         yield "a step begins between boundaries"
 
 
-def _other_windows(client: Client, runs: list[str], sums: list[tuple[Any, ...]]) -> int:
-    """How many amounts the inputs of runs have otherwise, over HTTP."""
+def _other_windows(client: Client, runs: list[str], sums: list[tuple[Any, ...]]) -> list[str]:
+    """The amounts that the inputs of runs have otherwise, over HTTP: whose, theirs and the ledger's."""
     expected = {tuple(key): float(amount) for *key, amount in sums}
     told: dict[tuple[str, ...], float] = {}
     for run in runs:
@@ -179,5 +181,8 @@ def _other_windows(client: Client, runs: list[str], sums: list[tuple[Any, ...]])
                     for resource, amount in row[what].items()
                     if amount
                 }
-    keys = told.keys() | expected.keys()
-    return sum(told.get(key) != expected.get(key) for key in keys)
+    return [
+        f"{' '.join(key)} is {told.get(key)}, not {expected.get(key)}"
+        for key in sorted(told.keys() | expected.keys())
+        if told.get(key) != expected.get(key)
+    ]

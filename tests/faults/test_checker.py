@@ -73,13 +73,15 @@ def changeable(db):
 
 
 def found(now=END, calm=CALM):
-    """What is wrong of the pool, without where and how often."""
+    """What is wrong of the pool, without where, how often and an example."""
     parameters = connection.get_connection_params()
     names = ("dbname", "user", "password", "host", "port")
     database = make_conninfo(**{name: parameters[name] for name in names if parameters.get(name)})
     pools = {SLUG: REMEMBERING}
     wrong, _ = long_term_wrongs(Caller(), database, pools, calm=calm, now=now)
-    return {each.removeprefix(f"{SLUG}: ").lstrip("0123456789 ") for each in wrong}
+    return {
+        each.removeprefix(f"{SLUG}: ").partition(": ")[0].lstrip("0123456789 ") for each in wrong
+    }
 
 
 def test_the_checker_finds_intervals_that_are_missing_double_or_others(decided, changeable):
