@@ -1,4 +1,4 @@
-"""What labels of servers and selectors of workloads are, for every interface that reads them."""
+"""How labels of servers and selectors of workloads are read and checked, in every interface."""
 
 from typing import Any
 
