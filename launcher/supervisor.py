@@ -5,11 +5,11 @@ import os
 import signal
 import socket
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from shutil import rmtree
+from shutil import disk_usage, rmtree
 from types import FrameType
 
 from allocator_service.core.worker import pulse
@@ -17,6 +17,8 @@ from launcher import processes
 from launcher.console import StepFailed, say
 from launcher.folders import PROJECT, DataFolder
 from launcher.output import Output
+from launcher.postgres import Postgres
+from launcher.redis import Redis
 from launcher.servers import Servers
 from launcher.service import DEFAULT_WEB_WORKERS, Component, components
 
@@ -25,6 +27,7 @@ _WATCH_SECONDS = 0.2
 _RESTART_SECONDS = 1.0
 _RESTARTS_ALLOWED = 5
 _RESTARTS_WITHIN_SECONDS = 60.0
+_ROOM_BYTES = 64 * 1024**2  # PostgreSQL needs some segments of its log, of 16 MiB each, to start
 
 
 class Supervisor:
@@ -61,6 +64,7 @@ class Supervisor:
         self._running: dict[str, processes.Process] = {}
         self._ends: defaultdict[str, list[float]] = defaultdict(list)
         self._noted: dict[str, processes.Process] = {}
+        self._failed_starts: Counter[str] = Counter()
         self._unrecorded = self._disk_is_full = False
 
     def __enter__(self) -> "Supervisor":
@@ -115,13 +119,33 @@ class Supervisor:
             if server is not None and server.process.poll() is not None
         ]
         for name, server in lost:
-            self._note_end(name, server.process, server.log)
+            if self._noted.get(name) is not server.process:
+                self._note_end(name, server.process, server.log)
+                self._noted[name] = server.process
         if noted or lost:
             time.sleep(_RESTART_SECONDS)
         for component in ended:
             self._start(component)
-        for _, server in lost:
+        for name, server in lost:
+            self._restart(name, server)
+
+    def _restart(self, name: str, server: Postgres | Redis) -> None:
+        """Start a server again; one that does not start is tried again at the next call.
+
+        Raises `OSError` for a full disk, for as long as it is full, and `StepFailed` when the server
+        has failed to start again and again for another reason.
+        """
+        try:
             server.restart()
+        except StepFailed as failed:
+            if disk_usage(self._folder).free < _ROOM_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from failed
+            self._failed_starts[name] += 1
+            if self._failed_starts[name] > _RESTARTS_ALLOWED:
+                raise
+            say(f"{name} did not start; trying again.")
+        else:
+            del self._failed_starts[name]
 
     def watch(self) -> None:
         """Keep everything running until a signal raises `KeyboardInterrupt`."""

@@ -4,10 +4,12 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -166,6 +168,71 @@ def test_a_full_disk_does_not_end_the_launcher(supervise, tmp_path, capsys):
     told = capsys.readouterr().err
     assert told.count("worker ended with exit code -9") == 1
     assert told.count("is full: what ended is started once there is room.") == 1
+
+
+class Lost:
+    """Stands for a server that has ended, and starts again after so many failures."""
+
+    def __init__(self, folder, failures):
+        self.log = folder / "server.log"
+        self.process = subprocess.Popen(["true"])
+        self.process.wait()
+        self.failures = failures
+
+    def restart(self):
+        if self.failures:
+            self.failures -= 1
+            raise StepFailed("start PostgreSQL (it ended with code 1)", "read the log above")
+        self.process = subprocess.Popen(["sleep", "60"])
+
+
+@pytest.fixture
+def lost(supervise, tmp_path, monkeypatch):
+    """Makes a supervisor whose PostgreSQL has ended, on a disk with so many bytes left."""
+    made = []
+
+    def make(failures, free):
+        service = supervise(stays("worker"))
+        server = service._servers.postgres = Lost(tmp_path, failures)
+        made.append(server)
+        monkeypatch.setattr(supervisor, "disk_usage", lambda _: SimpleNamespace(free=free))
+        return service, server
+
+    yield make
+    for server in made:
+        server.process.kill()
+        server.process.wait()
+
+
+def test_postgres_that_finds_no_room_to_start_is_started_once_there_is_some(lost, capsys):
+    service, server = lost(failures=20, free=0)
+    with service:
+        service.start()
+        for _ in range(20):
+            service.check()
+        assert server.process.poll() is not None
+        service.check()
+        assert server.process.poll() is None
+    told = capsys.readouterr().err
+    assert told.count("PostgreSQL ended with exit code 0") == 1
+    assert told.count("is full: what ended is started once there is room.") == 1
+
+
+def test_postgres_that_does_not_start_is_tried_again_and_then_given_up(lost, capsys):
+    service, server = lost(failures=5, free=2**40)
+    with service:
+        service.start()
+        for _ in range(6):
+            service.check()
+        assert server.process.poll() is None
+    assert capsys.readouterr().err.count("PostgreSQL did not start; trying again.") == 5
+    service, server = lost(failures=6, free=2**40)
+    with service:
+        service.start()
+        for _ in range(5):
+            service.check()
+        with pytest.raises(StepFailed, match="it ended with code 1"):
+            service.check()
 
 
 def test_a_process_that_cannot_stay_up_is_given_up_with_the_end_of_its_log(supervise):
