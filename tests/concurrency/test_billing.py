@@ -77,7 +77,8 @@ def write(pool, owner, number, batches):
         usage_record(pool=pool, events=events, now=LATER, members_only=False)
         if step % 3 == 0:
             entry = Entry.objects.filter(tenant=owner, kind="usage").order_by("?").first()
-            entry_correct(entry=entry, quantity=Decimal(step + 10), reason="storm", now=LATER)
+            quantity = Decimal(100 * number + step + 10)  # nobody else's: the entry has another one
+            entry_correct(entry=entry, quantity=quantity, reason="storm", now=LATER)
         time.sleep(chance.random() * 0.01)
 
 
