@@ -1,12 +1,14 @@
-"""How many random examples a property is asked of: some before every change, all of them at length.
+"""How much is asked before every change, and what only at length: `long` tests, and more examples.
 
 `./dev test` asks each property of a quarter of its examples, but of no fewer than 25, the same ones
-every time; `./dev test --thorough` asks it of all. Without deadlines: the machine may be busy.
+every time; `./dev test --thorough` asks it of all, and runs the long tests. Without deadlines: the
+machine may be busy.
 """
 
 import os
 from typing import Any
 
+import pytest
 from hypothesis import Phase, settings
 
 # Set from `--thorough` by tests.services, before the modules with properties are imported; workers
@@ -30,3 +32,9 @@ def examples(count: int, **more: Any) -> settings:
 def thorough() -> bool:
     """Whether there is time for everything."""
     return bool(os.environ.get(THOROUGH))
+
+
+long = pytest.mark.skipif(
+    not thorough(), reason="long: ./dev test --thorough runs it, and so does .ci/weekly"
+)
+"""For tests that cost more than every change can wait for."""

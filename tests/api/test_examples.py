@@ -16,7 +16,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 
 from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.what_if.simulations import simulation_run
@@ -26,14 +25,13 @@ from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.sealing import entries_seal_all
 from allocator_service.pools.models import Pool
 from api.openapi.examples import FILE, Example
-from launcher.folders import PROJECT
 from tests import factories
 from tests.backtests import CSV, SERVERS, work
+from tests.documented import openapi
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 RECORD = "ALLOCATOR_RECORD_EXAMPLES"
-DOCUMENT = PROJECT / "docs" / "openapi.yaml"
 MONDAY = datetime(2027, 1, 4, 8, tzinfo=UTC)
 # Streams and pages of text, and answers without a body.
 WITHOUT = {"metrics_show", "ledger_entries_export_export", "pools_months_entries_export",
@@ -403,7 +401,7 @@ def test_every_operation_answers_its_example_as_it_is_documented(story):
 
 
 def test_every_operation_has_an_example_and_each_is_what_the_document_describes():
-    document = yaml.safe_load(DOCUMENT.read_text())
+    document = openapi()
     missing, wrong = [], []
     for operations in document["paths"].values():
         for operation in operations.values():

@@ -2,12 +2,10 @@
 
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import schemathesis
-import yaml
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
@@ -33,8 +31,8 @@ from allocator_service.webhooks.services import WebhookSettings, webhook_create,
 from tests import factories
 from tests.api.v1.test_scopes import MATRIX
 from tests.backtests import asked
+from tests.documented import DOCUMENT, loaded, openapi
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.yaml"
 # Texts without control characters, cursors that a list gave out, names that exist: what makes a
 # value acceptable is more than JSON Schema can say, so that valid documents may be refused.
 BEYOND_SCHEMA = [positive_data_acceptance]
@@ -48,6 +46,8 @@ CONFIG = SchemathesisConfig.from_dict(
 schema = schemathesis.openapi.from_path(DOCUMENT, config=CONFIG)
 # Not `allocator_service.wsgi`, which starts and warms the processes that evaluate.
 schema.app = get_wsgi_application()
+# Reads the literals of the service's code once: each schema below is a copy of this one.
+schema["/healthz"]["GET"].as_strategy()
 
 
 def test_the_committed_document_is_the_one_that_is_served(anonymous, db):
@@ -64,7 +64,7 @@ def test_whoever_has_the_document_is_not_sent_it_again(anonymous, db):
     assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
     other = anonymous.get("/api/v1/schema/?format=json", If_None_Match=first["ETag"])
     assert (other.status_code, other["Content-Type"]) == (200, "application/vnd.oai.openapi+json")
-    assert other.json()["paths"].keys() == yaml.safe_load(first.content)["paths"].keys()
+    assert other.json()["paths"].keys() == loaded(first.content.decode())["paths"].keys()
 
 
 def test_reading_it_over_and_over_is_slowed_down(anonymous, db):
@@ -80,7 +80,7 @@ def test_reading_it_over_and_over_is_slowed_down(anonymous, db):
 def test_every_route_and_method_is_described():
     described = {
         (path, method.upper())
-        for path, operations in yaml.safe_load(DOCUMENT.read_text())["paths"].items()
+        for path, operations in openapi()["paths"].items()
         for method in operations
     }
     routes = {
@@ -93,7 +93,7 @@ def test_every_route_and_method_is_described():
 
 
 def test_every_operation_and_parameter_says_what_it_is():
-    document = yaml.safe_load(DOCUMENT.read_text())
+    document = openapi()
     groups = {group["name"] for group in document["tags"]}
     silent = []
     for path, operations in document["paths"].items():
@@ -111,7 +111,7 @@ def test_every_operation_and_parameter_says_what_it_is():
 
 
 def test_operations_have_names_of_their_own():
-    paths = yaml.safe_load(DOCUMENT.read_text())["paths"].values()
+    paths = openapi()["paths"].values()
     names = [operation["operationId"] for path in paths for operation in path.values()]
     assert len(names) == len(set(names)) == sum(len(path) for path in paths)
 
@@ -215,7 +215,7 @@ def whatever_is_sent(operation_id):
 
 # A function for each: the tests that one function is made into would all have its name, and
 # pytest-xdist runs one test of a name.
-for methods in yaml.safe_load(DOCUMENT.read_text())["paths"].values():
+for methods in openapi()["paths"].values():
     for described_operation in methods.values():
         name = described_operation["operationId"]
         globals()[f"test_whatever_is_sent_to_{name}"] = whatever_is_sent(name)

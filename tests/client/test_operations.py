@@ -4,13 +4,12 @@ import inspect
 import re
 from typing import Any
 
-import yaml
-
 import generate
 from allocator_client import Client
 from allocator_client.operations import Operations
+from tests.documented import openapi
 
-DOCUMENT = yaml.safe_load(generate.DOCUMENT.read_text())
+DOCUMENT = openapi()
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path, operation)
     for path, methods in DOCUMENT["paths"].items()

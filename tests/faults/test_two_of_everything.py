@@ -1,7 +1,7 @@
 """With two of every process, either of a pair may die: the other goes on at once and does nothing twice.
 
 The second of each pair is killed, one after the other, and so is whatever the launcher starts in its
-place, until the service runs on the other five alone; with `--thorough` then the same with the first.
+place, until the service runs on the other five alone; then the same with the first.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ import pytest
 from allocator_service.core.worker import pulse
 from launcher.client import Answer, Client
 from launcher.service import NAMES
-from tests.examples import thorough
+from tests.examples import long
 from tests.faults.billing import BILLED, TENANTS
 from tests.faults.changers import Changer, Follower, Reader
 from tests.faults.checker import ledger_wrongs, wrongs
@@ -38,11 +38,13 @@ from tests.faults.whole import (
 )
 from tests.receivers import Receiver, verifies
 
+pytestmark = long
+
 # Backtests wait for their worker, and nobody for them.
 PAIRED = [name for name in NAMES if name != "backtests"]
 TWO = ",".join(f"{name}=2" for name in PAIRED)
 PROBED = "probed"
-ROUNDS = (2, 1) if thorough() else (2,)
+ROUNDS = (2, 1)
 PATIENCE_SECONDS = 40.0
 # What beat asks for; four at once are what two beats make of one that was late.
 PERIODIC = (

@@ -14,8 +14,11 @@ from launcher import folders
 from launcher.binaries import postgres_programs
 from launcher.client import Client
 from launcher.processes import stop
+from tests.examples import long
 from tests.live.conftest import launched
 from tests.live.service import LiveService
+
+pytestmark = long
 
 GUIDE = Path("docs/guides/operators.md")
 POOL = "/api/v1/pools/kept"

@@ -9,10 +9,13 @@ import pytest
 
 from launcher.client import Client
 from launcher.processes import stop, wait_until_ready
+from tests.examples import long
 from tests.live.conftest import decision_of, servers_of
 from tests.live.service import LiveService
 from tests.live.test_backup import Submitter
 from tests.upgrades import previous_release
+
+pytestmark = long
 
 POOL = "/api/v1/pools/kept"
 BESIDE = ("relay", "sender", "beat")

@@ -13,12 +13,12 @@ import pytest
 
 from launcher.bundle.making import INSTALLED, declared
 from launcher.servers import Servers
-from tests.examples import thorough
+from tests.examples import long
 from tests.packages.test_packages import FIGURE_2, PROJECT, run, servers, without_project
 
 __all__ = ["servers"]
 
-pytestmark = pytest.mark.skipif(not thorough(), reason="takes a minute: with --thorough")
+pytestmark = long
 # Where nobody may take the network away, whatever asks for it finds nobody at the proxy.
 NOWHERE = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
 CONNECT = "import socket; socket.create_connection(('127.0.0.1', {}), 2)"

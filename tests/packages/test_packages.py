@@ -192,6 +192,8 @@ def test_the_service_runs_from_its_wheel(wheels, servers, tmp_path):
         **servers.environment,
         "DJANGO_SETTINGS_MODULE": "allocator_service.settings.local",
         "STATIC_ROOT": str(tmp_path / "static"),
+        # The library's test compiles kernels: two servers are solved without.
+        "NUMBA_DISABLE_JIT": "1",
     }
     production = environment | {
         "DJANGO_SETTINGS_MODULE": "allocator_service.settings.production",

@@ -3,15 +3,13 @@
 import os
 import re
 
-import pytest
-
-from tests.examples import thorough
+from tests.examples import long
 from tests.slurm.conftest import pool_for
 
 ACCOUNTS = 1000
 CHANGED = 50
 
-pytestmark = pytest.mark.skipif(not thorough(), reason="long: ask for it with --thorough")
+pytestmark = long
 
 
 def test_a_thousand_accounts(operator, service, agent, quiet):

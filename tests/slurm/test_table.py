@@ -1,15 +1,13 @@
 """The table: jobs decided and jobs that run, round by round, without enforcement and with it."""
 
-import pytest
-
-from tests.examples import thorough
+from tests.examples import long
 from tests.slurm.conftest import decided_by_partition, pool_for
 from tests.slurm.demand import ACCOUNTS, Demand, counted
 
 ROUNDS = 8
 SEED = 3
 
-pytestmark = pytest.mark.skipif(not thorough(), reason="long: ask for it with --thorough")
+pytestmark = long
 
 
 def test_jobs_decided_and_run_without_and_with_enforcement(operator, service, agent, quiet):

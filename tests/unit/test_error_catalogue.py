@@ -5,16 +5,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
 import policies.model.reasons
 from allocator_service.workloads import satisfiability
 from policies import REASONS, UNSERVED
 from policies.model.reasons import limited_by_resource
+from tests.documented import openapi
 
 PROJECT = Path(__file__).parents[2]
 CATALOGUE = PROJECT / "docs" / "guides" / "errors.md"
-OPENAPI = PROJECT / "docs" / "openapi.yaml"
 SOURCES = [
     path
     for package in ("allocator_service", "api", "policies")
@@ -97,7 +95,7 @@ def test_every_reason_is_in_the_catalogue_and_no_other():
 
 
 def test_the_openapi_document_has_every_reason_and_no_other():
-    schemas = yaml.safe_load(OPENAPI.read_text())["components"]["schemas"]
+    schemas = openapi()["components"]["schemas"]
     limited_by = schemas["AllocationDocument"]["properties"]["limited_by"]
     enum, resource = limited_by["oneOf"]
     assert set(enum["enum"]) == set(REASONS)

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import deepcopy
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 from uuid import uuid4
 
 import jsonschema
 import pytest
-import yaml
 
 from allocator_service.allocation.what_if import evaluations
 from allocator_service.core.errors import Unavailable
@@ -24,6 +22,7 @@ from api.throttling import limiter
 from policies import policies_available
 from tests import factories
 from tests.api.v1.test_conventions import code
+from tests.documented import openapi
 
 EVALUATIONS = "/api/v1/evaluations/"
 FIG2: dict[str, Any] = {
@@ -88,7 +87,7 @@ def test_answers_of_every_policy_are_as_the_document_describes_them(operator, na
         assert not all(
             item.get("proven", True) for item in response.json()["certificate"]["rounds"]
         )
-    described = yaml.safe_load(Path("docs/openapi.yaml").read_text())
+    described = openapi()
     schema = {"$ref": "#/components/schemas/EvaluationDocument", **described}
     jsonschema.Draft202012Validator(schema).validate(response.json())
 

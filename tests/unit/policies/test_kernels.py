@@ -31,6 +31,7 @@ from policies.explaining.lending import tasks_by_owner
 from policies.leximin.interior_point import loops, tenants_first
 from policies.properties.fairness import envy_free
 from policies.simulation import POLICIES, Trace, simulate
+from tests.examples import long
 
 LONG_TERM: list[dict[str, Any]] = [
     {"borrow_cap": 0.5},
@@ -257,6 +258,7 @@ print(policies.solve(problem, "drf", mode="indivisible").tasks.tolist())
 """
 
 
+@long
 def test_processes_that_compile_at_the_same_time_and_one_that_is_killed_leave_a_usable_cache(
     tmp_path,
 ):
