@@ -62,9 +62,10 @@ SAME_WORK = (
 READ_LITERALLY = (
     "DRF gives everybody its part at every time, so that hardly anybody loses by a sharing degree that "
     "asks how many whole tasks a user could have run alone; who was ahead under LT-DRF and LT-AF does. "
-    "Formula (2) read literally takes each resource by itself and counts memory that no task could have "
-    "used for want of CPUs: by it users are at a loss under every policy, most of all alone, which the "
-    "paper says cannot be; among the sharing policies most under DRF, as in the paper."
+    "Formula (2) read literally takes each resource by itself. It counts memory that no task could have "
+    "used for want of CPUs, so that users are at a loss under every policy. Most of them are when each "
+    "is alone, which the paper says cannot be; among the sharing policies, most under DRF, as in the "
+    "paper."
 )
 NOT_STOPPED = (
     "Tasks that run are not stopped, so that a user that comes or comes back can be at a loss for as "

@@ -54,9 +54,9 @@ TRIED_OUT = (
     "proven: the paper's proofs are in an appendix that is not at hand."
 )
 BORROWED_NOTHING = (
-    "Sharing incentive under LT-DRF: a user that uses its own part and no more while others are idle "
-    "has used more than they have. When they come they catch up first, and the user gets less than it "
-    "would have had alone, until they have caught up. H-MRF serves such a user first."
+    "Sharing incentive under LT-DRF: a user may use just its own part while the others are idle. It "
+    "has then used more than they have. When they come they catch up first; until they have, the user "
+    "gets less than it would have had alone. H-MRF serves such a user first."
 )
 EXCLUDE = (
     "Resource-as-you-contributed under H-MRF: equal aggregates and no loss can exclude each other. "
@@ -112,14 +112,14 @@ def reproduce_table_2() -> Finding:
         name="h-mrf-table2",
         title="Properties of five policies over time",
         source="Tang et al., TPDS 2018, Table 2",
-        setting=f"Sharing incentive: the least sharing degree of any user at the end of {SCENARIOS} "
-        f"scenarios of 2 to 4 users over {STEPS} steps, with tasks that wait, drawn with the seed "
-        f"{SEED}; a loss of {100 * TOLERANCE:g} % counts. Resource-as-you-contributed: the largest "
-        "aggregate over the smallest, where each user in turn asks for little at first and everybody "
-        f"for everything in the {CATCHING_UP} steps afterwards; {100 * TOLERANCE:g} % counts. "
-        "Truthfulness: tasks that C of Example 2 gains in all by claiming 14 tasks instead of 10 once, "
-        "and wanting everything afterwards like everybody. Pareto efficiency: the check of "
-        "`policies.properties` on all steps of Examples 2, 3 and 4.",
+        setting=f"Sharing incentive: {SCENARIOS} scenarios of 2 to 4 users over {STEPS} steps, with "
+        f"tasks that wait, are drawn with the seed {SEED}. The number is the least sharing degree of "
+        f"any user at the end; a loss of {100 * TOLERANCE:g} % counts. Resource-as-you-contributed: "
+        "each user in turn asks for little at first, and everybody asks for everything in the "
+        f"{CATCHING_UP} steps afterwards. The number is the largest aggregate over the smallest; "
+        f"{100 * TOLERANCE:g} % counts. Truthfulness: C of Example 2 claims 14 tasks once instead of "
+        "10; afterwards everybody wants everything. The number is the tasks that C gains in all. "
+        "Pareto efficiency: `policies.properties` checks all steps of Examples 2, 3 and 4.",
         rows=tuple(rows),
         differences=tuple(differences),
         verdict=Verdict.of(same),

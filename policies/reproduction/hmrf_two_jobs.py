@@ -30,10 +30,10 @@ AT_ONCE = (
 )
 WHO_FITS = (
     "In Algorithm 1 the user whose turn it is waits until there is room for its task, and nobody else "
-    "begins anything meanwhile. Here room that is too small for it goes to the other user. Job 2 needs "
-    "4 CPUs for a map task, a whole node, and a task of Job 1 that ends frees 2 or 3; so Job 1 goes on "
-    "beginning tasks while Job 2 is behind (the row above), Job 2 catches up later, and a user can be "
-    "at a loss again."
+    "begins anything meanwhile. Here room that is too small for it goes to the other user. A map task "
+    "of Job 2 needs 4 CPUs, which is a whole node; a task of Job 1 that ends frees only 2 or 3. So "
+    "Job 1 goes on beginning tasks while Job 2 is behind (the row above). Job 2 catches up later, and a "
+    "user can be at a loss again."
 )
 UNIT = (
     "The unit of the printed aggregates is not stated; as CPUs and GB times seconds they would be "
