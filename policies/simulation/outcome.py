@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -132,12 +133,30 @@ class Simulation:
         Args:
             times: seconds.
         """
-        tenants, found = self.problem.t, []
-        for at in np.asarray(times, dtype=np.float64):
-            used = amount_within(self.used_intervals, tenants, end=at)
-            alone = amount_within(self.alone_intervals, tenants, end=at)
-            found.append(least_degree(sharing_degrees(used, alone)))
-        return np.reshape(found, (len(found), tenants))
+        until = np.asarray(times, dtype=np.float64)
+        used = self._amounts_until(self.used_intervals, until)
+        alone = self._amounts_until(self.alone_intervals, until)
+        found = [least_degree(sharing_degrees(*both)) for both in zip(used, alone, strict=True)]
+        return np.reshape(found, (len(until), self.problem.t))
+
+    def _amounts_until(self, intervals: Intervals, times: FloatArray) -> FloatArray:
+        """(len(times), t, m) resource × seconds up to each time, as `amount_within` has it.
+
+        In one pass: the intervals are in the order of tenants, and each tenant's follow each other.
+        """
+        amounts = np.zeros((len(times), self.problem.t, self.problem.m))
+        edges = np.searchsorted(intervals.tenant, np.arange(self.problem.t + 1))
+        for tenant, (first, last) in enumerate(pairwise(edges.tolist())):
+            start, end = intervals.start[first:last], intervals.end[first:last]
+            rate = intervals.rate[first:last]
+            before = np.zeros((last - first + 1, self.problem.m))
+            np.cumsum(rate * (end - start)[:, None], axis=0, out=before[1:])
+            latest = np.searchsorted(start, times) - 1
+            begun = np.flatnonzero(latest >= 0)
+            row = latest[begun]
+            seconds = np.minimum(end[row], times[begun]) - start[row]
+            amounts[begun, tenant] = before[row] + rate[row] * seconds[:, None]
+        return amounts
 
     def _as_shares(self, amount: FloatArray) -> FloatArray:
         share = np.zeros_like(amount)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from policies import PolicyError, Window
 from policies.long_term.windows import amount_within
+from policies.model.history import least_degree, sharing_degrees
 from policies.simulation import POLICIES, ServerChanges, Trace, simulate
 from tests.examples import examples
 from tests.references.simulation import LONG_TERM, ONE_POOL, Simulated
@@ -192,6 +193,25 @@ def test_what_is_measured_of_two_tenants():
     degrees = found.sharing_degrees_at([10, 20])
     assert degrees[0].tolist() == pytest.approx([2, math.nan], nan_ok=True)
     assert degrees[1].tolist() == [1, 2]
+
+
+def test_sharing_degrees_over_time_are_those_of_the_intervals_until_then():
+    """Read in one pass; the plain way sums all intervals for each time."""
+    random = np.random.default_rng(3)
+    problem = problem_of([[9.0, 7.0]], [[1.0, 2.0], [2.0, 1.0], [1.0, 1.0], [3.0, 0.0]])
+    trace = Trace.create(
+        workload=random.integers(3, size=90),  # the last tenant submits nothing
+        submit=np.sort(random.uniform(0, 60, 90)),
+        duration=random.uniform(1, 9, 90),
+    )
+    found = simulate(problem, trace, "drf")
+    times = [-1.0, 0.0, *random.uniform(0, 99, 40), *found.changed_at[:40], found.ended, math.inf]
+    for at, degrees in zip(times, found.sharing_degrees_at(times), strict=True):
+        used = amount_within(found.used_intervals, problem.t, end=at)
+        alone = amount_within(found.alone_intervals, problem.t, end=at)
+        plain = least_degree(sharing_degrees(used, alone))
+        assert np.array_equal(degrees, plain, equal_nan=True), at
+    assert found.sharing_degrees_at([]).shape == (0, problem.t)
 
 
 def test_the_amounts_of_the_intervals_are_what_a_window_reads():
