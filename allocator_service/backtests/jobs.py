@@ -29,7 +29,7 @@ from allocator_service.backtests.preparing import scenario_of
 from allocator_service.backtests.results import results_of
 from allocator_service.backtests.scenarios import Scenario
 from allocator_service.backtests.services import draws
-from allocator_service.core.errors import DomainError
+from allocator_service.core.errors import FAULTS_OF_OURS, DomainError
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.core.worker.jobs import relay_wake
 from policies import PolicyError
@@ -42,7 +42,7 @@ LONGEST_SECONDS = 3600.0
 TELL_SECONDS = 1.0
 
 # What a simulation may raise: refusals, and what is wrong in the code, of which the log has the cause.
-_FAILURES = (DomainError, PolicyError, MemoryError, ArithmeticError, RuntimeError, ValueError)
+_FAILURES = (DomainError, PolicyError, *FAULTS_OF_OURS)
 
 log = structlog.get_logger(__name__)
 

@@ -6,6 +6,17 @@ from http import HTTPStatus
 from typing import Any
 
 MAX_ERRORS = 20
+# What Python raises where our code is wrong, or numbers are too far apart for it. Errors of the database
+# and of the broker are none of these: work that they interrupt is done again.
+FAULTS_OF_OURS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 UNKNOWN_FIELD = "field.unknown"
 
 

@@ -229,7 +229,8 @@ def database(environment: Environment) -> dict[str, Any]:
         options["pool"] = {"min_size": 1, "max_size": 6, "timeout": 3}
     else:
         settings["CONN_MAX_AGE"] = None
-        settings["CONN_HEALTH_CHECKS"] = True
+    # A connection that PostgreSQL has ended is replaced before a request or a task meets it.
+    settings["CONN_HEALTH_CHECKS"] = True
     settings["OPTIONS"] = options
     return settings
 

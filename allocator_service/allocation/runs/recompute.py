@@ -29,7 +29,7 @@ from allocator_service.allocation.time_sharing.replanning import (
     latest_decision,
     lead,
 )
-from allocator_service.core.errors import DomainError
+from allocator_service.core.errors import FAULTS_OF_OURS, DomainError
 from allocator_service.core.ids import new_id
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.core.outbox import event_record, request_id
@@ -243,7 +243,7 @@ def document_solve(document: Mapping[str, Any]) -> Allocation:
         )
     except PolicyError as error:
         raise domain_error(error) from error
-    except (ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
+    except FAULTS_OF_OURS as error:
         log.exception("solve_failed", policy=document["policy"])
         raise DomainError(
             f"The policy failed ({type(error).__name__}); the cause is in the worker's log.",

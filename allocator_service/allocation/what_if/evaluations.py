@@ -17,7 +17,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from allocator_service.allocation.policies import domain_error
 from allocator_service.core.confined import confine
-from allocator_service.core.errors import DomainError, TooLarge, Unavailable
+from allocator_service.core.errors import FAULTS_OF_OURS, DomainError, TooLarge, Unavailable
 from policies import PolicyError, call_by_name
 
 MAX_ITEMS = {"tenants": 2_000, "workloads": 5_000}
@@ -113,7 +113,7 @@ def _computed(function: str, arguments: Sequence[Any], seconds: float) -> dict[s
         ) from error
     except PolicyError as error:
         raise domain_error(error) from error
-    except (ArithmeticError, RuntimeError, ValueError) as error:
+    except FAULTS_OF_OURS as error:
         log.exception("evaluation_failed")
         raise DomainError(
             f"The policy failed on this problem ({type(error).__name__}): its numbers may be too far"

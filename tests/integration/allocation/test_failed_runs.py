@@ -49,18 +49,21 @@ def test_a_worker_sent_before_the_last_one_let_the_pool_go_is_sent_again_at_once
     assert recomputed(fig2, NOON + timedelta(seconds=1)).reason == "the next"
 
 
-def test_a_run_that_fails_says_why_and_the_old_decision_stays_in_force(fig2, now, monkeypatch):
+@pytest.mark.parametrize("error", [OverflowError, KeyError, TypeError])
+def test_a_run_that_fails_says_why_and_the_old_decision_stays_in_force(
+    fig2, now, monkeypatch, error
+):
     first = recomputed(fig2)
     run_request(pool=fig2, reason="", now=now)
 
-    def overflow(*_, **__):
-        raise OverflowError("a policy that breaks")
+    def breaks(*_, **__):
+        raise error("a policy that breaks")
 
-    monkeypatch.setattr(recompute.policies, "solve", overflow)
+    monkeypatch.setattr(recompute.policies, "solve", breaks)
     failed = recomputed(fig2)
     assert failed.status == RunStatus.FAILED
     assert failed.error["code"] == "run.internal"
-    assert "OverflowError" in failed.error["detail"]
+    assert error.__name__ in failed.error["detail"]
     assert decision_at(pool=fig2, at=now) == first
     assert Event.objects.filter(kind="decision.failed").count() == 1
     job = RecomputeJob.objects.get(pool=fig2)

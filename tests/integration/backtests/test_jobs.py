@@ -102,13 +102,14 @@ def test_cells_of_all_backtests_come_in_turn():
     ]  # fmt: skip
 
 
-def test_a_mistake_of_ours_fails_its_cell_and_its_cause_is_in_the_log(monkeypatch, caplog):
+@pytest.mark.parametrize("error", [ValueError, KeyError, AttributeError])
+def test_a_mistake_of_ours_fails_its_cell_and_its_cause_is_in_the_log(monkeypatch, caplog, error):
     """The other policies still answer; what was raised is told by its name alone."""
     backtest, simulate = prepared(), jobs.simulating.simulate
 
     def breaks(problem, trace, policy, **more):
         if policy == "drfh":
-            raise ValueError("arrays of 3 and 4")
+            raise error("arrays of 3 and 4")
         return simulate(problem, trace, policy, **more)
 
     monkeypatch.setattr(jobs.simulating, "simulate", breaks)
@@ -119,7 +120,7 @@ def test_a_mistake_of_ours_fails_its_cell_and_its_cause_is_in_the_log(monkeypatc
         "succeeded", "failed", None, None,
     )  # fmt: skip
     assert (drfh.error["code"], drfh.attempts) == ("run.internal", 1)
-    assert "ValueError" in drfh.error["detail"]
+    assert error.__name__ in drfh.error["detail"]
     assert "arrays of 3" not in drfh.error["detail"]
     (logged,) = [each for each in caplog.records if "backtest_failed" in each.getMessage()]
     assert "arrays of 3 and 4" in str(logged.msg) + str(logged.exc_info)
