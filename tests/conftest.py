@@ -12,6 +12,7 @@ from django.db import connection
 
 from api import throttling
 from tests import factories
+from tests.emptying import empty_quickly
 from tests.factories import Client
 from tests.scripted import scripts
 from tests.superuser import DECISIONS, unprotected
@@ -60,6 +61,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
             "CREATE OR REPLACE FUNCTION ledger_refuse_truncate() RETURNS trigger"
             " LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
         )
+        empty_quickly()
 
 
 @pytest.fixture

@@ -19,18 +19,23 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from launcher.client import Client
 from tests.live.service import LiveService
+from tests.receivers import CERTIFICATE
 
 CHROMIUM = Path("/usr/bin/chromium")
 expect.set_options(timeout=10_000)  # as long as a page's actions may take, see `opened`
 # Services that may run side by side on one of the tests' workers, each with a database of Redis there.
-NAMES = ("live", "clocked", "hooked", "slurm", "kept")
+NAMES = ("live", "clocked", "slurm", "kept")
 _APART = 3  # so that up to three workers have them within the sixteen that there are
 
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[LiveService]:
-    """The service, up and ready."""
-    with launched("live", worker_id, tmp_path_factory.mktemp("service")) as live:
+    """The service, up and ready; it may send to loopback, and trusts the receivers' certificate."""
+    receivers = {
+        "WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
+        "SSL_CERT_FILE": str(CERTIFICATE),
+    }
+    with launched("live", worker_id, tmp_path_factory.mktemp("service"), **receivers) as live:
         yield live
 
 

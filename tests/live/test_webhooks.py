@@ -13,21 +13,16 @@ import psycopg
 import pytest
 
 from tests.guides import blocks_of
-from tests.live.conftest import launched
-from tests.receivers import CERTIFICATE, Receiver, verifies
+from tests.receivers import Receiver, verifies
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "webhooks.md"
-LOOPBACK = "127.0.0.0/8,::1/128"
 
 
 @pytest.fixture(scope="module")
-def hooked(tmp_path_factory, worker_id):
-    """A service that may send to loopback, and trusts the receivers' certificate."""
-    logs = tmp_path_factory.mktemp("hooked")
-    variables = {"WEBHOOK_ALLOWED_NETWORKS": LOOPBACK, "SSL_CERT_FILE": str(CERTIFICATE)}
-    with launched("hooked", worker_id, logs, **variables) as live:
-        live.operator = live.client("operator", "tests")
-        yield live
+def hooked(service, operator):
+    """The service, with who asks it."""
+    service.operator = operator
+    return service
 
 
 def until(holds, seconds=30):
