@@ -83,9 +83,10 @@ def _question(jobs: int) -> dict[str, object]:
 
 
 def _sweep(service: Service, *, jobs: int) -> tuple[float, int, Answer]:
-    """Seconds from the request to the results, tasks of a simulation, and the means of all.
+    """Seconds until the results are there, tasks of a simulation, and the means of all.
 
-    The service tells the seconds: whoever asks for them often takes part of a processor for it.
+    The seconds are the service's, from accepting the request on: asking often whether it is done takes
+    part of a processor.
     """
     path = service.client.post(ALL, _question(jobs)).headers["Location"]
     while True:
