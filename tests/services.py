@@ -14,10 +14,11 @@ from xdist.scheduler import LoadFileScheduling
 from launcher import folders
 from launcher.servers import Servers
 from tests.examples import THOROUGH
+from tests.migrated import COPIED
 
-# Tests of whole services mostly wait for them: they go first, those of a folder one after the other on
-# one worker, and share what they start.
-OF_SERVICES = ("tests/live/", "tests/faults/", "tests/slurm/")
+# Tests of whole services mostly wait for them: they go first, those of a line one after the other on
+# one worker, where they share what they start; the third worker has work meanwhile.
+OF_SERVICES = (("tests/live/",), ("tests/faults/", "tests/slurm/"))
 # Then the files that take longest, so that no worker is left with one of them at the end.
 LONG = (
     "tests/api/test_openapi.py",
@@ -47,7 +48,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config):
         early_config.add_cleanup(folder.remove)
         servers = Servers(folder, durable=False, tests=True)
         early_config.add_cleanup(servers.stop)  # cleanups run last in, first out
-        os.environ.update(servers.environment)
+        os.environ.update(servers.environment, **{COPIED: "1"})
     return (yield)
 
 
@@ -55,8 +56,8 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # untyped
     """Hands out files in the order of the collection, and those of whole services together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = next((part for part in OF_SERVICES if nodeid.startswith(part)), None)
-        return folder or super()._split_scope(nodeid)
+        folders = next((line for line in OF_SERVICES if nodeid.startswith(line)), None)
+        return " ".join(folders) if folders else super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:
@@ -69,7 +70,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes longest first."""
-    parts = (*OF_SERVICES, *LONG)
+    parts = [part for line in OF_SERVICES for part in line] + [*LONG]
 
     def place(item: pytest.Item) -> int:
         found = (number for number, part in enumerate(parts) if item.nodeid.startswith(part))

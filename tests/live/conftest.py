@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from launcher.client import Client
+from tests import migrated
 from tests.live.service import LiveService
 from tests.receivers import CERTIFICATE
 
@@ -51,26 +51,19 @@ def launched(name: str, worker_id: str, logs: Path, **variables: str) -> Iterato
 
 
 def servers_of(name: str, worker_id: str) -> dict[str, str]:
-    """The environment of a service of that name: an empty database, and a Redis database of its own."""
+    """The environment of a service of that name: a migrated database and one of Redis, without rows."""
     database = f"{name}_{worker_id}"
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
-        connection.execute(f"CREATE DATABASE {database}")
+    migrated.fresh(database)
     number = NAMES.index(name) * _APART + 1
     if worker_id != "master":
         number += int(worker_id.removeprefix("gw"))
     return {
-        "DATABASE_URL": _renamed(os.environ["DATABASE_URL"], database),
-        "MIGRATION_DATABASE_URL": _renamed(os.environ["MIGRATION_DATABASE_URL"], database),
+        **migrated.addresses(database),
         "REDIS_URL": os.environ["REDIS_URL"].replace("virtual_host=0", f"virtual_host={number}"),
         "DJANGO_SETTINGS_MODULE": "allocator_service.settings.local",
         "THROTTLE_RATE": "100000",
         "THROTTLE_BURST": "100000",
     }
-
-
-def _renamed(url: str, database: str) -> str:
-    return url.rpartition("/")[0] + "/" + database
 
 
 @pytest.fixture(scope="session")

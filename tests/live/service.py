@@ -68,8 +68,7 @@ class LiveService:
         return answer.status == 200 and states == {"ok"}
 
     def launch(self) -> None:
-        """Migrate, start every process and wait until all of them are at work."""
-        self.manage("migrate", "--verbosity", "0")
+        """Start every process on a migrated database, and wait until all of them are at work."""
         self.start("web", "relay", "sender", "worker", "beat")
         wait_until_ready(
             self.ready,

@@ -101,6 +101,7 @@ def test_a_backup_made_in_the_middle_of_work_is_whole_and_goes_on(
         f"{address.rpartition('/')[0]}/postgres",
         dump,
     )
+    kept.manage("migrate", "--verbosity", "0")
     kept.launch()
 
     stored = {row["name"] for row in operator.pages(f"{POOL}/workloads/")}

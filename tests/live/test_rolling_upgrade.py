@@ -9,6 +9,7 @@ import pytest
 
 from launcher.client import Client
 from launcher.processes import stop, wait_until_ready
+from tests import migrated
 from tests.examples import long
 from tests.live.conftest import decision_of, servers_of
 from tests.live.service import LiveService
@@ -34,11 +35,13 @@ def releases(
     except previous_release.Unavailable as reason:
         pytest.skip(f"the release before is not in this copy: {reason}")
     environment = servers_of("kept", worker_id)
+    migrated.empty(environment["DATABASE_URL"].rpartition("/")[2])
     # Its kernels are compiled nowhere: two servers are solved without.
     interpreted = environment | {"NUMBA_DISABLE_JIT": "1"}
     before = LiveService(interpreted, folder / "before-logs", sources)
     now = LiveService(environment, folder / "logs")
     try:
+        before.manage("migrate", "--verbosity", "0")
         before.launch()
         yield before, now
     finally:

@@ -52,7 +52,8 @@ class Installed:
         self.elsewhere.mkdir()
 
     def install(self, *what: str | Path) -> None:
-        run(self.bin / "python", "-m", "pip", "install", "--quiet", "--no-input", *what)
+        pip = (self.bin / "python", "-m", "pip", "install", "--quiet", "--no-input")
+        run(*pip, "--no-compile", *what)  # most modules are never imported
 
     def __call__(self, *command: str | Path, **environment: str) -> str:
         """Run a command of the environment and return what it prints."""
