@@ -1,8 +1,8 @@
 """How much is asked before every change, and what only at length: `long` tests, and more examples.
 
-`./dev test` asks each property of a quarter of its examples, but of no fewer than 25, the same ones
-every time; `./dev test --thorough` asks it of all, and runs the long tests. Without deadlines: the
-machine may be busy.
+`./dev test` asks each property of an eighth of its examples, but of no fewer than 25, the same ones
+every time; `./dev test --thorough` asks it of all, and runs the long tests; mutants are looked for with
+a quarter. Without deadlines: the machine may be busy.
 """
 
 import os
@@ -17,14 +17,15 @@ THOROUGH = "ALLOCATOR_THOROUGH"
 # Set by `./dev mutants`, which asks whether a property fails and not for which smallest example.
 UNSHRUNK = "ALLOCATOR_UNSHRUNK"
 FEWEST = 25
-PART = 4
+PART, PART_FOR_MUTANTS = 8, 4
 
 
 def examples(count: int, **more: Any) -> settings:
     """The settings of a property with so many examples, if there is time for all."""
+    unshrunk = os.environ.get(UNSHRUNK)
     if not thorough():
-        count = min(count, max(FEWEST, count // PART))
-    if os.environ.get(UNSHRUNK):
+        count = min(count, max(FEWEST, count // (PART_FOR_MUTANTS if unshrunk else PART)))
+    if unshrunk:
         more["phases"] = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
     return settings(max_examples=count, deadline=None, **more)
 

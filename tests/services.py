@@ -16,9 +16,9 @@ from launcher.servers import Servers
 from tests.examples import THOROUGH
 from tests.migrated import COPIED
 
-# Tests of whole services mostly wait for them: they go first, those of a line one after the other on
-# one worker, where they share what they start; the third worker has work meanwhile.
-OF_SERVICES = (("tests/live/",), ("tests/faults/", "tests/slurm/"))
+# Tests of whole services mostly wait for them: they go first, those of a folder one after the other on
+# one worker, and share what they start.
+OF_SERVICES = ("tests/live/", "tests/faults/", "tests/slurm/")
 # Then the files that take longest, so that no worker is left with one of them at the end.
 LONG = (
     "tests/api/test_openapi.py",
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--thorough",
         action="store_true",
-        help="ask every property of all its random examples, not of a quarter of them",
+        help="run the long tests, and ask every property of all its random examples, not of an eighth",
     )
 
 
@@ -56,8 +56,8 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # untyped
     """Hands out files in the order of the collection, and those of whole services together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folders = next((line for line in OF_SERVICES if nodeid.startswith(line)), None)
-        return " ".join(folders) if folders else super()._split_scope(nodeid)
+        folder = next((part for part in OF_SERVICES if nodeid.startswith(part)), None)
+        return folder or super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:
@@ -70,7 +70,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes longest first."""
-    parts = [part for line in OF_SERVICES for part in line] + [*LONG]
+    parts = (*OF_SERVICES, *LONG)
 
     def place(item: pytest.Item) -> int:
         found = (number for number, part in enumerate(parts) if item.nodeid.startswith(part))

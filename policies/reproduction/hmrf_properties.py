@@ -54,15 +54,16 @@ TRIED_OUT = (
     "proven: the paper's proofs are in an appendix that is not at hand."
 )
 BORROWED_NOTHING = (
-    "Sharing incentive under LT-DRF: a user may use just its own part while the others are idle. It "
-    "has then used more than they have. When they come they catch up first; until they have, the user "
-    "gets less than it would have had alone. H-MRF serves such a user first."
+    "Sharing incentive under LT-DRF: a user may run no more than its own part holds while the others "
+    "are idle. It borrows nothing, but LT-DRF counts what it has used. When the others come, they are "
+    "served first until they have used as much, and meanwhile the user runs less than it would have "
+    "run alone. H-MRF serves first whoever has run less than it would have run alone."
 )
 EXCLUDE = (
-    "Resource-as-you-contributed under H-MRF: equal aggregates and no loss can exclude each other. "
-    "Where the users of Example 4 always want more tasks (the last rows), LT-AF makes their aggregates "
-    "equal and leaves B with fewer tasks than it would run alone; H-MRF puts the loss first, and the "
-    "aggregates stay apart. Theorem 5 has both at once."
+    "Resource-as-you-contributed under H-MRF: Theorem 5 promises equal aggregates and no loss at once, "
+    "and the two can exclude each other. The last rows show it: the users of Example 4 always want "
+    "more tasks. LT-AF makes their aggregates equal, and B runs fewer tasks than it would run alone. "
+    "H-MRF spares B that loss, and the aggregates stay apart."
 )
 
 
@@ -112,14 +113,16 @@ def reproduce_table_2() -> Finding:
         name="h-mrf-table2",
         title="Properties of five policies over time",
         source="Tang et al., TPDS 2018, Table 2",
-        setting=f"Sharing incentive: {SCENARIOS} scenarios of 2 to 4 users over {STEPS} steps, with "
-        f"tasks that wait, are drawn with the seed {SEED}. The number is the least sharing degree of "
-        f"any user at the end; a loss of {100 * TOLERANCE:g} % counts. Resource-as-you-contributed: "
-        "each user in turn asks for little at first, and everybody asks for everything in the "
-        f"{CATCHING_UP} steps afterwards. The number is the largest aggregate over the smallest; "
-        f"{100 * TOLERANCE:g} % counts. Truthfulness: C of Example 2 claims 14 tasks once instead of "
-        "10; afterwards everybody wants everything. The number is the tasks that C gains in all. "
-        "Pareto efficiency: `policies.properties` checks all steps of Examples 2, 3 and 4.",
+        setting="Sharing incentive: users want tasks that wait until they run, in "
+        f"{SCENARIOS} scenarios of 2 to 4 users over {STEPS} steps, drawn with the seed {SEED}. The "
+        "table shows the least sharing degree of any user at the end; a loss of more than "
+        f"{100 * TOLERANCE:g} % violates the property. Resource-as-you-contributed: each user in turn "
+        "asks for little at first, then everybody asks for everything for "
+        f"{CATCHING_UP} steps. The table shows the largest aggregate over the smallest; more than "
+        f"{100 * TOLERANCE:g} % apart violates the property. Truthfulness: C of Example 2 claims 14 "
+        "tasks once instead of 10, and afterwards everybody wants everything. The table shows how many "
+        "tasks C gains in all. Pareto efficiency: `policies.properties` checks every step of Examples "
+        "2, 3 and 4.",
         rows=tuple(rows),
         differences=tuple(differences),
         verdict=Verdict.of(same),

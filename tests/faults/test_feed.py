@@ -9,6 +9,7 @@ import pytest
 import requests
 
 from launcher.client import Client
+from tests.examples import long
 from tests.faults.clients import PATIENCE_SECONDS, RETRY_SECONDS, Reporter
 from tests.faults.kinds import Storm
 from tests.faults.launched import LaunchedService
@@ -75,6 +76,7 @@ def sealed(database: str) -> tuple[list[str], int]:
     return ids, waiting[0] if waiting else 0
 
 
+@long
 def test_consumers_miss_nothing_and_see_nothing_twice_while_processes_are_killed(
     launched: LaunchedService, key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,7 +39,8 @@ def asked(jobs, seeds, tasks=1):
     }
 
 
-def until(condition, seconds=60.0):
+def until(condition, seconds=180.0):
+    """What a condition returns once it is true: backtests give way to whatever else is at work."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = condition()

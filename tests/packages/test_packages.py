@@ -8,6 +8,7 @@ import sys
 import time
 import tomllib
 import venv
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +21,7 @@ from launcher import folders
 from launcher.client import Client
 from launcher.processes import Process, start, stop
 from launcher.servers import Servers
+from tests.examples import long
 
 PROJECT = Path(__file__).parents[2]
 SERVERS = ("DATABASE_URL", "MIGRATION_DATABASE_URL", "REDIS_URL")
@@ -179,6 +181,18 @@ def test_the_agent_runs_on_the_oldest_python_that_it_promises(wheels, tmp_path):
     assert "--reclaim" in told
 
 
+def test_the_services_wheel_holds_every_file_of_its_packages(wheels):
+    """Templates, migrations and static files included."""
+    tracked = subprocess.run(
+        ["git", "ls-files", "allocator_service", "api"], cwd=PROJECT, capture_output=True, text=True
+    )
+    if tracked.returncode != 0:
+        pytest.skip("this copy of the project is no clone: nobody says what belongs to it")
+    packed = set(zipfile.ZipFile(wheels["allocator_service"]).namelist())
+    assert [name for name in tracked.stdout.splitlines() if name not in packed] == []
+
+
+@long
 def test_the_service_runs_from_its_wheel(wheels, servers, tmp_path):
     installed = Installed(tmp_path / "service")
     installed.install("--require-hashes", "--no-deps", "-r", PROJECT / "requirements.lock")
