@@ -12,6 +12,7 @@ from api.contract.parsers import csv_rows, json_document
 SMALL, LARGE = 4_000, 32_000
 # Eight times the size: eight times the work where it is linear, 64 times where it is quadratic.
 TOO_MUCH = 24
+ATTEMPTS = 5
 
 
 def repeated_last(count):
@@ -64,19 +65,27 @@ def processor_seconds(read, body):
     return min(taken)
 
 
+def grows_too_much(read, body, part=1):
+    """Whether it does each time: a busy neighbour slows what does not fit into a cache, for a while."""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(0.5)
+        small = max(processor_seconds(read, body(SMALL // part)), 1e-4)
+        if processor_seconds(read, body(LARGE // part)) < TOO_MUCH * small:
+            return False
+    return True
+
+
 @pytest.mark.parametrize("name", BODIES)
 def test_eight_times_the_body_is_not_64_times_the_work(name):
-    read, body = BODIES[name]
-    small = max(processor_seconds(read, body(SMALL)), 1e-4)
-    assert processor_seconds(read, body(LARGE)) < TOO_MUCH * small
+    assert not grows_too_much(*BODIES[name])
 
 
 def test_a_naive_search_for_what_is_repeated_is_caught():
-    """The control: looking each name up in a list of those before it. A quarter shows it as well."""
+    """The control: looking each name up in a list of those before it. An eighth shows it as well."""
 
     def naive(body):
         names = body.split(b",")
         return next((n for i, n in enumerate(names) if n in names[:i]), None)
 
-    small = max(processor_seconds(naive, columns(SMALL // 4)), 1e-4)
-    assert processor_seconds(naive, columns(LARGE // 4)) > TOO_MUCH * small
+    assert grows_too_much(naive, columns, part=8)
