@@ -113,16 +113,16 @@ def reproduce_table_2() -> Finding:
         name="h-mrf-table2",
         title="Properties of five policies over time",
         source="Tang et al., TPDS 2018, Table 2",
-        setting="Sharing incentive: users want tasks that wait until they run, in "
-        f"{SCENARIOS} scenarios of 2 to 4 users over {STEPS} steps, drawn with the seed {SEED}. The "
-        "table shows the least sharing degree of any user at the end; a loss of more than "
-        f"{100 * TOLERANCE:g} % violates the property. Resource-as-you-contributed: each user in turn "
-        "asks for little at first, then everybody asks for everything for "
-        f"{CATCHING_UP} steps. The table shows the largest aggregate over the smallest; more than "
-        f"{100 * TOLERANCE:g} % apart violates the property. Truthfulness: C of Example 2 claims 14 "
-        "tasks once instead of 10, and afterwards everybody wants everything. The table shows how many "
-        "tasks C gains in all. Pareto efficiency: `policies.properties` checks every step of Examples "
-        "2, 3 and 4.",
+        setting=f"Sharing incentive: {SCENARIOS} scenarios are drawn with the seed {SEED}. In each, 2 "
+        f"to 4 users submit tasks over {STEPS} steps, and tasks that are not served wait. The table "
+        "shows the least sharing degree of any user at the end; a degree below "
+        f"{1 - TOLERANCE:g} violates the property. Resource-as-you-contributed: in each of "
+        f"{SCENARIOS} scenarios, one user asks for little for {STEPS} steps, and then all users ask for "
+        f"everything for {CATCHING_UP} steps. The table shows the largest aggregate over the smallest; "
+        f"a ratio above {1 + TOLERANCE:g} violates the property. Truthfulness: C of Example 2 claims 14 "
+        "tasks once instead of 10, and afterwards everybody asks for everything. The table shows how "
+        "many tasks C gains in all. Pareto efficiency: `policies.properties` checks every step of "
+        "Examples 2, 3 and 4.",
         rows=tuple(rows),
         differences=tuple(differences),
         verdict=Verdict.of(same),
