@@ -1,4 +1,4 @@
-"""Callers of the API and a small world: two tenants in one pool, each with a server and a workload."""
+"""Callers of the API, the world they meet, and the database that tests share."""
 
 import dataclasses
 from collections import Counter
@@ -94,22 +94,4 @@ def anonymous() -> Client:
 
 @pytest.fixture
 def world(db: None) -> SimpleNamespace:
-    """DRFH Fig. 2 as two tenants see it: `ada` and `bob` in `lab`, `eve` in a pool of her own."""
-    ada, bob, eve = (factories.tenant(slug) for slug in ("ada", "bob", "eve"))
-    lab, other = factories.pool("lab"), factories.pool("other")
-    return SimpleNamespace(
-        ada=ada,
-        bob=bob,
-        eve=eve,
-        lab=lab,
-        other=other,
-        as_ada=factories.client("tenant", ada),
-        as_bob=factories.client("tenant", bob),
-        as_eve=factories.client("tenant", eve),
-        ada_server=factories.server(lab, "high-memory", 2, 12, ada),
-        bob_server=factories.server(lab, "high-cpu", 12, 2, bob),
-        ada_workload=factories.workload(lab, "analysis", 0.2, 1, ada),
-        bob_workload=factories.workload(lab, "simulation", 1, 0.2, bob),
-        eve_server=factories.server(other, "alone", 4, 4, eve),
-        eve_workload=factories.workload(other, "work", 1, 1, eve),
-    )
+    return factories.world()

@@ -12,6 +12,7 @@ from django.test import TransactionTestCase
 
 FILLED = ("django_content_type", "auth_permission", "auth_group", "auth_group_permissions")
 KEPT = (*FILLED, "django_migrations")
+_filled = ""  # the digest of what migrations filled
 
 
 @cache
@@ -35,19 +36,21 @@ def _digest() -> str:
     return str(digest)
 
 
+def empty(_: TransactionTestCase | None = None) -> None:
+    """Leave nothing but what migrations filled."""
+    global _filled  # noqa: PLW0603 - of the one database that this process tests with
+    with connection.cursor() as cursor:
+        cursor.execute(_questions()[0])
+        full = [name for (name,) in cursor.fetchall()]
+        if full:
+            cursor.execute(f"TRUNCATE {', '.join(full)} CASCADE")
+    if _digest() != _filled:
+        call_command("flush", verbosity=0, interactive=False, reset_sequences=False)
+        _filled = _digest()  # other ids
+
+
 def empty_quickly() -> None:
     """Take this way from now on, with a database as migrations leave it."""
-    filled = _digest()
-
-    def emptied(_: TransactionTestCase) -> None:
-        nonlocal filled
-        with connection.cursor() as cursor:
-            cursor.execute(_questions()[0])
-            full = [name for (name,) in cursor.fetchall()]
-            if full:
-                cursor.execute(f"TRUNCATE {', '.join(full)} CASCADE")
-        if _digest() != filled:
-            call_command("flush", verbosity=0, interactive=False, reset_sequences=False)
-            filled = _digest()  # other ids
-
-    TransactionTestCase._fixture_teardown = emptied  # type: ignore[attr-defined]
+    global _filled  # noqa: PLW0603
+    _filled = _digest()
+    TransactionTestCase._fixture_teardown = empty  # type: ignore[attr-defined]

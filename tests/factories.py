@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
 from json import dumps
+from types import SimpleNamespace
 from typing import Any
 
 from rest_framework.test import APIClient
@@ -129,6 +130,28 @@ def workload(pool: Pool, name: str, cpu: float, memory: float, of: Tenant, **mor
 
 def vector(*amounts: float) -> list[Decimal]:
     return [Decimal(str(amount)) for amount in amounts]
+
+
+def world() -> SimpleNamespace:
+    """DRFH Fig. 2 as two tenants see it: `ada` and `bob` in `lab`, `eve` in a pool of her own."""
+    ada, bob, eve = (tenant(slug) for slug in ("ada", "bob", "eve"))
+    lab, other = pool("lab"), pool("other")
+    return SimpleNamespace(
+        ada=ada,
+        bob=bob,
+        eve=eve,
+        lab=lab,
+        other=other,
+        as_ada=client("tenant", ada),
+        as_bob=client("tenant", bob),
+        as_eve=client("tenant", eve),
+        ada_server=server(lab, "high-memory", 2, 12, ada),
+        bob_server=server(lab, "high-cpu", 12, 2, bob),
+        ada_workload=workload(lab, "analysis", 0.2, 1, ada),
+        bob_workload=workload(lab, "simulation", 1, 0.2, bob),
+        eve_server=server(other, "alone", 4, 4, eve),
+        eve_workload=workload(other, "work", 1, 1, eve),
+    )
 
 
 def decision(pool: Pool) -> Run:

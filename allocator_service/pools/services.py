@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -22,6 +23,12 @@ from allocator_service.pools.recompute import pool_changed
 from allocator_service.tenants.models import Tenant
 
 MAX_RESOURCES = 64
+
+
+@cache
+def _timezones() -> set[str]:
+    """Names of the IANA database, read once: to list them opens every file of it (14 ms)."""
+    return available_timezones()
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class PoolSettings:
                     code="resource.duplicate",
                     pointer=f"/resources/{index}/name",
                 )
-        if self.timezone not in available_timezones():
+        if self.timezone not in _timezones():
             raise Unacceptable(
                 "The time zone is not in the IANA database; write it as Europe/Berlin.",
                 code="timezone.unknown",

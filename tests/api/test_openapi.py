@@ -32,6 +32,7 @@ from tests import factories
 from tests.api.v1.test_scopes import MATRIX
 from tests.backtests import asked
 from tests.documented import DOCUMENT, loaded, openapi
+from tests.emptying import empty
 
 # Texts without control characters, cursors that a list gave out, names that exist: what makes a
 # value acceptable is more than JSON Schema can say, so that valid documents may be refused.
@@ -160,14 +161,12 @@ def _webhook():
     return {"webhook": str(made.webhook.pk), "delivery": str(delivery.pk)}
 
 
-@pytest.fixture
-def decided(world, operator):
+def _decided():
     """Real names for every parameter of a path, so that the fuzz gets beyond 404."""
-    request_started.disconnect(close_old_connections)
-    request_finished.disconnect(close_old_connections)
+    world, operator = factories.world(), factories.client("operator")
     run = factories.decision(world.lab)
     simulation = simulation_request(pool=world.lab, tenant=None, changes={}, now=utc_now())
-    yield SimpleNamespace(
+    return SimpleNamespace(
         key=operator.key,
         names={
             "pool": "lab",
@@ -183,39 +182,69 @@ def decided(world, operator):
             **_webhook(),
         },
     )
+
+
+@pytest.fixture(scope="module")
+def lasting_connection():
+    """Requests leave the tests' connection to the database open."""
+    request_started.disconnect(close_old_connections)
+    request_finished.disconnect(close_old_connections)
+    yield
     request_started.connect(close_old_connections)
     request_finished.connect(close_old_connections)
 
 
-def whatever_is_sent(operation_id):
+@pytest.fixture
+def decided(transactional_db, lasting_connection):
+    return _decided()
+
+
+@pytest.fixture(scope="module")
+def decided_once(django_db_setup, django_db_blocker, lasting_connection):
+    """For tests that change nothing; they run after all others, which empty the database."""
+    with django_db_blocker.unblock():
+        yield _decided()
+        empty()
+
+
+_few = settings(
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def _answers_as_described(case, decided):
+    if case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE:
+        for name in case.path_parameters or {}:
+            case.path_parameters[name] = decided.names[name]
+        if "If-Match" in (case.headers or {}):
+            case.headers["If-Match"] = "*"
+    case.call_and_validate(
+        headers={"Authorization": f"Bearer {decided.key}"}, excluded_checks=BEYOND_SCHEMA
+    )
+
+
+def whatever_is_sent(operation_id, *, changes):
     """The test of one operation: what it answers is one of the answers that the document describes."""
 
-    @pytest.mark.django_db(transaction=True)
-    @schema.include(operation_id=operation_id).parametrize()
-    @settings(
-        max_examples=8,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    def answers_as_described(case, decided):
-        if case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE:
-            for name in case.path_parameters or {}:
-                case.path_parameters[name] = decided.names[name]
-            if "If-Match" in (case.headers or {}):
-                case.headers["If-Match"] = "*"
-        case.call_and_validate(
-            headers={"Authorization": f"Bearer {decided.key}"}, excluded_checks=BEYOND_SCHEMA
-        )
+    def of_a_change(case, decided):
+        _answers_as_described(case, decided)
 
-    return answers_as_described
+    def of_a_read(case, decided_once):
+        _answers_as_described(case, decided_once)
+
+    test = of_a_change if changes else of_a_read
+    return schema.include(operation_id=operation_id).parametrize()(_few(test))
 
 
 # A function for each: the tests that one function is made into would all have its name, and
 # pytest-xdist runs one test of a name.
 for methods in openapi()["paths"].values():
-    for described_operation in methods.values():
+    for method, described_operation in methods.items():
         name = described_operation["operationId"]
-        globals()[f"test_whatever_is_sent_to_{name}"] = whatever_is_sent(name)
+        test = whatever_is_sent(name, changes=method != "get")
+        globals()[f"test_whatever_is_sent_to_{name}"] = test

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -68,15 +68,15 @@ def client(launched: LaunchedService, key: str) -> Client:
     return client
 
 
-def settled(wrongs_now: Callable[[], list[str]]) -> list[str]:
-    """What is wrong once there has been time to settle; nothing, as soon as nothing is."""
+def settled(wrongs_now: Callable[[], list[str]], to: Sequence[str] = ()) -> list[str]:
+    """What is wrong once there has been time to settle, or as soon as it is what is looked for."""
     deadline = time.monotonic() + SETTLING_SECONDS
     while True:
         try:
             found = wrongs_now()
         except (OSError, StepFailed) as error:
             found = [str(error)]
-        if not found or time.monotonic() > deadline:
+        if found == [*to] or time.monotonic() > deadline:
             return found
         time.sleep(0.5)
 
@@ -311,8 +311,9 @@ def test_the_checker_finds_events_that_were_lost_or_posted_twice(
             )
         ]
         assert settled(lambda: ledger_wrongs(database, {REPORTED: posted}, ENTRIES_EACH)) == []
-        lost = ledger_wrongs(database, {REPORTED: [*posted, "answered"]}, ENTRIES_EACH)
-        assert lost == [f"{REPORTED}: 1 accepted events are not posted"]
+        accepted = {REPORTED: [*posted, "answered"]}
+        lost = [f"{REPORTED}: 1 accepted events are not posted"]
+        assert settled(lambda: ledger_wrongs(database, accepted, ENTRIES_EACH), to=lost) == lost
         connection.execute(
             "WITH doubled AS (INSERT INTO ledger_entry SELECT gen_random_uuid(), pool_id, tenant_id,"
             ' server_owner_id, workload_id, resource, unit, quantity, start, "end", amount, kind,'
