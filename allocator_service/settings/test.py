@@ -10,3 +10,5 @@ from allocator_service.settings.local import *  # noqa: F403
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 ALLOWED_HOSTS = ["*"]
+# Each test client starts a handler of its own, which would read the headers of every static file first.
+WHITENOISE_AUTOREFRESH = True

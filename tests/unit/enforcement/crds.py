@@ -15,6 +15,8 @@ A rule of CEL (`x-kubernetes-validations`) is a function here that says what is 
 
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 NAME = {
     "type": "string",
     "maxLength": 253,
@@ -130,6 +132,7 @@ SCHEMAS = {
         )
     ),
 }
+MANIFESTS = {kind: Draft202012Validator(schema) for kind, schema in SCHEMAS.items()}
 
 
 def broken_rules(queue: dict[str, Any]) -> list[str]:

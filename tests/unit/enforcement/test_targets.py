@@ -16,7 +16,7 @@ from allocator_service.enforcement.rendering.names import account_name, class_na
 from allocator_service.enforcement.rendering.targets import TARGETS, target_named
 from policies import PolicyError
 from tests.examples import examples
-from tests.unit.enforcement.crds import SCHEMAS, broken_rules
+from tests.unit.enforcement.crds import MANIFESTS, SCHEMAS, broken_rules
 from tests.unit.enforcement.decisions import DECIDED_AT, POLICIES, decide, document
 
 
@@ -240,12 +240,12 @@ def test_every_manifest_is_valid_and_its_stream_reads_back(seed, chosen):
                 continue
             for each in objects:
                 if each["kind"] != "ResourceQuota":
-                    jsonschema.validate(each, SCHEMAS[each["apiVersion"], each["kind"]])
+                    MANIFESTS[each["apiVersion"], each["kind"]].validate(each)
                 if each["kind"] == "ClusterQueue":
                     assert broken_rules(each) == []
             stream = target.text(objects, notes=["a note"])
             assert stream.startswith("# a note\n---\n")
-            assert list(yaml.safe_load_all(stream)) == objects
+            assert list(yaml.load_all(stream, yaml.CSafeLoader)) == objects
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -262,7 +262,7 @@ def test_the_schemas_refuse_what_the_projects_refuse():
     assert "borrowingLimit must be nil when cohort is empty" in broken_rules(ada)
     ada["spec"]["resourceGroups"][0]["flavors"][0]["name"] = "Big"
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(ada, SCHEMAS["kueue.x-k8s.io/v1beta2", "ClusterQueue"])
+        MANIFESTS["kueue.x-k8s.io/v1beta2", "ClusterQueue"].validate(ada)
     quota = render(pool_document(), "kubernetes").objects[0]
     quota["spec"]["hrad"] = quota["spec"].pop("hard")
     with pytest.raises(kubernetes_validate.ValidationError):
