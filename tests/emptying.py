@@ -38,7 +38,7 @@ def _digest() -> str:
 
 def empty(_: TransactionTestCase | None = None) -> None:
     """Leave nothing but what migrations filled."""
-    global _filled  # noqa: PLW0603 - of the one database that this process tests with
+    global _filled
     with connection.cursor() as cursor:
         cursor.execute(_questions()[0])
         full = [name for (name,) in cursor.fetchall()]
@@ -51,6 +51,6 @@ def empty(_: TransactionTestCase | None = None) -> None:
 
 def empty_quickly() -> None:
     """Take this way from now on, with a database as migrations leave it."""
-    global _filled  # noqa: PLW0603
+    global _filled
     _filled = _digest()
     TransactionTestCase._fixture_teardown = empty  # type: ignore[attr-defined]
