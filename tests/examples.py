@@ -2,7 +2,8 @@
 
 `./dev test` asks each property of an eighth of its examples, but of no fewer than 25, the same ones
 every time; `./dev test --thorough` asks it of all, and runs the long tests; mutants are looked for with
-a quarter. Without deadlines: the machine may be busy.
+a quarter. What is asked of every place, a hostile value or a kill at random, is asked of some of them.
+Without deadlines: the machine may be busy.
 """
 
 import os

@@ -14,6 +14,7 @@ from allocator_service.allocation.models import Run
 from allocator_service.pools.models import Pool
 from tests import factories
 from tests.api.v1.test_scopes import MATRIX, contract_routes
+from tests.examples import thorough
 
 UNKNOWN = "00000000-0000-7000-8000-000000000000"
 # What has broken services of this kind: the ends of machine numbers and of the calendar, what other
@@ -158,6 +159,11 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(member, (*at, name))
 
 
+def some(values: list[Any], number: int) -> list[Any]:
+    """What to put in the place of that number: every fourth value in turn, all if there is time."""
+    return values if thorough() else values[number % 4 :: 4]
+
+
 def replaced(value: Any, at: tuple[Any, ...], by: Any) -> Any:
     if not at:
         return by
@@ -183,10 +189,11 @@ def test_of_any_field(operation, names, operator):
     method, _, path = operation.partition(" ")
     path = f"/api/v1{filled(path, names)}"
     body = filled(BODIES[operation], names)
+    values = IN_EVALUATIONS if "evaluations" in path else HOSTILE
     answers = [
         ((at, value), operator.send(method, path, replaced(body, at, value), If_Match="*"))
-        for at in places(body)
-        for value in (IN_EVALUATIONS if "evaluations" in path else HOSTILE)
+        for number, at in enumerate(places(body))
+        for value in some(values, number)
     ]
     wrong = broken(answers)
     assert not wrong, "\n".join(wrong)
@@ -196,14 +203,14 @@ def test_of_any_field(operation, names, operator):
 @pytest.mark.parametrize("path", ROWS)
 def test_of_any_cell(path, names, operator):
     answers = []
-    for column in ROWS[path]:
+    for number, column in enumerate(ROWS[path]):
         plain = {
             name: cell
             for name, cell in ROWS[path].items()
             if name == column
             or not (name.startswith(f"{column}.") or column.startswith(f"{name}."))
         }
-        for value in IN_CELLS:
+        for value in some(IN_CELLS, number):
             cells = [
                 '"' + cell.replace('"', '""') + '"' for cell in {**plain, column: value}.values()
             ]
@@ -223,12 +230,13 @@ def test_of_any_query(names, operator):
         if "GET" not in methods:
             continue
         path = re.sub("<str:([a-z]+)>", lambda part: names.get(part[1], UNKNOWN), route)
-        for parameter in (*contract_routes()[route].cls.parameters.fields, "format", "other"):
-            for value in IN_QUERIES:
+        parameters = (*contract_routes()[route].cls.parameters.fields, "format", "other")
+        for number, parameter in enumerate(parameters, start=len(answers)):
+            for value in some(IN_QUERIES, number):
                 url = f"{path}?{parameter}={quote(value)}"
                 answers.append((url[:200], operator.get(url)))
                 answers[-1][1].close()
-    assert len(answers) > 1_000
+    assert len(answers) > 500
     wrong = broken(answers)
     assert not wrong, "\n".join(wrong)
 

@@ -6,7 +6,11 @@ from pathlib import Path
 
 from kombu.transport import redis
 
+import policies
 from allocator_service.celery import app
+
+# Nothing is computed here: to load the compiled kernels takes every start three seconds.
+policies.warm_compiled = lambda: None
 
 if os.environ.get("DEAF"):
     # As after failed acknowledgements: connected, idle, and the prefetch window full for good.
