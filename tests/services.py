@@ -6,6 +6,7 @@ DATABASE_URL and REDIS_URL name already is used as it is.
 """
 
 import os
+import re
 from typing import Any
 
 import pytest
@@ -26,6 +27,10 @@ LONG = (
     "tests/unit/policies/",
     "tests/unit/launcher/",
 )
+# Tests of a worker find what they made in Redis, and not what another worker's tests make: it has a
+# database of the sixteen there for itself, and its services have others, see tests.live.conftest.
+AT_ONCE = 3  # workers
+_FIRST_OF_WORKERS = 16 - AT_ONCE
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,7 +54,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config):
         servers = Servers(folder, durable=False, tests=True)
         early_config.add_cleanup(servers.stop)  # cleanups run last in, first out
         os.environ.update(servers.environment, **{COPIED: "1"})
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        os.environ["REDIS_URL"] = redis_database(_FIRST_OF_WORKERS + int(worker[2:]) % AT_ONCE)
     return (yield)
+
+
+def redis_database(number: int) -> str:
+    """The address of that database of the session's own Redis; elsewhere, of the one that was given."""
+    return re.sub(r"virtual_host=\d+$", f"virtual_host={number}", os.environ["REDIS_URL"])
 
 
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # untyped

@@ -3,7 +3,6 @@
 It has a database and a Redis database of its own, so it runs beside tests that roll back theirs.
 """
 
-import os
 import subprocess
 import sys
 import time
@@ -20,12 +19,12 @@ from launcher.client import Client
 from tests import migrated
 from tests.live.service import LiveService
 from tests.receivers import CERTIFICATE
+from tests.services import AT_ONCE, redis_database
 
 CHROMIUM = Path("/usr/bin/chromium")
 expect.set_options(timeout=10_000)  # as long as a page's actions may take, see `opened`
 # Services that may run side by side on one of the tests' workers, each with a database of Redis there.
 NAMES = ("live", "clocked", "slurm", "kept")
-_APART = 3  # so that up to three workers have them within the sixteen that there are
 
 
 @pytest.fixture(scope="session")
@@ -54,12 +53,12 @@ def servers_of(name: str, worker_id: str) -> dict[str, str]:
     """The environment of a service of that name: a migrated database and one of Redis, without rows."""
     database = f"{name}_{worker_id}"
     migrated.fresh(database)
-    number = NAMES.index(name) * _APART + 1
+    number = NAMES.index(name) * AT_ONCE + 1
     if worker_id != "master":
         number += int(worker_id.removeprefix("gw"))
     return {
         **migrated.addresses(database),
-        "REDIS_URL": os.environ["REDIS_URL"].replace("virtual_host=0", f"virtual_host={number}"),
+        "REDIS_URL": redis_database(number),
         "DJANGO_SETTINGS_MODULE": "allocator_service.settings.local",
         "THROTTLE_RATE": "100000",
         "THROTTLE_BURST": "100000",

@@ -91,7 +91,7 @@ def test_what_a_killed_worker_finished_stays_and_the_rest_is_done_once(sweeping,
     finished = [position for position, status, _ in before if status == "succeeded"]
     assert 0 < len(finished) < 6
     assert operator.get(path).body["status"] == "running"
-    broker(sweeping).flushall()
+    broker(sweeping).flushdb()
     sweeping.start("backtests")
     until(lambda: operator.get(path).body["status"] == "succeeded")
     attempts = {position: tried for position, _, tried in rows(sweeping, path.split("/")[-2])}

@@ -65,7 +65,7 @@ def test_a_flushed_redis_loses_nothing(service, operator, decided):
     )
     broker = redis.Redis(unix_socket_path=socket, db=int(query.rpartition("=")[2]))
     assert broker.llen("celery") >= 1
-    broker.flushall()
+    broker.flushdb()
     service.start("worker")
     assert decided("flush", generation, 30)["run"]["summary"]["workloads"] == 1
 
