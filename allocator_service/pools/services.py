@@ -26,9 +26,9 @@ MAX_RESOURCES = 64
 
 
 @cache
-def _timezones() -> set[str]:
+def _timezones() -> frozenset[str]:
     """Names of the IANA database, read once: to list them opens every file of it (14 ms)."""
-    return available_timezones()
+    return frozenset(available_timezones())
 
 
 @dataclass(frozen=True)

@@ -246,5 +246,5 @@ def whatever_is_sent(operation_id, *, changes):
 for methods in openapi()["paths"].values():
     for method, described_operation in methods.items():
         name = described_operation["operationId"]
-        test = whatever_is_sent(name, changes=method != "get")
-        globals()[f"test_whatever_is_sent_to_{name}"] = test
+        changes = method != "get"
+        globals()[f"test_whatever_is_sent_to_{name}"] = whatever_is_sent(name, changes=changes)
