@@ -119,10 +119,10 @@ def reproduce_table_2() -> Finding:
         f"{1 - TOLERANCE:g} violates the property. Resource-as-you-contributed: in each of "
         f"{SCENARIOS} scenarios, one user asks for little for {STEPS} steps, and then all users ask for "
         f"everything for {CATCHING_UP} steps. The table shows the largest aggregate over the smallest; "
-        f"a ratio above {1 + TOLERANCE:g} violates the property. Truthfulness: C of Example 2 claims 14 "
-        "tasks once instead of 10, and afterwards everybody asks for everything. The table shows how "
-        "many tasks C gains in all. Pareto efficiency: `policies.properties` checks every step of "
-        "Examples 2, 3 and 4.",
+        f"a ratio above {1 + TOLERANCE:g} violates the property. Truthfulness: in one step, C of "
+        "Example 2 claims 14 tasks although it has 10. From then on, every user asks for everything. "
+        "The table shows how many more tasks C runs than if it had told the truth. Pareto efficiency: "
+        "`policies.properties` checks every step of Examples 2, 3 and 4.",
         rows=tuple(rows),
         differences=tuple(differences),
         verdict=Verdict.of(same),
