@@ -24,4 +24,4 @@ RUN python -c "import policies; policies.warm()" \
        DATABASE_URL=postgresql://none@localhost/none REDIS_URL=redis://localhost/0 \
        python manage.py collectstatic --no-input
 EXPOSE 8000
-CMD ["gunicorn", "allocator_service.wsgi:application", "--worker-class", "allocator_service.web_worker.BufferedWorker", "--threads", "4", "--graceful-timeout", "30", "--bind", "0.0.0.0:8000", "--no-control-socket"]
+CMD ["gunicorn", "allocator_service.wsgi:application", "--worker-class", "allocator_service.web.worker.BufferedWorker", "--threads", "4", "--graceful-timeout", "30", "--bind", "0.0.0.0:8000", "--no-control-socket"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from allocator_service.core.worker import pulse
 
 WEB_OPTIONS = (
-    *("--worker-class", "allocator_service.web_worker.BufferedWorker"),
+    *("--worker-class", "allocator_service.web.worker.BufferedWorker"),
     *("--threads", "4", "--graceful-timeout", "30"),
 )
 _EVERY_WORKER = (

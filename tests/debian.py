@@ -49,6 +49,8 @@ SLURM = Packages(
     {f"usr/sbin/{name}": f"{name}-wlm" for name in ("slurmctld", "slurmd", "slurmstepd")},
 )
 PROMETHEUS = Packages("prometheus", "prometheus")
+NGINX = Packages("nginx", "nginx")
+HAPROXY = Packages("haproxy", "haproxy")
 
 
 class Unavailable(Exception):
@@ -119,7 +121,7 @@ def _apt(*arguments: str, cwd: Path | None = None) -> str:
 
 
 if __name__ == "__main__":
-    for packages in (SLURM, PROMETHEUS):
+    for packages in (SLURM, PROMETHEUS, NGINX, HAPROXY):
         try:
             print(unpacked(packages))
         except Unavailable as reason:

@@ -1,0 +1,1 @@
+"""Web server: requests read strictly and buffered, clients held to a pace."""
