@@ -108,16 +108,18 @@ def job_send_again(pool_id: int) -> None:
             cursor.execute(f"NOTIFY {CHANNEL}")
 
 
+# An array is computed once. A subquery that the planner runs again for each row locks more rows than its
+# limit, because those that it has locked already are skipped.
 _DUE = """
 UPDATE pool_recompute_job SET published_at = %(now)s, publications = publications + 1
-WHERE pool_id IN (
+WHERE pool_id = ANY(ARRAY(
     SELECT pool_id FROM pool_recompute_job
     WHERE wanted > settled AND run_after <= %(now)s
       AND (published_at IS NULL
            OR published_at < %(now)s - %(patience)s::interval * LEAST(publications, 2) AND %(again)s)
       AND (claimed_at IS NULL OR claimed_at < %(now)s - %(patience)s::interval)
     ORDER BY run_after LIMIT %(limit)s
-    FOR NO KEY UPDATE SKIP LOCKED)
+    FOR NO KEY UPDATE SKIP LOCKED))
 RETURNING pool_id
 """
 REPUBLISH_AFTER = timedelta(seconds=5)

@@ -171,7 +171,7 @@ class Connections:
             self._close([channel])
 
     def _evictable(self) -> list[Channel]:
-        """The connections without a complete request: half-sent ones first, then idle ones, oldest first."""
+        """The connections without a complete request: half-sent ones, then idle ones, oldest first."""
         waiting = [channel for channel in self._channels.values() if not channel.requests]
         waiting = [channel for channel in waiting if not channel.total_outbufs_len]
         return sorted(

@@ -1,4 +1,4 @@
-"""A real nginx and a real HAProxy in front, with upstream connections reused: each client gets its answer."""
+"""A real nginx and a real HAProxy in front, with upstream connections reused."""
 
 import http.client
 import os

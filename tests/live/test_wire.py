@@ -214,7 +214,7 @@ def application(environ, start_response):
 
 
 def test_a_client_that_does_not_read_its_answer_gives_the_thread_back(tmp_path):
-    """One thread, and an answer that is larger than what is buffered: the thread waits for the client."""
+    """The only thread waits for the client when the answer is larger than what is buffered."""
     (tmp_path / "streaming.py").write_text(STREAMING)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         process = subprocess.Popen(

@@ -111,11 +111,11 @@ def simulation_get(*, simulation_id: UUID, tenant: Tenant | None) -> Simulation:
 # Asked ten times a second: one statement.
 _DUE = """
 UPDATE simulation SET published_at = %(now)s
-WHERE id IN (
+WHERE id = ANY(ARRAY(
     SELECT id FROM simulation
     WHERE status = 'pending' AND (published_at IS NULL OR published_at < %(lost)s)
     ORDER BY id LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED)
+    FOR UPDATE SKIP LOCKED))
 RETURNING id
 """
 

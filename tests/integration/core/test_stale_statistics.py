@@ -1,0 +1,104 @@
+"""Statements on tables that are nearly always empty, planned by the statistics of an empty table.
+
+They are taken while every row has been deleted, and its pages are still there. A plan that is good for one row, such as a nested loop
+over a subquery, then reads the square of a backlog.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from allocator_service.allocation.what_if.simulations import simulations_due
+from allocator_service.core.models import Event, EventSeal, PendingEvent
+from allocator_service.core.outbox import events_seal
+from allocator_service.ledger.amounts.totals import totals_advance
+from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.ledger.models import Seal, TotalsCursor
+from allocator_service.pools.models import RecomputeJob
+from allocator_service.pools.recompute import jobs_due
+from allocator_service.pools.services import pool_create
+from allocator_service.tenants.services import tenant_create
+from allocator_service.webhooks.deliveries import deliveries_make
+from allocator_service.webhooks.models import Delivery, Webhook
+from tests.integration.conftest import NOON, settings
+from tests.integration.ledger.conftest import report, usage
+
+BACKLOG = 3_000
+# Rows read for each row of the backlog, in all tables: plans that are linear read fewer than 20.
+READS_PER_ROW = 60
+
+
+def rows_read_by(statement: Callable[[], object]) -> int:
+    """How many rows of tables a statement reads, by sequential scans and through indexes."""
+    query = "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables"
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        (before,) = cursor.fetchone()
+        statement()
+        cursor.execute(query)
+        (after,) = cursor.fetchone()
+    return int(after - before)
+
+
+def analyze() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+
+def events(count: int) -> None:
+    made = Event.objects.bulk_create(
+        Event(kind="decision.published", pool="lab", payload={}, occurred_at=NOON)
+        for _ in range(count)
+    )
+    PendingEvent.objects.bulk_create(PendingEvent(event=event) for event in made)
+
+
+@pytest.mark.django_db
+def test_events_are_sealed_and_delivered():
+    webhook = Webhook.objects.create(
+        url="https://example.org/", events=[], since=0, created_at=NOON
+    )
+    events(BACKLOG)
+    events_seal()
+    deliveries_make(now=NOON)
+    analyze()
+    events(BACKLOG)
+    assert rows_read_by(events_seal) < READS_PER_ROW * BACKLOG
+    assert EventSeal.objects.count() == 2 * BACKLOG
+    assert not PendingEvent.objects.exists()
+    assert rows_read_by(lambda: deliveries_make(now=NOON)) < READS_PER_ROW * BACKLOG
+    assert Delivery.objects.filter(webhook=webhook).exists()
+
+
+@pytest.mark.django_db
+def test_entries_are_sealed_and_added_up():
+    pool = pool_create(slug="batch", settings=settings(metering="reported"), now=NOON)
+    tenant = tenant_create(slug="metered", name="Metered", now=NOON)
+    report(pool, *(usage(tenant, f"first {number}", 1, 1) for number in range(BACKLOG // 2)))
+    entries_seal(now=NOON)
+    totals_advance()
+    analyze()
+    report(pool, *(usage(tenant, f"later {number}", 1, 1) for number in range(BACKLOG // 2)))
+    assert rows_read_by(lambda: entries_seal(now=NOON)) < READS_PER_ROW * BACKLOG
+    assert rows_read_by(totals_advance) < READS_PER_ROW * BACKLOG
+    assert Seal.objects.count() == 2 * BACKLOG
+    assert TotalsCursor.objects.get().through == 2 * BACKLOG
+
+
+@pytest.mark.django_db
+def test_jobs_that_are_due_are_claimed_up_to_the_limit():
+    for number in range(BACKLOG // 10):
+        pool_create(slug=f"lab-{number}", settings=settings(), now=NOON)
+    due = RecomputeJob.objects.all()
+    fields = list(due)
+    due.delete()
+    analyze()
+    RecomputeJob.objects.bulk_create(fields)
+    later = NOON + timedelta(minutes=1)
+    claimed = []
+    read = rows_read_by(lambda: claimed.extend(jobs_due(now=later, again=False, limit=100)))
+    assert len(claimed) == 100
+    assert read < READS_PER_ROW * BACKLOG // 10
+    assert rows_read_by(lambda: simulations_due(now=later)) < READS_PER_ROW
