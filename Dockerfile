@@ -1,11 +1,13 @@
 # The production image: one for web, worker, beat, relay and migrate; docker-compose.yml says which.
+# PYTHON_IMAGE=python@sha256:... pins the base image by its digest.
 
-FROM python:3.11-slim-bookworm AS dependencies
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE} AS dependencies
 COPY requirements.lock /tmp/requirements.lock
 RUN python -m venv /opt/venv \
     && /opt/venv/bin/pip install --no-cache-dir --require-hashes --no-deps --requirement /tmp/requirements.lock
 
-FROM python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --user-group --home-dir /srv/allocator --create-home allocator
 WORKDIR /srv/allocator
 ENV PATH=/opt/venv/bin:$PATH \

@@ -1,5 +1,6 @@
 """Who calls, and whether keys of that scope have the route at all."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -10,11 +11,13 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from structlog.contextvars import bind_contextvars
 
+from allocator_service.core.addresses import client_network
 from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from allocator_service.tenants.selectors import api_key_of
 from allocator_service.tenants.services import api_key_used
-from api.contract.errors import Forbidden, Unauthenticated
+from api.contract.errors import Forbidden, TooManyRequests, Unauthenticated
+from api.limiter import unknown_keys
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from rest_framework.views import APIView
@@ -66,8 +69,23 @@ class ApiKeyAuthentication(BaseAuthentication):
             raise Unauthenticated(
                 'The key is sent as "Authorization: Bearer <key>".', code="auth.invalid"
             )
-        key = live_key(text.strip(), key_of=self._key_of)
+        key = self._live_key(text.strip(), client_network(request._request))
         return acting(key), key
+
+    def _live_key(self, text: str, network: str) -> ApiKey:
+        wait = unknown_keys().wait_seconds(address=network, key=text)
+        if wait > 0:
+            raise TooManyRequests(
+                "Too many unknown keys came from this network.", retry_after=math.ceil(wait)
+            )
+        try:
+            key = live_key(text, key_of=self._key_of)
+        except Unauthenticated as refused:
+            if refused.code == "auth.invalid":
+                unknown_keys().record_unknown(address=network)
+            raise
+        unknown_keys().record_known(key=text)
+        return key
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
@@ -133,6 +151,6 @@ def authenticated_caller(request: Any) -> Caller | None:
     """The caller of a request to an open route, if it carries a live key."""
     try:
         authenticated = ApiKeyAuthentication().authenticate(request)
-    except Unauthenticated:
+    except (Unauthenticated, TooManyRequests):
         return None
     return authenticated[0] if authenticated else None

@@ -20,9 +20,9 @@ from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import Scope
 from api.auth import authenticated_caller
 from api.contract.errors import Unauthenticated
+from api.limiter import redis_client
 from api.metrics import CONTENT_TYPE, exposition
 from api.openapi.describing import Operation, described, shows
-from api.throttling import redis_client
 from api.views import ContractView
 from policies.fields import ChoiceField, Document, DocumentField
 

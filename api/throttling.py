@@ -1,163 +1,19 @@
-"""Limits per key, kept in Redis: a rate with a burst, and how many evaluations run at once.
-
-Redis is an aid here, never a condition: while it does not answer nothing is limited, and after one
-failed attempt the process does not ask again for a few seconds.
-"""
+"""Throttles of routes: per key, and per network for open routes whose answers are large."""
 
 import math
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import TYPE_CHECKING
 
-import redis
 from django.conf import settings
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from allocator_service.core.addresses import client_network
-from allocator_service.core.ids import new_id
 from api.auth import Caller
 from api.contract.errors import TooManyRequests
+from api.limiter import ADDRESS_BURST, ADDRESS_RATE, limiter
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from rest_framework.views import APIView
-
-TIMEOUT_SECONDS = 0.05
-PAUSE_SECONDS = 5.0
-EVALUATION_LEASE_SECONDS = 60
-CALM = 0.5
-CALM_SECONDS = 0.2
-UNREPORTED_PART = 20
-ADDRESS_RATE, ADDRESS_BURST = 2.0, 20
-
-# Generic cell rate algorithm: `tat` is when the bucket will be empty again. Returns the seconds to
-# wait, 0 when the request may pass, and how full the bucket is, 0 to 1. The requests before this one
-# that are reported only now have already passed. The server's clock is the same for every process.
-_RATE = """
-local interval = tonumber(ARGV[1])
-local allowance = interval * tonumber(ARGV[2])
-local time = redis.call('TIME')
-local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-local passed = math.max(now, tonumber(redis.call('GET', KEYS[1]) or now)) + interval * tonumber(ARGV[3])
-local tat = passed + interval
-local wait = math.max(0, tat - now - allowance)
-if wait > 0 then tat = passed end
-if tat > now then
-  redis.call('SET', KEYS[1], string.format('%.6f', tat), 'PX', math.ceil((tat - now) * 1000) + 1000)
-end
-return {tostring(wait), tostring((tat - now) / allowance)}
-"""
-
-_ENTER = """
-local time = redis.call('TIME')
-local now = tonumber(time[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
-redis.call('ZADD', KEYS[1], now + tonumber(ARGV[2]), ARGV[3])
-redis.call('EXPIRE', KEYS[1], ARGV[2])
-return 1
-"""
-
-
-def redis_client(url: str, timeout_seconds: float) -> redis.Redis:
-    """A client that gives up after the timeout and does not try again by itself."""
-    return redis.Redis.from_url(
-        url,
-        socket_timeout=timeout_seconds,
-        socket_connect_timeout=timeout_seconds,
-        retry=Retry(NoBackoff(), 0),
-    )
-
-
-@dataclass
-class _Count:
-    """Requests of a key that passed but are not yet reported; none are held back after `calm_until`."""
-
-    unreported: int = 0
-    calm_until: float = 0.0
-
-
-class Limiter:
-    """Runs the scripts, or lets everything pass while Redis does not answer.
-
-    A few requests at a time are reported to Redis while a key's bucket is less than half full: near its
-    limit, every request is reported before it passes. With one process the limit is exact; each further
-    one may let a twentieth of the burst pass that the others do not know of yet.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._client = redis_client(url, TIMEOUT_SECONDS)
-        self._paused_until = 0.0
-        self._lock = threading.Lock()
-        self._counts: dict[UUID, _Count] = {}
-
-    def address_wait_seconds(self, *, address: str, rate: float, burst: int) -> float:
-        """How long an address has to wait before its next request to an open route."""
-        answer = self._run(_RATE, f"throttle:address:{address}", [1 / rate, burst, 0])
-        return 0.0 if answer is None else float(answer[0])
-
-    def wait_seconds(self, *, key: UUID, rate: float, burst: int) -> float:
-        """How long the holder of a key has to wait before its next request: 0 for not at all."""
-        unreported = self._unreported(key, burst)
-        if unreported is None:
-            return 0.0
-        answer = self._run(_RATE, f"throttle:{key}", [1 / rate, burst, unreported])
-        if answer is None:
-            return 0.0
-        wait, full = map(float, answer)
-        if full < CALM:
-            with self._lock:  # what other threads have kept back meanwhile stays counted
-                count = self._counts.setdefault(key, _Count())
-                count.calm_until = time.monotonic() + CALM_SECONDS
-        return wait
-
-    def _unreported(self, key: UUID, burst: int) -> int | None:
-        """How many requests before this one to tell of; None when this one is kept back as well."""
-        with self._lock:
-            count = self._counts.get(key)
-            if count is None:
-                return 0
-            if count.unreported < burst // UNREPORTED_PART and time.monotonic() < count.calm_until:
-                count.unreported += 1
-                return None
-            del self._counts[key]
-            return count.unreported
-
-    @contextmanager
-    def evaluation(self, *, holder: str) -> Iterator[bool]:
-        """Hold one of the holder's places for evaluations; yields whether there was one."""
-        name, ticket = f"evaluations:{holder}", str(new_id())
-        at_once = settings.ENVIRONMENT.evaluations_at_once
-        arguments = [at_once, EVALUATION_LEASE_SECONDS, ticket]
-        admitted = self._run(_ENTER, name, arguments) != 0
-        try:
-            yield admitted
-        finally:
-            if admitted:
-                self._run("return redis.call('ZREM', KEYS[1], ARGV[1])", name, [ticket])
-
-    def _run(self, script: str, name: str, arguments: Sequence[Any]) -> Any:
-        if time.monotonic() < self._paused_until:
-            return None
-        try:
-            return self._client.eval(script, 1, name, *arguments)
-        except redis.RedisError:
-            with self._lock:
-                self._paused_until = time.monotonic() + PAUSE_SECONDS
-            return None
-
-
-@cache
-def limiter() -> Limiter:
-    """The limiter of this process."""
-    return Limiter(settings.REDIS_CLIENT_URL)
 
 
 class KeyThrottle(BaseThrottle):

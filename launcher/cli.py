@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from demo.run import demo
+from launcher import detached
 from launcher.bench import bench
 from launcher.bundle import bundle
 from launcher.checks import check
@@ -65,8 +66,16 @@ def _demo(arguments: Sequence[str]) -> int:
 
 
 def _serve(arguments: Sequence[str]) -> int:
-    counts = counts_of(arguments)
-    return _refuse(arguments) if counts is None else serve(counts)
+    options = serve_options(arguments)
+    counts = counts_of(options)
+    if counts is None:
+        return _refuse(arguments)
+    return serve(counts) if options == arguments else detached.start(options)
+
+
+def serve_options(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments of `serve` after `--detach`."""
+    return arguments[1:] if "--detach" in arguments[:1] else arguments
 
 
 def _test(arguments: Sequence[str]) -> int:
@@ -98,10 +107,11 @@ def _refuse(arguments: Sequence[str]) -> int:
 COMMANDS = {
     "demo": Command("demo [--exit]", "the main job on a sample pool, then go on serving it", _demo),
     "serve": Command(
-        "serve [--processes NAME=NUMBER,...]",
+        "serve [--detach] [--processes NAME=NUMBER,...]",
         "the service on lasting data; PORT (8000) chooses the port",
         _serve,
     ),
+    "stop": Command("stop", "end the service that ./dev serve runs", _alone(detached.stop)),
     "manage": Command("manage COMMAND ...", "a management command on serve's data", manage),
     "test": Command("test [--thorough | PYTEST ARGUMENTS]", "the tests, on real servers", _test),
     "mutants": Command(

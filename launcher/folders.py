@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,7 +51,8 @@ class DataFolder:
         self.sockets = _make_socket_folder(account)
         (path / "sockets").write_text(str(self.sockets))
         self.logs = path / "logs"
-        self.logs.mkdir(mode=0o755, exist_ok=True)
+        self.logs.mkdir(exist_ok=True)
+        self.logs.chmod(0o700)  # statements in PostgreSQL's log hold what clients sent
 
     def subfolder(self, name: str) -> Path:
         """A folder of the servers' account, closed to everybody else."""
@@ -88,6 +90,45 @@ class DataFolder:
 
     def _retract(self) -> None:
         (self.path / "state.json").unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def announced(name: str) -> Iterator[None]:
+    """Announce a service that is about to start on the lasting folder `name`.
+
+    It may install packages before it can lock the folder. A management command that finds the folder
+    free meanwhile waits, see `announced_pid`.
+    """
+    with _announcement(name).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def announced_pid(name: str) -> int | None:
+    """The process that has announced a service on the lasting folder `name`, while it lives."""
+    path = _announcement(name)
+    return int(path.read_text() or 0) or None if _is_locked(path) else None
+
+
+def _announcement(name: str) -> Path:
+    return data_home(server_account()) / f"{name}.starting"
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether a process holds the data folder `path`."""
+    return _is_locked(path / "lock")
+
+
+def _is_locked(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError), path.open("r") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def published_state(path: Path) -> dict[str, Any] | None:

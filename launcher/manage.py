@@ -15,7 +15,8 @@ from launcher.serve import DATA
 from launcher.servers import Servers
 from launcher.supervisor import interrupt_on_signals
 
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 600.0
+_SAID_AFTER_SECONDS = 3.0
 
 
 def manage(arguments: Sequence[str]) -> int:
@@ -28,28 +29,38 @@ def manage(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _environment(python: Path, command: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """The environment that leads to serve's servers; they are started here if nobody runs them."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    """Yield the environment of serve's servers, which are started here unless another process runs them.
+
+    A service that is starting is waited for.
+    """
+    began = time.monotonic()
+    has_said = False
     while True:
+        is_starting = folders.announced_pid(DATA) is not None
         try:
             folder = folders.persistent(DATA)
         except InUse as in_use:
-            busy = in_use.folder
+            if state := folders.published_state(in_use.folder):
+                if list(command) == ["migrate"]:
+                    commands.forget_migrations(in_use.folder)
+                yield from _guest(in_use.folder, state)
+                return
         else:
-            if list(command) == ["migrate"]:
-                commands.forget_migrations(folder.path)
-            yield from _host(folder, python, command)
-            return
-        if state := folders.published_state(busy):
-            if list(command) == ["migrate"]:
-                commands.forget_migrations(busy)
-            yield from _guest(busy, state)
-            return
-        if time.monotonic() > deadline:
+            if not is_starting:
+                if list(command) == ["migrate"]:
+                    commands.forget_migrations(folder.path)
+                yield from _host(folder, python, command)
+                return
+            folder.release()
+        waited = time.monotonic() - began
+        if waited > _PATIENCE_SECONDS:
             raise StepFailed(
-                f"join the servers that use {busy}",
-                "the ./dev serve that has it does not get up: stop it and try again",
+                f"join the service that starts ({waited:.0f} s)",
+                "read what ./dev serve wrote; ./dev stop ends it",
             )
+        if waited > _SAID_AFTER_SECONDS and not has_said:
+            say("Waiting for the service that is starting ...")
+            has_said = True
         time.sleep(0.1)
 
 

@@ -17,9 +17,9 @@ from launcher.supervisor import Supervisor, interrupt_on_signals
 
 DATA = "serve"
 _DEFAULT_PORT = "8000"
-_PATIENCE_SECONDS = 60.0
-
-
+_PORT_PATIENCE_SECONDS = 60.0
+# A management command that has the data may make all tables first, on a slow machine.
+_PATIENCE_SECONDS = 600.0
 _MOST = 16
 
 
@@ -28,6 +28,11 @@ def serve(counts: Mapping[str, int]) -> int:
 
     Raises `StepFailed`.
     """
+    with folders.announced(DATA):
+        return _serve(counts)
+
+
+def _serve(counts: Mapping[str, int]) -> int:
     python = VirtualEnvironment().ensure("local")
     interrupt_on_signals()
     folder = _take_folder()
@@ -38,7 +43,7 @@ def serve(counts: Mapping[str, int]) -> int:
             Servers(folder) as servers,
             Supervisor(
                 *(python, folder, servers, _port(), Terminal()),
-                port_patience_seconds=_PATIENCE_SECONDS,
+                port_patience_seconds=_PORT_PATIENCE_SECONDS,
                 counts=counts,
             ) as service,
         ):
@@ -100,7 +105,7 @@ def _take_folder() -> DataFolder:
 def _welcome(url: str, folder: DataFolder) -> None:
     say(
         f"""
-Serving at {url} on the data in {folder.path} (Ctrl-C stops everything)
+Serving at {url} on the data in {folder.path} (Ctrl-C or ./dev stop ends it)
   An account for {url}/admin/ :  ./dev manage createsuperuser
   A key for an operator               :  ./dev manage apikey create --scope operator --name me
   Whether every part is up            :  curl {url}/readyz

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import inspect
+import os
 import typing
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -33,6 +34,8 @@ _MARK = b"\n@compiled"
 _Dispatcher: Any = registry.CPUDispatcher
 _Files: Any = caching.IndexDataCacheFile
 _Cache: Any = caching.FunctionCache
+_Implementation: Any = caching.CompileResultCacheImpl
+_ChosenFolder: Any = caching.UserProvidedCacheLocator
 _named_tuple: Any = types.NamedTuple
 _typeof: Any = numba.typeof
 _members: Any = tuple
@@ -153,13 +156,30 @@ class _KernelFiles(_Files):  # type: ignore[misc]
         name = (
             f"{Path(self._index_path).stem}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
         )
+        if not os.access(self._cache_path, os.W_OK):
+            return  # complete on a read-only file system, and this version is another one's
         self._save_data(f"{name}.nbc", data)
         with Path(self._cache_path, "lock").open("a") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
             self._save_index({**self._load_index(), key: f"{name}.nbc"})
 
 
+class _Folder(_ChosenFolder):  # type: ignore[misc]
+    """The folder of the kernels, which may be read-only once every kernel is in it."""
+
+    def ensure_cache_path(self) -> None:
+        path = Path(self.get_cache_path())
+        if not (path.is_dir() and (path.parent / _COMPLETE).exists()):
+            super().ensure_cache_path()
+
+
+class _KernelImplementation(_Implementation):  # type: ignore[misc]
+    _locator_classes = (_Folder, *_Implementation._locator_classes)
+
+
 class _KernelCache(_Cache):  # type: ignore[misc]
+    _impl_class = _KernelImplementation
+
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         locator = self._impl.locator

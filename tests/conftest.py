@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 from django.db import connection
 
-from api import throttling
+from api import limiter
 from tests import factories, migrated
 from tests.emptying import empty_quickly
 from tests.factories import Client
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _patient_throttle() -> None:
     """Wait for Redis on a busy machine: what it says is tested, and what happens when it is gone."""
-    throttling.TIMEOUT_SECONDS = 2.0
+    limiter.TIMEOUT_SECONDS = 2.0
 
 
 @pytest.fixture(autouse=True)

@@ -143,7 +143,8 @@ def _bash(
     program.chmod(0o755)
     launcher = folder / "dev"
     launcher.write_text(
-        '#!/bin/sh\ncase "$1" in serve) ;; manage) shift; exec manage.py "$@" ;; *) exit 2 ;; esac\n'
+        '#!/bin/sh\ncase "$1" in\n'
+        'serve|stop) ;;\nmanage) shift; exec manage.py "$@" ;;\n*) exit 2 ;;\nesac\n'
     )
     launcher.chmod(0o755)
     path = f"{programs}:{env.pop('PATH', os.environ['PATH'])}"

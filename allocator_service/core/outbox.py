@@ -76,8 +76,8 @@ def events_record(
     PendingEvent.objects.bulk_create([PendingEvent(event=event) for event in events])
 
 
-# An array is computed once. Under statistics of an empty table the planner would run `IN (SELECT ... LIMIT)`
-# again for each row: 100 s for 10,000 events.
+# An array is computed once. Under statistics of an empty table the planner would run
+# `IN (SELECT ... LIMIT)` again for each row: 100 s for 10,000 events.
 _SEAL = """
 WITH taken AS (
     DELETE FROM core_event_pending

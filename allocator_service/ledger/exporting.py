@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from allocator_service.core.spreadsheets import FORMULA_STARTS, NUMBER_PATTERN
 from allocator_service.core.streams import SnapshotConnection, Stream
 from allocator_service.ledger.selectors import COLUMNS, SEALED
 from allocator_service.tenants.models import Tenant
@@ -16,9 +17,11 @@ from allocator_service.tenants.models import Tenant
 # What people have written: in a CSV a spreadsheet must not take it for a formula.
 _WRITTEN = ("unit", "reason", "source", "event_id")
 _CELL = """
-CASE WHEN left({text}, 1) IN ('=', '+', '-', '@', E'\\t', E'\\r') AND {text} !~ '^-[0-9]+([.][0-9]+)?$'
+CASE WHEN left({text}, 1) IN ({starts}) AND {text} !~ '{number}'
      THEN '''' || {text} ELSE NULLIF({text}, '') END
-"""
+""".replace("{starts}", ", ".join(f"chr({ord(start)})" for start in FORMULA_STARTS)).replace(
+    "{number}", NUMBER_PATTERN
+)
 _DOCUMENT = "(SELECT row_to_json(entry) FROM (SELECT {members}) AS entry)"
 # JSON has no control characters: with these as quote and delimiter a COPY leaves it as it is.
 _OPTIONS = {

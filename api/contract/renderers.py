@@ -3,17 +3,13 @@ statements pages."""
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
 from rest_framework.renderers import BaseRenderer
 
-# A cell that a spreadsheet would take for a formula is quoted by an apostrophe (OWASP).
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-# A negative number is none: what billing adds up stays a number.
-_NUMBER = re.compile(r"-[0-9]+(?:\.[0-9]+)?", re.ASCII)
+from allocator_service.core.spreadsheets import inert
 
 _OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 
@@ -132,7 +128,7 @@ def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> byte
     """The rows under a header; the column `capacity.cpu` is the member `cpu` of `capacity`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow([_safe(column) for column in columns])
+    writer.writerow([inert(column) for column in columns])
     for row in rows:
         writer.writerow([_cell(row, column) for column in columns])
     return text.getvalue().encode()
@@ -146,10 +142,4 @@ def _cell(row: Mapping[str, Any], column: str) -> str:
         value = inner.get(member) if isinstance(inner, Mapping) else None
     if value is None:
         return ""
-    return _safe(value) if isinstance(value, str) else json_bytes(value).decode().strip('"')
-
-
-def _safe(text: str) -> str:
-    if text.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text):
-        return f"'{text}"
-    return text
+    return inert(value) if isinstance(value, str) else json_bytes(value).decode().strip('"')

@@ -25,6 +25,7 @@ from allocator_service.tenants.models import Scope
 from allocator_service.tenants.services import KEY_PREFIX
 from api.auth import live_key
 from api.contract.errors import Unauthenticated
+from api.limiter import ADDRESS_BURST, ADDRESS_RATE, limiter
 from api.pages.rendering import PageResponse, page
 from api.pages.sessions import (
     NO_LONGER,
@@ -35,7 +36,6 @@ from api.pages.sessions import (
     signed_in_by_provider,
 )
 from api.pages.views import PageView, VisitorPage
-from api.throttling import ADDRESS_BURST, ADDRESS_RATE, limiter
 
 # What keys that are no tenant's are for, said to whoever tries one here.
 _ELSEWHERE: Mapping[str, str] = {

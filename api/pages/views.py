@@ -19,10 +19,10 @@ from allocator_service.tenants.models import Tenant
 from api.auth import Caller
 from api.contract.errors import TooManyRequests, domain_error
 from api.contract.fields import is_slug
+from api.limiter import limiter
 from api.pages.errors import refusal_page
 from api.pages.rendering import PageResponse, page
 from api.pages.sessions import SignedOutError, Visitor, leave_pages, signed_in
-from api.throttling import limiter
 
 
 class PageView(View):

@@ -8,8 +8,9 @@ from uuid import uuid4
 import pytest
 
 from allocator_service.tenants.models import Tenant
+from api import limiter as limits
 from api import throttling
-from api.throttling import Limiter, limiter
+from api.limiter import Limiter, limiter, unknown_keys
 from tests import factories
 from tests.api.v1.test_conventions import code
 
@@ -51,6 +52,20 @@ def test_open_routes_and_bad_keys_are_not_throttled(slow, anonymous, db):
     assert [anonymous.get("/api/v1/pools/").status_code for _ in range(6)] == [401] * 6
 
 
+def test_a_network_that_sends_unknown_keys_waits_and_known_keys_pass(operator, db):
+    unknown_keys.cache_clear()
+    assert operator.get("/api/v1/pools/").status_code == 200
+    answers = [
+        factories.Client(f"alloc_{number}").get("/api/v1/pools/")
+        for number in range(2 * limits.UNKNOWN_KEY_BURST)
+    ]
+    assert code(answers[0]) == (401, "auth.invalid")
+    assert code(answers[-1]) == (429, "throttled")
+    assert int(answers[-1]["Retry-After"]) >= 1
+    assert operator.get("/api/v1/pools/").status_code == 200
+    unknown_keys.cache_clear()
+
+
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "unix:///nowhere/redis.sock"])
 def test_without_redis_everything_passes_and_costs_nothing(url, operator, monkeypatch):
     away = Limiter(url)
@@ -65,7 +80,7 @@ def test_without_redis_everything_passes_and_costs_nothing(url, operator, monkey
 
 
 def test_a_frozen_redis_costs_one_timeout(monkeypatch):
-    monkeypatch.setattr(throttling, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "TIMEOUT_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         port = frozen.getsockname()[1]
         away = Limiter(f"redis://127.0.0.1:{port}/0")
@@ -75,10 +90,10 @@ def test_a_frozen_redis_costs_one_timeout(monkeypatch):
 
 
 def test_redis_is_asked_again_after_a_pause(monkeypatch, settings):
-    monkeypatch.setattr(throttling, "PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "PAUSE_SECONDS", 0.05)
     back = Limiter(settings.REDIS_CLIENT_URL)
     working = back._client
-    back._client = throttling.redis_client("redis://127.0.0.1:1/0", 0.05)
+    back._client = limits.redis_client("redis://127.0.0.1:1/0", 0.05)
     key = uuid4()
     assert back.wait_seconds(key=key, rate=0.01, burst=1) == 0
     back._client = working
@@ -89,7 +104,7 @@ def test_redis_is_asked_again_after_a_pause(monkeypatch, settings):
 
 
 def test_a_place_that_nobody_gave_back_is_free_after_its_lease(monkeypatch, settings):
-    monkeypatch.setattr(throttling, "EVALUATION_LEASE_SECONDS", 1)
+    monkeypatch.setattr(limits, "EVALUATION_LEASE_SECONDS", 1)
     settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, evaluations_at_once=1)
     key = uuid4()
     lost = limiter().evaluation(holder=str(key))

@@ -20,8 +20,8 @@ from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.core.clock import utc_now
 from allocator_service.core.templatetags.shown import short
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from api.limiter import limiter
 from api.pages.words import helps, reason_said, sharing_said
-from api.throttling import limiter
 from policies import REASONS
 from policies.__main__ import main
 from tests import factories

@@ -12,8 +12,8 @@ from allocator_service.allocation.what_if.evaluations import evaluate
 from allocator_service.core.errors import Unacceptable
 from api.auth import EVERY_SCOPE, Caller
 from api.contract.errors import TooManyRequests
+from api.limiter import limiter
 from api.openapi.describing import computes
-from api.throttling import limiter
 from api.v1.evaluations.serializers import EvaluationDocument, EvaluationRequest
 from api.v1.evaluations.sizes import refuse_oversized_evaluation
 from api.views import ContractView

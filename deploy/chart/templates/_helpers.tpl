@@ -118,5 +118,27 @@ resources:
   {{- toYaml .settings.resources | nindent 2 }}
 securityContext:
   allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* What a container writes to, from `settings` and `metrics`: its temporary files, and web's counters. */}}
+{{- define "allocator.volumeMounts" -}}
+- {name: temporary, mountPath: /tmp}
+{{- if .metrics }}
+- {name: metrics, mountPath: /run/metrics}
+{{- end }}
+{{- with .settings.volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "allocator.volumes" -}}
+- {name: temporary, emptyDir: {sizeLimit: 4Gi}}
+{{- if .metrics }}
+- {name: metrics, emptyDir: {medium: Memory, sizeLimit: 64Mi}}
+{{- end }}
+{{- with .settings.volumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}

@@ -18,7 +18,7 @@ from allocator_service.allocation.what_if import evaluations
 from allocator_service.core.errors import Unavailable
 from allocator_service.core.models import Event
 from allocator_service.pools.models import Pool
-from api.throttling import limiter
+from api.limiter import limiter
 from policies import policies_available
 from tests import factories
 from tests.api.v1.test_conventions import code
@@ -250,7 +250,7 @@ def test_of_many_at_once_a_caller_has_as_many_places_as_the_settings_say(setting
 
 def test_without_a_place_it_is_429(operator, monkeypatch):
     full = lambda *_, **__: nullcontext(False)  # noqa: E731
-    monkeypatch.setattr("api.throttling.Limiter.evaluation", full)
+    monkeypatch.setattr("api.limiter.Limiter.evaluation", full)
     response = operator.post(EVALUATIONS, FIG2)
     assert code(response) == (429, "evaluation.too_many")
     assert response["Retry-After"] == "1"

@@ -22,6 +22,7 @@ FEED = "/api/v1/ledger-entries/"
 EXPORT = f"{FEED}export/"
 START = datetime(2026, 10, 5, tzinfo=UTC)
 ODD = ["plain", "=1+1", "-5", "-5x", "a,b", 'say "so"', "tab\there", "größe ☃", "\\.", "{}", "@"]
+ODD += ["＝1+1", "＋1", "－1", "＠a"]
 
 
 def add(pool, tenant, source="meter", owner=None, microseconds=0, quantity="0.25"):

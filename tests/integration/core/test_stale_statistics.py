@@ -1,7 +1,7 @@
 """Statements on tables that are nearly always empty, planned by the statistics of an empty table.
 
-They are taken while every row has been deleted, and its pages are still there. A plan that is good for one row, such as a nested loop
-over a subquery, then reads the square of a backlog.
+They are taken while every row has been deleted, and its pages are still there. A plan that is good for
+one row, such as a nested loop over a subquery, then reads the square of a backlog.
 """
 
 from collections.abc import Callable

@@ -55,6 +55,16 @@ def test_helm_takes_the_chart_and_every_object_is_one_of_kubernetes(way):
 
 
 @EVERY_WAY
+def test_a_container_writes_to_its_volumes_only(way):
+    for thing in pods_of(objects(way)):
+        container = container_of(thing)
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert "/tmp" in {each["mountPath"] for each in container["volumeMounts"]}
+        volumes = {each["name"] for each in pod_of(thing)["volumes"]}
+        assert {each["name"] for each in container["volumeMounts"]} <= volumes
+
+
+@EVERY_WAY
 def test_there_is_a_deployment_for_every_process(way):
     assert deployments(objects(way)).keys() == COMPONENTS.keys()
 
@@ -90,6 +100,7 @@ def test_a_pod_has_no_rights_and_sets_nothing_that_nobody_reads(way):
         container = container_of(thing)
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
         names = [variable["name"] for variable in container["env"]]
@@ -111,7 +122,9 @@ def test_what_may_be_changed_elsewhere_may_be_changed_here():
     text = (ROOT / ".env.example").read_text()
     (section,) = re.findall(r"# --- What may be changed -+\n(.*?)# ---", text, re.DOTALL)
     changeable = set(re.findall(r"^([A-Z_]+)=", section, re.MULTILINE))
-    elsewhere = SECRETS | {"PORT"}  # in a secret, and `service.port`
+    # In a secret, `service.port`, and `resources` of each process; PostgreSQL and Redis are elsewhere.
+    servers = {name for name in changeable if name.startswith(("POSTGRES_", "REDIS_"))}
+    elsewhere = SECRETS | servers | {"PORT", "MEMORY_LIMIT"}
     assert the(objects(), "ConfigMap")["data"].keys() >= changeable - elsewhere
 
 

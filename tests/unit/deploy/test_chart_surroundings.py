@@ -76,8 +76,15 @@ def test_the_alerts_of_the_chart_are_those_that_promtool_takes_and_find_the_moni
 
 
 def test_a_closed_network_leaves_the_port_of_web():
-    every, web = of_kind(objects("watched and closed"), "NetworkPolicy")
+    every, web, servers, webhooks = of_kind(objects("watched and closed"), "NetworkPolicy")
+    assert every["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in every["spec"]
+    assert "egress" not in every["spec"]
+    ports = [rule["port"] for each in servers["spec"]["egress"] for rule in each["ports"]]
+    assert ports == [53, 53, 5432, 6379]
+    assert webhooks["spec"]["egress"] == [{"ports": [{"port": 443}]}]
+    sender = deployments(objects("watched and closed"))["sender"]["spec"]["template"]["metadata"]
+    assert webhooks["spec"]["podSelector"]["matchLabels"].items() <= sender["labels"].items()
     assert web["spec"]["ingress"] == [
         {"ports": [{"port": "http"}], "from": [{"namespaceSelector": {}}]}
     ]

@@ -29,7 +29,10 @@ COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
 SERVICES = COMPOSE["services"]
 STAYING = ("web", "worker", "backtests", "beat", "relay", "sender")
 OURS = ("migrate", *STAYING)
-SECRETS = ("SECRET_KEY", "POSTGRES_PASSWORD", "ALLOCATOR_PASSWORD", "ALLOCATOR_OWNER_PASSWORD")
+SECRETS = (
+    *("SECRET_KEY", "POSTGRES_PASSWORD", "ALLOCATOR_PASSWORD", "ALLOCATOR_OWNER_PASSWORD"),
+    "REDIS_PASSWORD",
+)
 
 
 def interpolated() -> dict[str, str]:
@@ -105,6 +108,34 @@ def test_the_migration_waits_for_postgresql_and_runs_once():
 def test_everything_that_stays_up_has_a_health_check():
     staying = SERVICES.keys() - {"migrate"}
     assert [name for name in staying if "healthcheck" not in SERVICES[name]] == []
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_writes_to_its_volumes_only_and_gains_no_rights(name):
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "mem_limit" in service
+    assert name == "redis" or any(place.startswith("/tmp:") for place in service["tmpfs"])
+
+
+@pytest.mark.parametrize("name", STAYING)
+def test_redis_is_asked_with_a_password(name):
+    command = SERVICES["redis"]["command"]
+    password = command[command.index("--requirepass") + 1]
+    assert SERVICES[name]["environment"]["REDIS_URL"] == f"redis://:{password}@redis:6379/0"
+    assert SERVICES["redis"]["environment"]["REDISCLI_AUTH"] == password
+
+
+@pytest.mark.parametrize("image", ["POSTGRES_IMAGE", "REDIS_IMAGE"])
+def test_an_image_can_be_pinned_by_its_digest(image):
+    assert f"${{{image}:-{documented()[image]}}}" in COMPOSE_TEXT
+
+
+def test_no_proxy_is_trusted_unless_it_is_named():
+    assert documented()["TRUSTED_PROXIES"] == ""
+    assert environment_of("web")["TRUSTED_PROXIES"] == ""
 
 
 def test_redis_keeps_every_message():
