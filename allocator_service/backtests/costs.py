@@ -1,7 +1,7 @@
 """What everybody would pay under a price plan for what a simulation gave it, rated as months are."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -31,8 +31,10 @@ def costs(scenario: Scenario, simulation: Simulation, plan: PricePlan) -> dict[s
     and fixed costs stay out, as they are the same under every policy. What ran in a pool that counts as
     one server is charged as on the pool's own servers. `saved` is None where it cannot be told.
     """
-    origin = scenario.instant(float(simulation.trace.submit.min(initial=0.0)))
-    start = origin or datetime.fromtimestamp(0, UTC)
+    start = scenario.instant(float(simulation.trace.submit.min(initial=0.0)))
+    # The last month of the calendar has no end in it.
+    if start is None or start.year == MAXYEAR:
+        start = datetime.fromtimestamp(0, UTC)
     prices = Timeline([Segment(start, start + timedelta(seconds=1), plan)], {plan.pk: Prices(plan)})
     counted = _counted(scenario, plan)
     payers = [

@@ -92,14 +92,15 @@ def _wanted(now: datetime, *, idle: bool) -> Q:
     return first | Q(published_at__lt=now - REPUBLISH_AFTER) if idle else first
 
 
-def backtest_advance(*, backtest_id: UUID, clock: Callable[[], datetime]) -> None:
-    """Read the input of a queued backtest, or put together what the cells of a running one found."""
+def backtest_advance(*, backtest_id: UUID, clock: Callable[[], datetime]) -> bool:
+    """Read the input of a queued backtest, or put together what the cells of a running one found.
+
+    Return whether there was something to do that no other worker does.
+    """
     with try_lock_across_transactions(Lock.BACKTEST, str(backtest_id)) as got:
-        if not got:
-            return
-        backtest = _claim_backtest(backtest_id)
+        backtest = _claim_backtest(backtest_id, clock()) if got else None
         if backtest is None:
-            return
+            return False
         try:
             if backtest.attempts > MAX_ATTEMPTS:
                 raise _worker_lost()
@@ -109,10 +110,11 @@ def backtest_advance(*, backtest_id: UUID, clock: Callable[[], datetime]) -> Non
                 _conclude(backtest, clock)
         except _FAILURES as error:
             _fail(backtest, _reason(error), clock())
+        return True
 
 
 @transaction.atomic
-def _claim_backtest(backtest_id: UUID) -> Backtest | None:
+def _claim_backtest(backtest_id: UUID, now: datetime) -> Backtest | None:
     backtest = (
         Backtest.objects.select_for_update(of=("self",))
         .filter(pk=backtest_id, status__in=[BacktestStatus.QUEUED, BacktestStatus.RUNNING])
@@ -127,7 +129,8 @@ def _claim_backtest(backtest_id: UUID) -> Backtest | None:
     ):
         return None
     backtest.attempts += 1
-    backtest.save(update_fields=["attempts"])
+    backtest.served_at = now
+    backtest.save(update_fields=["attempts", "served_at"])
     return Backtest.objects.select_related("pool", "plan__pool", "tenant").get(pk=backtest_id)
 
 
@@ -183,19 +186,21 @@ def _scenario(backtest: Backtest) -> Scenario:
     return Scenario.from_bytes(bytes(content or b""))
 
 
-def cell_compute(*, cell_id: UUID, clock: Callable[[], datetime]) -> None:
-    """Simulate a cell that is not finished, unless another worker is at it.
+def cell_compute(*, cell_id: UUID, clock: Callable[[], datetime]) -> bool:
+    """Simulate a cell that is not finished, unless another worker holds it.
 
     One that killed its worker three times fails and says so; so does one whose policy cannot run this.
+    Return whether it was simulated here.
     """
     with try_lock_across_transactions(Lock.BACKTEST, str(cell_id)) as got:
         cell = _claim_cell(cell_id, clock()) if got else None
         if cell is None:
-            return
+            return False
         try:
             _compute(cell, clock)
         except Stopped:
             log.info("backtest_cell_stopped", cell=str(cell_id))
+        return True
 
 
 def _compute(cell: Cell, clock: Callable[[], datetime]) -> None:
@@ -227,6 +232,7 @@ def _claim_cell(cell_id: UUID, now: datetime) -> Cell | None:
     cell.status, cell.token, cell.started_at, cell.progress = CellStatus.RUNNING, uuid4(), now, 0.0
     cell.attempts += 1
     cell.save(update_fields=["status", "token", "started_at", "progress", "attempts"])
+    Backtest.objects.filter(pk=cell.backtest_id).update(served_at=now)
     return cell
 
 

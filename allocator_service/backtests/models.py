@@ -26,7 +26,7 @@ class Backtest(models.Model):
     It belongs to whoever asked: the holder of `key`; with none `started_by`, a person of `tenant` or,
     without one, a user of the admin. `spec` is what was asked for without the trace's content; `input`
     says what was read, with its digest; `result` is there when it succeeded, whole. `prepared_at` is
-    when the input was read and the cells were made.
+    when the input was read and the cells were made, `served_at` when a worker last began work on it.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -42,6 +42,7 @@ class Backtest(models.Model):
     )
     attempts = models.PositiveSmallIntegerField(default=0)
     published_at = models.DateTimeField(null=True)
+    served_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     prepared_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)

@@ -82,8 +82,8 @@ def _over_time(result: Mapping[str, Any], done: Sequence[Mapping[str, Any]]) -> 
         origin = _instant(result["input"].get("from"))
         spans = [
             (
-                origin + timedelta(seconds=since - begin),
-                origin + timedelta(seconds=until - begin),
+                _after(origin, since - begin),
+                _after(origin, until - begin),
                 PER_CENT * value,
             )
             for since, until, value in zip(edges, edges[1:], values, strict=False)
@@ -185,6 +185,14 @@ def _by_size(result: Mapping[str, Any], done: Sequence[Mapping[str, Any]]) -> An
             ],
         ),
     )
+
+
+def _after(origin: datetime, seconds: float) -> datetime:
+    """The instant some seconds after another one; the last one of the calendar beyond its end."""
+    try:
+        return origin + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def _instant(text: str | None) -> datetime:

@@ -53,9 +53,12 @@ def backtest_request(
     `TooLarge` for a larger grid, `Conflict` with as many backtests open as a holder may have.
     """
     spec, content = _spec(asked, pool=pool, names=names, now=now)
-    lock_in_transaction(Lock.BACKTEST, f"of {holder}")
+    # A tenant's keys and people share its limit.
+    owner = holder if tenant is None else tenant.slug
+    lock_in_transaction(Lock.BACKTEST, f"of {owner}")
     limit = settings.ENVIRONMENT.backtests_open
-    waiting = asked_by(holder).filter(status__in=OPEN).count()
+    owned = asked_by(holder) if tenant is None else Backtest.objects.filter(tenant=tenant)
+    waiting = owned.filter(status__in=OPEN).count()
     if waiting >= limit:
         raise Conflict(
             f"{waiting} of your backtests are queued or running, and {limit} may be: wait for one of"

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from celery import shared_task
 
-from allocator_service.backtests.jobs import backtest_advance, cell_compute
 from allocator_service.backtests.services import backtests_prune
+from allocator_service.backtests.turns import turn_take
 from allocator_service.core.clock import utc_now
 from allocator_service.core.worker.jobs import BACKTESTS
 
@@ -20,14 +20,14 @@ AFTER_DECISIONS = 9
 
 @shared_task(name="backtests.advance", queue=BACKTESTS, time_limit=TIME_LIMIT_SECONDS)
 def advance(backtest_id: str) -> None:
-    """Read the input of a backtest, or put its results together."""
-    backtest_advance(backtest_id=UUID(backtest_id), clock=utc_now)
+    """Read the input of a backtest, or put its results together, if it is its owner's turn."""
+    turn_take(advances=True, unit=UUID(backtest_id), clock=utc_now)
 
 
 @shared_task(name="backtests.compute", queue=BACKTESTS, time_limit=TIME_LIMIT_SECONDS)
 def compute(cell_id: str) -> None:
-    """Simulate one cell of a backtest."""
-    cell_compute(cell_id=UUID(cell_id), clock=utc_now)
+    """Simulate a cell of a backtest, if it is its owner's turn."""
+    turn_take(advances=False, unit=UUID(cell_id), clock=utc_now)
 
 
 @shared_task(name="backtests.retention", priority=AFTER_DECISIONS)

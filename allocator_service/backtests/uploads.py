@@ -29,6 +29,9 @@ from policies.simulation.traces import (
 # are told at once.
 HEAD_BYTES = 64 * 1024
 _CHUNK_BYTES = 1024 * 1024
+# Where a member of a gzip file begins; a few more places look like it by chance.
+_MEMBER = b"\x1f\x8b\x08"
+MOST_MEMBERS = 10_000
 
 
 class Format(NamedTuple):
@@ -93,6 +96,7 @@ def packed(content: str, encoding: str) -> bytes:
         return gzip.compress(plain, compresslevel=1, mtime=0)
     try:
         compressed = base64.b64decode(content, validate=True)
+        _refuse_members(compressed)
         with gzip.open(io.BytesIO(compressed)) as file:
             file.read(1)
     except (binascii.Error, ValueError, OSError, EOFError, zlib.error) as error:
@@ -102,6 +106,16 @@ def packed(content: str, encoding: str) -> bytes:
             pointer="/trace/content",
         ) from error
     return compressed
+
+
+def _refuse_members(compressed: bytes) -> None:
+    """Refuse a file of many gzip members, of which each empty one costs time and gives nothing."""
+    if compressed.count(_MEMBER) > MOST_MEMBERS:
+        raise Unacceptable(
+            f"The gzip file has more than {MOST_MEMBERS} members: pack the trace anew.",
+            code="trace.encoding",
+            pointer="/trace/content",
+        )
 
 
 def head_checked(compressed: bytes, form: str, options: Mapping[str, Any]) -> None:

@@ -35,6 +35,7 @@ from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS
 
 Cells = dict[str, str]
+MAX_COLUMNS = 1_000
 
 NODE_COLUMNS = ("name", "contributed_by", "count", "capacity.", "labels.")
 WORKLOAD_COLUMNS = ("tenant", "name", "tasks", "priority", "demand.", "selector.")
@@ -183,19 +184,27 @@ def _check_header(
     resources: Sequence[Resource],
     key: str,
 ) -> None:
+    if len(header) > MAX_COLUMNS:
+        raise Unacceptable(
+            f"Line 1 has {len(header)} columns; at most {MAX_COLUMNS} are taken.",
+            code="import.column",
+        )
     errors = []
-    for position, name in enumerate(header):
+    counted_names = {item.name for item in resources}
+    seen: set[str] = set()
+    for name in header:
         family, dot, rest = name.partition(".")
-        if name in header[:position]:
+        if name in seen:
             errors.append(_header_error(name, "import.column", "is there twice"))
         elif f"{family}{dot}" not in columns or (dot and not rest):
             known = ", ".join(f"{column}*" if column[-1] == "." else column for column in columns)
             errors.append(_header_error(name, "import.column", f"is unknown; there are: {known}"))
-        elif f"{family}{dot}" == quantities and rest not in {item.name for item in resources}:
+        elif f"{family}{dot}" == quantities and rest not in counted_names:
             counted = ", ".join(item.name for item in resources)
             errors.append(
                 _header_error(name, "resource.unknown", f"is not counted; the pool has: {counted}")
             )
+        seen.add(name)
     if key not in header:
         errors.append(_header_error(key, "import.column", "is missing"))
     if not any(name.startswith(quantities) for name in header):

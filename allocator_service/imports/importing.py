@@ -46,7 +46,7 @@ class Owners:
         }
         self._retired = {tenant.slug for tenant in found} - self._present.keys()
         self._register = choice.register_tenants
-        self.registered: list[str] = []
+        self._registering: dict[str, None] = {}
 
     def refusal(self, slug: str | None) -> FieldError | None:
         """Why no row of this tenant can be imported, if none can."""
@@ -56,13 +56,17 @@ class Owners:
             return FieldError("", "tenant.retired", f'The tenant "{slug}" is retired.')
         if not self._register:
             return FieldError("", "tenant.unknown", f'No tenant has the slug "{slug}".')
-        if slug not in self.registered:
-            self.registered.append(slug)
+        self._registering[slug] = None
         return None
+
+    @property
+    def registered(self) -> list[str]:
+        """The tenants that are registered, in the order in which the file names them."""
+        return list(self._registering)
 
     def register(self, now: datetime) -> None:
         """Register the tenants that `refusal` let pass without being there."""
-        for slug in self.registered:
+        for slug in self._registering:
             self._present[slug] = tenant_create(slug=slug, name=slug, now=now)
 
     def tenant(self, slug: str) -> Tenant:

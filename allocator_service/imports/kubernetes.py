@@ -233,8 +233,10 @@ def _selector(spec: dict[str, Any]) -> dict[str, list[str]]:
         label, values = expression.get("key"), expression.get("values")
         if expression.get("operator") != "In" or not isinstance(values, list):
             raise _unsupported(f"the operator {expression.get('operator')} is not In")
-        allowed = selector.get(str(label), values)
-        selector[str(label)] = [value for value in values if value in allowed]
+        name = checked_text(label, _AFFINITY)
+        texts = [checked_text(value, _AFFINITY, blank=True) for value in values]
+        allowed = frozenset(selector.get(name, texts))
+        selector[name] = [value for value in texts if value in allowed]
     return selector
 
 

@@ -3,6 +3,7 @@
 Slurm counts memory in MiB. A node that drains, is down, fails or is under maintenance is draining.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,15 +11,31 @@ from typing import Any
 
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
-from allocator_service.imports.checks import checked_labels, checked_slug, checked_text
+from allocator_service.imports.checks import (
+    MAX_LABELS,
+    MAX_TEXT,
+    checked_labels,
+    checked_slug,
+    checked_text,
+)
 from allocator_service.imports.measures import OFFERED, Measures
-from allocator_service.imports.reading import findings_of, json_content, listed, part
+from allocator_service.imports.reading import (
+    findings_of,
+    json_content,
+    listed,
+    part,
+    refuse_too_many,
+)
 from allocator_service.imports.rows import NodeFile, NodeRow, Owner, Place, RefusedRow
 
 OUT_OF_WORK = ("DRAIN", "DOWN", "FAIL", "MAINT")
 GRES_LABEL = "gres."
 HAS_FEATURE = "true"
-_GRES = re.compile(r"([a-zA-Z][\w-]*)(?::([\w.-]*[a-zA-Z_.-][\w.-]*))?(?::([0-9]{1,12}))?")
+# The model is looked at ahead: tried at each of its ends, a long one would take quadratic time.
+_GRES = re.compile(
+    r"([a-zA-Z][\w-]*+)(?::((?=[0-9]*[a-zA-Z_.-])[\w.-]++))?(?::([0-9]{1,12}))?", re.ASCII
+)
+_OUTSIDE = re.compile(r"\([^()]*+\)")
 
 
 def slurm_nodes(
@@ -46,19 +63,24 @@ def _nodes(document: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
         for number, node in enumerate(listed(document, "nodes", "scontrol show node --json")):
             yield Place("item", number), node
         return
-    seen: dict[str, dict[str, Any]] = {}
+    # A node appears once for each of its partitions. Groups are compared once, not once for each node.
+    kinds: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    count = 0
     for number, group in enumerate(listed(document, "sinfo", "sinfo --json")):
-        for name in part(group, "nodes").get("nodes") or []:
-            node = _node_of_group(name, group)
-            # A node appears once for each of its partitions.
-            if seen.get(name) != node:
-                yield Place("item", number), node
-            seen[name] = node
+        node = _node_of_group(group)
+        kind = kinds.setdefault(json.dumps(node, default=str, sort_keys=True), len(kinds))
+        names = _texts(part(group, "nodes").get("nodes"), "/nodes/nodes")
+        count += len(names)
+        refuse_too_many(count)
+        for name in names:
+            if seen.get(name) != kind:
+                yield Place("item", number), {**node, "name": name}
+            seen[name] = kind
 
 
-def _node_of_group(name: Any, group: dict[str, Any]) -> dict[str, Any]:
+def _node_of_group(group: dict[str, Any]) -> dict[str, Any]:
     return {
-        "name": name,
         "cpus": _same(part(group, "cpus")),
         "real_memory": _same(part(group, "memory")),
         "features": part(group, "features").get("total"),
@@ -74,7 +96,7 @@ def _same(figures: dict[str, Any]) -> Any:
 
 
 def _row(place: Place, node: dict[str, Any], measures: Measures, owner: Owner) -> NodeRow:
-    labels = dict.fromkeys(_texts(node.get("features")), HAS_FEATURE)
+    labels = dict.fromkeys(_few_texts(node.get("features"), "/features"), HAS_FEATURE)
     counts: Counter[str] = Counter()
     unread: dict[str, str] = {}
     for item in _generic_resources(node.get("gres")):
@@ -104,16 +126,32 @@ def _row(place: Place, node: dict[str, Any], measures: Measures, owner: Owner) -
 
 
 def _states(node: dict[str, Any]) -> list[str]:
-    return _texts(node.get("state")) + _texts(node.get("state_flags"))
+    return [
+        *_few_texts(node.get("state"), "/state"),
+        *_few_texts(node.get("state_flags"), "/state_flags"),
+    ]
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: Any, pointer: str) -> list[str]:
     """The words of an array, or of a text with commas or plus signs between them."""
     if isinstance(value, str):
         value = re.split(r"[,+]", value)
     if not isinstance(value, list | None) or not all(isinstance(word, str) for word in value or []):
-        raise Unacceptable("Expected text or an array of texts.", code="import.shape", pointer="")
+        raise Unacceptable(
+            "Expected text or an array of texts.", code="import.shape", pointer=pointer
+        )
     return [word for word in value or [] if word and word != "(null)"]
+
+
+def _few_texts(value: Any, pointer: str) -> list[str]:
+    """The words of one node. All nodes of a group share them: they are read once for each node."""
+    size = len(value) if isinstance(value, str | list) else 0
+    most = MAX_TEXT * MAX_LABELS if isinstance(value, str) else MAX_LABELS
+    if size > most:
+        raise Unacceptable(
+            f"Expected at most {MAX_LABELS} words.", code="import.shape", pointer=pointer
+        )
+    return _texts(value, pointer)
 
 
 def _number(value: Any, pointer: str) -> int:
@@ -132,5 +170,11 @@ def _number(value: Any, pointer: str) -> int:
 
 def _generic_resources(value: Any) -> list[str]:
     """The items of `gpu:a100:4(S:0-1),gpu:2`, without where they sit."""
-    text = re.sub(r"\([^)]*\)", "", value) if isinstance(value, str) else ""
-    return [item for item in text.split(",") if item]
+    text = value if isinstance(value, str) else ""
+    if len(text) > MAX_TEXT * MAX_LABELS:
+        raise Unacceptable(
+            f"Expected at most {MAX_TEXT * MAX_LABELS} characters.",
+            code="field.length",
+            pointer="/gres",
+        )
+    return [item for item in _OUTSIDE.sub("", text).split(",") if item]

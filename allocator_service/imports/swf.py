@@ -28,6 +28,8 @@ _JOB, _SUBMIT, _WAIT, _RUN, _PROCESSORS, _MEMORY, _ASKED_PROCESSORS, _ASKED_MEMO
     0, 1, 2, 3, 4, 6, 7, 9,
 )  # fmt: skip
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 1, 1, tzinfo=UTC)
 _START = re.compile(r";\s*UnixStartTime:\s*([0-9]{1,12})", re.ASCII)
 
 
@@ -70,7 +72,7 @@ def _began(lines: Sequence[str]) -> datetime:
     for line in lines:
         match = _START.match(line)
         if match:
-            return datetime.fromtimestamp(int(match[1]), UTC)
+            return _after(_EPOCH, int(match[1]))
     raise Unacceptable("The trace has no UnixStartTime: state when it begins.", code="import.shape")
 
 
@@ -95,7 +97,7 @@ def _row(
     kibibytes = _known(values[_MEMORY], values[_ASKED_MEMORY])
     if kibibytes is not None:
         amounts["memory"] = f"{int(float(kibibytes) * float(processors))}Ki"
-    start = began + timedelta(seconds=max(seconds[_SUBMIT], 0) + max(seconds[_WAIT], 0))
+    start = _after(began, max(seconds[_SUBMIT], 0) + max(seconds[_WAIT], 0))
     return UsageRow(
         place,
         values[_JOB],
@@ -103,8 +105,18 @@ def _row(
         source,
         measures.vector(amounts, rounding=ASKED, pointer=""),
         start,
-        start + timedelta(seconds=seconds[_RUN]),
+        _after(start, seconds[_RUN]),
     )
+
+
+def _after(instant: datetime, seconds: float) -> datetime:
+    """The instant some seconds after another one. Raises `Unacceptable` from the year 9999 on."""
+    if seconds >= (_LAST - instant).total_seconds():
+        raise Unacceptable(
+            f"Expected a time before the year 9999, got {seconds:g} s after {instant:%Y-%m-%d}.",
+            code="field.range",
+        )
+    return instant + timedelta(seconds=seconds)
 
 
 def _known(*values: str) -> str | None:

@@ -35,7 +35,10 @@ JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
 JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
 USAGE_FIELDS = ("JobIDRaw", "Account", "Start", "End", "AllocTRES")
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(\S*)")
-_GRES = re.compile(r"([A-Za-z][\w-]*)(?::([\w.-]*[A-Za-z_.-][\w.-]*))?(?::([0-9]{1,12}))?")
+# The model is looked at ahead: tried at each of its ends, a long one would take quadratic time.
+_GRES = re.compile(
+    r"([A-Za-z][\w-]*)(?::((?=[0-9]*[A-Za-z_.-])[\w.-]+))?(?::([0-9]{1,12}))?", re.ASCII
+)
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]?)[nc]?")
 _UNKNOWN = ("", "Unknown", "None", "N/A")
 
@@ -251,7 +254,7 @@ def _label(text: str) -> str:
 
 
 def _gres(text: str) -> Iterator[tuple[str, str, int]]:
-    for item in _words(re.sub(r"\([^)]*\)", "", text)):
+    for item in _words(re.sub(r"\([^()]*\)", "", text)):
         match = _GRES.fullmatch(item)
         if match is not None:
             yield match[1], match[2] or "", int(match[3] or 1)

@@ -38,6 +38,7 @@ _AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGTPE]?)", re.ASCII)
 # Before 21.08 ReqMem says whether it is for each CPU or for each node.
 _REQUESTED = re.compile(r"([0-9.]+[KMGTPE]?)([cn]?)", re.ASCII)
 _JOB = re.compile(r"[0-9]+", re.ASCII)
+_YEAR_9999 = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # the calendar ends soon after
 _GIB = {suffix: 2.0 ** (10 * power) for power, suffix in enumerate("KMGTPE", start=-2)}
 
 Owner = Literal["account", "user", "group", "partition", "qos"]
@@ -112,7 +113,7 @@ def read_sacct(
         number = _JOB.match(job["JobID"])
         found.add(
             owner, demand, submit, end - start,
-            job=int(number[0]) if number else job["JobID"], tasks=nodes,
+            job=number[0].lstrip("0") if number else job["JobID"], tasks=nodes,
         )  # fmt: skip
     return found.done(reader)
 
@@ -143,14 +144,17 @@ def _left_out(job: Mapping[str, str]) -> str:
 def _seconds(text: str, what: str) -> float:
     """A time as sacct prints it, in UTC, or seconds since 1970 (``SLURM_TIME_FORMAT=%s``)."""
     if text.isascii() and text.isdigit() and len(text) <= 12:
-        return float(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise Unusable(
-            f"{what} is {text[:40]!r}; it must be a time such as 2026-01-05T00:00:00"
-        ) from None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        second = float(text)
+    else:
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            raise Unusable(
+                f"{what} is {text[:40]!r}; it must be a time such as 2026-01-05T00:00:00"
+            ) from None
+        second = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    require(0 <= second < _YEAR_9999, f"{what} is {text[:40]!r}; it must be from 1970 to 9998")
+    return second
 
 
 def _held(job: Mapping[str, str]) -> tuple[dict[str, float], int]:

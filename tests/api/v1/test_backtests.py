@@ -231,3 +231,39 @@ def test_who_starts_and_cancels_a_backtest_is_in_the_audit(world):
     assert cancelled.after["status"] == "cancelled"
     key = ApiKey.objects.get(tenant=world.ada)
     assert {made.actor, cancelled.actor} == {f"key {key}"}
+
+
+CALENDAR_ENDS = """JobID|User|Account|Submit|Start|End|AllocTRES|State
+{number}|ann|physics|9998-12-31T23:00:00|9998-12-31T23:10:00|9998-12-31T23:59:59|cpu=4,mem=8G|COMPLETED
+2|bea|chemistry|9998-12-31T23:05:00|9998-12-31T23:10:00|9998-12-31T23:50:00|cpu=4,mem=16G|COMPLETED
+"""
+FAR = """tenant,submit,duration,demand.cpu,demand.memory
+physics,999999999999999,1000000000000,2,4
+chemistry,0,1000000000000,1,8
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        pytest.param(CALENDAR_ENDS.format(number=1), "sacct", id="the last year of the calendar"),
+        pytest.param(CALENDAR_ENDS.format(number="9" * 5_000), "sacct", id="5,000 digits of a job"),
+        pytest.param(FAR, "csv", id="30 million years"),
+    ],
+)
+def test_traces_at_the_edges_of_what_is_read_are_shown(content, form, operator):
+    answer = operator.post(ALL, asked(content, form))
+    assert answer.status_code == 202, answer.content
+    work()
+    path = f"{ALL}{answer.json()['id']}/"
+    assert operator.get(path).json()["status"] == "succeeded"
+    for chosen in ("json", "csv", "svg", "html"):
+        assert operator.get(f"{path}results/?format={chosen}").status_code == 200, chosen
+
+
+def test_a_gzip_file_of_many_empty_members_is_refused(operator):
+    members = base64.b64encode(gzip.compress(b"") * 20_000).decode()
+    body = asked(members)
+    body["trace"]["encoding"] = "gzip"
+    answer = operator.post(ALL, body)
+    assert code(answer) == (422, "trace.encoding")
