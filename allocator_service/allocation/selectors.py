@@ -99,6 +99,12 @@ def allocated_to(*, runs: Iterable[Run], tenant: Tenant) -> dict[UUID, list[floa
     return sums
 
 
+def runs_with_slots(runs: Iterable[Run]) -> set[UUID]:
+    """The runs that divide time: their allocations are averages of a period, not what runs now."""
+    found = Schedule.objects.filter(run__in=[run.pk for run in runs])
+    return set(found.values_list("run_id", flat=True))
+
+
 def allocations_of(*, run: Run, tenant: Tenant | None) -> QuerySet[Allocation]:
     """The run's allocations, one per workload, in the order of its input."""
     allocations = Allocation.objects.filter(run=run).select_related("tenant", "workload")

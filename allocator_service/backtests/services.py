@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 
 from allocator_service.allocation.policies import plain_options
 from allocator_service.backtests.errors import (
@@ -30,6 +31,8 @@ from policies.simulation import POLICIES, choose_simulated
 
 PRUNED_AT_ONCE = 100
 RETRY_SECONDS = 30
+# Of what one key or person may have open.
+TENANT_LIMIT_FACTOR = 2
 
 
 @transaction.atomic
@@ -53,19 +56,12 @@ def backtest_request(
     `TooLarge` for a larger grid, `Conflict` with as many backtests open as a holder may have.
     """
     spec, content = _spec(asked, pool=pool, names=names, now=now)
-    # A tenant's keys and people share its limit.
-    owner = holder if tenant is None else tenant.slug
-    lock_in_transaction(Lock.BACKTEST, f"of {owner}")
+    lock_in_transaction(Lock.BACKTEST, f"of {holder if tenant is None else tenant.slug}")
     limit = settings.ENVIRONMENT.backtests_open
-    owned = asked_by(holder) if tenant is None else Backtest.objects.filter(tenant=tenant)
-    waiting = owned.filter(status__in=OPEN).count()
-    if waiting >= limit:
-        raise Conflict(
-            f"{waiting} of your backtests are queued or running, and {limit} may be: wait for one of"
-            " them, or cancel it.",
-            code="backtest.too_many",
-            retry_after=RETRY_SECONDS,
-        )
+    _refuse_many(asked_by(holder), "your", limit)
+    if tenant is not None:  # by all of its keys and people
+        of_tenant = Backtest.objects.filter(tenant=tenant)
+        _refuse_many(of_tenant, "your tenant's", TENANT_LIMIT_FACTOR * limit)
     backtest = Backtest.objects.create(
         name=asked["name"],
         key_id=holder.key_id,
@@ -87,6 +83,17 @@ def backtest_request(
     )
     relay_wake()
     return with_progress(Backtest.objects.filter(pk=backtest.pk)).get()
+
+
+def _refuse_many(backtests: QuerySet[Backtest], whose: str, limit: int) -> None:
+    waiting = backtests.filter(status__in=OPEN).count()
+    if waiting >= limit:
+        raise Conflict(
+            f"{waiting} of {whose} backtests are queued or running, and {limit} may be: wait for one of"
+            " them, or cancel it.",
+            code="backtest.too_many",
+            retry_after=RETRY_SECONDS,
+        )
 
 
 def _spec(

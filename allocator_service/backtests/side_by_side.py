@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from time import monotonic
 from typing import Any
 
-from allocator_service.allocation.what_if.evaluations import compare
+from allocator_service.allocation.what_if.evaluations import SECONDS, compare
 from allocator_service.backtests.answers import Answer, Table, label_of, number, part
 from allocator_service.core.charts import BarRow, bar_chart
+from allocator_service.core.errors import Unavailable
 from allocator_service.core.templatetags.shown import short
 
 # Beside the one that decided; those that remember or take turns answer other questions.
@@ -15,26 +17,56 @@ BESIDE = ("static", "drf", "drfh", "asset", "ceei", "mrfs", "single-resource", "
 DRAWN_TENANTS, DRAWN_POLICIES = 6, 6
 LISTED_TENANTS = 50
 _PER_CENT = 100.0
+_LEAST_SECONDS = 0.2
 
 
 def side_by_side(document: Mapping[str, Any], *, first: str = "") -> dict[str, Any]:
     """What `backtests/answers.html` shows of a decision's input; nothing is stored.
 
-    `document` is the input as who looks may see it, `first` the tenant whose row comes first. Raises as
-    `compare`: too large, too long, busy.
+    `document` is the input as who looks may see it, `first` the tenant whose row comes first. A policy
+    for which the time does not suffice is listed with those that could not run. Raises as `compare`: too
+    large, or busy before anything is computed.
     """
     decided = document["policy"]
     asked = [decided, *(name for name in BESIDE if name != decided["name"])]
-    columns = compare({**document, "include": ["properties"]}, asked)["columns"]
+    columns = _columns({**document, "include": ["properties"]}, asked)
     done = [each for each in columns if each["error"] is None]
     resources = [each["name"] for each in document["resources"]]
+    answers = [_who(done, first), _used(done, resources), _least(done)] if done else []
     return {
         "summary": _summary(done, resources),
-        "answers": [_who(done, first), _used(done, resources), _least(done)],
+        "answers": answers,
         "failed": [
             (_label(each), each["error"]["detail"]) for each in columns if each["error"] is not None
         ],
     }
+
+
+def _columns(
+    document: Mapping[str, Any], policies: Sequence[str | Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """A column of each policy. One that takes too long costs no other its answer."""
+    columns: list[dict[str, Any]] = []
+    deadline = monotonic() + SECONDS
+    for policy in policies:
+        remaining = deadline - monotonic()
+        try:
+            if remaining < _LEAST_SECONDS:
+                raise _no_time_left()
+            columns += compare(document, [policy], seconds=remaining)["columns"]
+        except Unavailable as error:
+            if error.code != "evaluation.timeout" and not columns:
+                raise
+            named = policy if isinstance(policy, Mapping) else {"name": policy, "options": {}}
+            columns.append({"policy": named, "error": {"detail": error.detail}})
+    return columns
+
+
+def _no_time_left() -> Unavailable:
+    return Unavailable(
+        f"The policies before it took the {SECONDS:g} s that this page may take.",
+        code="evaluation.timeout",
+    )
 
 
 def _label(column: Mapping[str, Any]) -> str:

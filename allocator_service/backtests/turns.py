@@ -1,8 +1,8 @@
 """Fair order of the work of backtests: owners take turns, cell by cell.
 
 Messages in the queue are in the order of their arrival. A worker that followed them would finish all
-cells of one owner's large backtests before another owner's small one. A message is therefore a permission
-to do one unit of work, and this module chooses which.
+cells of one owner's large backtests before another owner's small one. A message is therefore a
+permission to do one unit of work, and this module chooses which.
 """
 
 from collections.abc import Callable, Iterator

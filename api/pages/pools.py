@@ -5,7 +5,11 @@ import json
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from allocator_service.allocation.selectors import allocated_to, decisions_in_force
+from allocator_service.allocation.selectors import (
+    allocated_to,
+    decisions_in_force,
+    runs_with_slots,
+)
 from allocator_service.billing.statements.selectors import statement_rows
 from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
@@ -42,6 +46,7 @@ class MyPoolsPage(TenantPage):
             listed = _POOLS.page(pools_for(self.tenant), cursor=cursor, limit=POOLS_SHOWN)
             runs = decisions_in_force(pools=listed.rows, now=now)
             got = allocated_to(runs=runs.values(), tenant=self.tenant)
+            averaged = runs_with_slots(runs.values())
             closed = list(closed_pools_for(self.tenant)[: CLOSED_SHOWN + 1])
         rows = []
         for pool in listed.rows:
@@ -52,6 +57,7 @@ class MyPoolsPage(TenantPage):
                     "pool": pool,
                     "policy": policy_said(pool.policy_name),
                     "run": run,
+                    "averaged": run is not None and run.pk in averaged,
                     "has": list(zip(resources_of(pool), amounts, strict=False)),
                     "current": run is not None and (run.generation or 0) >= pool.generation,
                 }

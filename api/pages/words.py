@@ -6,6 +6,8 @@ from decimal import Decimal
 from allocator_service.core.templatetags.shown import short
 
 _RESOURCE = "resource:"
+# A sharing degree this near to 1 is neither a benefit nor a loss.
+_AS_ALONE = 0.005
 # As docs/guides/errors.md lists them, which a test compares.
 _REASONS: Mapping[str, tuple[str, str]] = {
     "task_limit": (
@@ -57,7 +59,11 @@ def sharing_said(least: float | None, resource: str | None) -> str:
     if least is None or resource is None:
         return ""
     times = f"{short(Decimal(str(least)))} times what you would have used alone"
-    if least >= 1:
+    if abs(least - 1) < _AS_ALONE:
+        return (
+            f"Of {resource} you used as much as you would have used in your own part of the pool."
+        )
+    if least > 1:
         return (
             f"Of every resource you used at least {times} in your own part of the pool ({resource} is"
             " the least). Sharing paid off."

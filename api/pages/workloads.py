@@ -5,6 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from allocator_service.allocation.selectors import runs_with_slots
 from allocator_service.allocation.what_if.explanations import run_explain
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
@@ -19,6 +20,7 @@ from api.contract.fields import uuid_or_none
 from api.contract.pagination import Page, by_id
 from api.pages.parts import decision_said, workload_rows
 from api.pages.views import PoolPage
+from api.pages.words import helps
 from api.v1.evaluations.views import admitted_evaluation
 from api.v1.runs.explanations import explanation_document
 
@@ -53,6 +55,7 @@ class WorkloadsPage(PoolPage):
                     pool=of_pool, tenant=self.tenant, run=run, workloads=listed.rows
                 ),
                 next_cursor=listed.next_cursor,
+                averaged=run is not None and bool(runs_with_slots([run])),
                 began=request.GET.get("cursor") is None,
             )
 
@@ -90,6 +93,7 @@ class WhyPage(PoolPage):
             **content,
             decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
             explanation=explanation and explanation_document(explanation, run, self.tenant),
+            hint=explanation and chosen and _hint(explanation.reasons.get(chosen.name)),
             helps_shown=HELPS_SHOWN,
         )
 
@@ -104,3 +108,8 @@ class WhyPage(PoolPage):
         if found is None:
             raise Missing("There is no such workload.", code="workload.not_found")
         return found
+
+
+def _hint(limited_by: str | None) -> str:
+    """What the list of workloads says of this reason, so that both pages say the same."""
+    return "" if limited_by is None else helps(limited_by)

@@ -5,7 +5,9 @@ import re
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+from allocator_service.backtests import side_by_side
 from allocator_service.backtests.models import Backtest
+from allocator_service.core.errors import Unavailable
 from allocator_service.core.models import AuditEntry
 from tests import factories
 from tests.backtests import CSV, asked, work
@@ -180,3 +182,23 @@ def test_what_other_policies_would_give_is_told_in_transparent_pools(world):
     assert {"static", "drfh", "ceei"} <= set(rows)
     assert text.count('class="chart wide"') == text.count("<details>") == 3
     assert f'href="{page}"' in ada.text("/my/pools/lab/")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_policy_that_takes_too_long_costs_no_other_its_answer(world, monkeypatch):
+    world.lab.transparent = True
+    world.lab.save()
+    factories.decision(world.lab)
+    compare = side_by_side.compare
+
+    def slow(document, policies, seconds):
+        if policies == ["ceei"]:
+            raise Unavailable("The evaluation took longer than 10 s.", code="evaluation.timeout")
+        return compare(document, policies, seconds)
+
+    monkeypatch.setattr(side_by_side, "compare", slow)
+    text = browser_of(world.as_ada).text("/my/pools/lab/policies/")
+    assert "<strong>ceei</strong> could not run this: The evaluation took longer" in text
+    rows = set(re.findall('<th scope="row">([^<]*)</th>', text))
+    assert {"static", "drf", "mrfs"} <= rows
+    assert "ceei" not in rows

@@ -47,14 +47,16 @@ def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compare(
-    document: Mapping[str, Any], policies: Sequence[str | Mapping[str, Any]]
+    document: Mapping[str, Any],
+    policies: Sequence[str | Mapping[str, Any]],
+    seconds: float = SECONDS,
 ) -> dict[str, Any]:
-    """Answer a document by several policies, a column each, within ten seconds together.
+    """Answer a document by several policies, a column each, within so many seconds together.
 
     Raises as `evaluate`; what only one policy refuses is in its column.
     """
     refuse_oversized(document)
-    return _in_child("compare_documents", document, policies)
+    return _in_child("compare_documents", document, policies, seconds=seconds)
 
 
 def answer_document(document: Mapping[str, Any], seconds: float = SECONDS) -> dict[str, Any]:

@@ -5,6 +5,7 @@ their prices from its certificate. Each counterfactual has been tried: the decis
 the problem with the change, solved again, gives the stated effect.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ from allocator_service.tenants.models import Tenant
 from policies import Problem, explain
 
 GAIN = 1e-6
+NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"  # one of `policies.UNSERVED`
+_SEVERAL = 8
+# Of the rounding of a scaled demand, so that a task is not larger than its server by the last digit.
+_MARGIN = 0.999999
 
 
 @dataclass(frozen=True)
@@ -167,9 +172,12 @@ def _candidates(
             if amount
         }
         yield _with_server(document, row.tenant.slug, capacity, workload["server_selector"])
-    yield _with_server(
-        document, row.tenant.slug, dict(workload["demand"]), workload["server_selector"]
-    )
+    demand, selector = dict(workload["demand"]), workload["server_selector"]
+    yield _with_server(document, row.tenant.slug, demand, selector)
+    if row.limited_by == NO_SERVER_LARGE_ENOUGH:
+        # Tasks of others may take the first such server, as they are smaller.
+        yield _with_server(document, row.tenant.slug, demand, selector, count=_SEVERAL)
+        yield from _with_smaller_tasks(document, problem, row, workload)
     if len(rows) > 1:
         yield _instead_of_the_others(document, rows, row)
 
@@ -182,6 +190,33 @@ def _without_selector(
     return (
         f"{workload['name']} without its server selector",
         {"workloads": {"change": [{"id": str(row.workload_id), "server_selector": {}}]}},
+        {**document, "workloads": workloads},
+    )
+
+
+def _with_smaller_tasks(
+    document: Mapping[str, Any], problem: Problem, row: Allocation, workload: Mapping[str, Any]
+) -> Iterator[_Candidate]:
+    """Tasks that are smaller by the factor by which one misses the server on which it misses least."""
+    demand = problem.demand[row.position]
+    needed = demand > 0
+    matches = problem.selector_matches[problem.selector_group[row.position]]
+    eligible = problem.capacity[matches & ~problem.contributed_only]
+    factors = (eligible[:, needed] / demand[needed]).min(axis=1, initial=math.inf)
+    factor = float(factors.max(initial=0.0))
+    if not 0 < factor < 1:
+        return
+    smaller = {
+        name: float(f"{float(amount) * factor:.6g}") * _MARGIN
+        for name, amount in zip(problem.resources, demand, strict=True)
+        if amount > 0
+    }
+    workloads = list(document["workloads"])
+    workloads[row.position] = {**workload, "demand": smaller}
+    size = ", ".join(f"{resource} {amount:.6g}" for resource, amount in smaller.items())
+    yield (
+        f"tasks of {workload['name']} that need {size}",
+        {"workloads": {"change": [{"id": str(row.workload_id), "demand": smaller}]}},
         {**document, "workloads": workloads},
     )
 
@@ -208,8 +243,10 @@ def _with_server(
     tenant: str,
     capacity: Mapping[str, Any],
     selector: Mapping[str, str | Sequence[str]],
+    *,
+    count: int = 1,
 ) -> _Candidate:
-    """One more server, contributed by the tenant, that its selector would choose."""
+    """One or several more servers, contributed by the tenant, that its selector would choose."""
     labels = {
         label: wanted if isinstance(wanted, str) else next(iter(wanted), "")
         for label, wanted in selector.items()
@@ -217,14 +254,15 @@ def _with_server(
     server = {
         "name": "one-more",
         "capacity": dict(capacity),
-        "count": 1,
+        "count": count,
         "labels": labels,
         "contributed_by": tenant,
     }
     size = ", ".join(f"{resource} {float(amount):.6g}" for resource, amount in capacity.items())
+    number = "one more server" if count == 1 else f"{count} more servers"
     with_labels = f" labelled {labels}" if labels else ""
     return (
-        f"one more server with {size}{with_labels}, contributed by {tenant}",
+        f"{number} with {size}{with_labels}, contributed by {tenant}",
         {"servers": {"add": [server]}},
         {**document, "servers": [*document["servers"], server]},
     )

@@ -5,12 +5,13 @@ Source: Tang et al., TPDS 2018, §3 (policies §4): β[r] = used[r] / alone[r], 
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.amounts.intervals import Amounts, Use
 from allocator_service.ledger.amounts.rate_changes import amounts_between
-from allocator_service.ledger.models import Kind
+from allocator_service.ledger.models import Kind, PendingDecision, SealedDecision
 from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums, ratio
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
@@ -26,8 +27,8 @@ DEFINITIONS = {
     "alone": "Resource × seconds of the entries of kind alone: what the tenant would have used in its"
     " entitled partition of the pool, which is C[r] · w / Σ w. Whole tasks where the pool's policy"
     " hands out whole tasks.",
-    "sharing_degree": "used / alone per resource; min is the least of them over the resources with"
-    " alone above 0. 1 and more is a benefit, below 1 a loss.",
+    "sharing_degree": "used / alone per resource, of the time from alone_from on; min is the least of"
+    " them over the resources with alone above 0. Above 1 is a benefit, below 1 a loss.",
     "rounding": "Amounts are exact: nothing is rounded. Ratios are the nearest double.",
 }
 
@@ -38,7 +39,8 @@ NO_REFERENCE = "no_reference"
 REASONS = {
     NO_DEMAND: "It used nothing and would have used nothing alone.",
     NOTHING_ALONE: "It used some, and alone could have used none.",
-    NO_REFERENCE: "The pool takes reports of usage: what would have been used alone is not known.",
+    NO_REFERENCE: "The usage was reported or imported for a time without decisions: what would have"
+    " been used alone is not known.",
 }
 
 
@@ -46,11 +48,13 @@ REASONS = {
 class Degree:
     """Used and alone of one tenant over one interval, per resource in the pool's order.
 
-    `ratios` are None where `reasons` say why; `least` is the sharing degree, None where there is no
-    ratio at all, and then `reason` says why.
+    `compared` is the part of `used` in time for which `alone` is known. `ratios` are None where
+    `reasons` say why; `least` is the sharing degree, None where there is no ratio at all, and then
+    `reason` says why.
     """
 
     used: Sequence[Decimal]
+    compared: Sequence[Decimal]
     alone: Sequence[Decimal]
     ratios: Sequence[float | None]
     reasons: Sequence[str | None]
@@ -79,9 +83,13 @@ class TenantDegree:
 
 @dataclass(frozen=True)
 class SharingDegreeReport:
-    """The sharing degrees of a pool's tenants, by slug."""
+    """The sharing degrees of a pool's tenants, by slug.
+
+    `alone_from` is the first decision's beginning: nothing is known of `alone` before it.
+    """
 
     pool: Pool
+    alone_from: datetime | None
     period: Period
     resources: Sequence[Resource]
     tenants: Sequence[TenantDegree]
@@ -99,28 +107,37 @@ def sharing_degree_report(
     *, pool: Pool, period: Period, tenant: Tenant | None = None
 ) -> SharingDegreeReport:
     """The sharing degrees in a pool, or of one tenant. Raises `Unacceptable` if it would be too long."""
+
+    def read(edges: Sequence[datetime]) -> Amounts[Use]:
+        return amounts_between(pool=pool, edges=edges, tenant=tenant)
+
     amounts = amounts_within(
         pool=pool, period=period, tenant=tenant, values=len(resources_of(pool))
     )
-    return _report(pool, period, amounts, tenant)
+    return _report(pool, period, amounts, read, tenant)
 
 
 def sharing_degree_history(
     *, pool: Pool, period: Period, among: Collection[int]
 ) -> SharingDegreeReport:
     """The sharing degrees of the tenants with these keys, of the entries that are not sealed yet too."""
-    amounts = amounts_between(pool=pool, edges=period.edges, among=among, unsealed=True)
-    return _report(pool, period, amounts, None, among)
+
+    def read(edges: Sequence[datetime]) -> Amounts[Use]:
+        return amounts_between(pool=pool, edges=edges, among=among, unsealed=True)
+
+    return _report(pool, period, read(period.edges), read, None, among)
 
 
 def _report(
     pool: Pool,
     period: Period,
     amounts: Amounts[Use],
+    read: Callable[[Sequence[datetime]], Amounts[Use]],
     tenant: Tenant | None,
     among: Collection[int] | None = None,
 ) -> SharingDegreeReport:
     resources = resources_of(pool)
+    alone_from = _alone_from(pool)
     slugs = tenants_reported(
         pool=pool,
         period=period,
@@ -129,37 +146,88 @@ def _report(
         among=among,
     )
     refuse_too_long(len(slugs) * len(period.intervals) * len(resources))
-    sums = {
-        (use.tenant, interval, use.kind, use.resource): amount
-        for use, interval, amount in amounts.all_intervals()
-    }
+    sums = _sums(amounts)
+    compared = sums if alone_from is None else _sums_from(alone_from, period, sums, read)
     metered = pool.metering == Metering.ALLOCATION
 
     def degree(key: int, interval: int) -> Degree:
-        used, alone = (
-            [sums.get((key, interval, kind.value, each.name), Decimal(0)) for each in resources]
-            for kind in (Kind.USAGE, Kind.ALONE)
+        def vector(of: _Sums, kind: Kind) -> list[Decimal]:
+            return [
+                of.get((key, interval, kind.value, each.name), Decimal(0)) for each in resources
+            ]
+
+        return degree_of(
+            vector(sums, Kind.USAGE),
+            vector(compared, Kind.USAGE),
+            vector(sums, Kind.ALONE),
+            metered=metered,
         )
-        return degree_of(used, alone, metered=metered)
 
     tenants = []
     for key, slug in slugs.items():
         series = [degree(key, interval) for interval in range(len(period.intervals))]
         tenants.append(TenantDegree(slug, _total(series, metered=metered), series))
-    return SharingDegreeReport(pool, period, resources, tenants)
+    return SharingDegreeReport(pool, alone_from, period, resources, tenants)
 
 
-def degree_of(used: Sequence[Decimal], alone: Sequence[Decimal], *, metered: bool) -> Degree:
+_Sums = Mapping[tuple[int, int, str, str], Decimal]
+
+
+def _sums(amounts: Amounts[Use]) -> _Sums:
+    return {
+        (use.tenant, interval, use.kind, use.resource): amount
+        for use, interval, amount in amounts.all_intervals()
+    }
+
+
+def _alone_from(pool: Pool) -> datetime | None:
+    """When the pool's first decision came into force; None before there is one."""
+    sealed, pending = (
+        decisions.objects.filter(pool=pool).values("effective_from").order_by("effective_from")[:1]
+        for decisions in (SealedDecision, PendingDecision)
+    )
+    firsts = [row["effective_from"] for row in sealed.union(pending, all=True)]
+    return min(firsts, default=None)
+
+
+def _sums_from(
+    instant: datetime,
+    period: Period,
+    sums: _Sums,
+    read: Callable[[Sequence[datetime]], Amounts[Use]],
+) -> _Sums:
+    """The sums of the part of each interval that lies at or after an instant."""
+    if instant <= period.start:
+        return sums
+    later = [edge for edge in period.edges if edge > instant]
+    if not later:
+        return {}
+    skipped = len(period.edges) - len(later) - 1
+    return {
+        (tenant, skipped + interval, kind, resource): amount
+        for (tenant, interval, kind, resource), amount in _sums(read([instant, *later])).items()
+    }
+
+
+def degree_of(
+    used: Sequence[Decimal],
+    compared: Sequence[Decimal],
+    alone: Sequence[Decimal],
+    *,
+    metered: bool,
+) -> Degree:
     """The degree of amounts; `metered`: the pool meters itself, so that `alone` is known."""
-    ratios = [ratio(u, a) if a else None for u, a in zip(used, alone, strict=True)]
-    reasons = [_reason(u, a, metered=metered) for u, a in zip(used, alone, strict=True)]
-    return Degree(used, alone, ratios, reasons)
+    ratios = [ratio(c, a) if a else None for c, a in zip(compared, alone, strict=True)]
+    reasons = [
+        _reason(u, c, a, metered=metered) for u, c, a in zip(used, compared, alone, strict=True)
+    ]
+    return Degree(used, compared, alone, ratios, reasons)
 
 
-def _reason(used: Decimal, alone: Decimal, *, metered: bool) -> str | None:
+def _reason(used: Decimal, compared: Decimal, alone: Decimal, *, metered: bool) -> str | None:
     if alone:
         return None
-    if not metered:
+    if not metered or (used and not compared):
         return NO_REFERENCE
     return NOTHING_ALONE if used else NO_DEMAND
 
@@ -170,6 +238,6 @@ def _total(series: Sequence[Degree], *, metered: bool) -> Degree:
             exact_sums((0, getattr(degree, name)[r]) for degree in series)[0]
             for r in range(len(series[0].used))
         ]
-        for name in ("used", "alone")
+        for name in ("used", "compared", "alone")
     }
-    return degree_of(columns["used"], columns["alone"], metered=metered)
+    return degree_of(columns["used"], columns["compared"], columns["alone"], metered=metered)

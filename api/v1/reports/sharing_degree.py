@@ -74,6 +74,10 @@ class SharedDocument(SharedFields):
 
 class SharingDegreeDocument(ReportDocument):
     baseline = ChoiceField(choices=[BASELINE], description="The partition that `alone` is of.")
+    alone_from = TimestampField(
+        allow_null=True,
+        description="Beginning of the first decision, from which on `alone` is known.",
+    )
     total = AmountsField(description="What the tenants below used together.")
     tenants = ListField(SharedDocument, min_items=0, max_items=MAX_TENANTS)
 
@@ -86,6 +90,7 @@ def sharing_degree_fields(report: SharingDegreeReport) -> dict[str, Any]:
     ]
     return {
         "baseline": BASELINE,
+        "alone_from": report.alone_from,
         "total": amounts_document(total, report.resources),
         "tenants": [_tenant(each, report) for each in report.tenants],
     }

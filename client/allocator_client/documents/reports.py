@@ -199,6 +199,8 @@ SharingDegreeDocument = TypedDict(
         "resources": list[BillingResource],
         # The partition that `alone` is of.
         "baseline": Literal["entitled"],
+        # Beginning of the first decision, from which on `alone` is known.
+        "alone_from": str | None,
         # What the tenants below used together.
         "total": dict[str, str],
         "tenants": list[SharingDegreeTenant],

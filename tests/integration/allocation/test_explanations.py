@@ -3,6 +3,7 @@
 import pytest
 
 from allocator_service.allocation.models import Simulation
+from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.evaluations import answer_document
@@ -10,8 +11,9 @@ from allocator_service.allocation.what_if.explanations import run_explain
 from allocator_service.allocation.what_if.simulations import simulation_request, simulation_run
 from allocator_service.core.errors import Conflict, Missing
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
+from allocator_service.pools.services import pool_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
-from tests.integration.conftest import NOON, vector
+from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -120,3 +122,28 @@ def test_there_is_nothing_to_explain_without_a_decision_or_a_workload(fig2, tena
     run.status, run.effective_from = "pending", None
     with pytest.raises(Conflict):
         run_explain(run=run, tenant=tenant("u1"))
+
+
+def test_a_task_that_is_larger_than_every_server_has_something_that_helps(db, tenant):
+    """Servers with room for it, though smaller tasks of another tenant fill the first one."""
+    whole = settings(policy=policy_choose("drfh", "indivisible", {}))
+    pool = pool_create(slug="whole", settings=whole, now=NOON)
+    ada, bob = tenant("ada"), tenant("bob")
+    servers_contribute(
+        pool=pool,
+        drafts=[ServerDraft("a", vector(4, 4), ada), ServerDraft("b", vector(4, 4), bob)],
+        now=NOON,
+    )
+    workloads_submit(
+        pool=pool,
+        drafts=[
+            WorkloadDraft(ada, "large", vector(8, 8)),
+            WorkloadDraft(bob, "small", vector(1, 1)),
+        ],
+        now=NOON,
+    )
+    explanation = explained(pool, ada)
+    assert explanation.reasons == {"large": "no_server_large_enough"}
+    (found,) = explanation.counterfactuals
+    assert found.tasks_after > found.tasks_before == 0
+    assert confirmed(pool, found) == (0, found.tasks_after)

@@ -6,6 +6,7 @@ import pytest
 
 from allocator_service.backtests.jobs import backtests_due, cells_due
 from allocator_service.backtests.models import Backtest
+from allocator_service.backtests.services import TENANT_LIMIT_FACTOR
 from allocator_service.backtests.turns import turn_take
 from allocator_service.core.errors import Conflict
 from allocator_service.tenants.services import tenant_create
@@ -61,12 +62,12 @@ def test_a_small_backtest_is_done_while_another_tenants_large_ones_wait():
     assert set(Backtest.objects.values_list("status", flat=True)) == {"succeeded"}
 
 
-def test_a_tenant_s_keys_share_its_limit(settings):
+def test_a_tenant_s_keys_share_a_limit(settings):
     large, small = tenants()
-    limit = settings.ENVIRONMENT.backtests_open
-    holders = [key_of("one", large), key_of("two", large)]
+    limit = TENANT_LIMIT_FACTOR * settings.ENVIRONMENT.backtests_open
+    holders = [key_of(name, large) for name in ("one", "two", "three")]
     for number in range(limit):
-        requested(holders[number % 2], large)
-    with pytest.raises(Conflict):
+        requested(holders[number % 3], large)
+    with pytest.raises(Conflict, match=f"{limit} of your tenant's backtests"):
         requested(holders[0], large)
-    requested(key_of("three", small), small)
+    requested(key_of("four", small), small)

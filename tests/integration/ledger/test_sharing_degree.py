@@ -3,6 +3,7 @@
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,7 +15,7 @@ from allocator_service.core.errors import Unacceptable, Unreadable
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.models import Entry, Kind
+from allocator_service.ledger.models import Entry, Kind, SealedDecision
 from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
 from allocator_service.ledger.selectors import entries_after
@@ -244,3 +245,48 @@ def test_totals_are_those_of_the_ledger_to_the_last_digit(
                         )
                         assert sum(intervals, Decimal(0)) == expected
         transaction.set_rollback(True)
+
+
+class TestUsageFromBeforeTheFirstDecision:
+    """Imported usage lies before anything is known of what would have been used alone."""
+
+    @pytest.fixture
+    def imported(self, pool, tenant):
+        """An hour of 70 cores without a decision, then an hour of 2 beside 1 alone."""
+        SealedDecision.objects.create(
+            run_id=uuid4(),
+            pool=pool,
+            generation=1,
+            effective_from=NOON,
+            input=b"",
+            answer=b"",
+            block=1,
+        )
+        ada = tenant("ada")
+        entries_append([entry(pool, ada, "usage", "cpu", 70, NOON - HOUR, 3_600)])
+        both(pool, ada, "cpu", 2, 1, seconds=3_600)
+        entries_seal(now=NOON)
+        return pool
+
+    def report(self, pool, *edges):
+        period = Period([NOON + hours * HOUR for hours in edges])
+        report = sharing_degree_report(pool=pool, period=period)
+        assert report.alone_from == NOON
+        return report.tenants[0]
+
+    def test_it_is_used_and_not_compared(self, imported):
+        degree = self.report(imported, -1, 1).total
+        assert degree.used[0] == 72 * 3_600
+        assert degree.ratios[0] == 2.0
+
+    def test_an_interval_that_the_decision_cuts_counts_from_there_on(self, imported):
+        found = self.report(imported, -1, 0.5, 1)
+        assert [each.ratios[0] for each in found.series] == [2.0, 2.0]
+        assert found.total.ratios[0] == 2.0
+
+    def test_an_interval_before_it_has_no_reference(self, imported):
+        found = self.report(imported, -1, 0, 1)
+        assert [(each.ratios[0], each.reasons[0]) for each in found.series] == [
+            (None, "no_reference"),
+            (2.0, None),
+        ]
