@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from policies.selection import choose, policies_available, policy_named
     from policies.verification.checks import Check
     from policies.verification.verify import Verification, verify
-    from policies.warm import warm, warm_compiled
+    from policies.warming import warm, warm_compiled
 
 __all__ = [
     "DISCRETE_TOLERANCE",
@@ -234,7 +234,7 @@ _HOMES = {
     "policies.selection": ("choose", "policies_available", "policy_named"),
     "policies.verification.checks": ("Check",),
     "policies.verification.verify": ("Verification", "verify"),
-    "policies.warm": ("warm", "warm_compiled"),
+    "policies.warming": ("warm", "warm_compiled"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

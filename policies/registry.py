@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache
@@ -14,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from policies import catalogue
 from policies.equilibrium import ceei
-from policies.errors import PolicyNotApplicableError, SolveFailedError
+from policies.errors import PolicyNotApplicableError, ProblemError, SolveFailedError
 from policies.filling import mrfs, pool, servers, static
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.finishing.placement_stickiness import keeps_places, stay_in_place
@@ -26,7 +25,7 @@ from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History, check_history_fits
 from policies.model.policy import Policy
 from policies.model.problem import Problem
-from policies.model.request import Request, Solver
+from policies.model.request import Request, Solver, deadline_of
 from policies.selection import choose, make_known
 from policies.time_division import tda
 from policies.verification.verify import check_feasible, with_proofs
@@ -103,7 +102,7 @@ def solve(
     options : mapping, optional
         See the policy's ``options_schema``.
     time_limit : float, optional
-        Seconds after which to give up; None is no limit.
+        Seconds after which to give up, greater than 0; None is no limit.
     running : CurrentPlacements, optional
         Where tasks run now. They stay there where that gives the same counts.
     history : History, optional
@@ -125,7 +124,9 @@ def solve(
         A selector under a policy that does not place, a history under a memoryless policy, or a
         deficit under a policy that is not time-sharing.
     ProblemError
-        The history is not about the problem's tenants and resources.
+        The problem is not a ``Problem``, or the history is not about its tenants and resources.
+    PolicyError
+        The time limit is not greater than 0 (``solve.time_limit``).
     ProblemTooLargeError, SolveTimeoutError
         The problem is too large, or the time limit passed.
     SolveFailedError
@@ -145,6 +146,13 @@ def solve(
     >>> solve(problem, "drf").tasks.round(6).tolist()
     [3.0, 2.0]
     """
+    deadline = deadline_of(time_limit)
+    if not isinstance(problem, Problem):
+        raise ProblemError(
+            "field.type",
+            f"expected a Problem, got a {type(problem).__name__}: build one with Problem.create, or "
+            "read a document with problem_from_document",
+        )
     choice = choose(policy, mode, options)
     if problem.has_selectors and choice.sees_one_pool:
         first = next(j for j, selector in enumerate(problem.selectors) if selector)
@@ -162,7 +170,6 @@ def solve(
             f"policy {policy!r} is not time-sharing and cannot repay a deficit",
             f"/tenants/{int(np.flatnonzero(problem.deficit)[0])}/owed",
         )
-    deadline = None if time_limit is None else time.monotonic() + time_limit
     before = history
     if choice.policy.long_term and history is None:
         before = History.zeros(problem)

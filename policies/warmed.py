@@ -2,6 +2,6 @@
 
 import policies.documents.comparison
 import policies.documents.evaluation  # noqa: F401 - what the forked processes are asked
-from policies.warm import warm_compiled
+from policies.warming import warm_compiled
 
 warm_compiled()

@@ -10,8 +10,9 @@ from typing import Any
 from policies.documents.evaluation import evaluate_document
 from policies.documents.problem import problem_from_document, without_deficits
 from policies.documents.request import AskedPolicyField
-from policies.errors import PolicyError, ProblemError
+from policies.errors import PolicyError, ProblemError, SolveTimeoutError
 from policies.fields import Mistakes, read_items
+from policies.model.request import deadline_of
 from policies.selection import policies_available
 
 # What a column says about the pool as a whole, as the summary of an evaluation names it.
@@ -79,10 +80,10 @@ def compare_documents(
     except Mistakes as wrong:
         raise ProblemError.of(wrong.under("policies")) from None
     problem_from_document({**document, "policy": asked[0]})
-    deadline = None if time_limit is None else time.monotonic() + time_limit
+    deadline = deadline_of(time_limit)
     columns = []
     for policy in asked:
-        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        left = None if deadline is None else deadline - time.monotonic()
         columns.append(_column({**document, "policy": policy}, policy, left))
     return {"columns": columns}
 
@@ -93,6 +94,8 @@ def _column(
     column: dict[str, Any] = {"policy": _as_json(policy), "error": None}
     begin = time.perf_counter()
     try:
+        if time_limit is not None and time_limit <= 0:
+            raise SolveTimeoutError("solve.timeout", "the time limit passed before this policy")
         answer = evaluate_document(_without_what_is_not_taken(document), time_limit=time_limit)
     except PolicyError as error:
         column["error"] = {"code": error.code, "detail": error.detail, "pointer": error.pointer}

@@ -154,7 +154,8 @@ class WorkloadDocument(_Part):
     server_selector = MapField(
         OneOrMoreField(StringField(), as_list=True, code="selector.empty"),
         default=dict,
-        description="For each label the value, or the values, one of which a server must have.",
+        description="For each label the value, or the values, one of which a server must have. "
+        "An empty object is no constraint.",
     )
 
 
@@ -243,7 +244,10 @@ class EvaluationRequest(_Part):
         description="What the pool counts: names, or names with units.",
         examples=[["cpu", "memory"], [{"name": "memory", "unit": "GiB"}]],
     )  # fmt: skip
-    servers = ListField(ServerDocument, min_items=0, unique="server", default=list)
+    servers = ListField(
+        ServerDocument, min_items=0, unique="server", default=list,
+        description="Without servers nothing runs: each workload has 0 tasks, and the reason.",
+    )  # fmt: skip
     tenants = ListField(TenantDocument, min_items=0, unique="tenant", default=list)
     workloads = ListField(WorkloadDocument, min_items=0, default=list)
     policy = DocumentField(PolicyDocument)
@@ -327,7 +331,13 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
     )
     history = history_for(tenants, resources)
     return EvaluationRequest.with_fields(
-        servers=ListField(servers, min_items=0, unique="server", default=list),
+        servers=ListField(
+            servers,
+            min_items=0,
+            unique="server",
+            default=list,
+            description=EvaluationRequest.servers.description,
+        ),
         workloads=ListField(workloads, min_items=0, default=list),
         history=DocumentField(history, required=False, allow_null=True),
     )

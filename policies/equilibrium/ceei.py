@@ -2,16 +2,19 @@
 
 Sources: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, §4.3 and §6; the equilibrium is
 the greatest weighted Nash product of shares (``eisenberg_gale``). Tenants of the second stage
-are a market of their own for what is left.
+are a market of their own for what is left, in the mix of workloads that leaves most to them
+(``best_mix``): a tenant's priorities choose between mixes that give everybody the same shares.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from policies.arrays import FloatArray, grouped_sum
+from policies.equilibrium.best_mix import best_mix, leaves_most
 from policies.equilibrium.eisenberg_gale import equilibrium
 from policies.errors import SolveFailedError
 from policies.leximin.priority_order import preferred_workloads
@@ -21,7 +24,7 @@ from policies.model.certificate import Certificate, Round
 from policies.model.request import Request
 from policies.model.server_classes import one_class
 from policies.model.share_definition import share_units
-from policies.model.tolerance import OVERFILL
+from policies.model.tolerance import OVERFILL, SOLVER_TOLERANCE
 from policies.proofs.consequences import limits, quality
 from policies.proofs.market import Market, stage_of
 from policies.proofs.normal_form import LeximinProblem, normalise
@@ -30,6 +33,9 @@ from policies.proofs.normal_form import LeximinProblem, normalise
 AT_LIMIT = 1e-9
 # Prices below this part of the greatest are those of resources that are not full.
 FREE = 1e-9
+# Prices of resources that are full before a stage, relative to its budgets. Any will do; what rounding
+# left of these resources is worth too much at the first one where few of the stage can buy anything.
+FULL_PRICES = (1.0, 1e-3, 1e-6)
 
 
 def solve_divisible(request: Request) -> Allocation:
@@ -46,15 +52,12 @@ def solve_divisible(request: Request) -> Allocation:
     classes = one_class(problem)
     units = share_units(problem, request.choice)
     form = normalise(problem, classes, units)
-    x = np.zeros(form.leximin.n)
-    rounds: list[Round] = []
+    x, preferred, rounds = _clear_stages(form.leximin, request.deadline)
+    stages = np.array([item.stage for item in rounds], dtype=np.int64)
     frozen_in = np.full(problem.t, -1, dtype=np.int64)
-    for number in np.unique(form.leximin.stage).tolist():
-        frozen_in[form.tenants[form.leximin.stage == number]] = len(rounds)
-        rounds.append(clear_market(form.leximin, number, x, request.deadline))
+    frozen_in[form.tenants] = np.searchsorted(stages, form.leximin.stage)
     certificate = Certificate(tuple(rounds), frozen_in)
-    preferred = preferred_workloads(form.leximin, x[:, None], request.deadline)
-    workload, _, share = placements_of(units, form, preferred)
+    workload, _, share = placements_of(units, form, preferred[:, None])
     tasks = grouped_sum(share / units.per_task[workload], workload, problem.n)
     objective, bound, gap = quality(form.leximin, certificate, frozen_in[form.tenants])
     nothing = np.zeros(0, dtype=np.int64)
@@ -76,6 +79,49 @@ def solve_divisible(request: Request) -> Allocation:
         certificate=certificate,
         statistics={"rounds": len(rounds)},
     )
+
+
+def _clear_stages(
+    form: LeximinProblem, deadline: float | None
+) -> tuple[FloatArray, FloatArray, list[Round]]:
+    """Clear each stage's market, after the mix of earlier ones that leaves most to it.
+
+    Returns:
+        (n,) shares of all workloads, the same through preferred ones, and a round per stage.
+    """
+    x = np.zeros(form.n)
+    rounds: list[Round] = []
+    for number in np.unique(form.stage).tolist():
+        item = clear_market(form, number, x, deadline)
+        if rounds and not leaves_most(form, number, x, item.prices[0], rounds[-1].prices[0]):
+            x = best_mix(form, number, x, deadline)
+            rounds[-1] = _restated(form, rounds[-1], x)
+            item = clear_market(form, number, x, deadline)
+        rounds.append(item)
+    preferred = _preferred(form, x, deadline)
+    if len(rounds) > 1 and not _proven(form, rounds[1], x, preferred):
+        # Another mix fills other resources, or by rounding not quite the same: prices follow it.
+        x = np.where(form.stage[form.owner] == 0, preferred, 0.0)
+        rounds[1] = clear_market(form, 1, x, deadline)
+        preferred = _preferred(form, x, deadline)
+    return x, preferred, rounds
+
+
+def _preferred(form: LeximinProblem, x: FloatArray, deadline: float | None) -> FloatArray:
+    return preferred_workloads(_with_room(form, x), x[:, None], deadline)[:, 0]
+
+
+def _proven(form: LeximinProblem, item: Round, x: FloatArray, preferred: FloatArray) -> bool:
+    """Do a second round's prices, found for shares x (n,), prove it for the preferred ones too?"""
+    first = form.stage[form.owner] == 0
+    before = stage_of(form, 1, np.where(first, x, 0.0))
+    after = stage_of(form, 1, np.where(first, preferred, 0.0))
+    if (before.blocked != after.blocked).any():
+        return False
+    if after.market is None:
+        return True
+    bound = after.market.bound(item.prices[0])
+    return bound <= math.log(item.level) + SOLVER_TOLERANCE
 
 
 def clear_market(form: LeximinProblem, number: int, x: FloatArray, deadline: float | None) -> Round:
@@ -121,18 +167,44 @@ def clear_market(form: LeximinProblem, number: int, x: FloatArray, deadline: flo
     """
     stage = stage_of(form, number, x)
     weight = float(form.weight[form.stage == number].sum())
-    prices = stage.blocked * weight
     if stage.market is None:
-        return Round(number, 0.0, 0.0, prices[None, :])
+        return Round(number, 0.0, 0.0, (stage.blocked * weight)[None, :])
     shares, cleared = equilibrium(stage.market, deadline)
     shares = _up_to_limits(stage.market, shares)
-    prices, log_bound = _without_noise(stage.market, cleared, prices)
     x[stage.workloads] = shares
     level = math.exp(stage.market.nash_welfare(stage.market.shares(shares)))
-    bound = math.exp(log_bound)
-    if not bound <= level * (1 + 1e-9 / 2):
+    bound = math.inf
+    for part in FULL_PRICES:
+        prices, log_bound = _without_noise(stage.market, cleared, stage.blocked * (weight * part))
+        bound = math.exp(log_bound)
+        if bound <= level * (1 + SOLVER_TOLERANCE):
+            break
+    else:
         raise SolveFailedError("solve.failed", f"the prices prove {bound}, shares reach {level}")
     return Round(number, level, max(bound, level), prices[None, :])
+
+
+def _restated(form: LeximinProblem, item: Round, x: FloatArray) -> Round:
+    """A round with the level that shares (n,) reach now: scaled by rounding, if at all."""
+    market = stage_of(form, item.stage, np.where(form.stage[form.owner] < item.stage, x, 0.0))
+    if market.market is None:
+        return item
+    level = math.exp(market.market.nash_welfare(market.market.shares(x[market.workloads])))
+    return replace(item, level=min(level, item.bound))
+
+
+def _with_room(form: LeximinProblem, x: FloatArray) -> LeximinProblem:
+    """The problem where workloads run nowhere that earlier stages left them no room.
+
+    What rounding leaves of a resource that is full could be next to nothing, and yet much of a share.
+    """
+    allowed = form.allowed.copy()
+    for number in np.unique(form.stage)[1:].tolist():
+        later = form.stage[form.owner] >= number
+        stage = stage_of(form, number, np.where(later, 0.0, x))
+        allowed[form.stage[form.owner] == number] = False
+        allowed[stage.workloads] = True
+    return replace(form, allowed=allowed)
 
 
 def _up_to_limits(market: Market, x: FloatArray) -> FloatArray:

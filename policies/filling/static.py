@@ -8,11 +8,13 @@ in proportion to the remaining entitlements, and a task must fit into a tenant's
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
 
 from policies.arrays import FloatArray, grouped_sum
+from policies.errors import SolveTimeoutError
 from policies.model.allocation import Allocation
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
@@ -43,7 +45,8 @@ def solve_indivisible(request: Request) -> Allocation:
     A tenant's workloads are served by priority, then age, each on the partition's servers
     in their order. Draining servers run nothing.
 
-    The request's deadline is not needed: the work is bounded by the size of the problem.
+    Raises:
+        SolveTimeoutError: the deadline passed.
     """
     problem = request.problem
     classes = each_row_alone(problem)
@@ -57,6 +60,8 @@ def solve_indivisible(request: Request) -> Allocation:
     parts: list[Part] = []
     tenant = -1
     for j in order.tolist():
+        if request.deadline is not None and time.monotonic() > request.deadline:
+            raise SolveTimeoutError("solve.timeout", "the time limit passed between workloads")
         if problem.workload_tenant[j] != tenant:
             tenant = int(problem.workload_tenant[j])
             parts = partition_of(problem, whole.capacity, tenant)

@@ -22,7 +22,7 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray
 from policies.compiled import Floats1, Floats2, OutFloats2, compiled
 from policies.leximin.exchange import exchanged
-from policies.model.tolerance import OVERFILL
+from policies.model.tolerance import OVERFILL, SOLVER_TOLERANCE
 from policies.proofs.normal_form import LeximinProblem
 
 # Beyond this many capacity rows at once the dense basis inverse costs more than it saves.
@@ -31,8 +31,10 @@ MOST_ROWS = 256
 ROWS_OF_A_BLOCK = 512
 # After so many blocks the answer is taken as it is.
 MOST_BLOCKS = 200
-# Entries below this part of their workload's share are rounding, not allocation.
-NEGLIGIBLE = 1e-11
+# Entries below this part of their workload's share are rounding, not allocation: the first part whose
+# entries, given to the workload's others, overfill no class by more than MOST_ADDED.
+NEGLIGIBLE = (1e-11, 1e-13, 1e-15)
+MOST_ADDED = SOLVER_TOLERANCE / 2
 # A basic entry blocks a push only if the push moves it by more than this, per unit.
 PIVOT = 1e-9
 # Entries that differ by less when they reach 0 do so at once.
@@ -49,16 +51,13 @@ def few_placements(problem: LeximinProblem, x: FloatArray, deadline: float | Non
         x: (n, K) dominant shares, feasible up to rounding.
         deadline: ``time.monotonic`` seconds.
     """
-    share = x.sum(axis=1)
-    sparse = np.ascontiguousarray(np.where(x > NEGLIGIBLE * share[:, None], x, 0.0))
-    kept = sparse.sum(axis=1)
-    sparse *= np.divide(share, kept, out=np.ones_like(share), where=kept > 0)[:, None]
+    sparse = _without_rounding(problem, x)
     rows = problem.K * problem.m
     if _excess(sparse) <= 0:
         return sparse
-    if rows <= MOST_ROWS:
-        _cross_over(problem, sparse, np.arange(problem.K))
+    if rows <= MOST_ROWS and _cross_over(problem, sparse, np.arange(problem.K)):
         return sparse
+    # Too many rows, or a basis that rounding spoiled: few entries need few pivots.
     sparse = exchanged(problem, sparse, deadline)
     random = np.random.default_rng(0)
     blocks: list[IntArray] = []
@@ -72,6 +71,18 @@ def few_placements(problem: LeximinProblem, x: FloatArray, deadline: float | Non
         block = blocks.pop()
         if not _cross_over(problem, sparse, block) and len(block) * problem.m > MOST_ROWS:
             blocks += np.array_split(block, 2)
+    return sparse
+
+
+def _without_rounding(problem: LeximinProblem, x: FloatArray) -> FloatArray:
+    share = x.sum(axis=1)
+    most = max(float(problem.used_parts(x).max(initial=0.0)), 1.0) + MOST_ADDED
+    for negligible in NEGLIGIBLE:
+        sparse = np.ascontiguousarray(np.where(x > negligible * share[:, None], x, 0.0))
+        kept = sparse.sum(axis=1)
+        sparse *= np.divide(share, kept, out=np.ones_like(share), where=kept > 0)[:, None]
+        if problem.used_parts(sparse).max(initial=0.0) <= most:
+            break
     return sparse
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from policies.errors import PolicyError
 from policies.model.allocation import Allocation
 from policies.model.history import History
 from policies.model.policy import Choice
@@ -43,6 +45,22 @@ class Request:
     def option(self, name: str) -> Any:
         """The option's value, or its default; None where it has neither."""
         return self.choice.option(name)
+
+
+def deadline_of(time_limit: float | None) -> float | None:
+    """``time.monotonic()`` seconds at which a time limit that starts now ends; None without one.
+
+    Raises:
+        PolicyError: the limit is not greater than 0 (``solve.time_limit``).
+    """
+    if time_limit is None:
+        return None
+    if not time_limit > 0:
+        raise PolicyError(
+            "solve.time_limit",
+            f"the time limit must be greater than 0 seconds, got {time_limit}; None is no limit",
+        )
+    return time.monotonic() + time_limit
 
 
 Solver = Callable[[Request], Allocation]

@@ -55,7 +55,7 @@ def solve_indivisible(request: Request) -> Allocation:
     budget = WorkBudget(deadline, WORK * float(request.option("effort")))
     divisible = with_divisible_tasks(problem, pool, pack=pack, deadline=deadline)
     division = (
-        divide_between_two(problem, pool)
+        divide_between_two(problem, pool, deadline)
         if two_alone(problem, pool)
         else divide(problem, pool, budget, prices_of_shares(pool, divisible))
     )

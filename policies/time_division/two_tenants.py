@@ -9,38 +9,49 @@ edge of the upper hull that crosses the line of equal shares: no other pair need
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray
+from policies.errors import SolveTimeoutError
 from policies.model.certificate import Round
 from policies.model.problem import Problem
 from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.proofs.slots.slot_pool import Slot, SlotPool
 from policies.time_division.rounds import Division, restated
 
+# Saturated allocations that are listed, a few seconds' work; for more, slots are generated.
+MOST_LISTED = 1_000_000
+
 
 def two_alone(problem: Problem, pool: SlotPool) -> bool:
-    """Are there two tenants of one stage with one workload each, on one server?"""
+    """Are there two tenants of one stage with one workload each, on one server, and few slots?"""
     return (
         len(pool.tenants) == len(pool.workloads) == 2
         and len(pool.kind) == 1
         and not problem.deficit.any()
         and bool(problem.second_stage[pool.tenants[0]] == problem.second_stage[pool.tenants[1]])
+        and int(pool.knapsacks[0].most[0]) < MOST_LISTED
     )
 
 
-def divide_between_two(problem: Problem, pool: SlotPool) -> Division:
+def divide_between_two(problem: Problem, pool: SlotPool, deadline: float | None) -> Division:
     """The best division of the period, with at most two slots.
 
     Args:
         problem: for weights; pool: one server and two tenants (:func:`two_alone`).
+        deadline: ``time.monotonic()`` seconds at which to give up.
 
     Returns:
         The slots and, as for any division, prices that prove the averages.
+
+    Raises:
+        SolveTimeoutError: the deadline passed.
     """
     listed = saturated_pairs(pool)
     per_task = pool.share / problem.effective_weight[pool.tenants]
-    hull = listed[_upper_hull(listed)]
+    hull = listed[_upper_hull(listed, deadline)]
     chosen, fractions, edge = _best(listed, hull, per_task)
     weighted = fractions @ (chosen * per_task)
     share = weighted * problem.effective_weight[pool.tenants]
@@ -64,11 +75,13 @@ def saturated_pairs(pool: SlotPool) -> IntArray:
     return pairs
 
 
-def _upper_hull(points: IntArray) -> list[int]:
+def _upper_hull(points: IntArray, deadline: float | None) -> list[int]:
     """Corners of the upper hull of points whose second number falls as the first one grows."""
     rows = points.tolist()
     corners: list[int] = []
     for position, (x, y) in enumerate(rows):
+        if position % 10_000 == 0 and deadline is not None and time.monotonic() > deadline:
+            raise SolveTimeoutError("solve.timeout", "the time limit passed between two slots")
         while len(corners) > 1:
             (ax, ay), (bx, by) = rows[corners[-2]], rows[corners[-1]]
             if (bx - ax) * (y - ay) - (by - ay) * (x - ax) < 0:

@@ -279,7 +279,8 @@ class EvaluationRequestWorkload(TypedDict):
     # How many can run at once; null is no limit.
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
-    # For each label the value, or the values, one of which a server must have.
+    # For each label the value, or the values, one of which a server must have. An empty object is
+    # no constraint.
     server_selector: NotRequired[dict[str, str | list[str]]]
 
 
@@ -336,6 +337,7 @@ class EvaluationRequestRunning(TypedDict):
 class EvaluationRequest(TypedDict):
     # What the pool counts: names, or names with units.
     resources: list[str | EvaluationRequestResource]
+    # Without servers nothing runs: each workload has 0 tasks, and the reason.
     servers: NotRequired[list[EvaluationRequestServer]]
     tenants: NotRequired[list[EvaluationRequestTenant]]
     workloads: NotRequired[list[EvaluationRequestWorkload]]

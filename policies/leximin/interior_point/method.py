@@ -29,7 +29,8 @@ from policies.leximin.interior_point.steps import GOOD_ENOUGH, Method
 from policies.leximin.level_program import LevelProgram, LevelSolution
 from policies.model.solver_status import SolverStatus
 
-MOST_STEPS = 100
+# Well beyond the few dozen that most take; runs that stopped gaining end by themselves.
+MOST_STEPS = 400
 FIRST_FILL = 0.9
 FIRST_TENANT_PRICE = 0.9
 

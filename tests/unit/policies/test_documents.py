@@ -11,6 +11,7 @@ from policies import (
     History,
     PolicyError,
     allocation_to_document,
+    evaluate_document,
     problem_from_document,
     problem_to_document,
     solve,
@@ -206,3 +207,25 @@ def test_what_does_not_exist_is_null_in_a_document():
     assert written["allocations"][0]["tasks"] == 4
     assert written["summary"]["bound"] is None
     assert written["summary"]["jain_index"] is None
+
+
+def _one_workload(**changes):
+    document = {
+        "resources": ["cpu"],
+        "servers": [{"name": "S", "capacity": {"cpu": 9}}],
+        "tenants": [{"name": "A"}],
+        "workloads": [{"name": "W", "tenant": "A", "demand": {"cpu": 1}}],
+        "policy": {"name": "drf"},
+    }
+    return evaluate_document({**document, **changes})["allocations"]
+
+
+def test_an_empty_selector_is_no_constraint():
+    workload = {"name": "W", "tenant": "A", "demand": {"cpu": 1}, "server_selector": {}}
+    assert _one_workload(workloads=[workload]) == _one_workload()
+
+
+def test_without_servers_nothing_runs_and_the_answer_says_why():
+    (row,) = _one_workload(servers=[])
+    assert row["tasks"] == 0
+    assert row["limited_by"] == "resource_absent"

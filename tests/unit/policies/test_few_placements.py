@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.growth import distinct_servers
+from benchmarks.instances import google_pool
+from benchmarks.shapes import unlike_servers
 from policies import Problem, SolveTimeoutError, normalise, solve, verify
-from policies.leximin import crossover
+from policies.leximin import crossover, rounds
 from policies.leximin.exchange import exchanged
 from policies.leximin.priority_order import preferred_workloads
 from policies.model.server_classes import server_classes
@@ -64,6 +67,60 @@ def test_many_classes_have_few_placements(tenants, classes, resources):
     )
     answer = solve(problem, "drfh")
     assert len(answer.placement_tasks) <= 2 * (tenants + classes * resources)
+    assert verify(problem, answer).valid
+
+
+def test_a_crossover_that_gives_up_is_followed_by_the_exchange(monkeypatch):
+    """115,200 placements before: its basis was too ill-conditioned for all rows at once."""
+    problem = distinct_servers(128, tenants=900)
+    gave_up = []
+
+    def observed(*arguments):
+        arrived = crossover_once(*arguments)
+        gave_up.append(not arrived)
+        return arrived
+
+    crossover_once = crossover._cross_over
+    monkeypatch.setattr(crossover, "_cross_over", observed)
+    answer = solve(problem, "drfh")
+    assert answer.classes.count * problem.m <= crossover.MOST_ROWS
+    assert gave_up[0]
+    assert len(answer.placement_tasks) <= 2 * (problem.n + answer.classes.count * problem.m)
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize(
+    ("tenants", "servers", "resources", "seed"),
+    [(80, 20, 5, 1), (60, 150, 2, 2), (120, 70, 7, 3), (250, 45, 8, 4), (100, 330, 3, 5)],
+)
+def test_any_shape_has_few_placements(tenants, servers, resources, seed):
+    problem = unlike_servers(tenants, servers, resources, seed=seed)
+    answer = solve(problem, "drfh")
+    assert len(answer.placement_tasks) <= 2 * (tenants + servers * resources)
+    assert verify(problem, answer).valid
+
+
+def interior_only(problem, monkeypatch):
+    """Solve it, and fail if a round needs the simplex method."""
+
+    def simplex(*_):
+        raise AssertionError("the interior-point method gave up")
+
+    monkeypatch.setattr(rounds, "SimplexLevels", simplex)
+    return solve(problem, "drfh")
+
+
+def test_the_interior_point_goes_on_while_its_gap_halves_now_and_then(monkeypatch):
+    """88 steps that gain a fifth each: it was ended after 26, and the simplex began anew."""
+    problem = google_pool(10_000, constraints=True)
+    answer = interior_only(problem, monkeypatch)
+    assert verify(problem, answer).valid
+
+
+def test_the_interior_point_keeps_complementarity_until_its_rows_are_met(monkeypatch):
+    """It fell to 1e-200 while the rows missed 7e-10, and the systems became singular."""
+    problem = unlike_servers(300, 60, 7, seed=4)
+    answer = interior_only(problem, monkeypatch)
     assert verify(problem, answer).valid
 
 

@@ -109,7 +109,7 @@ def fewest_slots_needed(problem, columns, answer):
 def test_algorithm_3_1_and_the_rounds_for_any_number_agree(problem):
     pool = SlotPool.of(problem, pack=False)
     assume(two_alone(problem, pool))
-    ours = divide_between_two(problem, pool)
+    ours = divide_between_two(problem, pool, None)
     general = divide(problem, pool, WorkBudget(None, WORK), np.zeros(2))
     assert ours.share == pytest.approx(general.share, abs=1e-9)
     assert len(ours.slots) <= 2
@@ -192,4 +192,4 @@ def test_time_that_has_run_out_is_said():
     demand = random.integers(2, 40, (100, 2))
     problem = problem_of([[200, 200]], demand)
     with pytest.raises(SolveTimeoutError):
-        solve(problem, "tda", time_limit=0.0)
+        solve(problem, "tda", time_limit=1e-9)

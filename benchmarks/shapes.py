@@ -1,0 +1,79 @@
+"""Exact DRFH with selectors and task limits: seconds and placements of many shapes.
+
+``python -m benchmarks.shapes`` prints a line per shape, with HiGHS beside ours where it ends within a
+minute. Times are of all of ``solve``, in the processor's time of one thread.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from benchmarks.instances import google_pool
+from benchmarks.measurement import best_seconds
+from benchmarks.peers import rounds_with_duals, shares_form
+from policies import Problem, solve, warm
+
+# Tenants, servers of which no two are alike, resources.
+SHAPES = (
+    (100, 30, 2), (100, 500, 2), (300, 500, 2), (400, 500, 2), (300, 330, 7), (830, 140, 6),
+)  # fmt: skip
+SELECTED = (900, 10_000, 100_000)
+# Variables beyond which HiGHS takes minutes.
+MOST_FOR_PEER = 10_000
+
+
+def unlike_servers(tenants: int, servers: int, resources: int, *, seed: int = 1) -> Problem:
+    """Random servers in three zones; tenants with zones that they may use, and half with few tasks."""
+    random = np.random.default_rng(seed)
+    zones = [
+        {}
+        if random.random() < 0.5
+        else {"zone": list(random.choice(list("abc"), random.integers(1, 3), replace=False))}
+        for _ in range(tenants)
+    ]
+    limited = random.random(tenants) < 0.5
+    return Problem.create(
+        resources=[f"resource-{r}" for r in range(resources)],
+        capacity=random.uniform(10, 100, (servers, resources)).round(4),
+        server_labels=[{"zone": "abc"[row % 3]} for row in range(servers)],
+        tenants=[f"tenant-{i}" for i in range(tenants)],
+        demand=random.uniform(0.1, 2, (tenants, resources)).round(4),
+        weight=random.uniform(0.5, 2, tenants).round(3),
+        tasks=np.where(limited, random.integers(1, 60, tenants), np.inf),
+        selectors=zones,
+    )
+
+
+def print_row(sizes: str, problem: Problem) -> None:
+    """Measure one shape and print it."""
+    answer = solve(problem, "drfh")
+    classes = answer.classes.count
+    ours, _ = best_seconds(lambda: problem, lambda p: solve(p, "drfh"), repeat=2)
+    most = 2 * (problem.n + classes * problem.m)
+    peer = "-"
+    if problem.n * classes <= MOST_FOR_PEER:
+        seconds, (share, _) = best_seconds(
+            lambda: shares_form(problem), rounds_with_duals, repeat=1
+        )
+        apart = float((np.abs(answer.tenant_share - share) / share).max())
+        peer = f"{seconds:.3f} s, shares differ by {apart:.0e}"
+    print(f"{sizes:40} {ours:8.3f} s  {len(answer.placement_tasks):7,} placements of at most "
+          f"{most:7,}  HiGHS with duals: {peer}", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    """Print every shape."""
+    warm()
+    for tenants, servers, resources in SHAPES:
+        sizes = f"{tenants} tenants, {servers} servers, {resources} resources"
+        print_row(sizes, unlike_servers(tenants, servers, resources))
+    for tenants in SELECTED:
+        print_row(f"{tenants:,} tenants, Table 1", google_pool(tenants, constraints=True))
+
+
+if __name__ == "__main__":
+    main()

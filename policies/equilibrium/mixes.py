@@ -1,0 +1,171 @@
+"""Which mixes of workloads keep the shares of earlier stages: the polyhedron and its interior.
+
+A tenant of an earlier stage keeps its share, and may reach it through any mix of its workloads. Linear
+programs find what is the same in every mix (resources that are full, workloads that cannot run or run
+in full), and a mix in the interior of all else, from which an interior-point method can start.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, csr_array, diags_array, hstack, identity, vstack
+from scipy.sparse.linalg import lsmr
+
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.errors import SolveFailedError, SolveTimeoutError
+from policies.proofs.market import ROOM
+from policies.proofs.normal_form import LeximinProblem
+
+# Of a tenant's share: a workload with no more in every mix does not run in any.
+NOT_AT_ALL = 1e-7
+# Of the programs: far inside what is certified afterwards.
+FEASIBLE = 1e-10
+LINPROG_TIME_LIMIT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Mixes:
+    """All mixes that keep the shares of the tenants of earlier stages.
+
+    Attributes:
+        x: (n,) shares in a mix of the interior, and 0 for the other workloads.
+        free: (n,) workloads whose share differs between mixes.
+        full: (m,) resources with no room in any mix.
+    """
+
+    x: FloatArray
+    free: BoolArray
+    full: BoolArray
+
+
+def mixes_of(form: LeximinProblem, x: FloatArray, stage: int, deadline: float | None) -> Mixes:
+    """Find what all mixes share.
+
+    Args:
+        form: the normalised problem on one pool.
+        x: (n,) shares in one of the mixes; stage: those of its tenants and of later ones are not kept.
+        deadline: ``time.monotonic()`` seconds.
+
+    Raises:
+        SolveTimeoutError, SolveFailedError.
+    """
+    kept = form.stage[form.owner] < stage
+    several = np.diff(form.first)[form.owner] > 1
+    mine = np.flatnonzero(kept & several)
+    program = _Program.of(form, x, mine, np.flatnonzero(kept & ~several))
+    seen = np.zeros(program.width, dtype=np.bool_)
+    found: list[FloatArray] = []
+    while not seen.all():
+        point = program.furthest(~seen, deadline)
+        found.append(point)
+        new = ~seen & (point > program.least)
+        if not new.any():
+            break
+        seen |= new
+    q = len(mine)
+    runs, full, at_limit = seen[:q].copy(), ~seen[q : q + form.m], ~seen[q + form.m :]
+    runs[program.limited[at_limit]] = False
+    inside = np.where(kept, x, 0.0)
+    inside[mine] = program.exact(np.mean(found, axis=0)[:q], runs, full, at_limit) * program.share
+    free = np.zeros(form.n, dtype=np.bool_)
+    free[mine] = runs
+    alone = np.bincount(form.owner[free], minlength=form.t)[form.owner] < 2
+    return Mixes(inside, free & ~alone, full)
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """Mixes in parts of each tenant's share, and what they leave: of resources, and up to limits.
+
+    Attributes:
+        rows, right: the equations, of tenants, resources and limits.
+        least: (width,) amounts that count as more than nothing.
+        share: (q,) of the tenant of each workload; limited: (l,) workloads with a limit.
+    """
+
+    rows: csr_array
+    right: FloatArray
+    least: FloatArray
+    share: FloatArray
+    limited: IntArray
+
+    @property
+    def width(self) -> int:
+        """Number of variables."""
+        return len(self.least)
+
+    @classmethod
+    def of(cls, form: LeximinProblem, x: FloatArray, mine: IntArray, fixed: IntArray) -> _Program:
+        tenants, owner = np.unique(form.owner[mine], return_inverse=True)
+        share = grouped_sum(x[mine], owner, len(tenants))[owner]
+        share = np.where(share > 0, share, 1.0)
+        part = x[mine] / share
+        limit = form.limit[mine] / share
+        limited = np.flatnonzero(np.isfinite(limit))
+        q, t, count = len(mine), len(tenants), len(limited)
+        taken = form.demand[mine] * share[:, None]
+        sums = coo_array((np.ones(q), (owner, np.arange(q))), shape=(t, q))
+        at_limit = coo_array((np.ones(count), (np.arange(count), limited)), shape=(count, q))
+        room = form.capacity_share[0] - x[fixed] @ form.demand[fixed]
+        rows = vstack(
+            [
+                hstack([sums, csr_array((t, form.m + count))]),
+                hstack([csr_array(taken.T), identity(form.m), csr_array((form.m, count))]),
+                hstack([at_limit, csr_array((count, form.m)), identity(count)]),
+            ]
+        )
+        # The mix that is there fits, whatever rounding says.
+        right = np.concatenate(
+            [
+                grouped_sum(part, owner, t),
+                np.maximum(room, part @ taken),
+                np.maximum(limit, part)[limited],
+            ]
+        )
+        least = np.concatenate(
+            [np.full(q, NOT_AT_ALL), np.full(form.m, ROOM), np.full(count, NOT_AT_ALL)]
+        )
+        return cls(csr_array(rows), right, least, share, limited)
+
+    def furthest(self, unseen: BoolArray, deadline: float | None) -> FloatArray:
+        """(width,) the mix with the greatest sum of what has been 0 so far."""
+        options: dict[str, float] = {
+            "primal_feasibility_tolerance": FEASIBLE,
+            "dual_feasibility_tolerance": FEASIBLE,
+        }
+        if deadline is not None:
+            options["time_limit"] = max(deadline - time.monotonic(), 1e-3)
+        answer = linprog(
+            -unseen.astype(np.float64), A_eq=self.rows, b_eq=self.right, options=options
+        )
+        if answer.status == LINPROG_TIME_LIMIT:
+            raise SolveTimeoutError("solve.timeout", "the time limit passed")
+        if answer.x is None:
+            raise SolveFailedError("solve.failed", f"no mix of workloads: {answer.message}")
+        point: FloatArray = np.maximum(answer.x, 0.0)
+        return point
+
+    def exact(
+        self, part: FloatArray, runs: BoolArray, full: BoolArray, at_limit: BoolArray
+    ) -> FloatArray:
+        """(q,) a mix without what programs leave to their tolerance.
+
+        Args:
+            part: (q,) the mix; runs: (q,) workloads between nothing and their limits.
+            full: (m,) resources with no room; at_limit: (l,) limits that are reached.
+        """
+        q, m, count = len(part), len(full), len(at_limit)
+        part = np.where(runs, part, 0.0)
+        part[self.limited[at_limit]] = self.right[len(self.right) - count :][at_limit]
+        tenants = len(self.right) - m - count
+        held = np.concatenate([np.arange(tenants), tenants + np.flatnonzero(full)])
+        rows = self.rows[held][:, :q]
+        scale = diags_array(np.where(runs, part, 0.0))
+        missed = self.right[held] - rows @ part
+        moved = lsmr(rows @ scale, missed, atol=1e-15, btol=1e-15, conlim=0.0)[0]
+        result: FloatArray = np.maximum(part + scale @ moved, 0.0)
+        return result
