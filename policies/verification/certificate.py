@@ -75,10 +75,11 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
         holds = (
             bool(((mine >= 0) & (mine < len(stages))).all())
             and bool((others == -1).all())
+            and bool((np.bincount(mine, minlength=len(stages)) > 0).all())
             and bool((stages[mine] == form.stage).all())
             and bool((np.diff(stages) >= 0).all())
         )
-    detail = "one price per class of servers and resource, one round per tenant, in stages"
+    detail = "one price per class of servers and resource, one round per tenant, none without, in stages"
     return Check("certificate", holds, detail, 0.0)
 
 

@@ -408,7 +408,8 @@ def _check_certificate(stated: Stated, slots: Slots, certificate: Certificate) -
         holds = (
             bool(((mine >= 0) & (mine < len(rounds))).all())
             and bool((np.delete(frozen_in, slots.tenants) == -1).all())
+            and bool((np.bincount(mine, minlength=len(rounds)) > 0).all())
             and bool((stages[mine] == stated.late[slots.tenants]).all())
             and bool((np.diff(stages) >= 0).all())
         )
-    return Check("certificate", holds, "one price and one round per tenant, in stages", 0.0)
+    return Check("certificate", holds, "one price and one round per tenant, no round without, in stages", 0.0)
