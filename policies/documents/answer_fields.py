@@ -88,7 +88,9 @@ class NumbersField(Field):
         try:
             numbers = np.array(value, dtype=np.float64)
         except (OverflowError, ValueError) as error:
-            raise mistake("field.range", "Expected rows of equal length and finite numbers.") from error
+            raise mistake(
+                "field.range", "Expected rows of equal length and finite numbers."
+            ) from error
         if not np.isfinite(numbers).all():
             raise mistake("field.range", "Expected finite numbers.")
         return numbers
@@ -222,7 +224,9 @@ class AnswerDocument(_Part):
     properties = AnyField(required=False)
 
 
-def read_fields(kind: type[Document], document: Any, code: str, name: str = "") -> Mapping[str, Any]:
+def read_fields(
+    kind: type[Document], document: Any, code: str, name: str = ""
+) -> Mapping[str, Any]:
     """Return the fields of a document.
 
     Args:

@@ -19,12 +19,14 @@ from policies.model.tolerance import AGREEMENT
 from policies.verification.certificate import check_certificate, left_open, round_bounds
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
+from policies.verification.division import check_division
 from policies.verification.exact_levels import proven
 from policies.verification.exact_market import products_proven
 from policies.verification.fits import Fits
 from policies.verification.form import form_of
 from policies.verification.history import check_history
-from policies.verification.schedule import check_division, check_schedule
+from policies.verification.open_rounds import stuck_when_open
+from policies.verification.schedule import check_schedule
 from policies.verification.shapes import check_shapes
 from policies.verification.stated import TASK_LIMIT, Places, Stated
 from policies.verification.whole_tasks import Whole, check_handed_out, check_whole_tasks
@@ -264,7 +266,16 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
                     f"its bound is {bound}",
                 )
     levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
-    return _restated(allocation, certificate, levels)
+    answer = _restated(allocation, certificate, levels)
+    if answer.certificate is not None and not levels.all():
+        stuck = stuck_when_open(stated, places, form, answer, answer.certificate, prices)
+        if not stuck.all():
+            name = problem.tenants[int(form.tenants[int(stuck.argmin())])]
+            raise SolveFailedError(
+                "solve.failed",
+                f"policy {allocation.policy.name!r}: tenant {name!r} is not proven to be stuck",
+            )
+    return answer
 
 
 def _restated(allocation: Allocation, certificate: Certificate, proven: BoolArray) -> Allocation:

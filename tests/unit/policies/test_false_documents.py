@@ -44,9 +44,7 @@ def case(name):
 def refused(parsed, document, choice):
     """The names of the checks that do not hold; any exception is a failure of the test."""
     return [
-        check.name
-        for check in verify_answer(parsed, document, choice).checks
-        if not check.holds
+        check.name for check in verify_answer(parsed, document, choice).checks if not check.holds
     ]
 
 
@@ -228,9 +226,15 @@ def test_what_cannot_be_read_is_a_verdict_that_says_where():
     ("change", "pointer"),
     [
         (lambda d: d["certificate"].update(frozen_in=[0.9, 0]), "/certificate/frozen_in/0"),
-        (lambda d: d["placements"][0]["servers"].update(count=2.002), "/placements/0/servers/count"),
+        (
+            lambda d: d["placements"][0]["servers"].update(count=2.002),
+            "/placements/0/servers/count",
+        ),
         (lambda d: d["summary"].update(moved_tasks=float("inf")), "/summary/moved_tasks"),
-        (lambda d: d["certificate"]["rounds"][0].update(proven="no"), "/certificate/rounds/0/proven"),
+        (
+            lambda d: d["certificate"]["rounds"][0].update(proven="no"),
+            "/certificate/rounds/0/proven",
+        ),
     ],
 )
 def test_a_reader_says_where(change, pointer):
