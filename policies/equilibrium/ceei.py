@@ -45,16 +45,18 @@ def solve_divisible(request: Request) -> Allocation:
     problem = request.problem
     classes = one_class(problem)
     units = share_units(problem, request.choice)
-    form = normalise(problem, classes, units)
+    form = normalise(problem, classes, units, adjacent=True)
     x = np.zeros(form.leximin.n)
     rounds: list[Round] = []
     frozen_in = np.full(problem.t, -1, dtype=np.int64)
     for number in np.unique(form.leximin.stage).tolist():
         frozen_in[form.tenants[form.leximin.stage == number]] = len(rounds)
         rounds.append(clear_market(form.leximin, number, x, request.deadline))
+        # Before the next stage, whose market is what this one leaves.
+        mine = form.leximin.stage == number
+        x = preferred_workloads(form.leximin, x[:, None], request.deadline, mine)[:, 0]
     certificate = Certificate(tuple(rounds), frozen_in)
-    preferred = preferred_workloads(form.leximin, x[:, None], request.deadline)
-    workload, _, share = placements_of(units, form, preferred)
+    workload, _, share = placements_of(units, form, x[:, None], request.deadline)
     tasks = grouped_sum(share / units.per_task[workload], workload, problem.n)
     objective, bound, gap = quality(form.leximin, certificate, frozen_in[form.tenants])
     nothing = np.zeros(0, dtype=np.int64)

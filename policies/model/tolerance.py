@@ -47,6 +47,9 @@ MOST_TAKEN = 1e-11
 # Sums and products of reported numbers agree to this, relative: solvers and readers add up in
 # different orders, 1e-16 of the largest term each time.
 AGREEMENT = 1e-9
+# A tenant's workload may run in the place of a preferred one with this part of their shares: what room
+# there is for one of them, when it is preferred, is right to the solver's rounding.
+PREFERRED = 1e-8
 # The fractions of a period add up to 1 to this: thirds of it have no sum that is 1 exactly.
 WHOLE_PERIOD = 1e-12
 

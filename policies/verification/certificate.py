@@ -18,6 +18,7 @@ from policies.verification.exact_levels import Proven, proven
 from policies.verification.exact_market import products_proven
 from policies.verification.form import Form, form_of
 from policies.verification.open_rounds import stuck_when_open
+from policies.verification.preference import check_preference
 from policies.verification.prices import bound_on_level, level_size, part_lifted, rising_in
 from policies.verification.stated import LEVEL, TASK_LIMIT, Places, Stated, by_resource
 
@@ -42,6 +43,7 @@ def check_certificate(
         yield from _check_leximin(
             allocation, form, certificate, Proven(prices.levels, stuck), names
         )
+    yield check_preference(stated, form, allocation)
     reasons = _reasons(stated, form, certificate, allocation.tasks)
     yield _check(
         "limited_by",

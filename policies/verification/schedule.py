@@ -17,6 +17,7 @@ from policies.model.tolerance import (
     WHOLE_PERIOD,
 )
 from policies.verification.checks import Check, check
+from policies.verification.preference import check_preference_in_slots
 from policies.verification.slot_order import check_order
 from policies.verification.slots import Slots
 from policies.verification.stated import TASK_LIMIT, Places, Stated, by_resource
@@ -96,6 +97,7 @@ def check_schedule(
         "the reasons follow from what the longest slots leave",
         problem.workload_names,
     )
+    yield check_preference_in_slots(slots, problem.workload_names, schedule.tasks, problem.priority)
     yield from check_order(schedule, on_server, _repays(stated, schedule))
     yield _check_numbers(stated, allocation, schedule)
 
