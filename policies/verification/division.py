@@ -138,7 +138,9 @@ class _Rounds:
         weight, prior = stated.weight[slots.tenants], stated.prior[slots.tenants]
         frozen_in = certificate.frozen_in[slots.tenants]
         count = len(certificate.rounds)
-        found = cls(*np.zeros((3, count)), np.zeros(len(share), dtype=np.bool_))
+        found = cls(
+            np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(len(share), dtype=np.bool_)
+        )
         for number, item in enumerate(certificate.rounds):
             prices = item.prices[slots.tenants]
             alike = stated.late[slots.tenants] == bool(item.stage)

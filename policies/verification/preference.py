@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation
 from policies.model.tolerance import AGREEMENT, PREFERRED
 from policies.verification.checks import Check, check
@@ -53,7 +53,7 @@ class _Shares:
     workload: IntArray
     owner: IntArray
     demand: FloatArray
-    allowed: FloatArray
+    allowed: BoolArray
     limit: FloatArray
     share: FloatArray
     left: FloatArray
