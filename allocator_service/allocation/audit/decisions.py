@@ -44,9 +44,9 @@ PARTS_OF_A_PROOF = ("placements", "certificate", "schedule")
 def run_verify(run: Run) -> dict[str, Any]:
     """Check feasibility, shares, limits and the optimality proof of a decision, without a solver.
 
-    Returns `{"valid", "checks": [{"name", "holds", "detail"}]}`. A stored answer that cannot be read is not
-    valid; its one check is `readable`. Raises `Conflict` for a run that decided nothing, `Gone` once its input is pruned, `problem.too_large` for more whole tasks than are
-    handed out again.
+    Returns `{"valid", "checks": [{"name", "holds", "detail"}]}`. A stored answer that cannot be read is
+    not valid; its one check is `readable`. Raises `Conflict` for a run that decided nothing, `Gone`
+    once its input is pruned, `problem.too_large` for more whole tasks than are handed out again.
     """
     refuse_undecided(run)
     try:
