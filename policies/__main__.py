@@ -8,10 +8,11 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from policies.cli.tables import answer_text, comparison_text, verification_text
 from policies.documents.problem import ParsedProblem, problem_from_document
+from policies.documents.strict_json import strict_json
 from policies.documents.verification import verify_answer
 from policies.errors import PolicyError, ProblemError, SolveFailedError, SolveTimeoutError
 from policies.selection import choose, policies_available
@@ -259,26 +260,12 @@ def _option(text: str) -> tuple[str, Any]:
 def _read(name: str) -> dict[str, Any]:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        document = json.loads(text, parse_constant=_no_number, object_pairs_hook=_members)
+        document = strict_json(text)
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise UnusableInput(f"{name}: {error}") from error
     if not isinstance(document, dict):
         raise UnusableInput(f"{name}: this is not a JSON object")
     return document
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, each of whose members is named once: of two the first one would be lost."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object names the member {twice!r} twice")
-    return members
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a JSON number")
 
 
 def _print_json(document: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.errors import ProblemError
+from policies.documents.answer_fields import CertificateDocument, read_fields
 from policies.model.certificate import Certificate, Round
 
 
@@ -77,22 +77,24 @@ def certificate_from_document(document: Mapping[str, Any]) -> Certificate:
     >>> certificate_from_document({"rounds": rounds, "frozen_in": [0]}).rounds[0].level
     0.5
     """
-    try:
-        rounds = tuple(
+    return read_certificate(
+        read_fields(CertificateDocument, document, "certificate.malformed", "certificate")
+    )
+
+
+def read_certificate(fields: Mapping[str, Any]) -> Certificate:
+    """Return the certificate of the fields of a ``CertificateDocument``."""
+    return Certificate(
+        tuple(
             Round(
-                stage=int(item["stage"]),
-                level=float(item["level"]),
-                bound=float(item["bound"]),
-                prices=np.array(item["prices"], dtype=np.float64),
-                proven=bool(item.get("proven", True)),
+                stage=item["stage"],
+                level=item["level"],
+                bound=item["bound"],
+                prices=item["prices"],
+                proven=item["proven"],
             )
-            for item in document["rounds"]
-        )
-        frozen_in = np.array(document["frozen_in"], dtype=np.int64)
-        prices = document.get("divisible_prices")
-        divisible = None if prices is None else np.array(prices, dtype=np.float64)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProblemError(
-            "certificate.malformed", f"the certificate cannot be read: {error!r}", "/certificate"
-        ) from error
-    return Certificate(rounds, frozen_in, divisible)
+            for item in fields["rounds"]
+        ),
+        np.array(fields["frozen_in"], dtype=np.int64),
+        fields["divisible_prices"],
+    )

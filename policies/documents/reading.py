@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
-from policies.documents.certificate import certificate_from_document
+from policies.documents.answer_fields import AnswerDocument, read_fields
+from policies.documents.certificate import read_certificate
 from policies.documents.history import history_from_document
-from policies.documents.schedule import schedule_from_document
-from policies.errors import PolicyError, ProblemError
+from policies.documents.schedule import read_schedule
+from policies.errors import ProblemError
 from policies.model.allocation import Allocation
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
@@ -56,45 +58,21 @@ def allocation_from_document(
     >>> verify(problem, allocation_from_document(document, problem, choose("drf"))).valid
     True
     """
-    try:
-        return _allocation(document, problem, choice)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        if isinstance(error, PolicyError):
-            raise
-        raise ProblemError(
-            "answer.malformed", f"the answer cannot be read: {error!r}", "/allocations"
-        ) from error
-
-
-def _allocation(document: Mapping[str, Any], problem: Problem, choice: Choice) -> Allocation:
+    answer = read_fields(AnswerDocument, document, "answer.malformed")
     index = _workload_index(problem)
-    rows = {_key(row): row for row in document["allocations"]}
-    if rows.keys() != index.keys() or len(document["allocations"]) != problem.n:
-        raise ProblemError(
-            "answer.malformed",
-            "the workloads of the answer differ from those of the problem",
-            "/allocations",
+    rows = {_key(row): row for row in answer["allocations"]}
+    if rows.keys() != index.keys() or len(answer["allocations"]) != problem.n:
+        raise _malformed(
+            "the workloads of the answer differ from those of the problem", "/allocations"
         )
+    stated = Stated(problem, choice)
+    places, workload, place, on_place = _placed(answer, stated, index)
     ordered = [rows[key] for key in index]
     tasks = np.array([row["tasks"] for row in ordered], dtype=np.float64)
-    summary, certificate = document["summary"], document.get("certificate")
+    summary, certificate, schedule = answer["summary"], answer["certificate"], answer["schedule"]
     history = None
-    if "history" in document:
-        history = history_from_document(document["history"], problem.tenants, problem.resources)
-    stated = Stated(problem, choice)
-    schedule = document.get("schedule")
-    if schedule is not None:
-        schedule = schedule_from_document(problem, schedule, packed=not choice.sees_one_pool)
-    if not choice.sees_one_pool and "placements" not in document:
-        raise ProblemError(
-            "answer.malformed", "the answer does not say where tasks run", "/placements"
-        )
-    placed = _placements(document.get("placements") or [], problem, index)
-    ranges = choice.policy.servers[choice.mode] is Servers.RANGES and not choice.sees_one_pool
-    places, workload, place, on_place = (
-        _on_ranges(stated, *placed) if ranges else _on_classes(stated, *placed)
-    )
-    moved = summary.get("moved_tasks")
+    if answer["history"] is not None:
+        history = history_from_document(answer["history"], problem.tenants, problem.resources)
     return Allocation(
         problem=problem,
         choice=choice,
@@ -111,11 +89,13 @@ def _allocation(document: Mapping[str, Any], problem: Problem, choice: Choice) -
         placement_class=place,
         placement_tasks=on_place,
         level=levels_of(stated, tasks, history),
-        limited_by=tuple(str(row["limited_by"]) for row in ordered),
-        certificate=None if certificate is None else certificate_from_document(certificate),
-        moved=None if moved is None else int(moved),
+        limited_by=tuple(row["limited_by"] for row in ordered),
+        certificate=None if certificate is None else read_certificate(certificate),
+        moved=summary["moved_tasks"],
         history=history,
-        schedule=schedule,
+        schedule=None
+        if schedule is None
+        else read_schedule(problem, schedule, packed=not choice.sees_one_pool),
         objective=_number(summary["objective"]),
         bound=_number(summary["bound"]),
         gap=_number(summary["gap"]),
@@ -124,6 +104,19 @@ def _allocation(document: Mapping[str, Any], problem: Problem, choice: Choice) -
 
 _Rows = tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]
 _OnPlaces = tuple[Places, IntArray, IntArray, FloatArray]
+
+
+def _placed(
+    answer: Mapping[str, Any], stated: Stated, index: Mapping[tuple[str, str], int]
+) -> _OnPlaces:
+    """The placements of an answer's fields, on the places that its policy sees."""
+    choice = stated.choice
+    if not choice.sees_one_pool and answer["placements"] is None:
+        raise _malformed("the answer does not say where tasks run", "/placements")
+    placed = _placements(answer["placements"] or [], stated.problem, index)
+    if choice.policy.servers[choice.mode] is Servers.RANGES and not choice.sees_one_pool:
+        return _on_ranges(stated, *placed)
+    return _on_classes(stated, *placed)
 
 
 def _on_ranges(
@@ -139,11 +132,9 @@ def _on_ranges(
     begin = np.cumsum(counts) - counts
     offering = stated.rows.row
     if not np.isin(row, offering).all():
-        raise ProblemError("answer.malformed", "tasks run where nothing is offered", "/placements")
+        raise _malformed("tasks run where nothing is offered", "/placements")
     if (offset + servers > counts[row]).any():
-        raise ProblemError(
-            "answer.malformed", "a range of servers goes beyond its row", "/placements"
-        )
+        raise _malformed("a range of servers goes beyond its row", "/placements")
     edges = np.concatenate([begin[row] + offset, begin[row] + offset + servers])
     own = np.concatenate([begin[offering], begin[offering] + counts[offering]])
     cuts = np.unique(np.concatenate([edges, own]))
@@ -190,15 +181,14 @@ def _on_classes(
     of = keys % (places.count + 1)
     placed = grouped_sum(servers.astype(np.float64), inverse, len(keys))
     if not (whole & even).all() or not np.array_equal(placed, places.servers[of]):
-        raise ProblemError(
-            "answer.malformed",
-            "each server that is like another runs the same part of a workload, said once",
+        raise _malformed(
+            "each server that is like another must run the same part of a workload, in one row",
             "/placements",
         )
     order = np.lexsort((start, workload))
     again = (workload[order][1:] == workload[order][:-1]) & (start[order][1:] < stop[order][:-1])
     if again.any():
-        raise ProblemError("answer.malformed", "a workload is placed twice", "/placements")
+        raise _malformed("a workload is placed twice", "/placements")
     return places, workload[first], of, each[first] * places.servers[of]
 
 
@@ -209,11 +199,11 @@ def _workload_index(problem: Problem) -> dict[tuple[str, str], int]:
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str]:
-    return str(row["tenant"]), str(row["workload"]["name"])
+    return row["tenant"], row["workload"]["name"]
 
 
-def _number(value: Any) -> float:
-    return float("nan") if value is None else float(value)
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _placements(
@@ -223,20 +213,26 @@ def _placements(
     servers_from = int(problem.server_count.sum()) - problem.first_server
     numbered = NumberedServers(problem)
     columns: list[tuple[int, int, int, int]] = []
-    for item in rows:
-        first = item["server"] if "server" in item else item["servers"]["first"]
-        count = 1 if "server" in item else int(item["servers"]["count"])
+    for number, item in enumerate(rows):
+        where, range_ = f"/placements/{number}", item["servers"]
+        if (item["server"] is None) == (range_ is None):
+            raise _malformed("a placement needs either server or servers", where)
+        first = item["server"] if range_ is None else range_["first"]
+        count = 1 if range_ is None else range_["count"]
         try:
-            row, offset = numbered.position(str(first))
+            row, offset = numbered.position(first)
         except KeyError:
-            raise ProblemError(
-                "answer.malformed", f"there is no server {first!r}", "/placements"
-            ) from None
-        if count < 1 or offset + count > servers_from[row]:
-            raise ProblemError(
-                "answer.malformed", f"there are not {count} servers from {first!r}", "/placements"
-            )
-        columns.append((index[_key(item)], row, offset, count))
-    workload, row_, offset_, servers = np.array(columns, dtype=np.int64).reshape(-1, 4).T
+            raise _malformed(f"there is no server {first[:80]!r}", where) from None
+        if offset + count > servers_from[row]:
+            raise _malformed(f"there are not {count} servers from {first[:80]!r}", where)
+        workload = index.get(_key(item))
+        if workload is None:
+            raise _malformed("there is no such workload", where)
+        columns.append((workload, row, offset, count))
+    of, row_, offset_, servers = np.array(columns, dtype=np.int64).reshape(-1, 4).T
     each = np.array([item["tasks"] for item in rows], dtype=np.float64)
-    return workload, row_, offset_, servers, each
+    return of, row_, offset_, servers, each
+
+
+def _malformed(detail: str, pointer: str) -> ProblemError:
+    return ProblemError("answer.malformed", detail, pointer)

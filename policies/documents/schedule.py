@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from policies.documents.answer_fields import ScheduleDocument, read_fields
 from policies.errors import ProblemError
 from policies.model.problem import Problem
 from policies.model.schedule import Schedule, SlotPlacement
@@ -30,7 +31,8 @@ def schedule_to_document(problem: Problem, schedule: Schedule) -> dict[str, Any]
     Returns
     -------
     dict
-        ``objective``, ``bound``, ``lp_bound``, ``gap`` and ``slots``.
+        ``objective``, ``bound``, ``lp_bound``, ``gap`` and ``slots``; ``order_proven``, false, where
+        slots in another order might move fewer tasks.
 
     Examples
     --------
@@ -64,7 +66,8 @@ def schedule_to_document(problem: Problem, schedule: Schedule) -> dict[str, Any]
             ("gap", schedule.gap),
         )
     }
-    return {**numbers, "slots": slots}
+    order = {} if schedule.order_proven else {"order_proven": False}
+    return {**numbers, **order, "slots": slots}
 
 
 def schedule_from_document(
@@ -102,44 +105,61 @@ def schedule_from_document(
     >>> schedule_from_document(problem, document).tasks.tolist()
     [[3]]
     """
+    fields = read_fields(ScheduleDocument, document, "schedule.malformed", "schedule")
+    return read_schedule(problem, fields, packed=packed)
+
+
+def read_schedule(problem: Problem, fields: Mapping[str, Any], *, packed: bool) -> Schedule:
+    """Return the schedule of the fields of a ``ScheduleDocument``.
+
+    Raises:
+        ProblemError: ``schedule.malformed``: a row names what is not there, or is there twice.
+    """
     job_of = {
         (problem.tenants[int(problem.workload_tenant[j])], problem.workload_names[j]): j
         for j in range(problem.n)
     }
-    position_of = {name: position for position, name in enumerate(server_names(problem))}
-    try:
-        slots = document["slots"]
-        tasks = np.zeros((len(slots), problem.n), dtype=np.int64)
-        placements = []
-        for position, slot in enumerate(slots):
-            on_servers: list[tuple[int, int, int]] = []
-            for row in slot["allocations"]:
-                j = job_of[row["tenant"], row["workload"]]
-                tasks[position, j] = row["tasks"]
-                on_servers += [
-                    (position_of[item["server"]], j, item["tasks"])
-                    for item in row.get("servers", ())
-                ]
-            server, workload, count = np.array(sorted(on_servers), dtype=np.int64).reshape(-1, 3).T
-            placements.append(SlotPlacement(workload, server, count))
-        packed = packed or any("servers" in row for slot in slots for row in slot["allocations"])
-        objective, bound, lp_bound, gap = (
-            math.nan if document[name] is None else float(document[name])
-            for name in ("objective", "bound", "lp_bound", "gap")
-        )
-        return Schedule(
-            fraction=np.array([slot["fraction"] for slot in slots], dtype=np.float64),
-            tasks=tasks,
-            placements=tuple(placements) if packed else None,
-            objective=objective,
-            bound=bound,
-            lp_bound=lp_bound,
-            gap=gap,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProblemError(
-            "schedule.malformed", f"the schedule cannot be read: {error!r}", "/schedule"
-        ) from error
+    packed = packed or any(
+        row["servers"] is not None for slot in fields["slots"] for row in slot["allocations"]
+    )
+    names = server_names(problem) if packed else []
+    position_of = {name: position for position, name in enumerate(names)}
+    tasks = np.zeros((len(fields["slots"]), problem.n), dtype=np.int64)
+    placements = []
+    for position, slot in enumerate(fields["slots"]):
+        on_servers: list[tuple[int, int, int]] = []
+        for number, row in enumerate(slot["allocations"]):
+            where = f"/schedule/slots/{position}/allocations/{number}"
+            j = job_of.get((row["tenant"], row["workload"]))
+            if j is None:
+                raise _malformed(where, "there is no such workload")
+            if tasks[position, j]:
+                raise _malformed(where, "the slot has an earlier row of the workload")
+            tasks[position, j] = row["tasks"]
+            for item in row["servers"] or ():
+                if item["server"] not in position_of:
+                    raise _malformed(where, f"there is no server {item['server'][:80]!r}")
+                on_servers.append((position_of[item["server"]], j, item["tasks"]))
+        server, workload, count = np.array(sorted(on_servers), dtype=np.int64).reshape(-1, 3).T
+        placements.append(SlotPlacement(workload, server, count))
+    objective, bound, lp_bound, gap = (
+        math.nan if fields[name] is None else fields[name]
+        for name in ("objective", "bound", "lp_bound", "gap")
+    )
+    return Schedule(
+        fraction=np.array([slot["fraction"] for slot in fields["slots"]], dtype=np.float64),
+        tasks=tasks,
+        placements=tuple(placements) if packed else None,
+        objective=objective,
+        bound=bound,
+        lp_bound=lp_bound,
+        gap=gap,
+        order_proven=fields["order_proven"],
+    )
+
+
+def _malformed(pointer: str, detail: str) -> ProblemError:
+    return ProblemError("schedule.malformed", detail, pointer)
 
 
 def _servers(placement: SlotPlacement, j: int, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -20,8 +20,9 @@ from policies.verification.checks import Check
 from policies.verification.stated import Stated
 from policies.verification.verify import Verification, verify
 
-# What an answer may hold; of anything else nobody could say whether it is true.
-PARTS = {"policy", "allocations", "summary", "placements", "certificate", "schedule", "history"}
+# Parts of answers that are not judged.
+UNJUDGED = ("explanations", "properties")
+LARGEST = float(np.finfo(np.float64).max)
 DIVISIBLE_ON_SERVERS = Choice(catalogue.DRFH, "divisible")
 
 
@@ -44,10 +45,7 @@ def verify_answer(
     Verification
         The checks of :func:`policies.verify`, and that every other number follows from the tasks.
 
-    Raises
-    ------
-    ProblemError
-        ``answer.malformed`` (or ``history.*``, ``certificate.malformed``, ``schedule.malformed``).
+        An answer that cannot be read is not valid: its one check is ``readable``.
 
     Examples
     --------
@@ -62,30 +60,31 @@ def verify_answer(
     >>> verify_answer(ParsedProblem(problem, "drf"), document, choose("drf")).valid
     False
     """
-    allocation = allocation_from_document(document, parsed.problem, choice)
+    try:
+        with np.errstate(all="ignore"):  # what overflows is refused by its check
+            allocation = allocation_from_document(document, parsed.problem, choice)
+    except ProblemError as error:
+        detail = f"{error.pointer or '/'}: {error.detail} ({error.code})"
+        return Verification(False, (Check("readable", False, detail, 0.0),))
     checks = list(verify(parsed.problem, allocation, parsed.history, parsed.running).checks)
     if all(check.holds for check in checks):
-        try:
+        with np.errstate(all="ignore"):
             checks += _check_claims(document, Stated(parsed.problem, choice), allocation)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ProblemError(
-                "answer.malformed", f"the answer cannot be read: {error!r}", "/allocations"
-            ) from error
     return Verification(all(check.holds for check in checks), tuple(checks))
 
 
 def _check_claims(
     document: Mapping[str, Any], stated: Stated, allocation: Allocation
 ) -> Iterator[Check]:
-    """What the answer says beside what the policy promises; whatever it does not say is not asked."""
+    """What a readable answer says beside what the policy promises; what it leaves out is not judged."""
     problem = stated.problem
-    others = sorted(name for name in document.keys() - PARTS if document[name])
-    detail = "the answer says nothing of which nobody could say whether it is true"
+    others = [name for name in UNJUDGED if document.get(name)]
+    detail = "the answer has no part that is not judged"
     yield Check("parts", not others, f"{detail}: {', '.join(others)}" if others else detail, 0.0)
     given = document.get("policy")
     agrees = given is None or (
         given.get("name") == allocation.policy.name
-        and given.get("mode", allocation.mode) == allocation.mode
+        and (given.get("mode") or allocation.mode) == allocation.mode
         and (given.get("options") or {}) == dict(allocation.options)
     )
     yield Check("policy", agrees, "it names the policy by which it is verified", 0.0)
@@ -138,14 +137,18 @@ def _found(name: str, wrong: list[str], detail: str) -> Check:
 
 
 def _same(given: Any, expected: Any) -> bool:
-    """Do they agree, numbers to a billionth? What is not said is not asked."""
+    """Do they agree, numbers to a billionth? Members that are left out are not judged."""
     if isinstance(expected, Mapping):
         return isinstance(given, Mapping) and all(
             name in expected and _same(value, expected[name]) for name, value in given.items()
         )
+    if isinstance(given, bool) or isinstance(expected, bool):
+        return given is expected
     if isinstance(expected, float | int) and isinstance(given, float | int):
-        return abs(given - expected) <= AGREEMENT * max(abs(given), abs(expected))
-    return bool(given == expected)
+        # Python compares an integer beyond float64 exactly; infinity and NaN agree with nothing.
+        finite = abs(given) <= LARGEST and abs(expected) <= LARGEST
+        return finite and abs(given - expected) <= AGREEMENT * max(abs(given), abs(expected))
+    return type(given) is type(expected) and bool(given == expected)
 
 
 def _number(value: float) -> float | None:
@@ -233,9 +236,8 @@ def _wrong_degrees(tenants: Mapping[str, Any], stated: Stated, allocation: Alloc
 
 def _degree(stated: Stated, used: FloatArray, alone: FloatArray) -> dict[str, Any]:
     names = stated.problem.resources
-    largest = float(np.finfo(np.float64).max)
     by_resource = {
-        name: min(u / a, largest) if a > 0 else None
+        name: min(u / a, LARGEST) if a > 0 else None
         for name, u, a in zip(names, used.tolist(), alone.tolist(), strict=True)
     }
     some = [degree for degree in by_resource.values() if degree is not None]

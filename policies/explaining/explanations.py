@@ -21,7 +21,7 @@ WORKLOADS_NAMED = 3
 
 @dataclass(frozen=True)
 class Binding:
-    """A full resource that holds a tenant back, on servers where it could run.
+    """A full resource that holds a tenant back, on servers where it would cost least.
 
     Attributes:
         server_class: index into the answer's classes; None where the pool counts as one server.
@@ -174,7 +174,7 @@ def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Bind
         return f"{problem.workload_names[unmet[0]]} gets nothing more: {REASONS[reason]}"
     if binding:
         full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
-        return f"it stopped where {full} ran out on the servers it can use."
+        return f"it stopped where {full} ran out on the servers where it costs least."
     if reason.startswith("resource:"):
         return f"it stopped where {reason.removeprefix('resource:')} ran out."
     return f"it stopped where {REASONS[LEVEL]}"

@@ -19,6 +19,8 @@ from policies.proofs.normal_form import LeximinProblem, alike_workloads
 
 # Shares below this part of a workload's own are rounding; nothing is moved for them.
 WORTH_MOVING = 1e-9
+# Demands that differ by less, relative, are the same but for rounding.
+ALIKE = 1e-14
 
 
 def preferred_tasks(
@@ -48,7 +50,10 @@ def preferred_tasks(
 
 
 def preferred_workloads(
-    problem: LeximinProblem, x: FloatArray, deadline: float | None
+    problem: LeximinProblem,
+    x: FloatArray,
+    deadline: float | None,
+    tenants: BoolArray | None = None,
 ) -> FloatArray:
     """(n, K) the same tenant shares, more of them through preferred workloads.
 
@@ -56,6 +61,7 @@ def preferred_workloads(
         problem: each tenant's workloads are in priority order.
         x: (n, K) feasible dominant shares.
         deadline: ``time.monotonic`` seconds.
+        tenants: (t,) whose workloads it is about; None: of all.
 
     Raises:
         SolveTimeoutError: the deadline passed.
@@ -65,12 +71,21 @@ def preferred_workloads(
     x = np.ascontiguousarray(x).copy()
     slack = np.maximum(problem.capacity_share - x.T @ problem.demand, 0.0)
     demand, allowed = np.ascontiguousarray(problem.demand), np.ascontiguousarray(problem.allowed)
-    for i in range(problem.t):
-        first, last = int(problem.first[i]), int(problem.first[i + 1])
-        for j in range(first, last - 1):
-            if deadline is not None and time.monotonic() > deadline:
-                raise SolveTimeoutError("solve.timeout", "the time limit passed between workloads")
-            _take_over(x, slack, demand, allowed, float(problem.limit[j]), j, last)
+    chosen = np.diff(problem.first) > 1
+    several = np.flatnonzero(chosen if tenants is None else chosen & tenants).tolist()
+    moved = True
+    while moved:  # what a workload leaves can be what a preferred one was waiting for
+        moved = False
+        for i in several:
+            first, last = int(problem.first[i]), int(problem.first[i + 1])
+            for j in range(first, last - 1):
+                if deadline is not None and time.monotonic() > deadline:
+                    raise SolveTimeoutError(
+                        "solve.timeout", "the time limit passed between workloads"
+                    )
+                moved |= bool(
+                    _take_over(x, slack, demand, allowed, float(problem.limit[j]), j, last)
+                )
     return x
 
 
@@ -83,14 +98,15 @@ def _take_over(
     limit: float,
     j: int,
     last: int,
-) -> None:
+) -> bool:
     """Move share to j from its tenant's workloads after it, from the last one on.
 
     x (n, K) and slack (K, m) are changed in place. What leaves a class goes to the same class first,
-    then wherever there is room; j takes ``limit`` at most.
+    then wherever there is room; j takes ``limit`` at most. Returns whether anything moved.
     """
     classes = slack.shape[0]
     has = _sum(x[j])
+    changed = False
     for other in range(last - 1, j, -1):
         worth = WORTH_MOVING * (has + _sum(x[other]))
         if limit - has <= worth:
@@ -110,6 +126,8 @@ def _take_over(
                     _use(slack[source], demand[other], -moved)
                     _use(slack[target], demand[j], moved)
                     has = _sum(x[j])
+                    changed = True
+    return changed
 
 
 @compiled_in_order
@@ -126,7 +144,7 @@ def _room(slack, needs, frees, same):  # type: ignore[no-untyped-def]
     room = np.inf
     for r in range(len(slack)):
         needed = needs[r] - frees[r] if same else needs[r]
-        if needed > 0.0:
+        if needed > ALIKE * needs[r]:
             room = min(room, slack[r] / needed)
     return room
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.leximin.priority_order import preferred_workloads
 from policies.leximin.rounds import Leximin, leximin
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
@@ -27,7 +30,7 @@ def divisible_allocation(
     units = share_units(problem, choice)
     form = normalise(problem, classes, units)
     answer = leximin(form.leximin, deadline)
-    workload, server_class, share = placements_of(units, form, answer.x)
+    workload, server_class, share = placements_of(units, form, answer.x, deadline)
     placed = share / units.per_task[workload]
     tasks = grouped_sum(placed, workload, problem.n)
     certificate = _certificate_of_problem(problem, form, answer)
@@ -51,10 +54,17 @@ def divisible_allocation(
     )
 
 
+Placements = tuple[IntArray, IntArray, FloatArray]
+
+
 def placements_of(
-    units: ShareUnits, form: Normalised, x: FloatArray
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """(workload, class, share) triplets; alike workloads filled in priority order."""
+    units: ShareUnits, form: Normalised, x: FloatArray, deadline: float | None
+) -> Placements:
+    """(workload, class, share) triplets; alike workloads filled in priority order.
+
+    Raises:
+        SolveTimeoutError: the deadline passed.
+    """
     merged, server_class = np.nonzero(x)
     share = x[merged, server_class]
     if len(form.workloads) == form.leximin.n:
@@ -68,11 +78,40 @@ def placements_of(
         pieces = [(int(server_class[q]), float(share[q])) for q in mine]
         rows += _in_priority_order(members[part], units.limit, pieces)
     table = sorted(rows)
-    return (
+    placed = (
         np.array([row[0] for row in table], dtype=np.int64),
         np.array([row[1] for row in table], dtype=np.int64),
         np.array([row[2] for row in table], dtype=np.float64),
     )
+    if (np.diff(form.merged) >= 0).all():
+        return placed
+    return _each_preferred(units, form, placed, deadline)
+
+
+def _each_preferred(
+    units: ShareUnits, form: Normalised, placed: Placements, deadline: float | None
+) -> Placements:
+    """The same where others of the tenant come between workloads that are alike in its order.
+
+    Merged, they stand where the first of them does, and the last of them ran before the others.
+    """
+    merged, workloads = form.leximin, form.workloads
+    apart = replace(
+        merged,
+        demand=np.ascontiguousarray(units.demand[workloads]),
+        allowed=np.ascontiguousarray(merged.allowed[form.merged]),
+        limit=units.limit[workloads],
+        owner=merged.owner[form.merged],
+    )
+    at = np.full(len(units.limit), -1, dtype=np.int64)
+    at[workloads] = np.arange(len(workloads))
+    x = np.zeros((len(workloads), merged.K))
+    x[at[placed[0]], placed[1]] = placed[2]
+    x = preferred_workloads(apart, x, deadline)
+    position, server_class = np.nonzero(x)
+    order = np.lexsort((server_class, workloads[position]))
+    position, server_class = position[order], server_class[order]
+    return workloads[position], server_class, x[position, server_class]
 
 
 def _in_priority_order(

@@ -45,6 +45,9 @@ class Schedule:
         Proven upper bound on the objective of every schedule.
     gap : float
         ``(lp_bound - objective) / lp_bound``.
+    order_proven : bool
+        Whether no other order of the slots moves fewer tasks over the cyclic period. False where
+        there was no time to find the best order, or there are too many slots to prove it.
     repaid : (t,) float array or None
         Part of each tenant's deficit that its average share repays, compared with the schedule
         without deficits. None without deficits, or where there was no time for the comparison. Not
@@ -67,4 +70,5 @@ class Schedule:
     bound: float
     lp_bound: float
     gap: float
+    order_proven: bool = True
     repaid: FloatArray | None = None

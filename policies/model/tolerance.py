@@ -26,12 +26,15 @@ SOLVER_TOLERANCE = LEVEL_TOLERANCE / 2
 SOLVER_NOISE = 2e-15
 # What rounding may hide when costs are subtracted from the worth of all servers, relative to that.
 BUDGET_ROUNDING = 1e-15
-# A round whose bound is further from its level, relative, is not one that rounding leaves open.
+# A round whose bound is further from its level, relative, is not one that rounding leaves open; nor is
+# one with a tenant that could be lifted further by it, as far as prices show.
 OPEN_GAP = 1e-3
 # ... nor one whose lift to the bound costs more than this part of the resources that those who rise
 # would take it from: mostly some 1e-15 of these is what rounding hides, 1.1e-11 was the most.
 HIDDEN_BY_ROUNDING = 1e-10
-# Time division: levels below it are as good as this one: what they are relative to.
+# Time division: a round that is left open is not wider than this part of its bound.
+OPEN_TIME_GAP = 0.5
+# ... levels below it are as good as this one: what they are relative to.
 SMALLEST_LEVEL = 1e-3
 # ... and a tenant whose share has less than this part in a round's prices is left to a later round.
 SMALLEST_PART = 1e-7
@@ -44,6 +47,9 @@ MOST_TAKEN = 1e-11
 # Sums and products of reported numbers agree to this, relative: solvers and readers add up in
 # different orders, 1e-16 of the largest term each time.
 AGREEMENT = 1e-9
+# A tenant's workload may run in the place of a preferred one with this part of their shares: what room
+# there is for one of them, when it is preferred, is right to the solver's rounding.
+PREFERRED = 1e-8
 # The fractions of a period add up to 1 to this: thirds of it have no sum that is 1 exactly.
 WHOLE_PERIOD = 1e-12
 

@@ -152,7 +152,11 @@ class Normalised:
 
 
 def normalise(
-    problem: Problem, classes: ServerClasses, units: ShareUnits | None = None
+    problem: Problem,
+    classes: ServerClasses,
+    units: ShareUnits | None = None,
+    *,
+    adjacent: bool = False,
 ) -> Normalised:
     """Leave out what cannot run and merge workloads of a tenant that are alike.
 
@@ -167,6 +171,8 @@ def normalise(
         Where it runs.
     units : ShareUnits, optional
         What counts as a share; dominant shares by default.
+    adjacent : bool, default False
+        Merge only workloads that follow each other in their tenant's priority order.
 
     Returns
     -------
@@ -188,7 +194,7 @@ def normalise(
     order = np.lexsort((runnable, -problem.priority[runnable], problem.workload_tenant[runnable]))
     workloads = runnable[order]
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
-    merged, first = alike_workloads(units.demand, allowed, workloads, owner)
+    merged, first = alike_workloads(units.demand, allowed, workloads, owner, adjacent=adjacent)
     limit = units.limit[workloads]
     chosen = workloads[first]
     return Normalised(
@@ -209,14 +215,19 @@ def normalise(
 
 
 def alike_workloads(
-    demand: FloatArray, allowed: BoolArray, workloads: IntArray, owner: IntArray
+    demand: FloatArray,
+    allowed: BoolArray,
+    workloads: IntArray,
+    owner: IntArray,
+    *,
+    adjacent: bool = False,
 ) -> tuple[IntArray, IntArray]:
     """Which merged workload each is part of, and the first (preferred) of each.
 
     Args:
         demand: (n, m) and allowed: (n, K), of which ``workloads`` (q,) are rows: each tenant's
             together, in priority order.
-        owner: (q,) whose each is.
+        owner: (q,) whose each is; adjacent: with no others between them in that order.
     """
     if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
         identity = np.arange(len(workloads))
@@ -230,7 +241,9 @@ def alike_workloads(
             demand[j].tobytes(),
             allowed[j].tobytes(),
         )
-        merged[position] = index.setdefault(key, len(index))
+        if adjacent and key not in index:
+            index.clear()
+        merged[position] = index.setdefault(key, len(first))
         if merged[position] == len(first):
             first.append(position)
     return merged, np.array(first, dtype=np.int64)

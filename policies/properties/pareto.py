@@ -15,14 +15,12 @@ from policies.model.allocation import Allocation
 from policies.model.policy import Proof, ShareDefinition
 from policies.model.reasons import unserved_reasons
 from policies.model.server_classes import one_class, server_classes
-from policies.model.tolerance import SHARE_TOLERANCE
+from policies.model.tolerance import CHANGE_TOLERANCE, SHARE_TOLERANCE
 from policies.properties.verdicts import Verdict, undecided
 from policies.verification.verify import verify
 
 LARGEST_PROGRAM = 400_000
 LARGEST_INTEGER_PROGRAM = 3000
-# Policies whose certificate proves a leximin of shares, and hence that nothing can be gained.
-PROVEN_LEXIMIN = (Proof.LEVELS, ShareDefinition.DOMINANT)
 
 
 def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
@@ -33,9 +31,12 @@ def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
         seconds: for an integer program.
     """
     problem = allocation.problem
-    certificate, policy = allocation.certificate, allocation.policy
-    leximin = (policy.proof, policy.share) == PROVEN_LEXIMIN and not allocation.options
-    if leximin and certificate is not None and all(item.proven for item in certificate.rounds):
+    certificate = allocation.certificate
+    if (
+        _proves_shares(allocation)
+        and certificate is not None
+        and all(item.proven for item in certificate.rounds)
+    ):
         checks = verify(problem, allocation).checks
         names = {check.name for check in checks if check.holds}
         if all(check.holds for check in checks) and "tenants_stuck" in names:
@@ -43,6 +44,19 @@ def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
     if allocation.schedule is not None:
         return undecided("averages over slots are not decided without a proof")
     return _by_program(allocation, seconds)
+
+
+def _proves_shares(allocation: Allocation) -> bool:
+    """Is a certificate of the policy about dominant shares, so that nothing can be gained?
+
+    What counts otherwise, such as the sum of shares, grows with the dominant share of a tenant with one
+    workload; of several, one can take over from another with more.
+    """
+    policy, problem = allocation.policy, allocation.problem
+    if policy.proof is not Proof.LEVELS or allocation.options:
+        return False
+    one_each = len(np.unique(problem.workload_tenant)) == problem.n
+    return policy.share is ShareDefinition.DOMINANT or one_each
 
 
 def _by_program(allocation: Allocation, seconds: float) -> Verdict:
@@ -59,7 +73,8 @@ def _by_program(allocation: Allocation, seconds: float) -> Verdict:
     capacity = classes.capacity_share * problem.totals
     gain, worst = _largest_gain(allocation, pairs, capacity, seconds, whole=False)
     least = float(problem.dominant_share_per_task[runs].min()) if whole else 0.0
-    enough = SHARE_TOLERANCE * max(float(allocation.tenant_share.sum()), SHARE_TOLERANCE)
+    # A program that may take a billionth from one tenant gives others more than that.
+    enough = CHANGE_TOLERANCE * max(float(allocation.tenant_share.sum()), CHANGE_TOLERANCE)
     if gain <= max(enough, least * (1 - SHARE_TOLERANCE)):
         return Verdict(True, reason="no linear program finds a gain")
     if not whole:

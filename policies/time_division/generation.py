@@ -11,9 +11,11 @@ decomposition for linear mixed-integer programming", 1997.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.errors import SolveTimeoutError
 from policies.model.certificate import Round
 from policies.model.problem import Problem
@@ -24,6 +26,7 @@ from policies.proofs.slots.rounds import round_bound, satisfied_at, stuck_tenant
 from policies.proofs.slots.slot_pool import Slot, SlotPool
 from policies.proofs.slots.work_budget import WorkBudget, WorkBudgetSpentError
 from policies.time_division.fewest_slots import fewest_slots
+from policies.time_division.open_rounds import with_open_rounds
 from policies.time_division.program import Mixture, ScheduleProgram
 from policies.time_division.rounds import Division, restated
 
@@ -98,6 +101,8 @@ class _Rounds:
         slots, fractions = self._refined(self.mixture.fractions)
         share = self._average(slots, fractions)
         rounds = restated(self.problem, self.pool, self.rounds, self.frozen_in, share)
+        if not all(item.proven for item in rounds):
+            rounds = self._left_open_alone(rounds, share)
         fewest = False
         if all(item.proven for item in rounds):
             slots, fractions, fewest = fewest_slots(self.pool, slots, fractions, share, rounds)
@@ -111,6 +116,27 @@ class _Rounds:
             fewest,
             self.budget.stopped,
         )
+
+    def _left_open_alone(self, rounds: Sequence[Round], share: FloatArray) -> tuple[Round, ...]:
+        """The rounds with one per stage that is open, of all tenants that are not proven stuck."""
+
+        def best_prices(
+            rising: BoolArray, frozen_in: IntArray, number: int
+        ) -> tuple[FloatArray, float]:
+            self.share = np.where((frozen_in >= 0) & (frozen_in < number), share, 0.0)
+            best = _BestPrices(self, rising)
+            return best.prices, best.bound
+
+        self.rounds, self.frozen_in = with_open_rounds(
+            rounds,
+            self.frozen_in,
+            share / self.weight,
+            share >= self.cap * (1 - LEVEL_TOLERANCE),
+            self.stage,
+            self.weight,
+            best_prices,
+        )
+        return restated(self.problem, self.pool, self.rounds, self.frozen_in, share)
 
     def _first_slots(self) -> Mixture:
         """As many slots as tenants, each for those who have had least; all equally long."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
-from policies.errors import SolveTimeoutError
+from policies.errors import SolveFailedError, SolveTimeoutError
 from policies.leximin.priority_order import preferred_tasks
 from policies.model.allocation import Allocation, gap_of, least_average
 from policies.model.certificate import Certificate, Round
@@ -18,6 +18,8 @@ from policies.model.problem import Problem
 from policies.model.request import Request
 from policies.model.schedule import Schedule, SlotPlacement
 from policies.model.server_classes import classes_of_decision
+from policies.model.solver_status import SolverStatus
+from policies.model.tolerance import OPEN_TIME_GAP
 from policies.proofs.slots.divisible_bound import largest_prior_share
 from policies.proofs.slots.rounds import proven_bound
 from policies.proofs.slots.slot_pool import Slot, SlotPool
@@ -29,9 +31,13 @@ from policies.time_division.divisible_bound import (
     with_divisible_tasks,
 )
 from policies.time_division.generation import WORK, divide
-from policies.time_division.rounds import restated
-from policies.time_division.slot_order import order_of_slots
+from policies.time_division.open_rounds import widest_gap
+from policies.time_division.rounds import Division, restated
+from policies.time_division.slot_order import MOST_EXACT, order_of_slots
 from policies.time_division.two_tenants import divide_between_two, two_alone
+
+# By what the work is multiplied while a schedule is too far from its bound.
+MORE_WORK = 4.0
 
 
 def solve_indivisible(request: Request) -> Allocation:
@@ -52,12 +58,11 @@ def solve_indivisible(request: Request) -> Allocation:
     problem, deadline = request.problem, request.deadline
     pack = bool(request.option("pack"))
     pool = SlotPool.of(problem, pack=pack)
-    budget = WorkBudget(deadline, WORK * float(request.option("effort")))
     divisible = with_divisible_tasks(problem, pool, pack=pack, deadline=deadline)
     division = (
         divide_between_two(problem, pool, deadline)
         if two_alone(problem, pool)
-        else divide(problem, pool, budget, prices_of_shares(pool, divisible))
+        else _divide(request, pool, prices_of_shares(pool, divisible))
     )
     preferred = [
         preferred_tasks(slot.on_server, pool.demand, pool.allowed_on_kind, pool.owner, pool.limit)
@@ -116,6 +121,7 @@ def solve_indivisible(request: Request) -> Allocation:
             bound=bound,
             lp_bound=lp_bound,
             gap=gap,
+            order_proven=len(slots) <= MOST_EXACT,
             repaid=_repaid(request, average),
         ),
         statistics={
@@ -125,6 +131,31 @@ def solve_indivisible(request: Request) -> Allocation:
             "stopped": None if division.stopped is None else division.stopped.value,
         },
     )
+
+
+def _divide(request: Request, pool: SlotPool, first_prices: FloatArray) -> Division:
+    """The division that the effort pays for, or the first that four times more finds near its bound.
+
+    Raises:
+        SolveTimeoutError: the deadline passed before. SolveFailedError: there is none.
+    """
+    work = WORK * float(request.option("effort"))
+    while True:
+        budget = WorkBudget(request.deadline, work)
+        division = divide(request.problem, pool, budget, first_prices)
+        gap = widest_gap(division.rounds)
+        if gap <= OPEN_TIME_GAP:
+            return division
+        if division.stopped is SolverStatus.TIME_LIMIT:
+            raise SolveTimeoutError(
+                "solve.timeout",
+                f"the time limit passed before a schedule within {OPEN_TIME_GAP:.0%} of its bound",
+            )
+        if division.stopped is None:
+            raise SolveFailedError(
+                "solve.failed", f"the best schedule found is {gap:.0%} below what is proven"
+            )
+        work *= MORE_WORK
 
 
 def _repaid(request: Request, average: FloatArray) -> FloatArray | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate, Round
 from policies.model.policy import Proof
@@ -17,6 +17,8 @@ from policies.verification.equilibrium import check_equilibrium
 from policies.verification.exact_levels import Proven, proven
 from policies.verification.exact_market import products_proven
 from policies.verification.form import Form, form_of
+from policies.verification.open_rounds import stuck_when_open
+from policies.verification.preference import check_preference
 from policies.verification.prices import bound_on_level, level_size, part_lifted, rising_in
 from policies.verification.stated import LEVEL, TASK_LIMIT, Places, Stated, by_resource
 
@@ -36,8 +38,12 @@ def check_certificate(
         yield from check_equilibrium(problem, allocation, form, certificate, products)
     else:
         prices = proven(stated, places, form, allocation, certificate)
+        stuck = stuck_when_open(stated, places, form, allocation, certificate, prices)
         names = [problem.tenants[i] for i in form.tenants.tolist()]
-        yield from _check_leximin(allocation, form, certificate, prices, names)
+        yield from _check_leximin(
+            allocation, form, certificate, Proven(prices.levels, stuck), names
+        )
+    yield check_preference(stated, form, allocation)
     reasons = _reasons(stated, form, certificate, allocation.tasks)
     yield _check(
         "limited_by",
@@ -75,10 +81,13 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
         holds = (
             bool(((mine >= 0) & (mine < len(stages))).all())
             and bool((others == -1).all())
+            and bool((np.bincount(mine, minlength=len(stages)) > 0).all())
             and bool((stages[mine] == form.stage).all())
             and bool((np.diff(stages) >= 0).all())
         )
-    detail = "one price per class of servers and resource, one round per tenant, in stages"
+    detail = (
+        "one price per class of servers and resource, one round per tenant, none without, in stages"
+    )
     return Check("certificate", holds, detail, 0.0)
 
 
@@ -110,7 +119,7 @@ def _check_leximin(
         "every tenant's level is its share over its weight",
         names,
     )
-    yield from _check_rounds(form, certificate, expected, frozen_in, names, prices)
+    yield from _check_rounds(form, certificate, expected, names, prices)
 
 
 def round_bounds(
@@ -132,7 +141,6 @@ def _check_rounds(
     form: Form,
     certificate: Certificate,
     share: FloatArray,
-    frozen_in: IntArray,
     names: list[str],
     prices: Proven,
 ) -> Iterator[Check]:
@@ -175,9 +183,10 @@ def _check_rounds(
     )
     yield _check(
         "tenants_stuck",
-        (~prices.tenants & closed[frozen_in]) * 1.0,
+        ~prices.tenants * 1.0,
         0.0,
-        "every tenant of these has all its tasks or is proven to be stuck in its round",
+        "every tenant has all its tasks or is proven to be stuck in its round, but for what rounding "
+        "hides in one that is left open",
         names,
     )
 

@@ -42,7 +42,7 @@ from policies.verification.stated import Places, Stated
 # weighted, products; each resource and each of a tenant's workloads adds one more.
 ROUNDINGS = 48
 # Instead of a group.
-EVERYBODY = -1
+EVERYBODY, NOBODY = -1, -2
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +237,27 @@ class Fractions:
 
     def cannot_be_lifted(self, number: int, rising: BoolArray, group: int) -> bool:
         """With rising tenants lifted (a group, or all): do they want no more, or cannot have it?"""
+        prices = self._prices(number)
+        cost, wanting = self._cost(number, rising, group, prices)
+        return not wanting or cost > self._worth(prices)
+
+    def unsold(self, number: int, rising: BoolArray) -> Fraction:
+        """What servers are worth beyond what the tenants' shares cost, nobody lifted."""
+        prices = self._prices(number)
+        return self._worth(prices) - self._cost(number, rising, NOBODY, prices)[0]
+
+    def _prices(self, number: int) -> list[list[Fraction]]:
+        prices = self.certificate.rounds[number].prices.tolist()
+        return [[Fraction(p) for p in row] for row in prices]
+
+    def _worth(self, prices: list[list[Fraction]]) -> Fraction:
+        return sum(map(product, self.capacity, prices), Fraction(0))
+
+    def _cost(
+        self, number: int, rising: BoolArray, group: int, prices: list[list[Fraction]]
+    ) -> tuple[Fraction, bool]:
+        """The least cost of all shares, and whether a lifted tenant has tasks left."""
         form, rounds = self.form, self.certificate.rounds
-        prices = [[Fraction(p) for p in row] for row in rounds[number].prices.tolist()]
         level = Fraction(rounds[number].level)
         scale = Fraction(level_size(form, rising, rounds[number].level))
         raised = level + Fraction(LEVEL_TOLERANCE) * scale
@@ -264,7 +283,7 @@ class Fractions:
                 part = left if limit is None else min(left, limit)
                 cost += part * price
                 left -= part
-        return not wanting or cost > sum(map(product, self.capacity, prices), Fraction(0))
+        return cost, wanting
 
 
 def product(left: list[Fraction], right: list[Fraction]) -> Fraction:

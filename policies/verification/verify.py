@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.arrays import BoolArray, IntArray, grouped_sum
+from policies.arrays import BoolArray, grouped_sum
 from policies.errors import SolveFailedError
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
@@ -19,12 +19,15 @@ from policies.model.tolerance import AGREEMENT
 from policies.verification.certificate import check_certificate, left_open, round_bounds
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
+from policies.verification.division import check_division
 from policies.verification.exact_levels import proven
 from policies.verification.exact_market import products_proven
 from policies.verification.fits import Fits
 from policies.verification.form import form_of
 from policies.verification.history import check_history
-from policies.verification.schedule import check_division, check_schedule
+from policies.verification.open_rounds import stuck_when_open
+from policies.verification.schedule import check_schedule
+from policies.verification.shapes import check_shapes
 from policies.verification.stated import TASK_LIMIT, Places, Stated
 from policies.verification.whole_tasks import Whole, check_handed_out, check_whole_tasks
 
@@ -101,24 +104,33 @@ def verify(
     >>> verify(problem, replace(allocation, certificate=None)).valid
     False
     """
-    stated = Stated(problem, allocation.choice)
-    before = History.zeros(problem) if history is None else history
-    checks = [*_check_promised(allocation), *check_feasible(problem, allocation, history)]
-    if all(item.holds for item in checks):
-        places = _places_of(stated, allocation)
-        certificate, schedule = allocation.certificate, allocation.schedule
-        if schedule is not None and certificate is not None:
-            checks += check_division(stated, allocation, schedule, certificate)
-        elif certificate is not None:
-            checks += check_certificate(stated, places, allocation, certificate)
-        elif allocation.policy.hands_out is not None:
-            whole = Whole.of(stated, places, allocation)
-            checks += check_handed_out(whole, before, running)
-        if not _keeps_places(allocation):
-            checks.append(
-                Check("moved", allocation.moved is None, "nothing is said to have moved", 0.0)
-            )
+    # What overflows is infinite or not a number, which no check accepts.
+    with np.errstate(all="ignore"):
+        checks = [*_check_promised(allocation), *check_feasible(problem, allocation, history)]
+        if all(item.holds for item in checks):
+            checks += _check_promises(problem, allocation, history, running)
     return Verification(all(item.holds for item in checks), tuple(checks))
+
+
+def _check_promises(
+    problem: Problem,
+    allocation: Allocation,
+    history: History | None,
+    running: CurrentPlacements | None,
+) -> Iterator[Check]:
+    """What the policy promises of a feasible answer."""
+    stated = Stated(problem, allocation.choice)
+    places = _places_of(stated, allocation)
+    certificate, schedule = allocation.certificate, allocation.schedule
+    if schedule is not None and certificate is not None:
+        yield from check_division(stated, allocation, schedule, certificate)
+    elif certificate is not None:
+        yield from check_certificate(stated, places, allocation, certificate)
+    elif allocation.policy.hands_out is not None:
+        before = History.zeros(problem) if history is None else history
+        yield from check_handed_out(Whole.of(stated, places, allocation), before, running)
+    if not _keeps_places(allocation):
+        yield Check("moved", allocation.moved is None, "no task is stated to have moved", 0.0)
 
 
 def _keeps_places(allocation: Allocation) -> bool:
@@ -153,13 +165,36 @@ def _places_of(stated: Stated, allocation: Allocation) -> Places:
 def check_feasible(
     problem: Problem, allocation: Allocation, history: History | None = None
 ) -> Iterator[Check]:
-    """What must hold under every policy: shapes, limits, eligibility, capacity, sums, history."""
+    """What must hold under every policy: shapes, limits, eligibility, capacity, sums, history.
+
+    What follows from the tasks is looked at once they are feasible.
+    """
     stated = Stated(problem, allocation.choice)
     places = _places_of(stated, allocation)
-    shapes = _check_shapes(problem, allocation, places)
+    shapes = check_shapes(problem, allocation, places)
     yield shapes
     if not shapes.holds:
         return
+    found = tuple(_check_tasks(stated, places, allocation))
+    yield from found
+    if not all(item.holds for item in found):
+        return
+    if allocation.schedule is not None:
+        yield from check_schedule(stated, places, allocation, allocation.schedule)
+        return
+    remembered: tuple[Check, ...] = ()
+    whole = Whole.of(stated, places, allocation) if allocation.whole else None
+    if allocation.policy.long_term and whole is not None:
+        before = History.zeros(problem) if history is None else history
+        remembered = check_history(stated, allocation, before, whole.reasons)
+        yield from remembered
+    if whole is not None and all(item.holds for item in remembered):
+        yield from check_whole_tasks(whole)
+
+
+def _check_tasks(stated: Stated, places: Places, allocation: Allocation) -> Iterator[Check]:
+    """Tasks are feasible, and those that run in full are limited by their number."""
+    problem = stated.problem
     tasks = allocation.tasks
     fits = Fits.of(stated, places, allocation)
     yield _check(
@@ -198,17 +233,6 @@ def check_feasible(
         "exactly the workloads that run all their tasks are limited by them",
         problem.workload_names,
     )
-    if allocation.schedule is not None:
-        yield from check_schedule(stated, places, allocation, allocation.schedule)
-        return
-    remembered: tuple[Check, ...] = ()
-    whole = Whole.of(stated, places, allocation) if allocation.whole else None
-    if allocation.policy.long_term and whole is not None:
-        before = History.zeros(problem) if history is None else history
-        remembered = check_history(stated, allocation, before, whole.reasons)
-        yield from remembered
-    if whole is not None and all(item.holds for item in remembered):
-        yield from check_whole_tasks(whole)
 
 
 def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
@@ -242,7 +266,16 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
                     f"its bound is {bound}",
                 )
     levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
-    return _restated(allocation, certificate, levels)
+    answer = _restated(allocation, certificate, levels)
+    if answer.certificate is not None and not levels.all():
+        stuck = stuck_when_open(stated, places, form, answer, answer.certificate, prices)
+        if not stuck.all():
+            name = problem.tenants[int(form.tenants[int(stuck.argmin())])]
+            raise SolveFailedError(
+                "solve.failed",
+                f"policy {allocation.policy.name!r}: tenant {name!r} is not proven to be stuck",
+            )
+    return answer
 
 
 def _restated(allocation: Allocation, certificate: Certificate, proven: BoolArray) -> Allocation:
@@ -252,28 +285,6 @@ def _restated(allocation: Allocation, certificate: Certificate, proven: BoolArra
         for item, holds in zip(certificate.rounds, proven.tolist(), strict=True)
     )
     return replace(allocation, certificate=replace(certificate, rounds=rounds))
-
-
-def _check_shapes(problem: Problem, allocation: Allocation, places: Places) -> Check:
-    p = len(allocation.placement_tasks)
-    fits = (
-        allocation.tasks.shape == (problem.n,)
-        and allocation.level.shape == (problem.t,)
-        and len(allocation.limited_by) == problem.n
-        and allocation.placement_workload.shape == (p,)
-        and allocation.placement_class.shape == (p,)
-        and bool(np.isfinite(allocation.tasks).all())
-        and bool(np.isfinite(allocation.placement_tasks).all())
-        and _within(allocation.placement_workload, problem.n)
-        and _within(allocation.placement_class, places.count)
-        and np.array_equal(allocation.classes.class_of_row, places.place_of_row)
-        and np.array_equal(allocation.classes.servers, places.servers)
-    )
-    return Check("shapes", fits, "one row per workload, placements on the pool's servers", 0.0)
-
-
-def _within(index: IntArray, size: int) -> bool:
-    return bool(((index >= 0) & (index < size)).all())
 
 
 def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Iterator[Check]:

@@ -138,6 +138,15 @@ def check_whole_tasks(whole: Whole) -> Iterator[Check]:
             problem.workload_names,
             answer.placement_workload,
         )
+    yield check(
+        "unservable",
+        np.where(whole.reasons != "", tasks, 0.0),
+        0.0,
+        "workloads of which no task fits anywhere have none",
+        problem.workload_names,
+    )
+    if whole.pool is not None:
+        yield _check_room(whole.pool, tasks, problem.resources)
     if not answer.policy.saturates:
         return
     stops = list(whole.stops())
@@ -160,6 +169,13 @@ def check_whole_tasks(whole: Whole) -> Iterator[Check]:
         "the reasons follow from what is left on the servers",
         problem.workload_names,
     )
+
+
+def _check_room(pool: PoolTasks, tasks: FloatArray, resources: Sequence[str]) -> Check:
+    """Tasks take no more than the pool has of what its policy counts: its resources, or its slots."""
+    detail = "whole tasks take no more of the pool than there is, in resources or in slots"
+    places = resources if pool.names is None else ("slots",)
+    return check("pool_room", tasks @ pool.demand - pool.room, 0.0, detail, places)
 
 
 def _beyond_borrowing(stated: Stated, history: History) -> Sequence[bool]:

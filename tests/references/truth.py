@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from tests.references import mrfs
+from tests.references.claims import no_numbers, not_preferred, other_order, too_open
 from tests.references.exact import broken, decimals
 from tests.references.filling import POOL_RULES, exact, fill, stand_alone
 from tests.references.leximin import reference_shares
@@ -87,7 +88,11 @@ class Truth:
 
 def false_claim(truth, answer):
     """One thing that an answer says, or promises, and that is not so."""
-    for question in (_parts, _shapes, _fits, _counts, _placed, _numbers, _rounds, _slots, _memory):
+    questions = (
+        _parts, _shapes, _fits, _counts, _placed, _numbers, _rounds, _slots, _memory, not_preferred,
+        other_order, too_open,
+    )  # fmt: skip
+    for question in questions:
         found = question(truth, answer)
         if found:
             return found
@@ -130,7 +135,7 @@ def _shapes(truth, answer):
     servers = problem.server_count[offers].sum()
     if answer.classes.servers.sum() != servers:
         return "more or fewer servers than there are"
-    return ""
+    return no_numbers(answer)
 
 
 def _fits(truth, answer):
@@ -232,7 +237,10 @@ def _numbers(truth, answer):
         if _differ(answer.objective, rounds[0].level) or _differ(answer.bound, rounds[0].bound):
             return "objective or bound are not those of the rounds"
         if policy.name != "ceei":
-            first = min(level[i] for i in range(problem.t) if answer.certificate.frozen_in[i] == 0)
+            first = min(
+                (level[i] for i in range(problem.t) if answer.certificate.frozen_in[i] == 0),
+                default=0.0,
+            )
             cap = all(reason == "task_limit" for reason in answer.limited_by)
             if not cap and rounds[0].level < first * (1 - 1e-8):
                 return "a level that is less than everybody's"

@@ -142,7 +142,7 @@ def share_page(pool: Pool, run: Run, resources: Sequence[Resource], asked: Asked
 def reason_said(limited_by: str) -> str:
     """Why a workload did not get more, in a few words."""
     if limited_by.startswith(_RESOURCE):
-        return f"{limited_by.removeprefix(_RESOURCE)} is full where it may run."
+        return f"{limited_by.removeprefix(_RESOURCE)} holds it back."
     return REASONS[limited_by].capitalize()
 
 

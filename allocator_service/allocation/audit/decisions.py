@@ -44,12 +44,16 @@ PARTS_OF_A_PROOF = ("placements", "certificate", "schedule")
 def run_verify(run: Run) -> dict[str, Any]:
     """Check feasibility, shares, limits and the optimality proof of a decision, without a solver.
 
-    Returns `{"valid", "checks": [{"name", "holds", "detail"}]}`. Raises `Conflict` for a run that
-    decided nothing, `Gone` once its input is pruned, `problem.too_large` for more whole tasks than are
-    handed out again.
+    Returns `{"valid", "checks": [{"name", "holds", "detail"}]}`. A stored answer that cannot be read is
+    not valid; its one check is `readable`. Raises `Conflict` for a run that decided nothing, `Gone`
+    once its input is pruned, `problem.too_large` for more whole tasks than are handed out again.
     """
     refuse_undecided(run)
-    stored = stored_decision(run)
+    try:
+        stored = stored_decision(run)
+    except PolicyError as error:
+        detail = f"{error.pointer or '/'}: {error.detail} ({error.code})"
+        return {"valid": False, "checks": [{"name": "readable", "holds": False, "detail": detail}]}
     ranges_agree = stored.ranges_agree
     answer = stored.allocation
     try:

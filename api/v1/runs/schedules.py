@@ -16,7 +16,7 @@ from api.openapi.describing import shows
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.runs.views import OneRunView
 from api.v1.runs.visibility import sees_whole
-from policies.fields import Document, IntegerField, ListField, NumberField, TextField
+from policies.fields import BooleanField, Document, IntegerField, ListField, NumberField, TextField
 
 
 class SlotServer(Document):
@@ -49,6 +49,9 @@ class ScheduleDocument(Document):
     bound = NumberField(allow_null=True)
     lp_bound = NumberField(allow_null=True)
     gap = NumberField(allow_null=True)
+    order_proven = BooleanField(
+        description="Whether no other order of the slots moves fewer tasks; up to 12 slots."
+    )
     slots = ListField(SlotDocument, min_items=0, max_items=MAX_ROWS)
     period_seconds = IntegerField(minimum=1, maximum=MAX_ROWS)
     timetable = ListField(TimetableRow, min_items=0, max_items=MAX_ROWS)
@@ -72,6 +75,7 @@ def schedule_document(
     whole = sees_whole(pool, caller)
     return {
         **{name: plan[name] if whole else None for name in numbers},
+        "order_proven": plan.get("order_proven", True),
         "slots": [
             {**slot, "allocations": slot_rows(slot["allocations"], caller)}
             for slot in plan["slots"]

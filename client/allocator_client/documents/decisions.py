@@ -389,6 +389,8 @@ class ScheduleDocument(TypedDict):
     bound: float | None
     lp_bound: float | None
     gap: float | None
+    # Whether no other order of the slots moves fewer tasks; up to 12 slots.
+    order_proven: bool
     slots: list[ScheduleSlot]
     period_seconds: int
     timetable: list[ScheduleTimetable]

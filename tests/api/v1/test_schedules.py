@@ -1,10 +1,14 @@
 """A pool whose time is divided: slots on the clock, one answer for every instant."""
 
+import copy
+import zlib
 from datetime import timedelta
 
+import orjson
 import pytest
 
 from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.models import Schedule
 from allocator_service.tenants.models import Tenant
 from tests.factories import client, decision, pool, server, tenant, workload
 
@@ -31,6 +35,27 @@ def test_the_schedule_is_the_optimum_and_proven_from_what_is_stored(divided):
     assert [row["end"] for row in document["timetable"]][-1] == 4100
     verification = run_verify(divided)
     assert verification["valid"] is True, verification
+
+
+@pytest.mark.usefixtures("falsifiable")
+def test_a_stored_schedule_that_cannot_be_read_is_a_verdict(divided):
+    """A row of 99 tasks before the right one, a part of a task, and members that nobody wrote."""
+    schedule = Schedule.objects.get(run=divided)
+    for forge in (
+        lambda slot: slot["allocations"].insert(0, slot["allocations"][0] | {"tasks": 99}),
+        lambda slot: slot["allocations"][0].update(tasks=3.9),
+        lambda slot: slot.update(start=0),
+    ):
+        plan = copy.deepcopy(schedule.plan)
+        forge(plan["slots"][0])
+        document = zlib.compress(orjson.dumps(plan))
+        Schedule.objects.filter(run=divided).update(document=document)
+        answer = client().post(f"/api/v1/runs/{divided.pk}/verify/")
+        assert answer.status_code == 200
+        assert answer.json()["valid"] is False
+        (check,) = answer.json()["checks"]
+        assert check["name"] == "readable"
+        assert "/schedule/slots/0" in check["detail"]
 
 
 def test_every_instant_has_one_slot(divided):

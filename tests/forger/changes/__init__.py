@@ -4,14 +4,26 @@ It gives the changed case, or None where there is nothing of the kind to change.
 harmless (prices in another unit say the same): whether one is false is for ``tests.references.truth``.
 """
 
-from tests.forger.changes import certificate, history, placements, problem, schedule, shares, stated
+from tests.forger.changes import (
+    certificate,
+    history,
+    open_rounds,
+    placements,
+    problem,
+    schedule,
+    shares,
+    stated,
+)
 from tests.forger.changes.base import CHANGES, Case
+from tests.forger.changes.documents import IN_DOCUMENTS
 
 __all__ = [
     "CHANGES",
+    "IN_DOCUMENTS",
     "Case",
     "certificate",
     "history",
+    "open_rounds",
     "placements",
     "problem",
     "schedule",

@@ -113,3 +113,56 @@ def lp_bound_lower(case, rng):
     if case.answer.schedule is None or np.isnan(case.answer.schedule.lp_bound):
         return None
     return scheduled(case, lp_bound=case.answer.schedule.lp_bound * (1 - SMALL))
+
+
+@change
+def slots_in_another_order(case, rng):
+    schedule = case.answer.schedule
+    if schedule is None or len(schedule.fraction) < 4:
+        return None
+    order = rng.permutation(len(schedule.fraction))
+    where = schedule.placements
+    return scheduled(
+        case,
+        fraction=schedule.fraction[order],
+        tasks=schedule.tasks[order],
+        placements=None if where is None else tuple(where[k] for k in order),
+    )
+
+
+@change
+def slots_of_a_part_of_a_task(case, rng):
+    schedule = case.answer.schedule
+    return None if schedule is None else scheduled(case, tasks=schedule.tasks + 0.9)
+
+
+@change
+def one_tenant_never_runs(case, rng):
+    """All time for the others, in slots with room; every round is left open."""
+    schedule, certificate = case.answer.schedule, case.answer.certificate
+    if schedule is None or not certificate.rounds:
+        return None
+    i = rng.integers(case.problem.t)
+    mine = case.problem.workload_tenant == i
+    if not schedule.tasks[:, mine].any():
+        return None
+    tasks = np.where(mine, 0, schedule.tasks)
+    rounds = tuple(
+        replace(item, level=0.0 if certificate.frozen_in[i] == number else item.level, proven=False)
+        for number, item in enumerate(certificate.rounds)
+    )
+    where = schedule.placements and tuple(
+        replace(
+            item,
+            workload=item.workload[~mine[item.workload]],
+            server=item.server[~mine[item.workload]],
+            tasks=item.tasks[~mine[item.workload]],
+        )
+        for item in schedule.placements
+    )
+    changed = scheduled(case, tasks=tasks, placements=where)
+    return changed.with_answer(
+        tasks=np.where(mine, 0.0, case.answer.tasks),
+        level=one(case.answer.level, i, 0.0),
+        certificate=replace(certificate, rounds=rounds),
+    )

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from policies.verification.levels import levels_of
+from policies.verification.stated import Stated
 from tests.forger.changes.base import LARGE, TINY, change, one, rescaled, scaled_one, some
 
 
@@ -169,3 +171,59 @@ def one_workload_below_zero(case, rng):
 @change
 def everything_twice(case, rng):
     return rescaled(case, np.full(case.problem.n, 2.0)) if case.answer.tasks.any() else None
+
+
+@change
+def tasks_of_the_preferred_for_another(case, rng):
+    """A tenant's tasks go to another of its workloads that is alike, and less preferred or more."""
+    problem, answer = case.problem, case.answer
+    pairs = [
+        (a, b)
+        for a in range(problem.n)
+        for b in range(problem.n)
+        if a != b
+        and problem.workload_tenant[a] == problem.workload_tenant[b]
+        and (problem.demand[a] == problem.demand[b]).all()
+        and problem.selectors[a] == problem.selectors[b]
+        and problem.tasks[a] == problem.tasks[b]
+    ]
+    at = some(rng, np.arange(len(pairs)))
+    if at is None:
+        return None
+    order = np.arange(problem.n)
+    order[list(pairs[at])] = order[list(pairs[at])][::-1]
+    schedule = answer.schedule
+    if schedule is not None:
+        where = schedule.placements and tuple(
+            replace(item, workload=order[item.workload]) for item in schedule.placements
+        )
+        schedule = replace(schedule, tasks=schedule.tasks[:, order], placements=where)
+    return case.with_answer(
+        tasks=answer.tasks[order],
+        placement_workload=order[answer.placement_workload],
+        limited_by=tuple(answer.limited_by[j] for j in order.tolist()),
+        schedule=schedule,
+    )
+
+
+@change
+def other_counts(case, rng):
+    """Any whole numbers of tasks, with the levels and the objective that follow from them."""
+    problem, answer = case.problem, case.answer
+    if not answer.choice.sees_one_pool or answer.schedule is not None or not answer.whole:
+        return None
+    most = np.minimum(problem.tasks, answer.tasks + 2)
+    counts = rng.integers(0, most.astype(np.int64) + 1).astype(np.float64)
+    level = levels_of(Stated(problem, answer.choice), counts, answer.history)
+    reasons = tuple(
+        "task_limit" if run >= limit else f"resource:{problem.resources[0]}"
+        for run, limit in zip(counts, problem.tasks, strict=True)
+    )
+    wanting = [
+        level[i]
+        for i, reason in zip(problem.workload_tenant, reasons, strict=True)
+        if reason != "task_limit" and not problem.second_stage[i]
+    ]
+    return case.with_answer(
+        tasks=counts, level=level, limited_by=reasons, objective=min(wanting, default=np.nan)
+    )

@@ -49,7 +49,7 @@ def test_the_figures_are_those_of_the_decision(fig2, tenant):
     assert explanation.sentence.startswith(
         "u1 runs 10 tasks of analysis, a dominant share of 0.7143"
     )
-    assert "ran out on the servers it can use" in explanation.sentence
+    assert "ran out on the servers where it costs least" in explanation.sentence
 
 
 def test_prices_say_what_a_little_more_capacity_is_worth(fig2, tenant):

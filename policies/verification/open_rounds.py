@@ -1,0 +1,86 @@
+"""Who is stuck in a leximin's round that is left open: as far as prices can show it in float64.
+
+Where prices are far apart, a lift of a tenant can cost less than the rounding of what the others have;
+no prices prove then that it is stuck. A round that is left open for that still has to show of every
+tenant frozen in it that has tasks left one of two things. The first: what the servers are worth beyond
+what all shares cost does not pay for its share raised by ``OPEN_GAP``. The second: wherever it may run,
+that worth is next to nothing beside the worth of what it demands there, which is sold, then. What is
+unsold is worked out in fractions: prices of any size hide nothing.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.model.allocation import Allocation
+from policies.model.certificate import Certificate
+from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
+from policies.verification.exact_levels import Fractions, Proven
+from policies.verification.form import Form
+from policies.verification.prices import Costs, rising_in
+from policies.verification.stated import Places, Stated
+
+
+def stuck_when_open(
+    stated: Stated,
+    places: Places,
+    form: Form,
+    allocation: Allocation,
+    certificate: Certificate,
+    prices: Proven,
+) -> BoolArray:
+    """(t',) tenants that are proven to be stuck or, in open rounds, are so but for rounding.
+
+    Args:
+        stated: the problem; places: what prices are for; form: who takes part.
+        allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
+        prices: what they prove exactly.
+    """
+    stuck = prices.tenants.copy()
+    frozen_in = certificate.frozen_in[form.tenants]
+    closed = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
+    if not len(closed) or (stuck | closed[frozen_in]).all():
+        return stuck
+    exact = Fractions.of(stated, places, form, allocation, certificate)
+    shares = form.shares_of(allocation.tasks)
+    for number in np.unique(frozen_in[~stuck & ~closed[frozen_in]]).tolist():
+        mine = (frozen_in == number) & ~stuck
+        rising = rising_in(form, certificate.rounds, frozen_in, number)
+        unsold = max(exact.unsold(number, rising), Fraction(0))
+        paid_up = _paid_up(form, certificate, number, rising, unsold)
+        stuck[mine] = (paid_up | _sold_out(form, certificate, number, shares, unsold))[mine]
+    return stuck
+
+
+def _paid_up(
+    form: Form, certificate: Certificate, number: int, rising: BoolArray, unsold: Fraction
+) -> BoolArray:
+    """(t',) whose group's level, raised by what may be open, costs more than what is unsold."""
+    item = certificate.rounds[number]
+    costs = Costs.at(form, item.prices)
+    level = item.level * form.weight
+    at, _ = costs.of_shares(np.minimum(form.cap, level))
+    above, _ = costs.of_shares(np.minimum(form.cap, level * (1 + OPEN_GAP)))
+    lift = grouped_sum(np.where(rising, above - at, 0.0), form.group, form.t)[form.group]
+    return np.array(
+        [cost > 0 and Fraction(cost) > unsold for cost in lift.tolist()], dtype=np.bool_
+    )
+
+
+def _sold_out(
+    form: Form, certificate: Certificate, number: int, shares: FloatArray, unsold: Fraction
+) -> BoolArray:
+    """(t',) of whose demands next to nothing is unsold, wherever workloads with tasks left may run."""
+    worth = (form.demand > 0) @ (form.capacity * certificate.rounds[number].prices).T
+    least = np.where(form.allowed, worth, np.inf).min(axis=1, initial=np.inf)
+    open_ = shares < form.limit * (1 - AGREEMENT)
+    needed = np.full(form.t, np.inf)
+    np.minimum.at(needed, form.owner[open_], least[open_])
+    bounds = (LEVEL_TOLERANCE * needed).tolist()
+    return np.array(
+        [np.isinf(bound) or (bound > 0 and Fraction(bound) >= unsold) for bound in bounds],
+        dtype=np.bool_,
+    )

@@ -1,0 +1,86 @@
+"""Of a tenant's workloads the preferred one runs: higher priority, then older."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from policies import Problem, solve, verify
+
+
+def refusals(problem, answer):
+    return [check.name for check in verify(problem, answer).checks if not check.holds]
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh", "asset", "ceei"])
+@pytest.mark.parametrize("limit", [np.inf, 8.0])
+def test_tasks_go_to_the_preferred_workload(policy, limit):
+    """The tenant's shares are the same whichever of its two workloads runs."""
+    problem = Problem.create(
+        resources=["cpu", "memory"],
+        capacity=[[10, 10]],
+        tenants=["a"],
+        workload_tenant=[0, 0],
+        demand=[[1, 0.5], [1, 0.5]],
+        priority=[0, 9],
+        tasks=[limit, limit],
+    )
+    answer = solve(problem, policy, mode="divisible")
+    assert np.allclose(answer.tasks, [10 - min(limit, 10), min(limit, 10)])
+    order = np.array([1, 0])
+    swapped = replace(
+        answer,
+        tasks=answer.tasks[order],
+        placement_workload=order[answer.placement_workload],
+        limited_by=answer.limited_by[::-1],
+    )
+    assert refusals(problem, swapped) == ["preferred_first"]
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+def test_so_they_do_where_demands_differ(policy):
+    """Both need the same of the full resource; there is memory for either."""
+    problem = Problem.create(
+        resources=["cpu", "memory"],
+        capacity=[[10, 100]],
+        tenants=["a"],
+        workload_tenant=[0, 0],
+        demand=[[1, 0.5], [1, 2]],
+        priority=[0, 9],
+    )
+    answer = solve(problem, policy, mode="divisible")
+    assert np.allclose(answer.tasks, [0, 10])
+    swapped = replace(
+        answer,
+        tasks=answer.tasks[::-1].copy(),
+        placement_workload=1 - answer.placement_workload,
+        limited_by=answer.limited_by[::-1],
+    )
+    assert "preferred_first" in refusals(problem, swapped)
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_tasks_of_a_slot_go_to_the_preferred_workload(pack):
+    problem = Problem.create(
+        resources=["cpu"],
+        capacity=[[5]],
+        tenants=["a", "b"],
+        workload_tenant=[0, 0, 1],
+        demand=[[2], [2], [3]],
+        priority=[0, 9, 0],
+    )
+    answer = solve(problem, "tda", options={"pack": pack})
+    order = np.array([1, 0, 2])
+    schedule = answer.schedule
+    placements = schedule.placements and tuple(
+        replace(item, workload=order[item.workload]) for item in schedule.placements
+    )
+    swapped = replace(
+        answer,
+        tasks=answer.tasks[order],
+        limited_by=tuple(answer.limited_by[j] for j in order),
+        placement_workload=order[answer.placement_workload],
+        schedule=replace(schedule, tasks=schedule.tasks[:, order], placements=placements),
+    )
+    assert answer.tasks[1] > answer.tasks[0]
+    assert "preferred_first" in refusals(problem, swapped)
