@@ -189,7 +189,7 @@ def _spent(
     money: dict[int, Decimal] = {}
     hours: dict[tuple[int, str], Decimal] = {}
     if any(not budget.resource for budget in budgets) and first_month(pool) is not None:
-        money, _, _ = account_totals(month_draft(pool=pool, month=month, now=now).lines)
+        money, _, _ = account_totals(month_draft(pool=pool, month=month).lines)
     if any(budget.resource for budget in budgets):
         amounts = amounts_within(pool=pool, period=Period([month.start, month.end]), values=1)
         with localcontext(prec=EXACT_DIGITS):

@@ -13,6 +13,7 @@ from allocator_service.billing.models.plans import (
     UnitWeight,
 )
 from allocator_service.billing.models.statements import (
+    DIFFERENCES,
     Closing,
     CreditNote,
     LateCursor,
@@ -26,6 +27,7 @@ from allocator_service.billing.models.statements import (
 from allocator_service.billing.models.watching import Budget, BudgetReached, UnitGrant
 
 __all__ = [
+    "DIFFERENCES",
     "Budget",
     "BudgetReached",
     "Closing",

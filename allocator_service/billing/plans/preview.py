@@ -10,7 +10,7 @@ from allocator_service.billing.plans.timeline import Prices, Segment, Timeline, 
 from allocator_service.billing.rating.amounts import used_between
 from allocator_service.billing.rating.lines import usage_lines
 from allocator_service.billing.statements.documents import account_totals
-from allocator_service.billing.statements.drafting import units_of
+from allocator_service.billing.rating.months import units_of
 from allocator_service.tenants.models import Tenant
 
 

@@ -109,41 +109,25 @@ def commitments_of(pool: Pool, start: datetime, end: datetime) -> list[Commitmen
     found = Commitment.objects.filter(
         pool=pool, plan__state=PlanState.PUBLISHED, start__lt=end, end__gt=start
     )
-    return list(found.order_by("id"))
+    return list(found.select_related("plan").order_by("id"))
 
 
-def timeline(
-    *,
-    pool: Pool,
-    start: datetime,
-    end: datetime,
-    without: PricePlan | None = None,
-    also: PricePlan | None = None,
-    cuts: Sequence[datetime] = (),
-) -> Timeline:
-    """The prices of `[start, end)`: of plans that reratings applied, the last; else the published one.
-
-    `also` is a draft to be taken for applied, `without` a plan to be left out; time is cut at `cuts` as
-    well.
-    """
-    plans = [plan for plan in plans_of(pool, start, end) if plan != without]
-    if also is not None:
-        plans.append(also)
-    borders = {start, end, *cuts}
+def timeline(*, pool: Pool, start: datetime, end: datetime) -> Timeline:
+    """The prices of `[start, end)`: of plans that reratings applied, the last; else the published one."""
+    plans = plans_of(pool, start, end)
+    borders = {start, end}
     for plan in plans:
         borders |= {plan.start, plan.end or end}
         for spot in plan.spot_prices.all():
             borders |= {spot.start, spot.end}
     inside = sorted(border for border in borders if start <= border <= end)
-    segments = [
-        Segment(since, until, _holding(plans, since, also)) for since, until in pairwise(inside)
-    ]
+    segments = [Segment(since, until, _holding(plans, since)) for since, until in pairwise(inside)]
     return Timeline(segments, {plan.pk: Prices(plan) for plan in plans})
 
 
-def _holding(plans: Sequence[PricePlan], at: datetime, also: PricePlan | None) -> PricePlan | None:
+def _holding(plans: Sequence[PricePlan], at: datetime) -> PricePlan | None:
     """The plan that holds at an instant: the later of those that replace the past goes first."""
     there = [plan for plan in plans if plan.start <= at and (plan.end is None or at < plan.end)]
-    replacing = [plan for plan in there if plan.state == PlanState.RERATED or plan is also]
+    replacing = [plan for plan in there if plan.state == PlanState.RERATED]
     found = replacing or there
     return found[-1] if found else None

@@ -161,6 +161,7 @@ def in_order(
             kinds[line.kind],
             line.service_month,
             line.start,
+            kinds[line.rated_kind],
             position.get(line.resource, len(position)),
             slugs[line.tenant_id],
             (line.owner_id != line.tenant_id, line.owner_id is None, owner),

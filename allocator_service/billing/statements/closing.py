@@ -114,7 +114,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     with lock_for_block(Lock.LEDGER_SEAL, "ledger"):  # nothing is numbered while it is read
         last = Seal.objects.filter(pool=pool).aggregate(sequence=Max("sequence"))["sequence"]
         sequence = max(previous, last or 0)
-        draft = month_draft(pool=pool, month=month, now=now, upto=sequence)
+        draft = month_draft(pool=pool, month=month)
     _post(draft.rated.lines)
     tenants = tenants_of(pool, month, draft.lines)
     lines = in_order(draft.lines, tenants, [each.name for each in resources_of(pool)])

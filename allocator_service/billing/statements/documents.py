@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from allocator_service.billing.models import LineKind, Posting
+from allocator_service.billing.models import DIFFERENCES, LineKind, Posting
 from allocator_service.billing.months import Month
 from allocator_service.billing.rating.lines import HOUR_SECONDS, minor_digits
 from allocator_service.billing.rating.savings import DEFINITION, Savings
@@ -47,6 +47,9 @@ LINE_COLUMNS = (
     "entry",
     "adjusts",
     "note",
+    "adjusted_kind",
+    "commitment",
+    "entries",
 )
 
 
@@ -114,7 +117,7 @@ def _line_document(
 ) -> dict[str, Any]:
     charged = line.tenant_id == tenant
     billed = line.tenant_amount if charged else line.owner_amount
-    by_usage = bool(line.resource) and line.kind != LineKind.UPFRONT
+    by_usage = bool(line.resource) and line.rated_kind != LineKind.UPFRONT
     return {
         "number": number,
         "kind": line.kind,
@@ -137,6 +140,9 @@ def _line_document(
         "entry": None if line.entry is None else str(line.entry),
         "adjusts": f"{line.service_month:%Y-%m}" if line.service_month != line.month else None,
         "note": line.note or None,
+        "adjusted_kind": line.rated_kind if line.kind in DIFFERENCES else None,
+        "commitment": None if line.commitment_id is None else str(line.commitment_id),
+        "entries": [str(entry) for entry in line.entries or ()],
     }
 
 

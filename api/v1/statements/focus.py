@@ -27,10 +27,14 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 
 
 def lines_parquet(lines: Iterable[Mapping[str, Any]]) -> bytes:
-    """The lines of a statement as a Parquet file."""
+    """The lines of a statement as a Parquet file; several entries are joined by spaces."""
+    none = dict.fromkeys(LINE_COLUMNS)  # statements of earlier releases lack some columns
+    rows = (
+        {**none, **line, "entries": " ".join(line.get("entries", ())) or None} for line in lines
+    )
     return b"".join(
         parquet_stream(
-            lines,
+            rows,
             columns=LINE_COLUMNS,
             decimals=LINE_DECIMALS,
             instants=("from", "to"),
