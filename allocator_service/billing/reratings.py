@@ -25,6 +25,7 @@ from allocator_service.billing.statements.drafting import billed_lines, closings
 from allocator_service.core.audit import audit_record
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.locks import Lock, lock_in_transaction
+from allocator_service.core.money import exactly
 from allocator_service.core.outbox import event_record
 from allocator_service.core.planning import without_time_limit
 from allocator_service.pools.models import Pool
@@ -119,6 +120,7 @@ def _covered_closings(pool: Pool, plan: PricePlan) -> list[Closing]:
     return [closing for closing in closings if closing.start < end and plan.start < closing.end]
 
 
+@exactly
 def _changes(pool: Pool, found: Sequence[Difference]) -> list[dict[str, Any]]:
     """What each tenant's account was charged before for the lines that differ, and is now."""
     sums: dict[int, list[Decimal]] = {}

@@ -16,8 +16,7 @@ from allocator_service.billing.plans.timeline import timeline
 from allocator_service.core.audit import audit_record
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.outbox import event_record
-from allocator_service.core.quantities import decimal_text
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import amounts_within
 from allocator_service.ledger.reporting.periods import Period

@@ -27,9 +27,9 @@ from allocator_service.billing.statements.drafting import (
 )
 from allocator_service.core.charts import BarRow, Chart, bar_chart
 from allocator_service.core.errors import Unacceptable
-from allocator_service.core.quantities import Resource
+from allocator_service.core.money import exactly
+from allocator_service.core.quantities import EXACT_DIGITS, Resource
 from allocator_service.core.snapshots import one_snapshot
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.models import Pool
@@ -86,6 +86,7 @@ class Account:
     credits: Decimal
 
     @property
+    @exactly
     def billed(self) -> Decimal:
         return self.charges + self.credits
 
@@ -125,6 +126,7 @@ class _Sides:
     times: list[Unrated] = field(default_factory=list)
 
 
+@exactly
 def billing_report(
     *, pool: Pool, period: Period, now: datetime, tenant: Tenant | None = None
 ) -> BillingReport:
@@ -181,9 +183,7 @@ def _drafts(pool: Pool, months: Sequence[Month], now: datetime, tenant: int | No
         return []
     wanted = {str(each): each for each in months if not each < earliest and each.start <= now}
     wanted[str(earliest)] = earliest
-    return [
-        month_draft(pool=pool, month=month, tenant=tenant) for month in wanted.values()
-    ]
+    return [month_draft(pool=pool, month=month, tenant=tenant) for month in wanted.values()]
 
 
 def _sides(

@@ -181,7 +181,9 @@ def _every_entry_is_on_exactly_one_line(pool):
     legs = ("tenant_amount", "owner_amount", "fee_amount", "pool_amount")
     assert sum(getattr(line, leg) for line in postings for leg in legs) == 0
     late = Counter(
-        (entry, line.service_month, line.plan_id) for line in postings for entry in line.entries or ()
+        (entry, line.service_month, line.plan_id)
+        for line in postings
+        for entry in line.entries or ()
     )
     assert max(late.values()) == 1
     assert len(late) > 20, "nothing came late: there was no storm"

@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 from allocator_service.billing.models import PlanState, PricePlan, Rate, Rerating
 from allocator_service.billing.plans.preview import plan_preview
 from allocator_service.billing.plans.services import (
+    PRICES,
     CommitmentDraft,
     FixedCostDraft,
     PlanDraft,
@@ -33,7 +34,6 @@ from allocator_service.core.quantities import decimal_text
 from allocator_service.tenants.models import Tenant
 
 OWN_FIELDS = ("name", "start", "end", "fee", "increment", "exhausted")
-PRICES = {"own": "own", "shared": "shared", "pool": "pooled", "outside": "outside"}
 
 
 class PricesField(forms.CharField):

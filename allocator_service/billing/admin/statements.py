@@ -136,7 +136,7 @@ class ClosingAdmin(ReadOnlyAdmin):
         month, whose = open_month(of), self.of_theirs(request, Tenant, pk=tenant)
         if month is None:
             return redirect("admin:billing_closing_changelist")
-        content = statement_content(pool=of, month=month, tenant=whose, now=utc_now())
+        content = statement_content(pool=of, month=month, tenant=whose)
         return HttpResponse(statement_page(document_of(content)))
 
 

@@ -9,8 +9,9 @@ from allocator_service.billing.months import Month, month_of
 from allocator_service.billing.plans.timeline import Prices, Segment, Timeline, timeline
 from allocator_service.billing.rating.amounts import used_between
 from allocator_service.billing.rating.lines import usage_lines
-from allocator_service.billing.statements.documents import account_totals
 from allocator_service.billing.rating.months import units_of
+from allocator_service.billing.statements.documents import account_totals
+from allocator_service.core.money import exactly
 from allocator_service.tenants.models import Tenant
 
 
@@ -23,6 +24,7 @@ class Previewed:
     drafted: Decimal
 
     @property
+    @exactly
     def difference(self) -> Decimal:
         return self.drafted - self.present
 
@@ -35,6 +37,7 @@ class PlanPreview:
     tenants: list[Previewed]
 
 
+@exactly
 def plan_preview(*, plan: PricePlan, now: datetime) -> PlanPreview:
     """Rate the last whole month's usage by a plan, as if it had held all the while, and as it did."""
     month = month_of(now, plan.pool.timezone).previous

@@ -113,7 +113,10 @@ def commitments_of(pool: Pool, start: datetime, end: datetime) -> list[Commitmen
 
 
 def timeline(*, pool: Pool, start: datetime, end: datetime) -> Timeline:
-    """The prices of `[start, end)`: of plans that reratings applied, the last; else the published one."""
+    """Return the prices of `[start, end)`.
+
+    Of the plans that reratings applied the last one holds, and where there is none the published one.
+    """
     plans = plans_of(pool, start, end)
     borders = {start, end}
     for plan in plans:

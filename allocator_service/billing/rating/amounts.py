@@ -16,7 +16,7 @@ from typing import NamedTuple
 from django.db import connection
 
 from allocator_service.core.planning import hashed
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.amounts.rate_changes import amounts_between, used_of_owners
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
 from allocator_service.ledger.models import Kind

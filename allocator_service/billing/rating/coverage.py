@@ -19,7 +19,7 @@ from allocator_service.billing.models import Commitment
 from allocator_service.billing.plans.timeline import Timeline
 from allocator_service.billing.rating.amounts import seconds
 from allocator_service.billing.rating.entries import UsedEntry, entries_used
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.pools.models import Pool
 
 _EXACT = Context(prec=EXACT_DIGITS)
@@ -163,7 +163,7 @@ def _intervals(
                 until = min(until, waiting.start)
             if active.by_owner:
                 yield at, until, active
-            at = until  # noqa: PLW2901 - a border's interval is walked through
+            at = until
 
 
 def _allotted(
@@ -182,7 +182,7 @@ def _allotted(
             taken = min(part.quantity, left)
             if taken > 0:
                 yield commitment, part._replace(quantity=taken)
-            left = _EXACT.subtract(left, taken)  # noqa: PLW2901 - what is left of the commitment
+            left = _EXACT.subtract(left, taken)
             rest = _EXACT.subtract(part.quantity, taken)
             part = part._replace(quantity=rest) if rest > 0 else next(parts, None)
 

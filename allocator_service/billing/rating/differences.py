@@ -9,7 +9,7 @@ from typing import NamedTuple
 from allocator_service.billing.models import LineKind, Posting
 from allocator_service.billing.months import Month
 from allocator_service.billing.rating.late import Late
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS
 
 _EXACT = Context(prec=EXACT_DIGITS)
 LEGS = ("tenant_amount", "owner_amount", "fee_amount", "pool_amount", "effective")
@@ -75,7 +75,7 @@ def differences(
     billed: Iterable[Posting],
     kind: LineKind,
     month: Month,
-    causes: Callable[[Posting], Sequence[Late]] = lambda line: (),
+    causes: Callable[[Posting], Sequence[Late]] | None = None,
 ) -> list[Difference]:
     """Return a line per key by which a month, as rated again, differs from what was billed for it.
 
@@ -91,7 +91,8 @@ def differences(
         values = {name: of_key.difference(name) for name in ("amount", *LEGS)}
         if any(values.values()):
             line = _line(key, of_key, kind, month, values)
-            _name_causes(line, causes(line))
+            if causes is not None:
+                _name_causes(line, causes(line))
             found.append(Difference(line, of_key.rated, of_key.billed))
     return found
 
@@ -125,8 +126,6 @@ def _line(
 
 def _name_causes(line: Posting, entries: Sequence[Late]) -> None:
     """Name the entries that caused a difference, and their reason if they have one in common."""
-    if not entries:
-        return
     line.entries = [entry.id for entry in entries]
     if len(entries) == 1 and line.kind == LineKind.ADJUSTMENT:
         line.entry = entries[0].id

@@ -10,8 +10,8 @@ from allocator_service.billing.models import LineKind, Posting, PricePlan
 from allocator_service.billing.months import Month
 from allocator_service.billing.plans.timeline import Segment, Timeline
 from allocator_service.billing.rating.amounts import Use
-from allocator_service.core.money import MINOR_DIGITS, rounded
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.money import MINOR_DIGITS, exactly, rounded
+from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 
@@ -116,6 +116,7 @@ def _unrated(use: Use, at: Segment, month: Month) -> Unrated:
     return Unrated(use.tenant, use.resource, month, reason, at.start, at.end, use.amount)
 
 
+@exactly
 def balanced(
     charge: Decimal, fee: Decimal, tenant: int, owner: int | None, digits: int
 ) -> dict[str, Decimal]:

@@ -11,10 +11,10 @@ from allocator_service.billing.models import Commitment, LineKind, Posting
 from allocator_service.billing.months import Month, month_of
 from allocator_service.billing.plans.timeline import Timeline
 from allocator_service.billing.rating.amounts import Use, seconds
-from allocator_service.billing.rating.coverage import Covered, CoverageKey
+from allocator_service.billing.rating.coverage import CoverageKey, Covered
 from allocator_service.billing.rating.lines import HOUR_SECONDS, balanced, minor_digits
 from allocator_service.core.money import divided, rounded
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 
@@ -39,7 +39,7 @@ def uncovered(
         key = (use.tenant, use.owner, use.resource, use.segment)
         part = taken.pop(key, None) if use.kind == Kind.USAGE else None
         if part is not None:
-            use = _less(use, part)  # noqa: PLW2901 - the part that is charged at the plan's price
+            use = _less(use, part)
         rest.append(use)
     # Amounts that cancel out over a segment are no use of it, and may be covered in a part of it.
     for (tenant, owner, resource, segment), part in taken.items():

@@ -14,6 +14,7 @@ from allocator_service.billing.rating.monthly import (
     fixed_cost_lines,
     uncovered,
 )
+from allocator_service.core.money import exactly
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 
@@ -33,6 +34,7 @@ def units_of(pool: Pool) -> Mapping[str, str]:
     return {resource.name: resource.unit for resource in resources_of(pool)}
 
 
+@exactly
 def month_rated(
     *, pool: Pool, month: Month, through: int | None = None, tenant: int | None = None
 ) -> RatedMonth:
@@ -78,9 +80,7 @@ def _commitments(
     ]
 
 
-def _uses(
-    pool: Pool, prices: Timeline, through: int | None, tenant: int | None
-) -> Iterable[Use]:
+def _uses(pool: Pool, prices: Timeline, through: int | None, tenant: int | None) -> Iterable[Use]:
     if prices.exact and through is None:
         return used_by_now(pool=pool, edges=prices.edges, tenant=tenant)
     return used_between(

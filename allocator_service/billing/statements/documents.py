@@ -13,9 +13,8 @@ from allocator_service.billing.months import Month
 from allocator_service.billing.rating.lines import HOUR_SECONDS, minor_digits
 from allocator_service.billing.rating.savings import DEFINITION, Savings
 from allocator_service.billing.rating.savings import REASONS as SAVINGS_REASONS
-from allocator_service.core.money import rounded
-from allocator_service.core.quantities import decimal_text
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.money import exactly, rounded
+from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
 from allocator_service.pools.models import Metering, Pool
 
 OPEN, CLOSED = "open", "closed"
@@ -69,11 +68,13 @@ def instant_text(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+@exactly
 def money_text(amount: Decimal, digits: int) -> str:
     """An amount with all digits of its currency."""
     return f"{amount.quantize(Decimal(1).scaleb(-digits)) + 0:f}"
 
 
+@exactly
 def statement_document(
     *,
     pool: Pool,
@@ -165,6 +166,7 @@ def _totals(lines: Sequence[Posting], tenant: int, digits: int) -> dict[str, str
     }
 
 
+@exactly
 def savings_document(saved: Savings, digits: int) -> dict[str, Any]:
     """What sharing saved, with its definition."""
 
@@ -183,6 +185,7 @@ def savings_document(saved: Savings, digits: int) -> dict[str, Any]:
     }
 
 
+@exactly
 def account_totals(lines: Iterable[Posting]) -> tuple[dict[int, Decimal], Decimal, Decimal]:
     """What the lines add to each tenant's account, to the pool's fee, and to the pool's."""
     tenants: dict[int, Decimal] = {}
@@ -196,6 +199,7 @@ def account_totals(lines: Iterable[Posting]) -> tuple[dict[int, Decimal], Decima
     return tenants, fee, pool
 
 
+@exactly
 def month_document(
     *,
     pool: Pool,

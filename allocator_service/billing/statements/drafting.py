@@ -14,6 +14,7 @@ from allocator_service.billing.rating.differences import causes_of, differences
 from allocator_service.billing.rating.late import Late, Pair, late_causes, late_entries
 from allocator_service.billing.rating.lines import Rated
 from allocator_service.billing.rating.months import concerning, month_rated
+from allocator_service.core.money import exactly
 from allocator_service.pools.models import Pool
 
 
@@ -66,6 +67,7 @@ def _open_months(pools: Iterable[Pool]) -> dict[Pool, Month]:
     }
 
 
+@exactly
 def month_draft(*, pool: Pool, month: Month, tenant: int | None = None) -> Draft:
     """Return the lines that closing an open month would bill, from all sealed entries.
 

@@ -124,7 +124,7 @@ def _concerned(pool: Pool, month: Month) -> QuerySet[Tenant]:
     return Tenant.objects.filter(concerned)
 
 
-def statement_content(*, pool: Pool, month: Month, tenant: Tenant, now: datetime) -> bytes:
+def statement_content(*, pool: Pool, month: Month, tenant: Tenant) -> bytes:
     """A tenant's statement as its one document: as it was stored, or as it is now. Raises `Missing`."""
     stored = Statement.objects.filter(
         closing__pool=pool, closing__month=month.first, tenant=tenant

@@ -12,6 +12,7 @@ from allocator_service.billing.models import (
     PricePlan,
 )
 from allocator_service.billing.plans.services import (
+    PRICES,
     CommitmentDraft,
     FixedCostDraft,
     PlanDraft,
@@ -38,7 +39,6 @@ from policies.fields import (
 )
 
 MAX_PARTS = 2_000
-PRICES = {"own": "own", "shared": "shared", "pool": "pooled", "outside": "outside"}
 
 
 class PlanParameters(PageParameters):

@@ -94,7 +94,8 @@ class LineDocument(Document):
     billed = decimal_field(description="What it adds to this statement.")
     effective = decimal_field()
     entry = IdField(
-        allow_null=True, description="Late entry of an adjustment that has only one; else `entries`."
+        allow_null=True,
+        description="Late entry of an adjustment that has only one; else `entries`.",
     )
     adjusts = MonthField(allow_null=True, description="The closed month that it changes.")
     note = TextField(max_length=2_000, allow_null=True)

@@ -155,7 +155,7 @@ class StatementView(PoolView):
         whose = self._tenant(tenant)
         of = month_get(pool=of_pool, name=month, now=now)
         with one_snapshot():
-            content = statement_content(pool=of_pool, month=of, tenant=whose, now=now)
+            content = statement_content(pool=of_pool, month=of, tenant=whose)
         document = statement_shown(content, pool=of_pool, caller=self.tenant)
         chosen = request.accepted_renderer.format
         if chosen == HTMLRenderer.format:

@@ -1,4 +1,4 @@
-"""Random quarters against a plain reference: commitments, spot prices, late usage, corrections, reratings.
+"""Random quarters against a plain reference: commitments, spot prices, and what changes later.
 
 After every change the open statement is what closing would bill, and everything that was billed for the
 service of a month is that month rated afresh.
@@ -57,9 +57,8 @@ class Quarter:
         self.chance = Random(seed)
         self.members = [tenant(slug) for slug in "abc"]
         resources = [Resource("cpu", "core"), Resource("memory", "GiB")]
-        chosen = settings(
-            timezone="Europe/Berlin", resources=resources, currency=self.chance.choice(["EUR", "JPY", "KWD"])
-        )  # fmt: skip
+        currency = self.chance.choice(["EUR", "JPY", "KWD"])
+        chosen = settings(timezone="Europe/Berlin", resources=resources, currency=currency)
         self.pool = pool_create(slug=f"lab-{seed}", settings=chosen, now=BEGIN)
         self.digits = MINOR_DIGITS[self.pool.currency]
         self.plans, self.commitments = [], []
@@ -98,11 +97,8 @@ class Quarter:
         until = end or END
         spots, since = [], self.time(start, until)
         if since + timedelta(hours=1) < until:
-            spots.append(
-                SpotDraft(
-                    "memory", "pool", since, self.time(since + timedelta(seconds=1), until), self.decimal(1, 3)
-                )
-            )  # fmt: skip
+            ends = self.time(since + timedelta(seconds=1), until)
+            spots.append(SpotDraft("memory", "pool", since, ends, self.decimal(1, 3)))
         committed = []
         for _ in range(commitments):
             since = self.time(start, END)
@@ -132,12 +128,12 @@ class Quarter:
             )  # fmt: skip
 
     def note(self, plan, draft, end, *, replaces):
-        prices = {
-            (each.resource, kind, None if each.owner is None else each.owner.pk): Fraction(getattr(each, column))
-            for each in draft.rates
-            for kind, column in KINDS.items()
-            if getattr(each, column) is not None
-        }  # fmt: skip
+        prices = {}
+        for each in draft.rates:
+            owner = None if each.owner is None else each.owner.pk
+            for kind, column in KINDS.items():
+                if getattr(each, column) is not None:
+                    prices[each.resource, kind, owner] = Fraction(getattr(each, column))
         spots = [
             (spot.resource, spot.kind, instant(spot.start), instant(spot.end), Fraction(spot.price))
             for spot in draft.spot_prices
@@ -174,7 +170,9 @@ class Quarter:
         of = month(text, self.pool)
         plans = [PlainPlan(**plan) for plan in self.plans]
         times = instant(of.start), instant(of.end)
-        return plain_bill(plain_uses(self.pool, through), plans, self.commitments, times, self.digits)
+        return plain_bill(
+            plain_uses(self.pool, through), plans, self.commitments, times, self.digits
+        )
 
 
 def lines_of(postings):
