@@ -25,7 +25,8 @@ LEFT JOIN ledger_entry o ON o.id = e.corrects WHERE e.pool_id = %s ORDER BY s.se
 class PlainPlan:
     """Prices by (resource, kind of server, owner or None).
 
-    `spots` are (resource, kind, from, to, price). A plan that `replaces` the past goes before the published ones, the last of them first.
+    `spots` are (resource, kind, from, to, price). A plan that `replaces` the past goes before the
+    published ones, the last of them first.
     """
 
     key: object
