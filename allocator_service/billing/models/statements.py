@@ -146,8 +146,12 @@ class Posting(models.Model):
 
 
 class Closing(models.Model):
-    """A month of a pool that is closed: its entries are those numbered up to `sequence`."""
+    """A month of a pool that is closed: its entries are those numbered up to `sequence`.
 
+    `is_new` is set on what `month_close` returns to the one caller that closed the month.
+    """
+
+    is_new = False
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="closings", db_index=False)
     month = models.DateField()

@@ -95,6 +95,8 @@ def _metering_behind(pool: Pool, month: Month) -> str | None:
 def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     """Close a month of a pool for all its tenants; one that is closed stays as it is.
 
+    Of callers that close a month at once one gets a closing that `is_new`.
+
     Raises `Conflict` naming everything that is missing. Whoever posts usage meanwhile waits for nothing:
     what is numbered later is adjusted for in the month that is open then.
     """
@@ -138,6 +140,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
         closed_at=now,
         document=canonical(document),
     )
+    closing.is_new = True
     late_entries_begin(pool=pool, through=sequence)
     statements = _statements(closing, draft, lines, tenants)
     audit_record(

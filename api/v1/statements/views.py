@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from allocator_service.billing.exports.focus import focus_rows, focus_statements
 from allocator_service.billing.models import Closing
 from allocator_service.billing.months import month_named
-from allocator_service.billing.statements.closing import closing_of, month_close
+from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.documents import LINE_COLUMNS
 from allocator_service.billing.statements.manifest import OF_CLOSING, entries_of, manifest_of
 from allocator_service.billing.statements.pages import statement_page
@@ -121,11 +121,10 @@ class StatementsView(PoolView):
         month = month_named(self.read(CloseRequest)["month"], pool_of_route.timezone)
         if month is None:  # the field takes the same months
             raise statement_not_found()
-        known = closing_of(pool_of_route, month)
         closing = month_close(pool=pool_of_route, month=month, now=utc_now())
         return Response(
             orjson.loads(bytes(closing.document)),
-            status=HTTPStatus.CREATED if known is None else HTTPStatus.OK,
+            status=HTTPStatus.CREATED if closing.is_new else HTTPStatus.OK,
             headers={"Location": reverse("month", args=[pool_of_route.slug, str(month)])},
         )
 
