@@ -20,10 +20,16 @@ KINDS = {
 }
 
 
+def line_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the lines of a statement's document in words, by the pool's clocks."""
+    zone = ZoneInfo(document["timezone"])
+    return [_row(line, zone) for line in document["lines"]]
+
+
 def statement_page(document: Mapping[str, Any]) -> str:
     """The page of a statement's document: one file, nothing to load, made to be printed."""
     zone = ZoneInfo(document["timezone"])
-    rows = [_row(line, zone) for line in document["lines"]]
+    rows = line_rows(document)
     sections = [
         ("Charges", [row for row in rows if row["role"] == "charge"]),
         ("Credits for servers that others used", [row for row in rows if row["role"] == "credit"]),

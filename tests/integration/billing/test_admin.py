@@ -108,3 +108,15 @@ def test_credit_notes_and_reratings(admin, worked, tenant):
     path = reverse("admin:billing_priceplan_changelist")
     admin.post(path, {"action": "rerate", "_selected_action": [draft.pk], "reason": "agreed"})
     assert Rerating.objects.get().reason == "agreed"
+
+
+def test_a_closed_statement_shows_its_lines(admin, worked, tenant):
+    admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
+    stored = Statement.objects.get(tenant=tenant("a"))
+    page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
+    for text in ("Usage, cpu, on servers of b", "861", "0.05", "43.05", "4.30", "102.03"):
+        assert text in page, text
+    stored = Statement.objects.get(tenant=tenant("b"))
+    page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
+    assert "used by a" in page
+    assert "-38.75" in page
