@@ -14,6 +14,7 @@ from allocator_service.billing.models.plans import (
 )
 from allocator_service.billing.models.statements import (
     DIFFERENCES,
+    AuditedEntry,
     Closing,
     CreditNote,
     LateCursor,
@@ -28,6 +29,7 @@ from allocator_service.billing.models.watching import Budget, BudgetReached, Uni
 
 __all__ = [
     "DIFFERENCES",
+    "AuditedEntry",
     "Budget",
     "BudgetReached",
     "Closing",

@@ -212,6 +212,21 @@ class Statement(models.Model):
         return f"{self.tenant} {self.closing}"
 
 
+class AuditedEntry(models.Model):
+    """Which closing covers an audit row: the chain has a digest of the rows that each covers."""
+
+    entry = models.OneToOneField(
+        "core.AuditEntry", models.PROTECT, primary_key=True, related_name="+", db_constraint=False
+    )
+    closing = models.ForeignKey(Closing, models.PROTECT, related_name="+")
+
+    class Meta:
+        db_table = "billing_audited_entry"
+
+    def __str__(self) -> str:
+        return str(self.entry_id)
+
+
 class CreditNote(models.Model):
     """A line by hand, with its reason, in the month that was open; `reverses` takes another one back."""
 

@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from django.db.models import Max
 
 from allocator_service.allocation.models import Meter, Run, RunStatus
+from allocator_service.billing.auditing.digests import closing_digests_record
 from allocator_service.billing.models import Closing, Posting, Statement
 from allocator_service.billing.months import Month
 from allocator_service.billing.rating.late import late_entries_begin
@@ -146,6 +147,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     audit_record(
         action="month.close", instance=closing, now=now, pool=pool.slug, extra={"lines": len(lines)}
     )
+    closing_digests_record(closing)
     events_record(
         kind="statement.closed",
         pool=pool.slug,

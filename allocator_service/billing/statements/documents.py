@@ -88,12 +88,7 @@ def statement_document(
 ) -> dict[str, Any]:
     """The statement of a tenant, its key and slug, for a month; `lines` are in order."""
     key, slug = tenant
-    digits = minor_digits(pool)
-    shown = [line for line in lines if key in (line.tenant_id, line.owner_id)]
-    rows = [
-        _line_document(number, line, key, slugs, digits)
-        for number, line in enumerate(shown, start=1)
-    ]
+    rows, totals = statement_lines(pool, key, lines, slugs)
     return {
         "pool": pool.slug,
         "tenant": slug,
@@ -106,11 +101,25 @@ def statement_document(
         "closed_at": None if closed_at is None else instant_text(closed_at),
         "sequence": sequence,
         "lines": rows,
-        "totals": _totals(shown, key, digits),
-        "savings": savings_document(saved, digits),
+        "totals": totals,
+        "savings": savings_document(saved, minor_digits(pool)),
         "method": {"policy": pool.policy_name, "mode": pool.policy_mode},
         "notes": [REPORTED] if pool.metering == Metering.REPORTED else [],
     }
+
+
+@exactly
+def statement_lines(
+    pool: Pool, tenant: int, lines: Sequence[Posting], slugs: Mapping[int, str]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return a tenant's lines of a month as its statement has them, and their totals."""
+    digits = minor_digits(pool)
+    shown = [line for line in lines if tenant in (line.tenant_id, line.owner_id)]
+    rows = [
+        _line_document(number, line, tenant, slugs, digits)
+        for number, line in enumerate(shown, start=1)
+    ]
+    return rows, _totals(shown, tenant, digits)
 
 
 def _line_document(
@@ -213,20 +222,7 @@ def month_document(
     previous_sequence: int | None,
 ) -> dict[str, Any]:
     """A pool's month: what it adds to every account, which together is nothing."""
-    digits = minor_digits(pool)
-    by_tenant, fee, own = account_totals(lines)
-    accounts: list[dict[str, str | None]] = [
-        {
-            "account": "tenant",
-            "tenant": slugs[key],
-            "billed": money_text(by_tenant.get(key, Decimal(0)), digits),
-        }
-        for key in sorted(tenants, key=lambda key: slugs[key])
-    ]
-    accounts += [
-        {"account": "fee", "tenant": None, "billed": money_text(fee, digits)},
-        {"account": "pool", "tenant": None, "billed": money_text(own, digits)},
-    ]
+    accounts, sum_ = month_accounts(pool, lines, slugs, tenants)
     return {
         "pool": pool.slug,
         "month": str(month),
@@ -241,5 +237,27 @@ def month_document(
         "missing": list(missing),
         "lines": len(lines),
         "accounts": accounts,
-        "sum": money_text(sum(by_tenant.values(), Decimal(0)) + fee + own, digits),
+        "sum": sum_,
     }
+
+
+@exactly
+def month_accounts(
+    pool: Pool, lines: Sequence[Posting], slugs: Mapping[int, str], tenants: Sequence[int]
+) -> tuple[list[dict[str, str | None]], str]:
+    """Return what the lines of a month add to every account, and the sum of that."""
+    digits = minor_digits(pool)
+    by_tenant, fee, own = account_totals(lines)
+    accounts: list[dict[str, str | None]] = [
+        {
+            "account": "tenant",
+            "tenant": slugs[key],
+            "billed": money_text(by_tenant.get(key, Decimal(0)), digits),
+        }
+        for key in sorted(tenants, key=lambda key: slugs[key])
+    ]
+    accounts += [
+        {"account": "fee", "tenant": None, "billed": money_text(fee, digits)},
+        {"account": "pool", "tenant": None, "billed": money_text(own, digits)},
+    ]
+    return accounts, money_text(sum(by_tenant.values(), Decimal(0)) + fee + own, digits)

@@ -20,6 +20,7 @@ from tests import factories
 from tests.api.v1.billing.conftest import APRIL, MARCH, POOL, closed
 from tests.api.v1.test_conventions import code
 from tests.integration.billing.conftest import at, seal, used
+from tests.superuser import as_superuser
 
 pytestmark = pytest.mark.django_db
 
@@ -269,3 +270,23 @@ def test_pages_of_statements_miss_and_repeat_nothing_while_members_join(march, o
     assert named == sorted(set(named))
     whole = billing.get(f"{POOL}/statements/").json()["results"]
     assert {(row["month"], row["tenant"]) for row in whole} - set(named) <= {(MARCH, "aaa")}
+
+
+def test_a_closed_month_is_verified(march, operator, billing):
+    path = f"{POOL}/months/{MARCH}/verify/"
+    assert operator.post(path).json()["code"] == "statement.not_found"
+    closed(operator)
+    seal()
+    answer = billing.post(path)
+    assert (answer.status_code, answer.json()["valid"]) == (200, True)
+    names = [check["name"] for check in answer.json()["checks"]]
+    assert names == [
+        "statements", "statement_lines", "postings", "price_plans", "audit", "manifests",
+    ]  # fmt: skip
+    as_superuser("UPDATE billing_statement SET billed = billed + 0.01 WHERE billed > 0")
+    answer = billing.post(path).json()
+    failed = {check["name"]: check["detail"] for check in answer["checks"] if not check["holds"]}
+    assert answer["valid"] is False
+    assert failed == {
+        "statements": "2027-03 of pool lab: the statement of a is not billed what its document says"
+    }
