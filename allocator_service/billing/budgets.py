@@ -10,8 +10,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from allocator_service.billing.models import Budget, BudgetReached
-from allocator_service.billing.months import Month, month_of
-from allocator_service.billing.rating.lines import HOUR_SECONDS
+from allocator_service.billing.months import HOUR_SECONDS, Month, month_of
 from allocator_service.billing.statements.documents import account_totals
 from allocator_service.billing.statements.drafting import first_month, month_draft
 from allocator_service.core.audit import audit_record, stated_fields

@@ -184,7 +184,7 @@ def blocks_after(number: int, *, pool: str, limit: int) -> list[dict[str, Any]]:
             "last_sequence": block.last_sequence,
             "entries": block.entries,
             "decisions": decisions.get(block.number, []),
-            "documents": digests.get(block.number, []),
+            "digests": digests.get(block.number, []),
             "digest": bytes(block.digest).hex(),
             "sealed_at": block.sealed_at,
         }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 from django.db import connection
 
@@ -25,7 +26,8 @@ LEFT JOIN ledger_entry o ON o.id = e.corrects WHERE e.pool_id = %s ORDER BY s.se
 class PlainPlan:
     """Prices by (resource, kind of server, owner or None).
 
-    `spots` are (resource, kind, from, to, price). A plan that `replaces` the past goes before the
+    `spots` are (resource, kind, from, to, price), `tiers` by (resource, owner or None) lists of (hours
+    or None, price), for kinds without a price. A plan that `replaces` the past goes before the
     published ones, the last of them first.
     """
 
@@ -33,9 +35,10 @@ class PlainPlan:
     start: Fraction
     end: Fraction
     fee: Fraction
-    prices: dict
-    spots: list = field(default_factory=list)
+    prices: dict[Any, Any]
+    spots: list[Any] = field(default_factory=list)
     replaces: bool = False
+    tiers: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,16 +103,36 @@ def plan_at(plans, at):
 
 
 def price_at(plan, resource, tenant, owner, at):
-    """An owner's own price, else a spot price, else the price of all owners; None if there is none."""
+    """An owner's own price, else a spot price, else the price of all owners; None if there is none.
+
+    A list is of tiers.
+    """
     if plan is None:
         return None
     kind = kind_of_server(tenant, owner)
     if owner is not None and plan.prices.get((resource, kind, owner)) is not None:
         return plan.prices[resource, kind, owner]
+    if owner is not None and (resource, owner) in plan.tiers:
+        return plan.tiers[resource, owner]
     for of_resource, of_kind, start, end, price in plan.spots:
         if (of_resource, of_kind) == (resource, kind) and start <= at < end:
             return price
-    return plan.prices.get((resource, kind, None))
+    price = plan.prices.get((resource, kind, None))
+    return plan.tiers.get((resource, None)) if price is None else price
+
+
+def tier_at(tiers, hours):
+    return next(price for through, price in tiers if through is None or hours < through)
+
+
+def tiers_cost(tiers, first, last):
+    """Hours × price from one of the month's hours to another."""
+    cost, begin = Fraction(0), Fraction(0)
+    for through, price in tiers:
+        end = last if through is None else Fraction(through)
+        cost += max(Fraction(0), min(last, end) - max(first, begin)) * price
+        begin = end
+    return cost
 
 
 def plain_bill(uses, plans, commitments, month, digits):
@@ -121,11 +144,17 @@ def plain_bill(uses, plans, commitments, month, digits):
     for plan in plans:
         cuts |= {cut for spot in plan.spots for cut in spot[2:4]}
     amounts, priced = defaultdict(Fraction), defaultdict(Fraction)
+    hours = defaultdict(Fraction)
+    before = {}
+    for use in sorted(uses, key=lambda each: each.sequence):
+        within = max(Fraction(0), min(use.end, end) - max(use.start, begin))
+        before[use.sequence] = hours[use.tenant, use.resource], max(use.start, begin)
+        hours[use.tenant, use.resource] += use.quantity * within / 3600
     cuts = sorted(cut for cut in cuts if begin <= cut <= end)
     for start, stop in pairwise(cuts):
         plan = plan_at(plans, start)
         for pair in {(use.tenant, use.resource) for use in (*uses, *commitments)}:
-            _instant(pair, start, stop - start, plan, uses, commitments, amounts, priced)
+            _instant(pair, start, stop - start, plan, uses, commitments, amounts, priced, before)
     fees = {plan.key: plan.fee for plan in plans} | {c.key: c.fee for c in commitments}
     lines = {}
     for line, cost in priced.items():
@@ -138,7 +167,7 @@ def plain_bill(uses, plans, commitments, month, digits):
     return lines
 
 
-def _instant(pair, at, lasts, plan, uses, commitments, amounts, priced):
+def _instant(pair, at, lasts, plan, uses, commitments, amounts, priced, before):
     """One interval of one tenant and resource: what is covered, what is not, and what is unused."""
     tenant, resource = pair
 
@@ -146,7 +175,18 @@ def _instant(pair, at, lasts, plan, uses, commitments, amounts, priced):
         return price_at(plan, resource, tenant, use.owner, at)
 
     def rank(use):
-        return (Fraction(-1) if rate(use) is None else rate(use)) * -1, use.sequence
+        found = rate(use)
+        if isinstance(found, list):
+            found = tier_at(found, before[use.sequence][0])
+        return (Fraction(-1) if found is None else found) * -1, use.sequence
+
+    def cost(use):
+        if not isinstance(rate(use), list):
+            return left[use.sequence] * lasts * rate(use)
+        first, begun = before[use.sequence]
+        since = first + use.quantity * (at - begun) / 3600
+        until = since + use.quantity * lasts / 3600
+        return left[use.sequence] / use.quantity * tiers_cost(rate(use), since, until) * 3600
 
     active = [u for u in uses if (u.tenant, u.resource) == pair and u.start <= at < u.end]
     left = {use.sequence: use.quantity for use in active}
@@ -165,7 +205,7 @@ def _instant(pair, at, lasts, plan, uses, commitments, amounts, priced):
         amounts[line] += free * lasts
         priced[line] += free * lasts * each.price
     for use in active:
-        if rate(use) is not None:
+        if rate(use) is not None and use.quantity:
             line = ("usage", plan.key, tenant, use.owner, resource)
             amounts[line] += left[use.sequence] * lasts
-            priced[line] += left[use.sequence] * lasts * rate(use)
+            priced[line] += cost(use)

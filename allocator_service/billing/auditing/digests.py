@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from decimal import Decimal
 from enum import StrEnum
 
 import orjson
@@ -13,7 +14,7 @@ from allocator_service.core.quantities import decimal_text
 from allocator_service.ledger.models import PendingDocument
 
 PLAN_PARTS = {
-    "rates": ("resource", "owner_id", "own", "shared", "pooled", "outside"),
+    "rates": ("resource", "owner_id", "own", "shared", "pooled", "outside", "tiers"),
     "spot_prices": ("resource", "kind", "start", "end", "price"),
     "commitments": (
         "id", "tenant_id", "resource", "quantity", "price", "upfront", "start", "end",
@@ -132,7 +133,7 @@ def plan_digest(plan: PricePlan, *, open_end: bool = False) -> bytes:
 
 
 def _text(value: object) -> str:
-    return decimal_text(value) if hasattr(value, "as_tuple") else str(value)
+    return decimal_text(value) if isinstance(value, Decimal) else str(value)
 
 
 def audit_digest(closing: Closing) -> bytes:

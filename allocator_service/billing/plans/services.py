@@ -20,6 +20,7 @@ from allocator_service.billing.models import (
     SpotPrice,
     UnitWeight,
 )
+from allocator_service.billing.plans.tiers import Tier, tier_errors, tiers_stored
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Conflict, FieldError, Unacceptable
 from allocator_service.core.money import exactly
@@ -48,6 +49,7 @@ class RateDraft:
     shared: Decimal | None = None
     pooled: Decimal | None = None
     outside: Decimal | None = None
+    tiers: Sequence[Tier] = ()
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,8 @@ def _check(pool: Pool, draft: PlanDraft) -> None:
         *_duplicates(draft),
         *_bounds(draft),
     ]
+    for number, rate in enumerate(draft.rates):
+        errors += tier_errors(rate.tiers, f"/rates/{number}/tiers")
     if not 0 <= draft.fee <= 1:
         errors.append(FieldError("/fee", "plan.fee", "A fee is a part of the price, from 0 to 1."))
     for number, cost in enumerate(draft.fixed_costs):
@@ -323,6 +327,11 @@ def _bounds(draft: PlanDraft) -> list[FieldError]:
             for name, column in PRICES.items()
         ),
         *(
+            (f"/rates/{n}/tiers/{m}/price", tier.price, most)
+            for n, rate in enumerate(draft.rates)
+            for m, tier in enumerate(rate.tiers)
+        ),
+        *(
             (f"/spot_prices/{n}/price", spot.price, most)
             for n, spot in enumerate(draft.spot_prices)
         ),
@@ -360,7 +369,9 @@ def _drop_parts(plan: PricePlan) -> None:
 
 def _write_parts(plan: PricePlan, draft: PlanDraft) -> None:
     of: dict[str, Any] = {"plan": plan, "pool": plan.pool}
-    Rate.objects.bulk_create(Rate(**of, **vars(rate)) for rate in draft.rates)
+    Rate.objects.bulk_create(
+        Rate(**{**of, **vars(rate), "tiers": tiers_stored(rate.tiers)}) for rate in draft.rates
+    )
     SpotPrice.objects.bulk_create(SpotPrice(**of, **vars(spot)) for spot in draft.spot_prices)
     Commitment.objects.bulk_create(Commitment(**of, **vars(each)) for each in draft.commitments)
     UnitWeight.objects.bulk_create(

@@ -16,9 +16,11 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from allocator_service.billing.models import Commitment
+from allocator_service.billing.plans.tiers import Tiers
 from allocator_service.billing.plans.timeline import Timeline
 from allocator_service.billing.rating.amounts import seconds
 from allocator_service.billing.rating.entries import UsedEntry, entries_used
+from allocator_service.billing.rating.tiered import TieredCosts
 from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.pools.models import Pool
 
@@ -57,11 +59,17 @@ class _Slice(NamedTuple):
 
 
 def coverage(
-    *, pool: Pool, prices: Timeline, commitments: Sequence[Commitment], through: int | None
+    *,
+    pool: Pool,
+    prices: Timeline,
+    commitments: Sequence[Commitment],
+    through: int | None,
+    tiered: TieredCosts,
 ) -> Mapping[CoverageKey, Covered]:
     """Return what each commitment covers of the entries numbered up to `through`, or of all.
 
-    Of several commitments to one resource the one that was written first covers first.
+    Of several commitments to one resource the one that was written first covers first. What is covered
+    is taken away from the `tiered` costs.
     """
     by_pair: dict[tuple[int, str], list[Commitment]] = {}
     for commitment in sorted(commitments, key=attrgetter("pk")):
@@ -69,7 +77,7 @@ def coverage(
     covered: dict[CoverageKey, Covered] = {}
     entries = entries_used(pool=pool, prices=prices, pairs=list(by_pair), through=through)
     for pair, of_pair in groupby(entries, key=lambda entry: (entry.tenant, entry.resource)):
-        _cover(covered, pair, of_pair, prices, by_pair[pair])
+        _cover(covered, pair, of_pair, prices, by_pair[pair], tiered)
     return covered
 
 
@@ -79,24 +87,27 @@ def _cover(
     entries: Iterable[UsedEntry],
     prices: Timeline,
     commitments: Sequence[Commitment],
+    tiered: TieredCosts,
 ) -> None:
     tenant, resource = pair
     first, last = prices.edges[0], prices.edges[-1]
     borders = {min(max(each, first), last) for c in commitments for each in (c.start, c.end)}
     borders |= {edge for edge in prices.edges if min(borders) < edge < max(borders)}
-    rates: dict[tuple[int, int | None], Decimal] = {}
     for start, end, active in _intervals(iter(entries), sorted(borders)):
         holding = [each for each in commitments if each.start <= start < each.end]
         if not holding:
             continue
         segment = bisect_right(prices.edges, start) - 1
-        for owner in active.by_owner:
-            if (segment, owner) not in rates:
-                price = prices.price(segment, resource, tenant, owner)
-                rates[segment, owner] = _NO_RATE if price is None else price
-        of_owner = {owner: rates[segment, owner] for owner in active.by_owner}
+        ranking = _Ranking(prices, segment, tenant, resource)
+        cuts = list(accumulate((each.quantity for each in holding), _EXACT.add))
+        if any(ranking.tiers(owner) for owner in active.by_owner):
+            parts = _by_entry(active, ranking)
+        else:
+            parts = _by_rate(active, ranking, cuts, each=active.increments_end(end))
         lasts = seconds(end - start)
-        for commitment, part in _allotted(holding, active, of_owner, end):
+        for commitment, part in _allotted(holding, parts):
+            if part.entry is not None:
+                tiered.cover(part.entry, part.quantity, start, end, segment)
             key = CoverageKey(commitment.pk, part.owner, segment)
             increments = _NOTHING
             if part.entry is not None and part.entry.end == end:
@@ -166,18 +177,35 @@ def _intervals(
             at = until
 
 
+@dataclass(frozen=True)
+class _Ranking:
+    """The plan's rates of one tenant and resource in a segment, by which entries are covered."""
+
+    prices: Timeline
+    segment: int
+    tenant: int
+    resource: str
+
+    def rate(self, owner: int | None) -> Decimal:
+        price = self.prices.price(self.segment, self.resource, self.tenant, owner)
+        return _NO_RATE if price is None else price
+
+    def tiers(self, owner: int | None) -> Tiers | None:
+        return self.prices.tiers(self.segment, self.resource, self.tenant, owner)
+
+    def rate_of(self, entry: UsedEntry) -> Decimal:
+        """The rate of an entry; under tiers, that of its first hour in the month."""
+        tiers = self.tiers(entry.owner)
+        return self.rate(entry.owner) if tiers is None else tiers.price_at(entry.before)
+
+
 def _allotted(
-    commitments: Sequence[Commitment],
-    active: _Active,
-    rates: Mapping[int | None, Decimal],
-    end: datetime,
+    commitments: Sequence[Commitment], parts: Iterator[_Slice]
 ) -> Iterator[tuple[Commitment, _Slice]]:
     """Divide what is used in an interval among commitments, one after the other."""
-    quantities = [each.quantity for each in commitments]
-    cuts = list(accumulate(quantities, _EXACT.add))
-    parts = _by_rate(active, rates, cuts, each=active.increments_end(end))
     part = next(parts, None)
-    for commitment, left in zip(commitments, quantities, strict=True):
+    for commitment in commitments:
+        left = commitment.quantity
         while part is not None and left > 0:
             taken = min(part.quantity, left)
             if taken > 0:
@@ -187,17 +215,25 @@ def _allotted(
             part = part._replace(quantity=rest) if rest > 0 else next(parts, None)
 
 
+def _by_entry(active: _Active, ranking: _Ranking) -> Iterator[_Slice]:
+    """Yield what is used entry by entry, the highest rate first, ties by sequence."""
+    entries = active.entries.values()
+    for entry in sorted(entries, key=lambda each: (-ranking.rate_of(each), each.sequence)):
+        if entry.quantity > 0:
+            yield _Slice(entry.owner, entry.quantity, entry)
+
+
 def _by_rate(
-    active: _Active, rates: Mapping[int | None, Decimal], cuts: Sequence[Decimal], *, each: bool
+    active: _Active, ranking: _Ranking, cuts: Sequence[Decimal], *, each: bool
 ) -> Iterator[_Slice]:
     """Yield what is used, the highest rate first, ties by sequence.
 
     Entries are told apart only where it matters: with `each`, and where coverage ends among entries of
     one rate on servers of several owners.
     """
-    owners = sorted(rates, key=lambda owner: -rates[owner])
+    owners = sorted(active.by_owner, key=ranking.rate, reverse=True)
     begin = _NOTHING
-    for _, group in groupby(owners, key=lambda owner: rates[owner]):
+    for _, group in groupby(owners, key=ranking.rate):
         tied = {owner: active.by_owner[owner] for owner in group if active.by_owner[owner] > 0}
         end = begin
         for quantity in tied.values():

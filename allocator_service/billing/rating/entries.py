@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection
 
@@ -25,6 +25,9 @@ entries AS (
     WHERE e.pool_id = %(pool)s AND e.start < %(end)s AND e."end" > %(begin)s)
 SELECT e.tenant_id, e.resource, e.server_owner_id, min(s.sequence), e.start, e."end",
        sum(e.quantity),
+       sum(sum(e.quantity) * {within}) OVER (
+           PARTITION BY e.tenant_id, e.resource ORDER BY min(s.sequence))
+       - sum(e.quantity) * {within},
        CASE WHEN bool_or(e.of_event) THEN
            CASE (%(increments)s::text[])[width_bucket(e."end" - interval '1 microsecond',
                                                       %(edges)s::timestamptz[])]
@@ -40,6 +43,10 @@ ORDER BY e.tenant_id, e.resource, e.start, min(s.sequence)
 _STATEMENT = (
     _USED.replace("{counts_as}", COUNTS_AS)
     .replace("{of_event}", OF_EVENT)
+    .replace(
+        "{within}",
+        'extract(epoch FROM least(e."end", %(end)s) - greatest(e.start, %(begin)s))',
+    )
     .replace("{seconds}", 'extract(epoch FROM e."end" - e.start)')
 )
 
@@ -47,7 +54,8 @@ _STATEMENT = (
 class UsedEntry(NamedTuple):
     """An entry with its corrections.
 
-    `increments` are the seconds by which an event counts longer than it lasted.
+    `before` is unit × seconds of the tenant and resource, in the time that was read, of entries with
+    lower numbers; `increments` are the seconds by which an event counts longer than it lasted.
     """
 
     tenant: int
@@ -57,6 +65,7 @@ class UsedEntry(NamedTuple):
     start: datetime
     end: datetime
     quantity: Decimal
+    before: Decimal
     increments: Decimal
 
 
@@ -70,7 +79,7 @@ def entries_used(
     """
     if not pairs:
         return
-    parameters = {
+    parameters: dict[str, Any] = {
         "pool": pool.pk,
         "tenants": [tenant for tenant, _ in pairs],
         "resources": [resource for _, resource in pairs],

@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from allocator_service.billing.models import Commitment, LineKind, Posting
-from allocator_service.billing.months import Month, month_of
+from allocator_service.billing.months import HOUR_SECONDS, Month, month_of
 from allocator_service.billing.plans.timeline import Timeline
 from allocator_service.billing.rating.amounts import Use, seconds
 from allocator_service.billing.rating.coverage import CoverageKey, Covered
-from allocator_service.billing.rating.lines import HOUR_SECONDS, balanced, minor_digits
+from allocator_service.billing.rating.lines import balanced, minor_digits
 from allocator_service.core.money import divided, rounded
 from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.models import Kind

@@ -8,12 +8,14 @@ from allocator_service.billing.months import Month
 from allocator_service.billing.plans.timeline import Timeline, commitments_of, timeline
 from allocator_service.billing.rating.amounts import Use, used_between, used_by_now
 from allocator_service.billing.rating.coverage import coverage
+from allocator_service.billing.rating.entries import entries_used
 from allocator_service.billing.rating.lines import Rated, usage_lines
 from allocator_service.billing.rating.monthly import (
     commitment_lines,
     fixed_cost_lines,
     uncovered,
 )
+from allocator_service.billing.rating.tiered import TieredCosts
 from allocator_service.core.money import exactly
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -36,22 +38,37 @@ def units_of(pool: Pool) -> Mapping[str, str]:
 
 @exactly
 def month_rated(
-    *, pool: Pool, month: Month, through: int | None = None, tenant: int | None = None
+    *,
+    pool: Pool,
+    month: Month,
+    through: int | None = None,
+    tenant: int | None = None,
+    prices: Timeline | None = None,
 ) -> RatedMonth:
     """Rate a month from the entries numbered up to `through`, or from all that are sealed.
 
-    `tenant` limits the lines to those that it pays, or that pay it. Where nothing must be numbered
-    meanwhile, hold the sealer's lock or read one snapshot.
+    `tenant` limits the lines to those that it pays, or that pay it; `prices` are those in force unless
+    others are given. Where nothing must be numbered meanwhile, hold the sealer's lock or read one
+    snapshot.
     """
-    prices = timeline(pool=pool, start=month.start, end=month.end)
+    if prices is None:
+        prices = timeline(pool=pool, start=month.start, end=month.end)
     uses = list(_uses(pool, prices, through, tenant))
     commitments = _commitments(pool, month, uses, tenant)
-    covered = coverage(pool=pool, prices=prices, commitments=commitments, through=through)
+    tiered = TieredCosts(prices)
+    pairs = tiered.pairs(uses) if prices.has_tiers else []
+    for entry in entries_used(pool=pool, prices=prices, pairs=pairs, through=through):
+        tiered.add(entry)
+    covered = coverage(
+        pool=pool, prices=prices, commitments=commitments, through=through, tiered=tiered
+    )
     units = units_of(pool)
     rest = uncovered(uses, covered, commitments)
     if tenant is not None:  # a neighbour's coverage is of all that it uses
         rest = [use for use in rest if tenant in (use.tenant, use.owner)]
-    rated = usage_lines(pool=pool, month=month, prices=prices, uses=rest, units=units)
+    rated = usage_lines(
+        pool=pool, month=month, prices=prices, uses=rest, units=units, tiered=tiered
+    )
     rated.lines += commitment_lines(
         pool=pool, month=month, commitments=commitments, covered=covered, units=units
     )

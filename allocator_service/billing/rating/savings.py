@@ -6,9 +6,9 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from allocator_service.billing.models import LineKind, Posting
+from allocator_service.billing.months import HOUR_SECONDS
 from allocator_service.billing.plans.timeline import Timeline
 from allocator_service.billing.rating.amounts import Use
-from allocator_service.billing.rating.lines import HOUR_SECONDS
 from allocator_service.core.money import exactly, rounded
 from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.models import Kind

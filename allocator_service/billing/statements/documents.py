@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 
 from allocator_service.billing.models import DIFFERENCES, LineKind, Posting
-from allocator_service.billing.months import Month
-from allocator_service.billing.rating.lines import HOUR_SECONDS, minor_digits
+from allocator_service.billing.months import HOUR_SECONDS, Month
+from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.rating.savings import DEFINITION, Savings
 from allocator_service.billing.rating.savings import REASONS as SAVINGS_REASONS
 from allocator_service.core.money import exactly, rounded

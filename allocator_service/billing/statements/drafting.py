@@ -8,7 +8,7 @@ from django.db.models import Max, Min
 
 from allocator_service.billing.models import Closing, LineKind, PlanState, Posting, PricePlan
 from allocator_service.billing.months import Month, month_of
-from allocator_service.billing.plans.timeline import Timeline, commitments_of
+from allocator_service.billing.plans.timeline import Timeline, commitments_of, plans_of
 from allocator_service.billing.rating.amounts import Use
 from allocator_service.billing.rating.differences import causes_of, differences
 from allocator_service.billing.rating.late import Late, Pair, late_causes, late_entries
@@ -103,11 +103,14 @@ def _adjustments(
     """Rate again what late entries concern of closed months; return the lines of the difference."""
     closed = [month_of(closing.start, pool.timezone) for closing in closings]
     committed = commitments_of(pool, closed[0].start, month.start)
+    plans = plans_of(pool, closed[0].start, month.start)
+    # Under tiers any use of a neighbour may change what it pays for a tenant's servers.
+    has_tiers = any(rate.tiers for plan in plans for rate in plan.rates.all())
     entries = late_entries(
         pool=pool,
         after=closings[-1].sequence,
         before=month.start,
-        tenant=tenant,
+        tenant=None if has_tiers else tenant,
         also={each.tenant_id for each in committed},
     )
     causes = late_causes(entries, closed)

@@ -52,7 +52,7 @@ BLOCK_LINE_WITH_DOCUMENTS = _line(
         **_HEAD,
         "format": str(FORMAT_WITH_DOCUMENTS),
         **_COUNTS,
-        "documents": "{documents}",
+        "digests": "{documents}",
         **_PREVIOUS,
     }
 )

@@ -149,7 +149,7 @@ class ChainedDecisionDocument(Document):
     answer = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
 
 
-class ChainedDocumentDocument(Document):
+class ChainedDigestDocument(Document):
     """A document's line in its block: what it is, and the digest of its stored bytes."""
 
     document = TextField(max_length=20)
@@ -170,8 +170,8 @@ class BlockDocument(Document):
     last_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
     entries = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
     decisions = ListField(ChainedDecisionDocument, min_items=0, max_items=SEALED_AT_ONCE)
-    documents = ListField(
-        ChainedDocumentDocument,
+    digests = ListField(
+        ChainedDigestDocument,
         min_items=0,
         max_items=SEALED_AT_ONCE,
         description="Digests of statements, months, manifests, price plans and audit records.",

@@ -223,11 +223,30 @@ StatementLine = TypedDict(
         # What it adds to this statement.
         "billed": str,
         "effective": str,
-        # The late entry of an adjustment.
+        # Late entry of an adjustment that has only one; else `entries`.
         "entry": str | None,
         # The closed month that it changes.
         "adjusts": str | None,
         "note": str | None,
+        # Kind of the billed lines that an adjustment or rerating changes.
+        "adjusted_kind": NotRequired[
+            Literal[
+                "usage",
+                "commitment",
+                "commitment_unused",
+                "upfront",
+                "fixed",
+                "adjustment",
+                "reversal",
+                "rerated",
+                "credit_note",
+            ]
+            | None
+        ],
+        # Commitment of the price plan.
+        "commitment": NotRequired[str | None],
+        # Late entries that caused the difference.
+        "entries": NotRequired[list[str]],
     },
 )
 

@@ -11,6 +11,7 @@ import pytest
 
 from allocator_service.billing.models import Posting, Statement
 from allocator_service.billing.plans.services import CommitmentDraft, SpotDraft
+from allocator_service.billing.plans.tiers import Tier
 from allocator_service.billing.reratings import rerating_apply
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.drafting import month_draft
@@ -295,3 +296,73 @@ def test_the_tie_out_holds_with_commitments_and_what_came_late(lab, tenant):
         report = billing_report(pool=lab, period=Period([at(1), at(1, 5)]), now=now)
         assert report.ties
         assert [tie for tie in report.ties if tie.difference] == []
+
+
+def tiered(*tiers, resource="cpu", **prices):
+    found = [Tier(through and Decimal(through), Decimal(price)) for through, price in tiers]
+    return replace(rate(resource, **prices), tiers=found)
+
+
+def test_tiers_are_graduated_by_the_hours_of_the_month_in_ledger_order(lab, tenant):
+    """10,000 hours are free, then 0.02: 200 cores for a week are 33,600 hours, b's are its own."""
+    a, b = tenant("a"), tenant("b")
+    publish(lab, at(1), tiered(("10000", "0"), (None, "0.02")))
+    used(lab, a, b, 100, at(8), at(15))  # numbered first: 16,800 hours, of which 6,800 are paid
+    seal()
+    used(lab, a, None, 100, at(1), at(8))
+    used(lab, b, None, 50, at(1), at(8))
+    seal()
+    lines = month_draft(pool=lab, month=month("2027-03", lab)).lines
+    assert {(x.tenant.slug, x.owner_id): (x.tenant_amount, x.price) for x in lines} == {
+        ("a", b.pk): (Decimal("136.00"), None),
+        ("a", None): (Decimal("336.00"), Decimal("0.02")),
+        ("b", None): (Decimal("0.00"), Decimal(0)),
+    }
+    mine = month_draft(pool=lab, month=month("2027-03", lab), tenant=b.pk).lines
+    assert sum(x.owner_amount for x in mine) == Decimal("-122.40")
+
+
+def test_tiers_begin_anew_each_month_and_late_usage_moves_them(lab, tenant):
+    a = tenant("a")
+    publish(lab, at(1), tiered(("1000", "0.10"), (None, "0.05")))
+    used(lab, a, None, 10, at(30), at(5, 4, hour=0))  # 48 h less one in March, 96 h in April
+    seal()
+    assert close(lab, "2027-03", APRIL_2) == {"a": Decimal("48.00")}
+    used(lab, a, None, 10, at(1), at(5))  # 960 hours, late: 520 of all are above 1,000
+    seal()
+    assert april_lines(lab) == [("usage", Decimal("74.00"))]
+    assert close(lab, "2027-04") == {"a": Decimal("74.00") + Decimal("96.00")}
+
+
+def test_a_commitment_covers_before_tiers_price_the_rest(lab, tenant):
+    """20 cores for 100 hours; 10 are covered, and half of each tier is left: 500 × 0.2 + 500 × 0.1."""
+    a = tenant("a")
+    prices = tiered(("1000", "0.2"), (None, "0.1"))
+    publish(lab, at(1), prices, commitments=[committed_to(a, end=at(5, hour=4))])
+    used(lab, a, None, 20, at(1), at(5, hour=4))
+    seal()
+    found = {
+        x.kind: x.tenant_amount for x in month_draft(pool=lab, month=month("2027-03", lab)).lines
+    }
+    assert found == {"commitment": Decimal("50.00"), "usage": Decimal("150.00")}
+
+
+@pytest.mark.parametrize(
+    ("tiers", "place"),
+    [
+        ([("10", "1")], "0/through"),
+        ([(None, "1"), (None, "2")], "0/through"),
+        ([("10", "1"), ("10", "2"), (None, "3")], "1/through"),
+        ([("0", "1"), (None, "3")], "0/through"),
+        ([(None, "1")] * 21, ""),
+    ],
+)
+def test_tiers_that_do_not_ascend_to_an_open_end_are_refused(lab, tiers, place):
+    from allocator_service.billing.plans.services import PlanDraft, plan_create
+    from allocator_service.core.errors import Unacceptable
+
+    with pytest.raises(Unacceptable) as refused:
+        plan_create(pool=lab, draft=PlanDraft("x", at(1), rates=[tiered(*tiers)]), now=at(1))
+    error = refused.value.errors[0]
+    assert error.code == "rate.tiers"
+    assert error.pointer == f"/rates/0/tiers/{place}".rstrip("/")

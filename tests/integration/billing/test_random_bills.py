@@ -5,6 +5,7 @@ service of a month is that month rated afresh.
 """
 
 from collections import defaultdict
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -20,6 +21,7 @@ from allocator_service.billing.plans.services import (
     plan_create,
     plan_publish,
 )
+from allocator_service.billing.plans.tiers import Tier
 from allocator_service.billing.reratings import rerating_apply
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.drafting import month_draft
@@ -85,15 +87,28 @@ class Quarter:
             min(since + lasts, end), resource=self.chance.choice(RESOURCES),
         )  # fmt: skip
 
+    def tiers(self):
+        """Now and then graduated prices, for the kinds of servers that have none."""
+        if self.chance.random() < 0.5:
+            return []
+        ends = sorted({self.decimal(1500, 1) for _ in range(self.chance.randrange(3))})
+        prices = [self.decimal(1, 3) for _ in range(len(ends) + 1)]
+        return [Tier(*tier) for tier in zip([*ends, None], prices, strict=True)]
+
     def draft(self, start, end, *, commitments=0):
         """A draft of random prices; a few are equal, so that the order of the ledger matters."""
         rates = []
         for resource in RESOURCES:
             prices = {column: self.chance.choice(["0.1", "0.25", str(self.decimal(1, 4)), None])
                       for column in KINDS.values()}  # fmt: skip
-            rates.append(rate(resource, **{k: v for k, v in prices.items() if v is not None}))
+            written = rate(resource, **{k: v for k, v in prices.items() if v is not None})
+            rates.append(replace(written, tiers=self.tiers()))
         if self.chance.random() < 0.5:
-            rates.append(rate("cpu", shared="0.3", of_owner=self.chance.choice(self.members)))
+            special = rate("cpu", shared="0.3", of_owner=self.chance.choice(self.members))
+            if self.chance.random() < 0.5:
+                tiers = self.tiers() or [Tier(None, Decimal(1))]
+                special = replace(special, shared=None, tiers=tiers)
+            rates.append(special)
         until = end or END
         spots, since = [], self.time(start, until)
         if since + timedelta(hours=1) < until:
@@ -128,10 +143,15 @@ class Quarter:
             )  # fmt: skip
 
     def note(self, plan, draft, end, *, replaces):
-        prices = {}
+        prices, tiers = {}, {}
         for each in draft.rates:
             owner = None if each.owner is None else each.owner.pk
             for kind, column in KINDS.items():
+                if each.tiers:
+                    tiers[each.resource, owner] = [
+                        (tier.through and Fraction(tier.through), Fraction(tier.price))
+                        for tier in each.tiers
+                    ]
                 if getattr(each, column) is not None:
                     prices[each.resource, kind, owner] = Fraction(getattr(each, column))
         spots = [
@@ -140,7 +160,7 @@ class Quarter:
         ]
         self.plans.append(
             {"key": plan.pk, "start": instant(draft.start), "end": end, "fee": Fraction(draft.fee),
-             "prices": prices, "spots": spots, "replaces": replaces}
+             "prices": prices, "spots": spots, "replaces": replaces, "tiers": tiers}
         )  # fmt: skip
 
     def rerate(self, closed):
