@@ -32,16 +32,15 @@ def uncovered(
     taken: dict[tuple[int, int | None, str, int], Covered] = {}
     for key, part in covered.items():
         tenant, resource = pairs[key.commitment]
-        of_use = taken.setdefault((tenant, key.owner, resource, key.segment), Covered())
-        of_use.add(part.amount, _EXACT.subtract(part.counted, part.amount))
+        place = (tenant, key.owner, resource, key.segment)
+        increments = _EXACT.subtract(part.counted, part.amount)
+        taken.setdefault(place, Covered()).add(part.amount, increments)
     rest = []
     for use in uses:
-        key = (use.tenant, use.owner, use.resource, use.segment)
-        part = taken.pop(key, None) if use.kind == Kind.USAGE else None
-        if part is not None:
-            use = _less(use, part)
-        rest.append(use)
-    # Amounts that cancel out over a segment are no use of it, and may be covered in a part of it.
+        place = (use.tenant, use.owner, use.resource, use.segment)
+        of_use = taken.pop(place, None) if use.kind == Kind.USAGE else None
+        rest.append(use if of_use is None else _less(use, of_use))
+    # Amounts that cancel out over a segment are not listed, and may be covered in a part of it.
     for (tenant, owner, resource, segment), part in taken.items():
         none = Use(tenant, owner, resource, Kind.USAGE, segment, _NOTHING, _NOTHING)
         rest.append(_less(none, part))

@@ -59,6 +59,8 @@ def _local(of: Mapping[str, Any], zone: ZoneInfo) -> dict[str, Any]:
 def _what(line: Mapping[str, Any]) -> str:
     """A line in words."""
     parts = [KINDS[line["kind"]]]
+    if line.get("adjusted_kind") not in (None, "usage"):
+        parts.append(KINDS[line["adjusted_kind"]].lower())
     if line["resource"]:
         parts.append(line["resource"])
     if line["role"] == "credit":

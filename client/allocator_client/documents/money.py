@@ -299,6 +299,11 @@ StatementDocument = TypedDict(
 )
 
 
+class PlanRateTier(TypedDict):
+    through: str | None
+    price: str
+
+
 class PlanRate(TypedDict):
     resource: str
     owner: str | None
@@ -306,6 +311,7 @@ class PlanRate(TypedDict):
     shared: str | None
     pool: str | None
     outside: str | None
+    tiers: list[PlanRateTier]
 
 
 PlanSpotPrice = TypedDict(
@@ -372,6 +378,11 @@ PlanDocument = TypedDict(
 )
 
 
+class PlanRequestRateTier(TypedDict):
+    through: NotRequired[str | float | None]
+    price: str | float
+
+
 class PlanRequestRate(TypedDict):
     resource: str
     # On this tenant's servers; else on all.
@@ -380,6 +391,9 @@ class PlanRequestRate(TypedDict):
     shared: NotRequired[str | float | None]
     pool: NotRequired[str | float | None]
     outside: NotRequired[str | float | None]
+    # Graduated price where `own`, `shared` or `pool` is null: by the tenant's hours of the
+    # resource in the month, in the order of the ledger.
+    tiers: NotRequired[list[PlanRequestRateTier]]
 
 
 PlanRequestSpotPrice = TypedDict(

@@ -42,7 +42,7 @@ MARCH_HOURS = 743
     ("parts", "pointer"),
     [
         ({"rates": [rate(pooled=LARGEST)]}, "/rates/0/pool"),
-        ({"rates": [rate(own="1"), rate(own="1342281880", of_owner=None)]}, "/rates/1/own"),
+        ({"rates": [rate(own="1"), rate(own="1342281880")]}, "/rates/1/own"),
         ({"rates": [rate(shared=LARGEST)]}, "/rates/0/shared"),
         ({"rates": [rate(outside=LARGEST)]}, "/rates/0/outside"),
         (
