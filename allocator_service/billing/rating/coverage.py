@@ -125,17 +125,20 @@ class _Active:
     by_owner: dict[int | None, Decimal] = field(default_factory=dict)
     _ends: list[tuple[datetime, int]] = field(default_factory=list)
     _count: int = 0
+    _with_increments: int = 0
 
     def add(self, entry: UsedEntry) -> None:
         self.entries[self._count] = entry
         heappush(self._ends, (entry.end, self._count))
         self._count += 1
+        self._with_increments += bool(entry.increments)
         self._change(entry.owner, entry.quantity)
 
     def drop_ended(self, at: datetime) -> None:
         """Forget the entries that end by an instant."""
         while self._ends and self._ends[0][0] <= at:
             entry = self.entries.pop(heappop(self._ends)[1])
+            self._with_increments -= bool(entry.increments)
             self._change(entry.owner, -entry.quantity)
 
     def first_end(self, default: datetime) -> datetime:
@@ -144,8 +147,7 @@ class _Active:
 
     def increments_end(self, at: datetime) -> bool:
         """Whether an event that ends at an instant counts longer than it lasted."""
-        ending = bool(self._ends) and self._ends[0][0] == at
-        return ending and any(
+        return bool(self._with_increments) and any(
             entry.end == at and entry.increments for entry in self.entries.values()
         )
 

@@ -16,13 +16,15 @@ from allocator_service.pools.models import Pool
 ROWS_AT_ONCE = 5_000
 
 # A correction is part of the entry that it corrects: quantities add up, and the first number counts.
+_ENTRIES = """
+    SELECT e.*, {counts_as} AS counts_as, {of_event} AS of_event
+    FROM ledger_entry e
+    WHERE e.pool_id = %(pool)s AND {when} AND (e.tenant_id, e.resource) IN (SELECT * FROM pairs)
+"""
 _USED = """
 WITH pairs AS MATERIALIZED (
     SELECT * FROM unnest(%(tenants)s::bigint[], %(resources)s::text[]) AS pair (tenant_id, resource)),
-entries AS (
-    SELECT e.*, {counts_as} AS counts_as, {of_event} AS of_event
-    FROM ledger_entry e JOIN pairs USING (tenant_id, resource)
-    WHERE e.pool_id = %(pool)s AND e.start < %(end)s AND e."end" > %(begin)s)
+entries AS ({within_time} UNION ALL {reaching})
 SELECT e.tenant_id, e.resource, e.server_owner_id, min(s.sequence), e.start, e."end",
        sum(e.quantity),
        sum(sum(e.quantity) * {within}) OVER (
@@ -41,7 +43,14 @@ HAVING sum(e.quantity) <> 0
 ORDER BY e.tenant_id, e.resource, e.start, min(s.sequence)
 """
 _STATEMENT = (
-    _USED.replace("{counts_as}", COUNTS_AS)
+    # As two: partitions hold a month's starts, and few entries reach into the month after.
+    _USED.replace(
+        "{within_time}", _ENTRIES.replace("{when}", "e.start >= %(begin)s AND e.start < %(end)s")
+    )
+    .replace(
+        "{reaching}", _ENTRIES.replace("{when}", 'e.start < %(begin)s AND e."end" > %(begin)s')
+    )
+    .replace("{counts_as}", COUNTS_AS)
     .replace("{of_event}", OF_EVENT)
     .replace(
         "{within}",
