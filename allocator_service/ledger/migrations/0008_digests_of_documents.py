@@ -10,6 +10,11 @@ ALTER TABLE ledger_block DROP CONSTRAINT ledger_block_holds_something;
 ALTER TABLE ledger_block ADD CONSTRAINT ledger_block_holds_something
     CHECK (entries > 0 OR decisions > 0 OR documents > 0) NOT VALID;
 """
+HELD_SOMETHING = """
+ALTER TABLE ledger_block DROP CONSTRAINT ledger_block_holds_something;
+ALTER TABLE ledger_block ADD CONSTRAINT ledger_block_holds_something
+    CHECK (entries > 0 OR decisions > 0) NOT VALID;
+"""
 INSERT_ONLY = """
 CREATE TRIGGER ledger_no_change BEFORE UPDATE OR DELETE ON ledger_document
     FOR EACH ROW EXECUTE FUNCTION ledger_refuse_change();
@@ -68,7 +73,7 @@ class Migration(migrations.Migration):
                     constraint=models.CheckConstraint(condition=models.Q(('entries__gt', 0), ('decisions__gt', 0), ('documents__gt', 0), _connector='OR'), name='ledger_block_holds_something'),
                 ),
             ],
-            database_operations=[migrations.RunSQL(HOLDS_SOMETHING, migrations.RunSQL.noop)],
+            database_operations=[migrations.RunSQL(HOLDS_SOMETHING, HELD_SOMETHING)],
         ),
         migrations.AddField(
             model_name='pendingdocument',

@@ -40,12 +40,17 @@ BEGIN
 END $$;
 """
 
+UNDONE = """
+DROP TRIGGER ledger_no_change ON core_audit_entry;
+DROP TRIGGER ledger_no_truncate ON core_audit_entry;
+DROP TRIGGER ledger_no_change ON core_event;
+DROP TRIGGER ledger_no_truncate ON core_event;
+DROP FUNCTION ledger_refuse_event_change();
+"""
+
 
 class Migration(migrations.Migration):
 
     dependencies = [('core', '0004_pool_limits'), ('ledger', '0008_digests_of_documents')]
 
-    operations = [
-        migrations.RunSQL(statement, migrations.RunSQL.noop)
-        for statement in (AUDIT, EVENTS, RETENTION)
-    ]
+    operations = [migrations.RunSQL(AUDIT + EVENTS + RETENTION, UNDONE)]
