@@ -44,11 +44,6 @@ class Rated:
     lines: list[Posting] = field(default_factory=list)
     unrated: list[Unrated] = field(default_factory=list)
 
-    def add(self, other: "Rated") -> None:
-        """Take in what another part of the month has."""
-        self.lines += other.lines
-        self.unrated += other.unrated
-
 
 @dataclass
 class _Sum:
