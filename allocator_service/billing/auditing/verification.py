@@ -32,6 +32,7 @@ from allocator_service.billing.statements.documents import (
 )
 from allocator_service.billing.statements.drafting import billed_lines, stored_lines
 from allocator_service.billing.statements.manifest import manifest_document
+from allocator_service.core.board import counted
 from allocator_service.core.money import exactly
 from allocator_service.ledger.audit.verification import LedgerCheck
 from allocator_service.ledger.models import PendingDocument, SealedDocument
@@ -69,7 +70,7 @@ def _checks(known: list[tuple[Closing, Digests]], faults: dict[str, Faults]) -> 
             ),
             "",
         )
-        looked_at = f"{len(known) - without} months"
+        looked_at = counted(len(known) - without, "month")
         if without:
             looked_at += f", {without} closed before the chain held digests"
         checks.append(LedgerCheck(name, not detail, detail or looked_at))
