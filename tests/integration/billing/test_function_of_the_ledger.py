@@ -231,13 +231,12 @@ def test_the_entries_with_the_highest_rate_are_covered_first(lab, tenant):
 def test_of_two_entries_at_one_rate_the_first_in_the_ledger_is_covered(lab, tenant):
     a, b, c = tenant("a"), tenant("b"), tenant("c")
     publish(lab, at(1), rate(shared="0.30"), commitments=[committed_to(a, end=at(2))])
-    used(lab, a, c, 8, at(1), at(2))
-    seal()
-    used(lab, a, b, 8, at(1), at(2))
-    seal()
+    for owner, cores in ((c, 4), (b, 8), (c, 8)):
+        used(lab, a, owner, cores, at(1), at(2))
+        seal()
     lines = month_draft(pool=lab, month=month("2027-03", lab)).lines
     covered = {x.owner.slug: x.amount for x in lines if x.kind == "commitment"}
-    assert covered == {"c": 8 * 86400, "b": 2 * 86400}
+    assert covered == {"c": 4 * 86400, "b": 6 * 86400}
 
 
 def test_two_commitments_cover_one_after_the_other(lab, tenant):
