@@ -10,16 +10,15 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from allocator_service.billing.models import Budget, BudgetReached
-from allocator_service.billing.months import Month, month_of
-from allocator_service.billing.rating.lines import HOUR_SECONDS
+from allocator_service.billing.months import HOUR_SECONDS, Month, month_of
 from allocator_service.billing.statements.documents import account_totals
 from allocator_service.billing.statements.drafting import first_month, month_draft
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Missing, Unacceptable
+from allocator_service.core.money import exactly
 from allocator_service.core.outbox import event_record
-from allocator_service.core.quantities import decimal_text
+from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
 from allocator_service.core.versions import check_version
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import amounts_within
 from allocator_service.ledger.reporting.periods import Period
@@ -135,6 +134,7 @@ def _thresholds(thresholds: Sequence[int]) -> list[int]:
 
 
 @transaction.atomic
+@exactly
 def budgets_check(*, pool: Pool, now: datetime) -> int:
     """Tell each threshold that a budget of the pool has reached this month; returns how many were new.
 
@@ -145,7 +145,7 @@ def budgets_check(*, pool: Pool, now: datetime) -> int:
         return 0
     month = month_of(now, pool.timezone)
     told = 0
-    for budget, spent in _spent(pool, month, budgets, now):
+    for budget, spent in _spent(pool, month, budgets):
         for threshold in budget.thresholds:
             if spent * 100 < budget.amount * threshold:
                 break
@@ -182,14 +182,12 @@ def _claimed(reached: BudgetReached) -> bool:
     return new
 
 
-def _spent(
-    pool: Pool, month: Month, budgets: Sequence[Budget], now: datetime
-) -> list[tuple[Budget, Decimal]]:
+def _spent(pool: Pool, month: Month, budgets: Sequence[Budget]) -> list[tuple[Budget, Decimal]]:
     """What each budget's tenant has spent of it in the month that goes on."""
     money: dict[int, Decimal] = {}
     hours: dict[tuple[int, str], Decimal] = {}
     if any(not budget.resource for budget in budgets) and first_month(pool) is not None:
-        money, _, _ = account_totals(month_draft(pool=pool, month=month, now=now).lines)
+        money, _, _ = account_totals(month_draft(pool=pool, month=month).lines)
     if any(budget.resource for budget in budgets):
         amounts = amounts_within(pool=pool, period=Period([month.start, month.end]), values=1)
         with localcontext(prec=EXACT_DIGITS):

@@ -9,20 +9,19 @@ from datetime import datetime, timedelta
 from decimal import Context, Decimal
 
 from django.db import transaction
-from django.db.models import Min, Sum
+from django.db.models import Min, QuerySet, Sum
 
 from allocator_service.billing.models import Exhausted, PricePlan, UnitGrant
 from allocator_service.billing.plans.timeline import timeline
 from allocator_service.core.audit import audit_record
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.outbox import event_record
-from allocator_service.core.quantities import decimal_text
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import amounts_within
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.locking import pool_lock
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import members_of
 from allocator_service.pools.services import member_put
 from allocator_service.tenants.models import Tenant
@@ -97,49 +96,86 @@ def units_grant(
         pool=pool, tenant=tenant, units=units, reason=reason.strip(), granted_at=now
     )
     audit_record(action="units.grant", instance=grant, now=now, pool=pool.slug)
+    for bank in banks_of(pool=pool, now=now, tenant=tenant):
+        if bank.balance > 0:
+            _restore(pool, tenant, now)
     return grant
 
 
 @transaction.atomic
 def banks_check(*, pool: Pool, now: datetime) -> int:
-    """Tell which banks are empty, once per grant; returns how many were told.
+    """Record an event for each bank that is empty, once per grant; return how many there were.
 
-    Where the plan says so, their tenants are best-effort from then on.
+    Where the plan says so, their tenants are best-effort from then on, until the bank is above 0 again.
     """
     if not UnitGrant.objects.filter(pool=pool).exists():
         return 0
     pool = pool_lock(pool)
-    told = 0
+    exhausted = 0
     for bank in banks_of(pool=pool, now=now):
+        if bank.balance > 0:
+            _restore(pool, bank.tenant, now)
+            continue
         last = UnitGrant.objects.filter(pool=pool, tenant=bank.tenant).order_by("-id").first()
-        if bank.balance > 0 or last is None or last.exhausted_at is not None:
+        if last is None or last.exhausted_at is not None:
             continue
         last.exhausted_at = now
-        last.save(update_fields=["exhausted_at"])
-        demoted = _demote(pool, bank.tenant, now)
+        last.best_effort_from = now if _demote(pool, bank.tenant, now) else None
+        last.save(update_fields=["exhausted_at", "best_effort_from"])
         event_record(
             kind="service_units.exhausted",
             pool=pool.slug,
             tenant=bank.tenant.slug,
-            payload={"balance": decimal_text(bank.balance), "best_effort": demoted},
+            payload={
+                "balance": decimal_text(bank.balance),
+                "best_effort": last.best_effort_from is not None,
+            },
             now=now,
         )
-        told += 1
-    return told
+        exhausted += 1
+    return exhausted
 
 
 def _demote(pool: Pool, tenant: Tenant, now: datetime) -> bool:
-    """Make the tenant best-effort, if the plan in force says so and it is a member."""
+    """Make a member best-effort if the plan in force says so; return whether the bank caused it."""
     plan = timeline(pool=pool, start=now, end=now + timedelta(seconds=1)).segments[0].plan
     terms = members_of(pool=pool, tenant=tenant).first()
     if plan is None or plan.exhausted != Exhausted.BEST_EFFORT or terms is None:
         return False
+    if terms.best_effort:  # by an operator, or by this bank before it was refilled below 0
+        return _demotions(pool, tenant).exists()
+    _put_best_effort(pool, tenant, terms, True, now)
+    return True
+
+
+def _restore(pool: Pool, tenant: Tenant, now: datetime) -> None:
+    """End the best effort that an empty bank caused, unless an operator has decided otherwise since."""
+    since = _demotions(pool, tenant).aggregate(since=Min("best_effort_from"))["since"]
+    if since is None:
+        return
+    terms = members_of(pool=pool, tenant=tenant).first()
+    if terms is not None and terms.best_effort:
+        held = MembershipTerms.objects.filter(membership=terms.membership, end__gt=since)
+        if not held.filter(best_effort=False).exists():
+            _put_best_effort(pool, tenant, terms, False, now)
+    _demotions(pool, tenant).update(best_effort_until=now)
+
+
+def _demotions(pool: Pool, tenant: Tenant) -> QuerySet[UnitGrant]:
+    """The grants whose exhaustion made a tenant best-effort, and still does."""
+    return UnitGrant.objects.filter(
+        pool=pool, tenant=tenant, best_effort_from__isnull=False, best_effort_until=None
+    )
+
+
+def _put_best_effort(
+    pool: Pool, tenant: Tenant, terms: MembershipTerms, best_effort: bool, now: datetime
+) -> None:
     member_put(
         pool=pool,
         tenant=tenant,
         weight=terms.weight,
-        best_effort=True,
+        best_effort=best_effort,
         version=terms.membership.version,
         now=now,
     )
-    return True

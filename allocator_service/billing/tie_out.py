@@ -14,16 +14,11 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Sum
 
-from allocator_service.billing.models import LineKind, Posting
+from allocator_service.billing.models import DIFFERENCES, LineKind, Posting
 from allocator_service.billing.months import Month, month_of, months_between
-from allocator_service.billing.plans.timeline import timeline
 from allocator_service.billing.rating.amounts import used_by_now
-from allocator_service.billing.rating.lines import (
-    REASONS,
-    Priced,
-    Unrated,
-    minor_digits,
-)
+from allocator_service.billing.rating.lines import REASONS, Unrated, minor_digits
+from allocator_service.billing.rating.months import month_rated
 from allocator_service.billing.statements.drafting import (
     Draft,
     closings_of,
@@ -32,9 +27,9 @@ from allocator_service.billing.statements.drafting import (
 )
 from allocator_service.core.charts import BarRow, Chart, bar_chart
 from allocator_service.core.errors import Unacceptable
-from allocator_service.core.quantities import Resource
+from allocator_service.core.money import exactly
+from allocator_service.core.quantities import EXACT_DIGITS, Resource
 from allocator_service.core.snapshots import one_snapshot
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.models import Pool
@@ -44,13 +39,7 @@ from allocator_service.tenants.models import Tenant
 MAX_MONTHS = 36
 ENTRIES_SHOWN = 20
 TENANTS_SHOWN = 25
-FROM_LEDGER = (
-    LineKind.USAGE,
-    LineKind.COMMITMENT,
-    LineKind.ADJUSTMENT,
-    LineKind.REVERSAL,
-    LineKind.RERATED,
-)
+FROM_LEDGER = (LineKind.USAGE, LineKind.COMMITMENT)
 DEFINITIONS = {
     "ledger": "Resource × seconds of the month's entries of kind usage, with their corrections.",
     "statements": "What of it is on statements of closed months, of this month or of later ones.",
@@ -97,6 +86,7 @@ class Account:
     credits: Decimal
 
     @property
+    @exactly
     def billed(self) -> Decimal:
         return self.charges + self.credits
 
@@ -136,6 +126,7 @@ class _Sides:
     times: list[Unrated] = field(default_factory=list)
 
 
+@exactly
 def billing_report(
     *, pool: Pool, period: Period, now: datetime, tenant: Tenant | None = None
 ) -> BillingReport:
@@ -167,7 +158,7 @@ def billing_report(
                 found.not_yet_billed,
                 found.not_billable,
                 sorted(found.reasons),
-                found.late[:ENTRIES_SHOWN],
+                list(dict.fromkeys(found.late))[:ENTRIES_SHOWN],
                 _entries_of(pool, who, name, found.times),
             )
             for (month, who, name), found in sides.items()
@@ -192,9 +183,7 @@ def _drafts(pool: Pool, months: Sequence[Month], now: datetime, tenant: int | No
         return []
     wanted = {str(each): each for each in months if not each < earliest and each.start <= now}
     wanted[str(earliest)] = earliest
-    return [
-        month_draft(pool=pool, month=month, now=now, tenant=tenant) for month in wanted.values()
-    ]
+    return [month_draft(pool=pool, month=month, tenant=tenant) for month in wanted.values()]
 
 
 def _sides(
@@ -219,12 +208,11 @@ def _sides(
             side.statements = _EXACT.add(side.statements, amount)
     for draft in drafts:
         for line in draft.lines:
-            if line.kind in FROM_LEDGER and line.resource:
+            if line.rated_kind in FROM_LEDGER and line.resource:
                 side = of(line.service_month, line.tenant_id, line.resource)
                 if side is not None:
                     side.not_yet_billed = _EXACT.add(side.not_yet_billed, line.amount)
-                    if line.entry is not None:
-                        side.late.append(line.entry)
+                    side.late += line.entries or ()
     for unrated in _unrated(pool, months, tenant):
         side = of(unrated.service_month.first, unrated.tenant, unrated.resource)
         if side is not None:
@@ -242,7 +230,8 @@ def _closed_amounts(
         pool=pool,
         month__in=closed,
         service_month__in=[month.first for month in months],
-        kind__in=FROM_LEDGER,
+        kind__in=[*FROM_LEDGER, *DIFFERENCES],
+        adjusted_kind__in=["", *FROM_LEDGER],
     )
     if tenant is not None:
         found = found.filter(tenant=tenant)
@@ -253,16 +242,9 @@ def _closed_amounts(
 
 def _unrated(pool: Pool, months: Sequence[Month], tenant: Tenant | None) -> Iterable[Unrated]:
     """What has no price, of every month: all of it that is sealed."""
+    limit = None if tenant is None else tenant.pk
     for month in months:
-        prices = timeline(pool=pool, start=month.start, end=month.end)
-        priced = Priced(pool, prices, month)
-        uses = used_by_now(
-            pool=pool, edges=prices.edges, tenant=None if tenant is None else tenant.pk
-        )
-        for use in uses:
-            if use.kind == Kind.USAGE:
-                priced.add(use)
-        yield from priced.unrated
+        yield from month_rated(pool=pool, month=month, tenant=limit).rated.unrated
 
 
 def _accounts(

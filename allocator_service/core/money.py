@@ -1,8 +1,15 @@
 """Money: the currencies of ISO 4217, and the two ways in which an amount becomes whole minor units."""
 
-from collections.abc import Sequence
-from decimal import Decimal
+from collections.abc import Callable, Sequence
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from allocator_service.core.quantities import EXACT_DIGITS
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # By the digits of the minor unit (ISO 4217, list one); metals, funds and tests have none.
 _CODES = {
@@ -21,11 +28,28 @@ TZS UAH USD USN UYU UZS VED VES WST XCD YER ZAR ZMW ZWG
 MINOR_DIGITS = {code: digits for digits, codes in _CODES.items() for code in codes.split()}
 
 
+def exactly(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function's decimals exact: Python's own context rounds to 28 digits.
+
+    Sums of charges reach more, whatever a single price has. Not for generators, whose callers would
+    compute under the context too.
+    """
+
+    @wraps(function)
+    def exact(*args: P.args, **kwargs: P.kwargs) -> R:
+        with localcontext(prec=EXACT_DIGITS):
+            return function(*args, **kwargs)
+
+    return exact
+
+
+@exactly
 def rounded(amount: Fraction, digits: int) -> Decimal:
     """The nearest amount of so many digits after the point; of two equally near, the even one."""
     return Decimal(round(amount * 10**digits)).scaleb(-digits)
 
 
+@exactly
 def divided(amount: Decimal, shares: Sequence[Fraction], digits: int) -> list[Decimal]:
     """The amount in parts as the shares are, whole minor units that add up to it.
 

@@ -23,6 +23,7 @@ from policies.fields import (
 from policies.fields import escaped as pointer_token
 
 __all__ = [
+    "EXACT_DIGITS",
     "FRACTIONAL_DIGITS",
     "LIMIT",
     "Resource",
@@ -36,6 +37,9 @@ __all__ = [
     "vector_from",
     "vector_to_document",
 ]
+
+EXACT_DIGITS = 120
+"""Digits of the decimal contexts in which sums of quantities × time × prices are exact."""
 
 
 @dataclass(frozen=True)

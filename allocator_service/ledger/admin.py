@@ -100,7 +100,15 @@ def _corrects(request: HttpRequest) -> bool:
 
 @admin.register(Block)
 class BlockAdmin(ReadOnlyAdmin):
-    list_display = ["pool", "number", "entries", "first_sequence", "last_sequence", "sealed_at"]
+    list_display = [
+        "pool",
+        "number",
+        "entries",
+        "documents",
+        "first_sequence",
+        "last_sequence",
+        "sealed_at",
+    ]
     list_filter = ["pool"]
     list_select_related = ["pool"]
     ordering = ["-id"]

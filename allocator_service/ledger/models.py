@@ -151,11 +151,50 @@ class SealedDecision(_PublishedDecision):
         indexes = [models.Index(fields=["pool", "block"], name="ledger_decision_by_block")]
 
 
-class Block(models.Model):
-    """Entries and decisions of one pool that were sealed together, chained to those before by a digest.
+class _DigestedDocument(models.Model):
+    """A stored document as the chain names it: what it is, and the SHA-256 of its bytes.
 
-    `format` says what the digest is of (`ledger.intake.chain`). A block without entries has no
-    sequences.
+    The app that stores the document gives it its kind and its name, which is unique within the kind.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
+    kind = models.CharField(max_length=20)
+    name = models.CharField(max_length=200)
+    sha256 = models.BinaryField()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class PendingDocument(_DigestedDocument):
+    """A document's digest that is to be sealed; written in the transaction that stores the document."""
+
+    class Meta:
+        db_table = "ledger_document_pending"
+
+
+class SealedDocument(_DigestedDocument):
+    """A document's digest in the block of its pool's chain whose own digest covers it."""
+
+    block = models.PositiveBigIntegerField()
+
+    class Meta:
+        db_table = "ledger_document"
+        indexes = [
+            models.Index(fields=["pool", "block"], name="ledger_document_by_block"),
+            models.Index(fields=["pool", "kind", "name"], name="ledger_document_by_name"),
+        ]
+
+
+class Block(models.Model):
+    """What was sealed together of one pool, chained to what was before by a digest.
+
+    A block holds entries, decisions and digests of documents. `format` says what its own digest is of
+    (`ledger.intake.chain`). A block without entries has no sequences.
     """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
@@ -165,6 +204,7 @@ class Block(models.Model):
     last_sequence = models.BigIntegerField(null=True)
     entries = models.PositiveIntegerField()
     decisions = models.PositiveIntegerField(db_default=0)
+    documents = models.PositiveIntegerField(db_default=0)
     digest = models.BinaryField()
     sealed_at = models.DateTimeField()
 
@@ -174,7 +214,8 @@ class Block(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["pool", "number"], name="ledger_block_number_unique"),
             models.CheckConstraint(
-                condition=Q(entries__gt=0) | Q(decisions__gt=0), name="ledger_block_holds_something"
+                condition=Q(entries__gt=0) | Q(decisions__gt=0) | Q(documents__gt=0),
+                name="ledger_block_holds_something",
             ),
             models.CheckConstraint(
                 condition=Q(entries=0, first_sequence=None, last_sequence=None)

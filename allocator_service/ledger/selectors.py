@@ -17,6 +17,7 @@ from allocator_service.ledger.models import (
     PendingEntry,
     Seal,
     SealedDecision,
+    SealedDocument,
 )
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -145,7 +146,7 @@ def decisions_chained_before(*, pool: Pool, instant: datetime | None) -> bool:
 
 
 def blocks_after(number: int, *, pool: str, limit: int) -> list[dict[str, Any]]:
-    """The blocks of a pool's chain that follow a number, with the decisions in each."""
+    """The blocks of a pool's chain that follow a number, with decisions and documents of each."""
     of_pool = Block.objects.filter(pool__slug=pool, number__gt=number)
     blocks = list(of_pool.order_by("number")[:limit])
     if not blocks:
@@ -163,6 +164,17 @@ def blocks_after(number: int, *, pool: str, limit: int) -> list[dict[str, Any]]:
                 "answer": bytes(row.answer).hex(),
             }
         )
+    digests: dict[int, list[dict[str, Any]]] = {}
+    documents = SealedDocument.objects.filter(pool=blocks[0].pool_id).order_by("pk")
+    for digest in documents.filter(block__range=(blocks[0].number, blocks[-1].number)):
+        digests.setdefault(digest.block, []).append(
+            {
+                "document": digest.kind,
+                "pool": pool,
+                "name": digest.name,
+                "sha256": bytes(digest.sha256).hex(),
+            }
+        )
     return [
         {
             "pool": pool,
@@ -172,6 +184,7 @@ def blocks_after(number: int, *, pool: str, limit: int) -> list[dict[str, Any]]:
             "last_sequence": block.last_sequence,
             "entries": block.entries,
             "decisions": decisions.get(block.number, []),
+            "digests": digests.get(block.number, []),
             "digest": bytes(block.digest).hex(),
             "sealed_at": block.sealed_at,
         }

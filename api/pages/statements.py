@@ -40,7 +40,7 @@ class StatementPage(PoolPage):
         now, of_pool = utc_now(), self.pool
         of = month_get(pool=of_pool, name=month, now=now)
         with one_snapshot():
-            content = statement_content(pool=of_pool, month=of, tenant=self.tenant, now=now)
+            content = statement_content(pool=of_pool, month=of, tenant=self.tenant)
         document = statement_shown(content, pool=of_pool, caller=self.tenant)
         headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"}
         return PageResponse(statement_page(document), headers=headers)

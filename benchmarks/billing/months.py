@@ -77,9 +77,7 @@ def measure(*, quick: bool) -> list[Row]:
     month = month_of(MARCH, pool.timezone)
     sizes = f"{entries} entries, {TENANTS} tenants"
     sum_seconds, total = best_of(lambda: _sum(pool), repeat=3)
-    rating_seconds, draft = best_of(
-        lambda: month_draft(pool=pool, month=month, now=APRIL), repeat=3
-    )
+    rating_seconds, draft = best_of(lambda: month_draft(pool=pool, month=month), repeat=3)
     # Both sides rate the same tenth of the month: a loop over all of it would take many minutes.
     part = MARCH + timedelta(seconds=(APRIL - MARCH).total_seconds() / 10)
     loop_seconds, looped = best_of(lambda: _looped(pool, month, part), repeat=1)
@@ -222,6 +220,6 @@ def _p95(pool: Pool, month: Month, tenants: list[Tenant]) -> float:
     times = []
     for tenant in tenants[::10]:
         begin = time.perf_counter()
-        statement_content(pool=pool, month=month, tenant=tenant, now=APRIL)
+        statement_content(pool=pool, month=month, tenant=tenant)
         times.append(time.perf_counter() - begin)
     return sorted(times)[int(len(times) * 0.95)]

@@ -36,13 +36,15 @@ def recompute(
             yield f"block {number + 1} is missing"
         number = block["number"]
         counts = {"entries": block["entries"], "decisions": len(block["decisions"])}
+        if block["digests"]:
+            counts["digests"] = len(block["digests"])
         head = {"pool": block["pool"], "block": number, "format": block["format"], **counts}
         lines = [text({**head, "previous": previous})]
         while entry is not None and json.loads(entry)["sequence"] <= (block["last_sequence"] or 0):
             lines.append(entry[: entry.rindex(',"digest":')] + "}")
             entry = next(following, None)
-        lines += [text(decision) for decision in block["decisions"]]
-        if block["format"] == 2 and digest("\n".join(lines)) != block["digest"]:
+        lines += [text(line) for line in (*block["decisions"], *block["digests"])]
+        if block["format"] > 1 and digest("\n".join(lines)) != block["digest"]:
             yield f"block {number} has another digest"
         for decision in block["decisions"]:
             for part, of_proof in proven.pop(decision["run"], {}).items():

@@ -322,6 +322,7 @@ def usage_and_money(story: Story) -> None:
     manifest_write(closing=Closing.objects.get())
     story.call("pools_months_show", f"{pool}months/2026-12/")
     story.call("pools_months_manifest_show", f"{pool}months/2026-12/manifest/")
+    story.call("pools_months_verify_compute", f"{pool}months/2026-12/verify/")
     story.call("pools_statements_show", f"{pool}statements/2026-12/physics/")
     story.call("pools_statements_list", f"{pool}statements/")
     correction = {"quantity": "1", "reason": "the meter was wrong"}

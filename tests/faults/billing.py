@@ -143,8 +143,8 @@ _CHECKS = {
                AND p.month = c.month AND p.tenant_id = s.tenant_id), 0)""",
     "late entries are on two lines": """
         SELECT count(*) FROM (
-            SELECT FROM billing_posting WHERE entry IS NOT NULL
-            GROUP BY entry, service_month, plan_id, start HAVING count(*) > 1) AS doubled""",
+            SELECT FROM billing_posting, unnest(entries) AS late
+            GROUP BY late, service_month, plan_id, start HAVING count(*) > 1) AS doubled""",
     # Of all entries that were numbered by the last closing, those of a month's time, and its lines.
     "sums of lines are not those of entries": """
         WITH last AS (SELECT pool_id, max(sequence) AS sequence FROM billing_closing GROUP BY 1),
@@ -174,10 +174,10 @@ def billing_wrongs(database: str, seen: Mapping[str, bytes], now: Mapping[str, b
     return found
 
 
-def late_lines(database: str) -> int:
-    """On how many lines there is a late entry."""
+def late_entries(database: str) -> int:
+    """Return how many late entries lines name as their causes."""
     with psycopg.connect(database) as connection:
         row = connection.execute(
-            "SELECT count(*) FROM billing_posting WHERE entry IS NOT NULL"
+            "SELECT COALESCE(sum(cardinality(entries)), 0) FROM billing_posting"
         ).fetchone()
     return int(row[0]) if row else 0

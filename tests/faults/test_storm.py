@@ -28,7 +28,7 @@ from tests.faults.billing import (
     Corrector,
     LateReporter,
     billing_wrongs,
-    late_lines,
+    late_entries,
     months_before,
 )
 from tests.faults.changers import Changer, Follower, Reader, availability
@@ -166,7 +166,7 @@ def test_whatever_breaks_nothing_accepted_is_lost_and_the_service_comes_back(
         )
         print(
             f"{len(closer.closed)} months closed over {len(reported_late)} events and"
-            f" {corrector.corrected} corrections, {late_lines(database)} lines for late entries"
+            f" {corrector.corrected} corrections, {late_entries(database)} late entries on lines"
         )
         for pool, counted in boundaries.items():
             print(f"{pool}: {counted.passed} boundaries, {counted.missed} while nobody could work")
@@ -185,7 +185,7 @@ def test_whatever_breaks_nothing_accepted_is_lost_and_the_service_comes_back(
     assert sum(changer.changes for changer in changers) >= SECONDS
     assert len(events) >= 5 * SECONDS
     assert len(closer.closed) >= 2
-    assert late_lines(database) > len(closer.closed)
+    assert late_entries(database) > len(closer.closed)
     assert len(closer.seen) == 4 * len(closer.closed)
     assert b"404" not in closer.seen.values()
 

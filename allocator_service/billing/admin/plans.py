@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 from allocator_service.billing.models import PlanState, PricePlan, Rate, Rerating
 from allocator_service.billing.plans.preview import plan_preview
 from allocator_service.billing.plans.services import (
+    PRICES,
     CommitmentDraft,
     FixedCostDraft,
     PlanDraft,
@@ -25,6 +26,7 @@ from allocator_service.billing.plans.services import (
     plan_publish,
     plan_update,
 )
+from allocator_service.billing.plans.tiers import Tier, tiers_from
 from allocator_service.billing.reratings import rerating_apply
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
@@ -33,7 +35,6 @@ from allocator_service.core.quantities import decimal_text
 from allocator_service.tenants.models import Tenant
 
 OWN_FIELDS = ("name", "start", "end", "fee", "increment", "exhausted")
-PRICES = {"own": "own", "shared": "shared", "pool": "pooled", "outside": "outside"}
 
 
 class PricesField(forms.CharField):
@@ -43,7 +44,8 @@ class PricesField(forms.CharField):
         super().__init__(
             widget=forms.Textarea(attrs={"rows": 5, "cols": 80}),
             help_text="One resource a line, prices per unit and hour: cpu own=0.01 shared=0.04"
-            " pool=0.03 outside=0.12. With on=tenant: on that tenant's servers only.",
+            " pool=0.03 outside=0.12. With on=tenant: on that tenant's servers only. Graduated by the"
+            " tenant's hours in the month: tiers=10000:0,0.02 is 0 through 10,000 hours, then 0.02.",
         )
 
     def to_python(self, value: Any) -> list[RateDraft]:  # type: ignore[override]
@@ -58,16 +60,33 @@ def _rate(line: str) -> RateDraft:
     owner = None if slug is None else Tenant.objects.filter(slug=slug).first()
     if slug is not None and owner is None:
         raise ValidationError(f'No tenant has the slug "{slug}".')
+    tiers = _tiers(line, named.pop("tiers", ""))
     unknown = named.keys() - PRICES.keys()
-    if unknown or not named:
-        raise ValidationError(f"“{line}”: prices are own, shared, pool and outside.")
+    if unknown or not (named or tiers):
+        raise ValidationError(f"“{line}”: prices are own, shared, pool, outside and tiers.")
     try:
         prices = {PRICES[name]: Decimal(price) for name, price in named.items()}
     except InvalidOperation as error:
         raise ValidationError(f"“{line}”: a price is a decimal such as 0.01.") from error
     if not all(price.is_finite() for price in prices.values()):
         raise ValidationError(f"“{line}”: a price is a decimal such as 0.01.")
-    return RateDraft(resource, owner, **prices)
+    return RateDraft(resource, owner, **prices, tiers=tiers)
+
+
+def _tiers(line: str, text: str) -> list[Tier]:
+    """Tiers as `10000:0,0.02`."""
+    tiers = []
+    try:
+        for part in text.split(",") if text else ():
+            through, separator, price = part.rpartition(":")
+            tiers.append(Tier(Decimal(through) if separator else None, Decimal(price)))
+    except InvalidOperation as error:
+        raise ValidationError(f"“{line}”: write tiers as 10000:0,0.02.") from error
+    if not all(each.is_finite() for tier in tiers for each in tier if each is not None):
+        raise ValidationError(f"“{line}”: write tiers as 10000:0,0.02.")
+    if any(tier.price < 0 for tier in tiers):
+        raise ValidationError(f"“{line}”: a price is at least 0.")
+    return tiers
 
 
 def _line(rate: Rate) -> str:
@@ -76,6 +95,14 @@ def _line(rate: Rate) -> str:
         for name, column in PRICES.items()
         if getattr(rate, column) is not None
     ]
+    tiers = tiers_from(rate.tiers)
+    if tiers:
+        texts = [
+            f"{'' if tier.through is None else decimal_text(tier.through) + ':'}"
+            f"{decimal_text(tier.price)}"
+            for tier in tiers
+        ]
+        prices.append(f"tiers={','.join(texts)}")
     owner = [] if rate.owner is None else [f"on={rate.owner.slug}"]
     return " ".join([rate.resource, *owner, *prices])
 

@@ -9,9 +9,10 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from allocator_service.billing.credit_notes import credit_note_create, credit_note_reverse
 from allocator_service.billing.models import Closing, CreditNote, Posting, Statement
@@ -19,7 +20,7 @@ from allocator_service.billing.months import month_named
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.documents import document_of
 from allocator_service.billing.statements.drafting import months_over, open_month
-from allocator_service.billing.statements.pages import statement_page
+from allocator_service.billing.statements.pages import line_rows, statement_page
 from allocator_service.billing.statements.selectors import month_content, statement_content
 from allocator_service.billing.tie_out import billing_report
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
@@ -32,6 +33,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 
 MONTHS_SHOWN = 10
+LINES_SHOWN = 500
 
 
 @tells(permission="billing.view_closing", place=4)
@@ -136,7 +138,7 @@ class ClosingAdmin(ReadOnlyAdmin):
         month, whose = open_month(of), self.of_theirs(request, Tenant, pk=tenant)
         if month is None:
             return redirect("admin:billing_closing_changelist")
-        content = statement_content(pool=of, month=month, tenant=whose, now=utc_now())
+        content = statement_content(pool=of, month=month, tenant=whose)
         return HttpResponse(statement_page(document_of(content)))
 
 
@@ -148,6 +150,7 @@ class StatementAdmin(ReadOnlyAdmin):
     list_select_related = ["closing__pool", "tenant"]
     search_fields = ["tenant__slug"]
     exclude = ["document"]
+    readonly_fields = ["lines"]
     ordering = ["-id"]
 
     def get_urls(self) -> list[URLPattern]:
@@ -159,6 +162,22 @@ class StatementAdmin(ReadOnlyAdmin):
     @admin.display(description="pool")
     def pool(self, statement: Statement) -> str:
         return str(statement.closing.pool)
+
+    @admin.display(description="lines")
+    def lines(self, statement: Statement) -> SafeString:
+        """The lines of the stored document, as the page to send has them."""
+        document = document_of(bytes(statement.document))
+        return mark_safe(  # noqa: S308 - rendered by a template, which escapes
+            render_to_string(
+                "admin/billing/statement/lines.html",
+                {
+                    "currency": document["currency"],
+                    "totals": document["totals"],
+                    "rows": line_rows(document)[:LINES_SHOWN],
+                    "more": max(0, len(document["lines"]) - LINES_SHOWN),
+                },
+            )
+        )
 
     @admin.display(description="page")
     def page_link(self, statement: Statement) -> SafeString:

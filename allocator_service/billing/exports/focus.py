@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from allocator_service.billing.models import Closing, LineKind, Statement
+from allocator_service.billing.models import DIFFERENCES, Closing, LineKind, Statement
 from allocator_service.billing.statements.documents import CREDIT
 from allocator_service.tenants.models import Tenant
 
@@ -39,7 +39,6 @@ COLUMNS = (
     "x_EntryId", "x_LineKind", "x_LineNumber", "x_PricePlan", "x_ServerOwner", "x_User",
 )  # fmt: skip
 _COMMITTED = (LineKind.COMMITMENT, LineKind.UNUSED, LineKind.UPFRONT)
-_CORRECTIONS = (LineKind.ADJUSTMENT, LineKind.REVERSAL, LineKind.RERATED)
 
 
 def focus_statements(closing: Closing, tenant: Tenant | None) -> Iterator[dict[str, Any]]:
@@ -63,7 +62,8 @@ def _row(document: Mapping[str, Any], line: Mapping[str, Any]) -> dict[str, Any]
     by_usage = category == "Usage" and line["hours"] is not None
     unit = f"{line['unit'] or 'Unit'}-Hours" if by_usage else None
     cost = line["billed"] if credited else line["charge"]
-    committed = line["kind"] in _COMMITTED
+    kind = _rated_kind(line)
+    committed = kind in _COMMITTED
     values = {
         "AllocatedMethodDetails": _json(document["method"]),
         "AllocatedMethodId": document["method"]["policy"],
@@ -78,17 +78,17 @@ def _row(document: Mapping[str, Any], line: Mapping[str, Any]) -> dict[str, Any]
         "BillingPeriodEnd": document["to"],
         "BillingPeriodStart": document["from"],
         "ChargeCategory": category,
-        "ChargeClass": "Correction" if line["kind"] in _CORRECTIONS else None,
+        "ChargeClass": "Correction" if line["kind"] in DIFFERENCES else None,
         "ChargeDescription": _description(line),
         "ChargeFrequency": frequency,
         "ChargePeriodEnd": line["to"],
         "ChargePeriodStart": line["from"],
         "CommitmentDiscountCategory": "Usage" if committed else None,
-        "CommitmentDiscountId": line["note"] if committed else None,
+        "CommitmentDiscountId": _commitment(line) if committed else None,
         "CommitmentDiscountStatus": _status(line),
         "CommitmentDiscountType": "Committed quantity" if committed else None,
-        "ConsumedQuantity": line["hours"] if by_usage and line["kind"] != LineKind.UNUSED else None,
-        "ConsumedUnit": unit if line["kind"] != LineKind.UNUSED else None,
+        "ConsumedQuantity": line["hours"] if by_usage and kind != LineKind.UNUSED else None,
+        "ConsumedUnit": unit if kind != LineKind.UNUSED else None,
         "ContractedCost": cost,
         "ContractedUnitPrice": line["price"] if by_usage else None,
         "EffectiveCost": line["effective"],
@@ -132,14 +132,29 @@ def _category(line: Mapping[str, Any]) -> tuple[str, str]:
     return "Usage", "Usage-Based"
 
 
+def _rated_kind(line: Mapping[str, Any]) -> str:
+    """The kind of line that a difference changes, and any other line's own.
+
+    Statements of earlier releases do not name it: their differences are of usage.
+    """
+    return str(line.get("adjusted_kind") or line["kind"])
+
+
+def _commitment(line: Mapping[str, Any]) -> str | None:
+    """The commitment's name; statements of earlier releases have it as the note only."""
+    number = line.get("commitment")
+    note: str | None = line["note"]
+    return note if number is None else f"commitment {number}"
+
+
 def _status(line: Mapping[str, Any]) -> str | None:
-    if line["kind"] == LineKind.COMMITMENT:
+    if _rated_kind(line) == LineKind.COMMITMENT:
         return "Used"
-    return "Unused" if line["kind"] == LineKind.UNUSED else None
+    return "Unused" if _rated_kind(line) == LineKind.UNUSED else None
 
 
 def _pricing(line: Mapping[str, Any]) -> str:
-    if line["kind"] in _COMMITTED:
+    if _rated_kind(line) in _COMMITTED:
         return "Committed"
     return "Dynamic" if line["price"] is None else "Standard"
 

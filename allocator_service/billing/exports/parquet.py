@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 ROWS_AT_ONCE = 20_000
 PRECISION, SCALE = 38, 12
+WIDE_PRECISION = 76
 CHUNK_BYTES = 64 * 1024
 
 
@@ -23,6 +24,7 @@ def parquet_stream(
     instants: Sequence[str],
     integers: Sequence[str] = (),
     scale: int = SCALE,
+    wide: bool = False,
 ) -> Iterator[bytes]:
     """The bytes of a Parquet file of the rows: written to the disk, then read, some at a time."""
     with TemporaryDirectory() as folder:
@@ -35,6 +37,7 @@ def parquet_stream(
             instants=instants,
             integers=integers,
             scale=scale,
+            wide=wide,
         )
         with path.open("rb") as file:
             while chunk := file.read(CHUNK_BYTES):
@@ -50,11 +53,16 @@ def parquet_write(
     instants: Sequence[str],
     integers: Sequence[str] = (),
     scale: int = SCALE,
+    wide: bool = False,
 ) -> None:
-    """Write the rows to a file, a group of some thousand at a time."""
+    """Write the rows to a file, a group of some thousand at a time.
+
+    `wide` decimals have room for 76 digits instead of 38, which fewer readers understand.
+    """
+    decimal_type = pa.decimal256(WIDE_PRECISION, scale) if wide else pa.decimal128(PRECISION, scale)
     types = {
         **dict.fromkeys(columns, pa.string()),
-        **dict.fromkeys(decimals, pa.decimal128(PRECISION, scale)),
+        **dict.fromkeys(decimals, decimal_type),
         **dict.fromkeys(instants, pa.timestamp("us", tz="UTC")),
         **dict.fromkeys(integers, pa.int64()),
     }

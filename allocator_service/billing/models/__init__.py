@@ -13,6 +13,8 @@ from allocator_service.billing.models.plans import (
     UnitWeight,
 )
 from allocator_service.billing.models.statements import (
+    DIFFERENCES,
+    AuditedEntry,
     Closing,
     CreditNote,
     LateCursor,
@@ -26,6 +28,8 @@ from allocator_service.billing.models.statements import (
 from allocator_service.billing.models.watching import Budget, BudgetReached, UnitGrant
 
 __all__ = [
+    "DIFFERENCES",
+    "AuditedEntry",
     "Budget",
     "BudgetReached",
     "Closing",

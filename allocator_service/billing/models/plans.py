@@ -133,7 +133,8 @@ class Rate(models.Model):
     """Prices of one resource: per unit and hour, null where it is not charged.
 
     `own` on servers that the tenant contributed, `shared` on other tenants', `pooled` on the pool's;
-    `outside` is what it would cost elsewhere. With an `owner` they hold on its servers only.
+    `outside` is what it would cost elsewhere. With an `owner` they hold on its servers only. `tiers` are
+    the price of kinds of servers that have none: pairs of hours in the month and a price.
     """
 
     plan = models.ForeignKey(PricePlan, models.CASCADE, related_name="rates")
@@ -144,6 +145,7 @@ class Rate(models.Model):
     shared = price_field(null=True)
     pooled = price_field(null=True)
     outside = price_field(null=True)
+    tiers = models.JSONField(null=True)
 
     class Meta:
         db_table = "billing_rate"

@@ -37,13 +37,20 @@ class LineKind(models.TextChoices):
     CREDIT_NOTE = "credit_note"
 
 
+DIFFERENCES = (LineKind.ADJUSTMENT, LineKind.REVERSAL, LineKind.RERATED)
+
+
 class Posting(models.Model):
     """One line: what it adds to four accounts, in one currency, and to nothing else together.
 
     Positive is owed. `month` (its first day) is that of the statement that the line is on; the service
     was in `[start, end)`, in `service_month`. `amount` is unit × seconds, `price` per unit and hour,
     null where several held. `effective` is the tenant's cost with what was paid upfront spread over its
-    term. `entry` is the late entry of an adjustment.
+    term.
+
+    A line of one of the `DIFFERENCES` changes what was billed for a closed month: `adjusted_kind` is the
+    kind of line that it changes, `entries` are the late entries that caused it, and `entry` is set if
+    there is one only.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -67,6 +74,14 @@ class Posting(models.Model):
     pool_amount = money_field()
     effective = money_field()
     entry = models.UUIDField(null=True)
+    # Defaults of the database: the release before does not know these columns.
+    adjusted_kind = models.CharField(
+        max_length=17, choices=LineKind.choices, default="", blank=True, db_default=""
+    )
+    entries = ArrayField(models.UUIDField(), null=True)
+    commitment = models.ForeignKey(
+        "Commitment", models.PROTECT, null=True, related_name="+", db_index=False
+    )
     reverses = models.UUIDField(null=True)
     credit_note = models.ForeignKey(
         "CreditNote", models.PROTECT, null=True, related_name="postings", db_index=False
@@ -113,10 +128,30 @@ class Posting(models.Model):
     def __str__(self) -> str:
         return f"{self.kind} {self.tenant_amount} {self.currency}"
 
+    @property
+    def rated_kind(self) -> str:
+        """The kind of line that the amounts are of, whether billed at first or as a difference."""
+        if self.kind in DIFFERENCES:
+            return self.adjusted_kind or LineKind.USAGE
+        return self.kind
+
+    @property
+    def commitment_key(self) -> int | None:
+        """The commitment of the line; postings of earlier releases have it in the note only."""
+        if self.commitment_id is not None:
+            return self.commitment_id
+        if self.kind in (LineKind.COMMITMENT, LineKind.UNUSED, LineKind.UPFRONT):
+            return int(self.note.removeprefix("commitment "))
+        return None
+
 
 class Closing(models.Model):
-    """A month of a pool that is closed: its entries are those numbered up to `sequence`."""
+    """A month of a pool that is closed: its entries are those numbered up to `sequence`.
 
+    `is_new` is set on what `month_close` returns to the one caller that closed the month.
+    """
+
+    is_new = False
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="closings", db_index=False)
     month = models.DateField()
@@ -175,6 +210,21 @@ class Statement(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant} {self.closing}"
+
+
+class AuditedEntry(models.Model):
+    """Which closing covers an audit row: the chain has a digest of the rows that each covers."""
+
+    entry = models.OneToOneField(
+        "core.AuditEntry", models.PROTECT, primary_key=True, related_name="+", db_constraint=False
+    )
+    closing = models.ForeignKey(Closing, models.PROTECT, related_name="+")
+
+    class Meta:
+        db_table = "billing_audited_entry"
+
+    def __str__(self) -> str:
+        return str(self.entry_id)
 
 
 class CreditNote(models.Model):

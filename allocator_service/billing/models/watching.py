@@ -83,7 +83,8 @@ class BudgetReached(models.Model):
 class UnitGrant(models.Model):
     """Service units that a tenant was given in a pool; its bank is their sum less what it used since.
 
-    `exhausted_at` is when the bank was found to be empty, told once until there is a new grant.
+    `exhausted_at` is when the bank was found to be empty, told once until there is a new grant. If that
+    made the tenant best-effort, it is from `best_effort_from` on, until the bank is above 0 again.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -93,6 +94,8 @@ class UnitGrant(models.Model):
     reason = models.TextField(default="")
     granted_at = models.DateTimeField()
     exhausted_at = models.DateTimeField(null=True)
+    best_effort_from = models.DateTimeField(null=True, editable=False)
+    best_effort_until = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         db_table = "billing_unit_grant"

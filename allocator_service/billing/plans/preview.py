@@ -7,10 +7,9 @@ from decimal import Decimal
 from allocator_service.billing.models import PricePlan
 from allocator_service.billing.months import Month, month_of
 from allocator_service.billing.plans.timeline import Prices, Segment, Timeline, timeline
-from allocator_service.billing.rating.amounts import used_between
-from allocator_service.billing.rating.lines import usage_lines
+from allocator_service.billing.rating.months import month_rated
 from allocator_service.billing.statements.documents import account_totals
-from allocator_service.billing.statements.drafting import units_of
+from allocator_service.core.money import exactly
 from allocator_service.tenants.models import Tenant
 
 
@@ -23,6 +22,7 @@ class Previewed:
     drafted: Decimal
 
     @property
+    @exactly
     def difference(self) -> Decimal:
         return self.drafted - self.present
 
@@ -35,6 +35,7 @@ class PlanPreview:
     tenants: list[Previewed]
 
 
+@exactly
 def plan_preview(*, plan: PricePlan, now: datetime) -> PlanPreview:
     """Rate the last whole month's usage by a plan, as if it had held all the while, and as it did."""
     month = month_of(now, plan.pool.timezone).previous
@@ -52,9 +53,7 @@ def plan_preview(*, plan: PricePlan, now: datetime) -> PlanPreview:
 
 
 def _totals(plan: PricePlan, month: Month, prices: Timeline) -> dict[int, Decimal]:
-    uses = used_between(pool=plan.pool, edges=prices.edges, increments=prices.increments, upto=None)
-    rated = usage_lines(
-        pool=plan.pool, month=month, prices=prices, uses=uses, units=units_of(plan.pool)
-    )
+    """What the month comes to at these prices; commitments are those in force."""
+    rated = month_rated(pool=plan.pool, month=month, prices=prices).rated
     totals, _, _ = account_totals(rated.lines)
     return totals

@@ -20,14 +20,23 @@ from allocator_service.billing.models import (
     SpotPrice,
     UnitWeight,
 )
+from allocator_service.billing.plans.tiers import Tier, tier_errors, tiers_stored
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Conflict, FieldError, Unacceptable
+from allocator_service.core.money import exactly
 from allocator_service.core.outbox import event_record
+from allocator_service.core.quantities import LIMIT
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
+
+# Names of prices in documents, and their columns.
+PRICES = {"own": "own", "shared": "shared", "pool": "pooled", "outside": "outside"}
+LONGEST_MONTH = 745
+# Exports hold 26 digits before the point: a hundred lines of this still add up.
+LARGEST_CHARGE = Decimal(10) ** 24
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class RateDraft:
     shared: Decimal | None = None
     pooled: Decimal | None = None
     outside: Decimal | None = None
+    tiers: Sequence[Tier] = ()
 
 
 @dataclass(frozen=True)
@@ -236,7 +246,14 @@ def _check(pool: Pool, draft: PlanDraft) -> None:
         )
     if draft.increment != Increment.EXACT and pool.metering == Metering.ALLOCATION:
         raise _increment()
-    errors = [*_intervals(draft), *_unknown_resources(pool, draft), *_duplicates(draft)]
+    errors = [
+        *_intervals(draft),
+        *_unknown_resources(pool, draft),
+        *_duplicates(draft),
+        *_bounds(draft),
+    ]
+    for number, rate in enumerate(draft.rates):
+        errors += tier_errors(rate.tiers, f"/rates/{number}/tiers")
     if not 0 <= draft.fee <= 1:
         errors.append(FieldError("/fee", "plan.fee", "A fee is a part of the price, from 0 to 1."))
     for number, cost in enumerate(draft.fixed_costs):
@@ -300,6 +317,46 @@ def _duplicates(draft: PlanDraft) -> list[FieldError]:
     return errors
 
 
+def _bounds(draft: PlanDraft) -> list[FieldError]:
+    """Refuse prices at which the largest usage of a month could not be exported to the last digit."""
+    most = Decimal(LIMIT)
+    priced = [
+        *(
+            (f"/rates/{n}/{name}", getattr(rate, column), most)
+            for n, rate in enumerate(draft.rates)
+            for name, column in PRICES.items()
+        ),
+        *(
+            (f"/rates/{n}/tiers/{m}/price", tier.price, most)
+            for n, rate in enumerate(draft.rates)
+            for m, tier in enumerate(rate.tiers)
+        ),
+        *(
+            (f"/spot_prices/{n}/price", spot.price, most)
+            for n, spot in enumerate(draft.spot_prices)
+        ),
+        *(
+            (f"/commitments/{n}/price", each.price, each.quantity)
+            for n, each in enumerate(draft.commitments)
+        ),
+    ]
+    return [
+        FieldError(
+            pointer,
+            "plan.bounds",
+            f"Expected a price of which {quantity:f} units for {LONGEST_MONTH} hours come to at most"
+            f" {LARGEST_CHARGE:e}, got {price:f}.",
+        )
+        for pointer, price, quantity in priced
+        if price is not None and _charge(price, quantity) > LARGEST_CHARGE
+    ]
+
+
+@exactly
+def _charge(price: Decimal, quantity: Decimal) -> Decimal:
+    return price * quantity * LONGEST_MONTH
+
+
 def _own_fields(draft: PlanDraft) -> dict[str, Any]:
     names = ("name", "start", "end", "fee", "increment", "exhausted")
     return {name: getattr(draft, name) for name in names}
@@ -312,7 +369,9 @@ def _drop_parts(plan: PricePlan) -> None:
 
 def _write_parts(plan: PricePlan, draft: PlanDraft) -> None:
     of: dict[str, Any] = {"plan": plan, "pool": plan.pool}
-    Rate.objects.bulk_create(Rate(**of, **vars(rate)) for rate in draft.rates)
+    Rate.objects.bulk_create(
+        Rate(**{**of, **vars(rate), "tiers": tiers_stored(rate.tiers)}) for rate in draft.rates
+    )
     SpotPrice.objects.bulk_create(SpotPrice(**of, **vars(spot)) for spot in draft.spot_prices)
     Commitment.objects.bulk_create(Commitment(**of, **vars(each)) for each in draft.commitments)
     UnitWeight.objects.bulk_create(

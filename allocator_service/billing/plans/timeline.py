@@ -9,7 +9,15 @@ from itertools import pairwise
 
 from django.db.models import Q
 
-from allocator_service.billing.models import Commitment, Increment, PlanState, PriceKind, PricePlan
+from allocator_service.billing.models import (
+    Commitment,
+    Increment,
+    PlanState,
+    PriceKind,
+    PricePlan,
+    Rate,
+)
+from allocator_service.billing.plans.tiers import Tiers, tiers_from
 from allocator_service.pools.models import Pool
 
 
@@ -20,26 +28,40 @@ class Prices:
         self._rates = {(rate.resource, rate.owner_id): rate for rate in plan.rates.all()}
         self._spots = list(plan.spot_prices.all())
 
-    def of(self, resource: str, kind: PriceKind, owner: int | None, at: datetime) -> Decimal | None:
-        """Per unit and hour; None where it is not charged.
+    def of(
+        self, resource: str, kind: PriceKind, owner: int | None, at: datetime
+    ) -> Decimal | Tiers | None:
+        """Return the price per unit and hour; None where it is not charged.
 
         An owner's own price goes before a spot price, and that before the price of all owners.
         """
-        column = "pooled" if kind == PriceKind.POOL else kind.value
         for_owner = self._rates.get((resource, owner)) if owner is not None else None
-        if for_owner is not None and getattr(for_owner, column) is not None:
-            price: Decimal | None = getattr(for_owner, column)
+        price = None if for_owner is None else _price_of(for_owner, kind)
+        if price is not None:
             return price
         for spot in self._spots:
             if (spot.resource, spot.kind) == (resource, kind) and spot.start <= at < spot.end:
                 return spot.price
         rate = self._rates.get((resource, None))
-        return None if rate is None else getattr(rate, column)
+        return None if rate is None else _price_of(rate, kind)
+
+    @property
+    def has_tiers(self) -> bool:
+        """Whether any price is by tiers."""
+        return any(rate.tiers for rate in self._rates.values())
 
     def outside(self, resource: str) -> Decimal | None:
         """What it would cost elsewhere."""
         rate = self._rates.get((resource, None))
         return None if rate is None else rate.outside
+
+
+def _price_of(rate: Rate, kind: PriceKind) -> Decimal | Tiers | None:
+    """A rate's price of a kind, or its tiers where it has none."""
+    price: Decimal | None = getattr(rate, "pooled" if kind == PriceKind.POOL else kind.value)
+    if price is None and rate.tiers:
+        return Tiers(tiers_from(rate.tiers))
+    return price
 
 
 def kind_of(tenant: int, owner: int | None) -> PriceKind:
@@ -81,11 +103,35 @@ class Timeline:
         return all(increment == Increment.EXACT for increment in self.increments)
 
     def price(self, segment: int, resource: str, tenant: int, owner: int | None) -> Decimal | None:
-        """What a tenant pays in a segment; None where it is not charged."""
+        """What a tenant pays in a segment; None where it is not charged, or by tiers."""
+        found = self._found(segment, resource, tenant, owner)
+        return found if isinstance(found, Decimal) else None
+
+    def tiers(self, segment: int, resource: str, tenant: int, owner: int | None) -> Tiers | None:
+        """The tiers by which a tenant pays in a segment, if it does."""
+        found = self._found(segment, resource, tenant, owner)
+        return found if isinstance(found, Tiers) else None
+
+    @property
+    def has_tiers(self) -> bool:
+        """Whether any price is by tiers."""
+        return any(of_plan.has_tiers for of_plan in self.prices.values())
+
+    def _found(
+        self, segment: int, resource: str, tenant: int, owner: int | None
+    ) -> Decimal | Tiers | None:
         at = self.segments[segment]
         if at.plan is None:
             return None
-        return self.prices[at.plan.pk].of(resource, kind_of(tenant, owner), owner, at.start)
+        key = (segment, resource, tenant, owner)
+        if key not in self._known:
+            prices = self.prices[at.plan.pk]
+            self._known[key] = prices.of(resource, kind_of(tenant, owner), owner, at.start)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, str, int, int | None], Decimal | Tiers | None]:
+        return {}
 
     def outside(self, segment: int, resource: str) -> Decimal | None:
         """What it would cost elsewhere in a segment."""
@@ -109,41 +155,28 @@ def commitments_of(pool: Pool, start: datetime, end: datetime) -> list[Commitmen
     found = Commitment.objects.filter(
         pool=pool, plan__state=PlanState.PUBLISHED, start__lt=end, end__gt=start
     )
-    return list(found.order_by("id"))
+    return list(found.select_related("plan").order_by("id"))
 
 
-def timeline(
-    *,
-    pool: Pool,
-    start: datetime,
-    end: datetime,
-    without: PricePlan | None = None,
-    also: PricePlan | None = None,
-    cuts: Sequence[datetime] = (),
-) -> Timeline:
-    """The prices of `[start, end)`: of plans that reratings applied, the last; else the published one.
+def timeline(*, pool: Pool, start: datetime, end: datetime) -> Timeline:
+    """Return the prices of `[start, end)`.
 
-    `also` is a draft to be taken for applied, `without` a plan to be left out; time is cut at `cuts` as
-    well.
+    Of the plans that reratings applied the last one holds, and where there is none the published one.
     """
-    plans = [plan for plan in plans_of(pool, start, end) if plan != without]
-    if also is not None:
-        plans.append(also)
-    borders = {start, end, *cuts}
+    plans = plans_of(pool, start, end)
+    borders = {start, end}
     for plan in plans:
         borders |= {plan.start, plan.end or end}
         for spot in plan.spot_prices.all():
             borders |= {spot.start, spot.end}
     inside = sorted(border for border in borders if start <= border <= end)
-    segments = [
-        Segment(since, until, _holding(plans, since, also)) for since, until in pairwise(inside)
-    ]
+    segments = [Segment(since, until, _holding(plans, since)) for since, until in pairwise(inside)]
     return Timeline(segments, {plan.pk: Prices(plan) for plan in plans})
 
 
-def _holding(plans: Sequence[PricePlan], at: datetime, also: PricePlan | None) -> PricePlan | None:
+def _holding(plans: Sequence[PricePlan], at: datetime) -> PricePlan | None:
     """The plan that holds at an instant: the later of those that replace the past goes first."""
     there = [plan for plan in plans if plan.start <= at and (plan.end is None or at < plan.end)]
-    replacing = [plan for plan in there if plan.state == PlanState.RERATED or plan is also]
+    replacing = [plan for plan in there if plan.state == PlanState.RERATED]
     found = replacing or there
     return found[-1] if found else None

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from django.db import connection
 
 from allocator_service.core.planning import hashed
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.amounts.rate_changes import amounts_between, used_of_owners
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
 from allocator_service.ledger.models import Kind
@@ -27,7 +27,7 @@ _EXACT = Context(prec=EXACT_DIGITS)
 _MICROSECOND = timedelta(microseconds=1)
 
 # An event's time counts in the steps of the plan that holds when it ends; its corrections count alike.
-_OF_EVENT = """
+OF_EVENT = """
 (e.event_id IS NOT NULL OR e.corrects IS NOT NULL AND EXISTS (
     SELECT FROM ledger_entry o
     WHERE o.id = e.corrects AND o.start = e.start AND o.event_id IS NOT NULL))
@@ -66,7 +66,7 @@ _PARTS = {
     "reaching": _ENTRIES.format(when='e.start < %(begin)s AND e."end" > %(begin)s'),
 }
 _EXACTLY = _SUMS.format(added="0::numeric", **_PARTS)
-_IN_STEPS = _SUMS.format(added=f"COALESCE(sum({_ADDED}) FILTER (WHERE {_OF_EVENT}), 0)", **_PARTS)
+_IN_STEPS = _SUMS.format(added=f"COALESCE(sum({_ADDED}) FILTER (WHERE {OF_EVENT}), 0)", **_PARTS)
 
 
 class Use(NamedTuple):

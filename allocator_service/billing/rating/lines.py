@@ -7,15 +7,15 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from allocator_service.billing.models import LineKind, Posting, PricePlan
-from allocator_service.billing.months import Month
+from allocator_service.billing.months import HOUR_SECONDS, Month
 from allocator_service.billing.plans.timeline import Segment, Timeline
 from allocator_service.billing.rating.amounts import Use
-from allocator_service.core.money import MINOR_DIGITS, rounded
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.billing.rating.tiered import TieredCosts
+from allocator_service.core.money import MINOR_DIGITS, exactly, rounded
+from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 
-HOUR_SECONDS = 3600
 NO_PLAN, NO_PRICE = "no_plan", "no_price"
 REASONS = {
     NO_PLAN: "No published plan of the pool holds at that time.",
@@ -44,11 +44,6 @@ class Rated:
     lines: list[Posting] = field(default_factory=list)
     unrated: list[Unrated] = field(default_factory=list)
 
-    def add(self, other: "Rated") -> None:
-        """Take in what another part of the month has."""
-        self.lines += other.lines
-        self.unrated += other.unrated
-
 
 @dataclass
 class _Sum:
@@ -56,20 +51,27 @@ class _Sum:
 
     plan: PricePlan
     amount: Decimal = Decimal(0)
-    priced: Decimal = Decimal(0)
+    priced: Fraction = Fraction(0)
     prices: set[Decimal] = field(default_factory=set)
 
-    def add(self, amount: Decimal, counted: Decimal, price: Decimal) -> None:
+    def add(self, amount: Decimal, priced: Fraction, prices: set[Decimal]) -> None:
         self.amount = _EXACT.add(self.amount, amount)
-        self.priced = _EXACT.add(self.priced, _EXACT.multiply(counted, price))
-        self.prices.add(price)
+        self.priced += priced
+        self.prices |= prices
 
 
 class Priced:
     """Sums under prices, by tenant, owner, resource and plan: what becomes a line each."""
 
-    def __init__(self, pool: Pool, prices: Timeline, service_month: Month) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        prices: Timeline,
+        service_month: Month,
+        tiered: TieredCosts | None = None,
+    ) -> None:
         self._pool, self._prices, self._month = pool, prices, service_month
+        self._tiered = tiered
         self._sums: dict[tuple[int, int | None, str, object], _Sum] = {}
         self.unrated: list[Unrated] = []
 
@@ -77,21 +79,25 @@ class Priced:
         """Add what was used in a segment; what has no price is told as unrated."""
         at = self._prices.segments[use.segment]
         price = self._prices.price(use.segment, use.resource, use.tenant, use.owner)
-        if at.plan is None or price is None:
+        tiered = None if self._tiered is None else self._tiered.take(use)
+        if at.plan is None or (price is None and tiered is None):
             if use.amount:
                 self.unrated.append(_unrated(use, at, self._month))
             return
         key = (use.tenant, use.owner, use.resource, at.plan.pk)
         if key not in self._sums:
             self._sums[key] = _Sum(at.plan)
-        self._sums[key].add(use.amount, use.counted, price)
+        if tiered is not None:
+            self._sums[key].add(use.amount, tiered.cost, tiered.prices)
+        elif price is not None:
+            self._sums[key].add(use.amount, Fraction(use.counted) * Fraction(price), {price})
 
     def lines(self, kind: LineKind, *, month: Month, units: Mapping[str, str]) -> Iterator[Posting]:
         """The lines, on the statement of `month`."""
         for (tenant, owner, resource, _), found in self._sums.items():
             if not found.amount and not found.priced:
                 continue
-            charge = rounded(Fraction(found.priced) / HOUR_SECONDS, minor_digits(self._pool))
+            charge = rounded(found.priced / HOUR_SECONDS, minor_digits(self._pool))
             yield Posting(
                 pool=self._pool,
                 month=month.first,
@@ -116,6 +122,7 @@ def _unrated(use: Use, at: Segment, month: Month) -> Unrated:
     return Unrated(use.tenant, use.resource, month, reason, at.start, at.end, use.amount)
 
 
+@exactly
 def balanced(
     charge: Decimal, fee: Decimal, tenant: int, owner: int | None, digits: int
 ) -> dict[str, Decimal]:
@@ -139,9 +146,13 @@ def usage_lines(
     prices: Timeline,
     uses: Iterable[Use],
     units: Mapping[str, str],
+    tiered: TieredCosts | None = None,
 ) -> Rated:
-    """The lines of what was used in a month, and what of it has no price."""
-    priced = Priced(pool, prices, month)
+    """Return the lines of what was used in a month, and what of it has no price.
+
+    Without `tiered` costs, what is priced by tiers has none.
+    """
+    priced = Priced(pool, prices, month, tiered)
     for use in uses:
         if use.kind == Kind.USAGE:
             priced.add(use)
@@ -161,6 +172,7 @@ def in_order(
             kinds[line.kind],
             line.service_month,
             line.start,
+            kinds[line.rated_kind],
             position.get(line.resource, len(position)),
             slugs[line.tenant_id],
             (line.owner_id != line.tenant_id, line.owner_id is None, owner),

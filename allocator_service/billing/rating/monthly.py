@@ -1,17 +1,20 @@
 """What a month costs beside usage: commitments and fixed costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Context, Decimal
 from fractions import Fraction
+from typing import Any
 
 from allocator_service.billing.models import Commitment, LineKind, Posting
-from allocator_service.billing.months import Month, month_of
+from allocator_service.billing.months import HOUR_SECONDS, Month, month_of
 from allocator_service.billing.plans.timeline import Timeline
 from allocator_service.billing.rating.amounts import Use, seconds
-from allocator_service.billing.rating.lines import HOUR_SECONDS, minor_digits
+from allocator_service.billing.rating.coverage import CoverageKey, Covered
+from allocator_service.billing.rating.lines import balanced, minor_digits
 from allocator_service.core.money import divided, rounded
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 
@@ -19,85 +22,128 @@ _EXACT = Context(prec=EXACT_DIGITS)
 _NOTHING = Decimal(0)
 
 
-def committed(
+def uncovered(
+    uses: Iterable[Use],
+    covered: Mapping[CoverageKey, Covered],
+    commitments: Sequence[Commitment],
+) -> list[Use]:
+    """Return the uses less what commitments cover of them."""
+    pairs = {each.pk: (each.tenant_id, each.resource) for each in commitments}
+    taken: dict[tuple[int, int | None, str, int], Covered] = {}
+    for key, part in covered.items():
+        tenant, resource = pairs[key.commitment]
+        place = (tenant, key.owner, resource, key.segment)
+        increments = _EXACT.subtract(part.counted, part.amount)
+        taken.setdefault(place, Covered()).add(part.amount, increments)
+    rest = []
+    for use in uses:
+        place = (use.tenant, use.owner, use.resource, use.segment)
+        of_use = taken.pop(place, None) if use.kind == Kind.USAGE else None
+        rest.append(use if of_use is None else _less(use, of_use))
+    # Amounts that cancel out over a segment are not listed, and may be covered in a part of it.
+    for (tenant, owner, resource, segment), part in taken.items():
+        none = Use(tenant, owner, resource, Kind.USAGE, segment, _NOTHING, _NOTHING)
+        rest.append(_less(none, part))
+    return rest
+
+
+def _less(use: Use, part: Covered) -> Use:
+    return use._replace(
+        amount=_EXACT.subtract(use.amount, part.amount),
+        counted=_EXACT.subtract(use.counted, part.counted),
+    )
+
+
+def commitment_lines(
     *,
     pool: Pool,
     month: Month,
-    prices: Timeline,
     commitments: Sequence[Commitment],
-    uses: Sequence[Use],
+    covered: Mapping[CoverageKey, Covered],
     units: Mapping[str, str],
-    now: datetime,
-) -> tuple[list[Use], list[Posting]]:
-    """The uses less what commitments cover, and the lines of the commitments.
+) -> list[Posting]:
+    """Return the lines of commitments: covered use by the owner of the servers, unused, upfront.
 
-    Use of the pool's own servers is covered, in each segment as far as the committed quantity goes;
-    what is left of that until `now` is unused, in a line of its own.
+    The fee of covered use is that of the plan with which the commitment was published.
     """
-    left = {
-        (use.tenant, use.resource, use.segment): use
-        for use in uses
-        if use.owner is None and use.kind == Kind.USAGE
-    }
-    rest = {key: (use.amount, use.counted) for key, use in left.items()}
+    by_owner: dict[int, dict[int | None, Covered]] = {}
+    for key, part in covered.items():
+        of_owner = by_owner.setdefault(key.commitment, {}).setdefault(key.owner, Covered())
+        of_owner.add(part.amount, _EXACT.subtract(part.counted, part.amount))
     lines: list[Posting] = []
     for commitment in commitments:
-        covered = unused = counted = _NOTHING
-        for number, segment in enumerate(prices.segments):
-            start = max(segment.start, commitment.start)
-            end = min(segment.end, commitment.end, now)
-            if start >= end:
-                continue
-            promised = _EXACT.multiply(commitment.quantity, seconds(end - start))
-            key = (commitment.tenant_id, commitment.resource, number)
-            used, of_steps = rest.get(key, (_NOTHING, _NOTHING))
-            part = max(_NOTHING, min(used, promised))
-            if part:
-                # Steps beyond what is covered are paid at the plan's prices with the rest.
-                steps = _EXACT.subtract(of_steps, used) if part == used else _NOTHING
-                rest[key] = (
-                    _EXACT.subtract(used, part),
-                    _EXACT.subtract(of_steps, _EXACT.add(part, steps)),
-                )
-                covered = _EXACT.add(covered, part)
-                counted = _EXACT.add(counted, _EXACT.add(part, steps))
-            unused = _EXACT.add(unused, _EXACT.subtract(promised, part))
-        for kind, amount, paid in (
-            (LineKind.COMMITMENT, covered, counted),
-            (LineKind.UNUSED, unused, unused),
-        ):
-            if amount:
-                charge = rounded(
-                    Fraction(paid) * Fraction(commitment.price) / HOUR_SECONDS, minor_digits(pool)
-                )
-                lines.append(
-                    _line(pool, month, commitment, kind, units, charge, charge, amount=amount)
-                )
-        upfront = _upfront(pool, month, commitment, units)
-        if upfront is not None:
-            lines.append(upfront)
-    uncovered = [
-        use
-        if left.get((use.tenant, use.resource, use.segment)) is not use
-        else use._replace(
-            amount=rest[use.tenant, use.resource, use.segment][0],
-            counted=rest[use.tenant, use.resource, use.segment][1],
+        line = _Line(pool, month, commitment, units)
+        unused = _committed_amount(month, commitment)
+        for owner, part in by_owner.get(commitment.pk, {}).items():
+            lines.append(line.priced(LineKind.COMMITMENT, part.amount, part.counted, owner))
+            unused = _EXACT.subtract(unused, part.amount)
+        if unused:
+            lines.append(line.priced(LineKind.UNUSED, unused, unused))
+        if commitment.upfront:
+            lines.append(_upfront(line))
+    return lines
+
+
+def _committed_amount(month: Month, commitment: Commitment) -> Decimal:
+    """The committed quantity × seconds of a month."""
+    lasts = min(commitment.end, month.end) - max(commitment.start, month.start)
+    return _EXACT.multiply(commitment.quantity, seconds(lasts))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What the lines of a commitment in a month have in common."""
+
+    pool: Pool
+    month: Month
+    commitment: Commitment
+    units: Mapping[str, str]
+
+    def priced(
+        self, kind: LineKind, amount: Decimal, counted: Decimal, owner: int | None = None
+    ) -> Posting:
+        """Return a line for unit × seconds at the commitment's price."""
+        digits = minor_digits(self.pool)
+        priced = Fraction(counted) * Fraction(self.commitment.price) / HOUR_SECONDS
+        charge = rounded(priced, digits)
+        tenant, fee = self.commitment.tenant_id, self.commitment.plan.fee
+        return self.posting(
+            kind,
+            owner_id=owner,
+            amount=amount,
+            price=self.commitment.price,
+            **balanced(charge, fee, tenant, owner, digits),
         )
-        for use in uses
-    ]
-    return uncovered, lines
+
+    def posting(self, kind: LineKind, **more: Any) -> Posting:
+        commitment, month = self.commitment, self.month
+        return Posting(
+            pool=self.pool,
+            month=month.first,
+            service_month=month.first,
+            kind=kind,
+            tenant_id=commitment.tenant_id,
+            plan=commitment.plan,
+            resource=commitment.resource,
+            unit=self.units.get(commitment.resource, ""),
+            start=max(commitment.start, month.start),
+            end=min(commitment.end, month.end),
+            currency=self.pool.currency,
+            commitment=commitment,
+            note=f"commitment {commitment.pk}",
+            **more,
+        )
 
 
-def _upfront(
-    pool: Pool, month: Month, commitment: Commitment, units: Mapping[str, str]
-) -> Posting | None:
-    """What is paid in the term's first month, and in every month its part of that."""
-    if not commitment.upfront:
-        return None
+def _upfront(line: _Line) -> Posting:
+    """Return what is paid in the term's first month, and in every month its part of that."""
+    pool, month, commitment = line.pool, line.month, line.commitment
     first = month_of(commitment.start, pool.timezone).first == month.first
     effective = _spread(pool, commitment, month.end) - _spread(pool, commitment, month.start)
     billed = rounded(Fraction(commitment.upfront), minor_digits(pool)) if first else _NOTHING
-    return _line(pool, month, commitment, LineKind.UPFRONT, units, billed, effective)
+    return line.posting(
+        LineKind.UPFRONT, tenant_amount=billed, pool_amount=-billed, effective=effective
+    )
 
 
 def _spread(pool: Pool, commitment: Commitment, until: datetime) -> Decimal:
@@ -106,37 +152,6 @@ def _spread(pool: Pool, commitment: Commitment, until: datetime) -> Decimal:
     part = Fraction(seconds(passed)) / Fraction(seconds(commitment.end - commitment.start))
     whole = rounded(Fraction(commitment.upfront), minor_digits(pool))
     return rounded(Fraction(whole) * part, minor_digits(pool))
-
-
-def _line(
-    pool: Pool,
-    month: Month,
-    commitment: Commitment,
-    kind: LineKind,
-    units: Mapping[str, str],
-    billed: Decimal,
-    effective: Decimal,
-    amount: Decimal = _NOTHING,
-) -> Posting:
-    return Posting(
-        pool=pool,
-        month=month.first,
-        service_month=month.first,
-        kind=kind,
-        tenant_id=commitment.tenant_id,
-        plan_id=commitment.plan_id,
-        resource=commitment.resource,
-        unit=units.get(commitment.resource, ""),
-        start=max(commitment.start, month.start),
-        end=min(commitment.end, month.end),
-        amount=amount,
-        price=None if kind == LineKind.UPFRONT else commitment.price,
-        currency=pool.currency,
-        tenant_amount=billed,
-        pool_amount=-billed,
-        effective=effective,
-        note=f"commitment {commitment.pk}",
-    )
 
 
 def fixed_cost_lines(*, pool: Pool, month: Month, prices: Timeline) -> list[Posting]:

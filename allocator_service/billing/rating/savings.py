@@ -6,11 +6,11 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from allocator_service.billing.models import LineKind, Posting
+from allocator_service.billing.months import HOUR_SECONDS
 from allocator_service.billing.plans.timeline import Timeline
 from allocator_service.billing.rating.amounts import Use
-from allocator_service.billing.rating.lines import HOUR_SECONDS
-from allocator_service.core.money import rounded
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.money import exactly, rounded
+from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.models import Kind
 
 NO_ALONE, NO_OUTSIDE, NO_OWN = "no_alone", "no_outside", "no_own"
@@ -87,6 +87,7 @@ class _Resource:
         return beyond * Fraction(self.outside_priced) / Fraction(self.used)
 
 
+@exactly
 def savings(
     *, tenant: int, uses: Iterable[Use], prices: Timeline, lines: Sequence[Posting], digits: int
 ) -> Savings:

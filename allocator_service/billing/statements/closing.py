@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from django.db.models import Max
 
 from allocator_service.allocation.models import Meter, Run, RunStatus
+from allocator_service.billing.auditing.digests import closing_digests_record
 from allocator_service.billing.models import Closing, Posting, Statement
 from allocator_service.billing.months import Month
 from allocator_service.billing.rating.late import late_entries_begin
@@ -95,6 +96,8 @@ def _metering_behind(pool: Pool, month: Month) -> str | None:
 def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     """Close a month of a pool for all its tenants; one that is closed stays as it is.
 
+    Of callers that close a month at once one gets a closing that `is_new`.
+
     Raises `Conflict` naming everything that is missing. Whoever posts usage meanwhile waits for nothing:
     what is numbered later is adjusted for in the month that is open then.
     """
@@ -114,7 +117,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     with lock_for_block(Lock.LEDGER_SEAL, "ledger"):  # nothing is numbered while it is read
         last = Seal.objects.filter(pool=pool).aggregate(sequence=Max("sequence"))["sequence"]
         sequence = max(previous, last or 0)
-        draft = month_draft(pool=pool, month=month, now=now, upto=sequence)
+        draft = month_draft(pool=pool, month=month)
     _post(draft.rated.lines)
     tenants = tenants_of(pool, month, draft.lines)
     lines = in_order(draft.lines, tenants, [each.name for each in resources_of(pool)])
@@ -138,11 +141,13 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
         closed_at=now,
         document=canonical(document),
     )
+    closing.is_new = True
     late_entries_begin(pool=pool, through=sequence)
     statements = _statements(closing, draft, lines, tenants)
     audit_record(
         action="month.close", instance=closing, now=now, pool=pool.slug, extra={"lines": len(lines)}
     )
+    closing_digests_record(closing)
     events_record(
         kind="statement.closed",
         pool=pool.slug,

@@ -8,14 +8,13 @@ from typing import Any
 
 import orjson
 
-from allocator_service.billing.models import LineKind, Posting
-from allocator_service.billing.months import Month
-from allocator_service.billing.rating.lines import HOUR_SECONDS, minor_digits
+from allocator_service.billing.models import DIFFERENCES, LineKind, Posting
+from allocator_service.billing.months import HOUR_SECONDS, Month
+from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.rating.savings import DEFINITION, Savings
 from allocator_service.billing.rating.savings import REASONS as SAVINGS_REASONS
-from allocator_service.core.money import rounded
-from allocator_service.core.quantities import decimal_text
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.money import exactly, rounded
+from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
 from allocator_service.pools.models import Metering, Pool
 
 OPEN, CLOSED = "open", "closed"
@@ -47,6 +46,9 @@ LINE_COLUMNS = (
     "entry",
     "adjusts",
     "note",
+    "adjusted_kind",
+    "commitment",
+    "entries",
 )
 
 
@@ -66,11 +68,13 @@ def instant_text(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+@exactly
 def money_text(amount: Decimal, digits: int) -> str:
     """An amount with all digits of its currency."""
     return f"{amount.quantize(Decimal(1).scaleb(-digits)) + 0:f}"
 
 
+@exactly
 def statement_document(
     *,
     pool: Pool,
@@ -84,12 +88,7 @@ def statement_document(
 ) -> dict[str, Any]:
     """The statement of a tenant, its key and slug, for a month; `lines` are in order."""
     key, slug = tenant
-    digits = minor_digits(pool)
-    shown = [line for line in lines if key in (line.tenant_id, line.owner_id)]
-    rows = [
-        _line_document(number, line, key, slugs, digits)
-        for number, line in enumerate(shown, start=1)
-    ]
+    rows, totals = statement_lines(pool, key, lines, slugs)
     return {
         "pool": pool.slug,
         "tenant": slug,
@@ -102,11 +101,25 @@ def statement_document(
         "closed_at": None if closed_at is None else instant_text(closed_at),
         "sequence": sequence,
         "lines": rows,
-        "totals": _totals(shown, key, digits),
-        "savings": savings_document(saved, digits),
+        "totals": totals,
+        "savings": savings_document(saved, minor_digits(pool)),
         "method": {"policy": pool.policy_name, "mode": pool.policy_mode},
         "notes": [REPORTED] if pool.metering == Metering.REPORTED else [],
     }
+
+
+@exactly
+def statement_lines(
+    pool: Pool, tenant: int, lines: Sequence[Posting], slugs: Mapping[int, str]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return a tenant's lines of a month as its statement has them, and their totals."""
+    digits = minor_digits(pool)
+    shown = [line for line in lines if tenant in (line.tenant_id, line.owner_id)]
+    rows = [
+        _line_document(number, line, tenant, slugs, digits)
+        for number, line in enumerate(shown, start=1)
+    ]
+    return rows, _totals(shown, tenant, digits)
 
 
 def _line_document(
@@ -114,7 +127,7 @@ def _line_document(
 ) -> dict[str, Any]:
     charged = line.tenant_id == tenant
     billed = line.tenant_amount if charged else line.owner_amount
-    by_usage = bool(line.resource) and line.kind != LineKind.UPFRONT
+    by_usage = bool(line.resource) and line.rated_kind != LineKind.UPFRONT
     return {
         "number": number,
         "kind": line.kind,
@@ -137,6 +150,9 @@ def _line_document(
         "entry": None if line.entry is None else str(line.entry),
         "adjusts": f"{line.service_month:%Y-%m}" if line.service_month != line.month else None,
         "note": line.note or None,
+        "adjusted_kind": line.rated_kind if line.kind in DIFFERENCES else None,
+        "commitment": None if line.commitment_id is None else str(line.commitment_id),
+        "entries": [str(entry) for entry in line.entries or ()],
     }
 
 
@@ -159,6 +175,7 @@ def _totals(lines: Sequence[Posting], tenant: int, digits: int) -> dict[str, str
     }
 
 
+@exactly
 def savings_document(saved: Savings, digits: int) -> dict[str, Any]:
     """What sharing saved, with its definition."""
 
@@ -177,6 +194,7 @@ def savings_document(saved: Savings, digits: int) -> dict[str, Any]:
     }
 
 
+@exactly
 def account_totals(lines: Iterable[Posting]) -> tuple[dict[int, Decimal], Decimal, Decimal]:
     """What the lines add to each tenant's account, to the pool's fee, and to the pool's."""
     tenants: dict[int, Decimal] = {}
@@ -190,6 +208,7 @@ def account_totals(lines: Iterable[Posting]) -> tuple[dict[int, Decimal], Decima
     return tenants, fee, pool
 
 
+@exactly
 def month_document(
     *,
     pool: Pool,
@@ -203,20 +222,7 @@ def month_document(
     previous_sequence: int | None,
 ) -> dict[str, Any]:
     """A pool's month: what it adds to every account, which together is nothing."""
-    digits = minor_digits(pool)
-    by_tenant, fee, own = account_totals(lines)
-    accounts: list[dict[str, str | None]] = [
-        {
-            "account": "tenant",
-            "tenant": slugs[key],
-            "billed": money_text(by_tenant.get(key, Decimal(0)), digits),
-        }
-        for key in sorted(tenants, key=lambda key: slugs[key])
-    ]
-    accounts += [
-        {"account": "fee", "tenant": None, "billed": money_text(fee, digits)},
-        {"account": "pool", "tenant": None, "billed": money_text(own, digits)},
-    ]
+    accounts, sum_ = month_accounts(pool, lines, slugs, tenants)
     return {
         "pool": pool.slug,
         "month": str(month),
@@ -231,5 +237,27 @@ def month_document(
         "missing": list(missing),
         "lines": len(lines),
         "accounts": accounts,
-        "sum": money_text(sum(by_tenant.values(), Decimal(0)) + fee + own, digits),
+        "sum": sum_,
     }
+
+
+@exactly
+def month_accounts(
+    pool: Pool, lines: Sequence[Posting], slugs: Mapping[int, str], tenants: Sequence[int]
+) -> tuple[list[dict[str, str | None]], str]:
+    """Return what the lines of a month add to every account, and the sum of that."""
+    digits = minor_digits(pool)
+    by_tenant, fee, own = account_totals(lines)
+    accounts: list[dict[str, str | None]] = [
+        {
+            "account": "tenant",
+            "tenant": slugs[key],
+            "billed": money_text(by_tenant.get(key, Decimal(0)), digits),
+        }
+        for key in sorted(tenants, key=lambda key: slugs[key])
+    ]
+    accounts += [
+        {"account": "fee", "tenant": None, "billed": money_text(fee, digits)},
+        {"account": "pool", "tenant": None, "billed": money_text(own, digits)},
+    ]
+    return accounts, money_text(sum(by_tenant.values(), Decimal(0)) + fee + own, digits)

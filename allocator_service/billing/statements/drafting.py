@@ -6,15 +6,16 @@ from datetime import datetime
 
 from django.db.models import Max, Min
 
-from allocator_service.billing.models import Closing, PlanState, Posting, PricePlan
+from allocator_service.billing.models import Closing, LineKind, PlanState, Posting, PricePlan
 from allocator_service.billing.months import Month, month_of
-from allocator_service.billing.plans.timeline import Timeline, commitments_of, timeline
-from allocator_service.billing.rating.amounts import Use, used_between, used_by_now
-from allocator_service.billing.rating.late import adjustment_lines, late_entries
-from allocator_service.billing.rating.lines import Rated, usage_lines
-from allocator_service.billing.rating.monthly import committed, fixed_cost_lines
+from allocator_service.billing.plans.timeline import Timeline, commitments_of, plans_of
+from allocator_service.billing.rating.amounts import Use
+from allocator_service.billing.rating.differences import causes_of, differences
+from allocator_service.billing.rating.late import Late, Pair, late_causes, late_entries
+from allocator_service.billing.rating.lines import Rated
+from allocator_service.billing.rating.months import concerning, month_rated
+from allocator_service.core.money import exactly
 from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import resources_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,6 @@ class Draft:
     rated: Rated
     uses: Sequence[Use]
     prices: Timeline
-    sequence: int | None
 
 
 def first_month(pool: Pool) -> Month | None:
@@ -67,72 +67,20 @@ def _open_months(pools: Iterable[Pool]) -> dict[Pool, Month]:
     }
 
 
-def units_of(pool: Pool) -> Mapping[str, str]:
-    """The units of the pool's resources."""
-    return {resource.name: resource.unit for resource in resources_of(pool)}
+@exactly
+def month_draft(*, pool: Pool, month: Month, tenant: int | None = None) -> Draft:
+    """Return the lines that closing an open month would bill, from all sealed entries.
 
-
-def month_draft(
-    *,
-    pool: Pool,
-    month: Month,
-    now: datetime,
-    upto: int | None = None,
-    tenant: int | None = None,
-) -> Draft:
-    """The lines of an open month from the sealed entries.
-
-    `upto` is the last number that there is, where it must not grow: hold the sealer's lock then.
-    `tenant` limits them to what it owes and is owed.
+    Where it must not grow meanwhile, hold the sealer's lock or read one snapshot. `tenant` limits the
+    lines to those that it pays, or that pay it.
     """
+    rating = month_rated(pool=pool, month=month, tenant=tenant)
+    rated = rating.rated
     closings = closings_of(pool)
-    commitments = [
-        each
-        for each in commitments_of(pool, month.start, month.end)
-        if tenant in (None, each.tenant_id)
-    ]
-    cuts = [cut for each in commitments for cut in (each.start, each.end)]
-    prices = timeline(pool=pool, start=month.start, end=month.end, cuts=cuts)
-    uses = list(_uses(pool, prices, upto, tenant))
-    units = units_of(pool)
-    charged, lines = committed(
-        pool=pool,
-        month=month,
-        prices=prices,
-        commitments=commitments,
-        uses=uses,
-        units=units,
-        now=now,
-    )
-    rated = usage_lines(pool=pool, month=month, prices=prices, uses=charged, units=units)
-    rated.lines += lines
-    rated.lines += [
-        line
-        for line in fixed_cost_lines(pool=pool, month=month, prices=prices)
-        if tenant in (None, line.tenant_id)
-    ]
     if closings and month_of(closings[-1].start, pool.timezone).next == month:
-        rated.add(_adjustments(pool, month, closings, units, upto, tenant))
-    stored = stored_lines(pool, month)
-    return Draft(
-        month,
-        [
-            *rated.lines,
-            *(line for line in stored if tenant in (None, line.tenant_id, line.owner_id)),
-        ],
-        rated,
-        uses,
-        prices,
-        upto,
-    )
-
-
-def _uses(pool: Pool, prices: Timeline, upto: int | None, tenant: int | None) -> Iterable[Use]:
-    if prices.exact:
-        return used_by_now(pool=pool, edges=prices.edges, tenant=tenant)
-    return used_between(
-        pool=pool, edges=prices.edges, increments=prices.increments, upto=upto, tenant=tenant
-    )
+        rated.lines += _adjustments(pool, month, closings, tenant)
+    stored = concerning(stored_lines(pool, month), tenant)
+    return Draft(month, [*rated.lines, *stored], rated, rating.uses, rating.prices)
 
 
 def stored_lines(pool: Pool, month: Month) -> list[Posting]:
@@ -141,25 +89,56 @@ def stored_lines(pool: Pool, month: Month) -> list[Posting]:
     return list(found.order_by("id"))
 
 
+def billed_lines(pool: Pool, service_month: Month) -> list[Posting]:
+    """Return what was billed so far for the service of a month, on whichever statement."""
+    found = Posting.objects.filter(pool=pool, service_month=service_month.first)
+    return list(
+        found.exclude(kind=LineKind.CREDIT_NOTE).select_related("plan", "pool").order_by("id")
+    )
+
+
 def _adjustments(
+    pool: Pool, month: Month, closings: Sequence[Closing], tenant: int | None
+) -> list[Posting]:
+    """Rate again what late entries concern of closed months; return the lines of the difference."""
+    closed = [month_of(closing.start, pool.timezone) for closing in closings]
+    committed = commitments_of(pool, closed[0].start, month.start)
+    plans = plans_of(pool, closed[0].start, month.start)
+    # Under tiers any use of a neighbour may change what it pays for a tenant's servers.
+    has_tiers = any(rate.tiers for plan in plans for rate in plan.rates.all())
+    entries = late_entries(
+        pool=pool,
+        after=closings[-1].sequence,
+        before=month.start,
+        tenant=None if has_tiers else tenant,
+        also={each.tenant_id for each in committed},
+    )
+    causes = late_causes(entries, closed)
+    lines = []
+    for service_month in closed:
+        pairs = causes.get(service_month.first)
+        if pairs is not None:
+            lines += _adjusted(pool, month, service_month, pairs, tenant)
+    return lines
+
+
+def _adjusted(
     pool: Pool,
     month: Month,
-    closings: Sequence[Closing],
-    units: Mapping[str, str],
-    upto: int | None,
+    service_month: Month,
+    pairs: Mapping[Pair, Sequence[Late]],
     tenant: int | None,
-) -> Rated:
-    """What was numbered since the last closing, and is of the months closed before."""
-    entries = late_entries(
-        pool=pool, after=closings[-1].sequence, upto=upto, before=month.start, tenant=tenant
+) -> list[Posting]:
+    def of_pairs(lines: Iterable[Posting]) -> list[Posting]:
+        return [line for line in lines if (line.tenant_id, line.resource) in pairs]
+
+    rated = month_rated(pool=pool, month=service_month, tenant=tenant).rated.lines
+    billed = concerning(billed_lines(pool, service_month), tenant)
+    found = differences(
+        rated=of_pairs(rated),
+        billed=of_pairs(billed),
+        kind=LineKind.ADJUSTMENT,
+        month=month,
+        causes=lambda line: causes_of(line, pairs[line.tenant_id, line.resource]),
     )
-    closed = [month_of(closing.start, pool.timezone) for closing in closings]
-    prices = timeline(
-        pool=pool,
-        start=closed[0].start,
-        end=month.start,
-        cuts=[each.start for each in closed],
-    )
-    return adjustment_lines(
-        pool=pool, month=month, closed=closed, prices=prices, entries=entries, units=units
-    )
+    return [difference.line for difference in found]

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from allocator_service.billing.auditing.digests import manifest_digest_record
 from allocator_service.billing.models import Closing, Manifest
 from allocator_service.billing.statements.documents import canonical
 from allocator_service.core.errors import Missing
@@ -71,6 +72,17 @@ def manifest_write(*, closing: Closing) -> Manifest:
 
     What was numbered is never changed, so that it is the same whenever it is written, and by whomever.
     """
+    manifest, is_new = Manifest.objects.get_or_create(
+        closing=closing, defaults={"document": lambda: canonical(manifest_document(closing))}
+    )
+    if is_new:
+        manifest_digest_record(manifest)
+    return manifest
+
+
+@transaction.atomic
+def manifest_document(closing: Closing) -> dict[str, Any]:
+    """Return the manifest that a closed month's entries make."""
     parameters = {
         "after": 0,
         "pool": closing.pool.slug,
@@ -89,7 +101,7 @@ def manifest_write(*, closing: Closing) -> Manifest:
         with cursor.copy(statement, {**parameters, "last": closing.sequence}) as copy:
             for chunk in copy:
                 digest.update(chunk)
-    document = {
+    return {
         "pool": closing.pool.slug,
         "month": str(closing),
         "sequence": closing.sequence,
@@ -111,7 +123,3 @@ def manifest_write(*, closing: Closing) -> Manifest:
         "entries": f"/api/v1/pools/{closing.pool.slug}/months/{closing}/entries/?format=ndjson",
         "definition": DEFINITION,
     }
-    manifest, _ = Manifest.objects.get_or_create(
-        closing=closing, defaults={"document": canonical(document)}
-    )
-    return manifest

@@ -20,10 +20,16 @@ KINDS = {
 }
 
 
+def line_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the lines of a statement's document in words, by the pool's clocks."""
+    zone = ZoneInfo(document["timezone"])
+    return [_row(line, zone) for line in document["lines"]]
+
+
 def statement_page(document: Mapping[str, Any]) -> str:
     """The page of a statement's document: one file, nothing to load, made to be printed."""
     zone = ZoneInfo(document["timezone"])
-    rows = [_row(line, zone) for line in document["lines"]]
+    rows = line_rows(document)
     sections = [
         ("Charges", [row for row in rows if row["role"] == "charge"]),
         ("Credits for servers that others used", [row for row in rows if row["role"] == "credit"]),
@@ -53,6 +59,8 @@ def _local(of: Mapping[str, Any], zone: ZoneInfo) -> dict[str, Any]:
 def _what(line: Mapping[str, Any]) -> str:
     """A line in words."""
     parts = [KINDS[line["kind"]]]
+    if line.get("adjusted_kind") not in (None, "usage"):
+        parts.append(KINDS[line["adjusted_kind"]].lower())
     if line["resource"]:
         parts.append(line["resource"])
     if line["role"] == "credit":

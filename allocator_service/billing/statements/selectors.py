@@ -94,7 +94,7 @@ def statement_rows(
                 others = others.filter(pk=tenant.pk)
             if others.exists():
                 of = None if tenant is None else tenant.pk
-                lines = month_draft(pool=pool, month=each, now=now, tenant=of).lines
+                lines = month_draft(pool=pool, month=each, tenant=of).lines
                 slugs |= set(tenants_of(pool, each, lines).values())
             rows += [
                 StatementRow(str(each), slug, OPEN, None, None)
@@ -124,7 +124,7 @@ def _concerned(pool: Pool, month: Month) -> QuerySet[Tenant]:
     return Tenant.objects.filter(concerned)
 
 
-def statement_content(*, pool: Pool, month: Month, tenant: Tenant, now: datetime) -> bytes:
+def statement_content(*, pool: Pool, month: Month, tenant: Tenant) -> bytes:
     """A tenant's statement as its one document: as it was stored, or as it is now. Raises `Missing`."""
     stored = Statement.objects.filter(
         closing__pool=pool, closing__month=month.first, tenant=tenant
@@ -133,7 +133,7 @@ def statement_content(*, pool: Pool, month: Month, tenant: Tenant, now: datetime
         return bytes(stored.document)
     if closing_of(pool, month) is not None:
         raise statement_not_found()
-    draft = month_draft(pool=pool, month=month, now=now, tenant=tenant.pk)
+    draft = month_draft(pool=pool, month=month, tenant=tenant.pk)
     tenants = tenants_of(pool, month, draft.lines)
     if tenant.pk not in tenants:
         raise statement_not_found()
@@ -164,7 +164,7 @@ def month_content(*, pool: Pool, month: Month, now: datetime) -> bytes:
     closing = closing_of(pool, month)
     if closing is not None:
         return bytes(closing.document)
-    draft = month_draft(pool=pool, month=month, now=now)
+    draft = month_draft(pool=pool, month=month)
     tenants = tenants_of(pool, month, draft.lines)
     closings = closings_of(pool)
     missing = closing_missing(pool=pool, month=month, now=now)

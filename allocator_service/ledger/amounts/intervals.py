@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
+from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.amounts.totals import EPOCH
 
-EXACT_DIGITS = 120
 _EXACT = Context(prec=EXACT_DIGITS)
 _MICROSECOND = timedelta(microseconds=1)
 _NOTHING = Decimal(0)

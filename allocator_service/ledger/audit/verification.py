@@ -8,10 +8,14 @@ from django.db import connection, transaction
 
 from allocator_service.ledger.amounts.totals import CHANGES, COUNTS_AS, bucket_parameters
 from allocator_service.ledger.intake.chain import (
+    CONTENT,
     DECISION_LINE,
+    DOCUMENT_LINE,
     ENTRIES,
     ENTRY_LINE,
+    FORMAT,
     FORMAT_1_ENTRY,
+    FORMAT_WITH_DOCUMENTS,
     block_digest,
 )
 from allocator_service.ledger.models import Kind, TotalsCursor
@@ -60,11 +64,12 @@ decisions AS (
            string_agg({decision}, E'\\n' ORDER BY d.run_id) AS lines
     FROM ledger_decision d JOIN pool ON pool.id = d.pool_id
     GROUP BY d.pool_id, d.block),
-content AS (
-    SELECT pool_id, block, first, last, COALESCE(entries.count, 0) AS entries,
-           COALESCE(decisions.count, 0) AS decisions, entries.lines AS entry_lines,
-           decisions.lines AS decision_lines
-    FROM entries FULL JOIN decisions USING (pool_id, block))
+documents AS (
+    SELECT f.pool_id, f.block, count(*) AS count,
+           string_agg({document}, E'\\n' ORDER BY f.id) AS lines
+    FROM ledger_document f JOIN pool ON pool.id = f.pool_id
+    GROUP BY f.pool_id, f.block),
+{content}
 SELECT pool.slug, COALESCE(b.number, content.block)
 FROM ledger_block b
 FULL JOIN content ON content.pool_id = b.pool_id AND content.block = b.number
@@ -72,8 +77,11 @@ LEFT JOIN ledger_block previous
        ON previous.pool_id = b.pool_id AND previous.number = b.number - 1
 JOIN pool ON pool.id = COALESCE(b.pool_id, content.pool_id)
 WHERE b.number IS NULL OR content.block IS NULL
-   OR (b.number > 1 AND previous.number IS NULL) OR b.format < previous.format
+   OR (b.number > 1 AND previous.number IS NULL)
+   OR (b.format < previous.format AND b.format = 1)
+   OR b.format <> CASE WHEN b.documents > 0 THEN {with_documents} ELSE least(b.format, {format}) END
    OR b.entries <> content.entries OR b.decisions <> content.decisions
+   OR b.documents <> content.documents
    OR b.first_sequence IS DISTINCT FROM content.first
    OR b.last_sequence IS DISTINCT FROM content.last
    OR b.digest <> CASE b.format
@@ -85,8 +93,18 @@ ORDER BY 1, 2 LIMIT 1
     .replace("{entry}", ENTRY_LINE)
     .replace("{from_entries}", ENTRIES)
     .replace("{decision}", DECISION_LINE)
+    .replace("{document}", DOCUMENT_LINE)
+    .replace("{content}", CONTENT)
+    .replace("{with_documents}", str(FORMAT_WITH_DOCUMENTS))
+    .replace("{format}", str(FORMAT))
     .replace(
-        "{digest}", block_digest(number="b.number", entries="b.entries", decisions="b.decisions")
+        "{digest}",
+        block_digest(
+            number="b.number",
+            entries="b.entries",
+            decisions="b.decisions",
+            documents="b.documents",
+        ),
     )
 )
 _AMOUNTS = """

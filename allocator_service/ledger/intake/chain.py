@@ -2,13 +2,14 @@
 
 A block's digest is SHA-256 of its lines, joined by line feeds: one that names the block and the digest
 before it, the entries' in the sealed order, and the decisions' in the order of their runs' ids. An
-entry's line is its line of the NDJSON export without the last member. docs/chain.md says it byte by
-byte. Blocks of format 1, sealed before that, are of texts with the database's own ids.
+entry's line is its line of the NDJSON export without the last member. A block that holds digests of
+documents is of format 3: it counts them, and their lines follow in the order of their ids. docs/chain.md
+says it byte by byte. Blocks of format 1, sealed before that, are of texts with the database's own ids.
 """
 
 from allocator_service.ledger.selectors import COLUMNS, instant
 
-FORMAT = 2
+FORMAT, FORMAT_WITH_DOCUMENTS = 2, 3
 
 
 def _line(members: dict[str, str]) -> str:
@@ -32,15 +33,27 @@ DECISION_LINE = _line(
         "answer": "encode(d.answer, 'hex')",
     }
 )
-# Of a block's number and counts, its pool, and the block before it.
-BLOCK_LINE = _line(
+# Of the sealed digest of a document `f` and its pool.
+DOCUMENT_LINE = _line(
     {
+        "document": "f.kind",
         "pool": "pool.slug",
-        "block": "{number}",
-        "format": str(FORMAT),
-        "entries": "{entries}",
-        "decisions": "{decisions}",
-        "previous": "encode(previous.digest, 'hex')",
+        "name": "f.name",
+        "sha256": "encode(f.sha256, 'hex')",
+    }
+)
+# Of a block's number and counts, its pool, and the block before it.
+_HEAD = {"pool": "pool.slug", "block": "{number}"}
+_COUNTS = {"entries": "{entries}", "decisions": "{decisions}"}
+_PREVIOUS = {"previous": "encode(previous.digest, 'hex')"}
+BLOCK_LINE = _line({**_HEAD, "format": str(FORMAT), **_COUNTS, **_PREVIOUS})
+BLOCK_LINE_WITH_DOCUMENTS = _line(
+    {
+        **_HEAD,
+        "format": str(FORMAT_WITH_DOCUMENTS),
+        **_COUNTS,
+        "digests": "{documents}",
+        **_PREVIOUS,
     }
 )
 FORMAT_1_ENTRY = """
@@ -65,12 +78,23 @@ LEFT JOIN tenant owner ON owner.id = e.server_owner_id
 ENTRIES = entries_by("JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.start")
 
 
-def block_digest(*, number: str, entries: str, decisions: str) -> str:
-    """The statement's text for a block's digest, of its `content` (texts of entries and decisions)."""
-    line = (
-        BLOCK_LINE.replace("{number}", number)
-        .replace("{entries}", entries)
-        .replace("{decisions}", decisions)
-    )
-    lines = f"concat_ws(E'\\n', {line}, content.entry_lines, content.decision_lines)"
-    return f"sha256(convert_to({lines}, 'UTF8'))"
+def block_digest(*, number: str, entries: str, decisions: str, documents: str) -> str:
+    """Return the statement's text for a block's digest, of the texts in its `content`."""
+    line = f"CASE WHEN {documents} > 0 THEN {BLOCK_LINE_WITH_DOCUMENTS} ELSE {BLOCK_LINE} END"
+    values = {"number": number, "entries": entries, "decisions": decisions, "documents": documents}
+    for name, value in values.items():
+        line = line.replace(f"{{{name}}}", value)
+    parts = "content.entry_lines, content.decision_lines, content.document_lines"
+    return f"sha256(convert_to(concat_ws(E'\\n', {line}, {parts}), 'UTF8'))"
+
+
+# The lines of what a block holds, of the common table expressions `entries`, `decisions`, `documents`.
+CONTENT = """
+content AS (
+    SELECT pool_id, block, first, last, COALESCE(entries.count, 0) AS entries,
+           COALESCE(decisions.count, 0) AS decisions, COALESCE(documents.count, 0) AS documents,
+           entries.lines AS entry_lines, decisions.lines AS decision_lines,
+           documents.lines AS document_lines
+    FROM entries FULL JOIN decisions USING (pool_id, block)
+    FULL JOIN documents USING (pool_id, block))
+"""

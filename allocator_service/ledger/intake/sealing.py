@@ -13,9 +13,12 @@ from django.db import connection, transaction
 
 from allocator_service.core.locks import Lock, try_lock_in_transaction
 from allocator_service.ledger.intake.chain import (
+    CONTENT,
     DECISION_LINE,
+    DOCUMENT_LINE,
     ENTRY_LINE,
     FORMAT,
+    FORMAT_WITH_DOCUMENTS,
     block_digest,
     entries_by,
 )
@@ -51,6 +54,7 @@ RETURNING sequence
 # Asked ten times a second: one statement.
 _WAITS = """
 SELECT EXISTS (SELECT FROM ledger_pending) OR EXISTS (SELECT FROM ledger_decision_pending)
+    OR EXISTS (SELECT FROM ledger_document_pending)
 """
 
 _SEAL_DECISIONS = """
@@ -63,6 +67,18 @@ SELECT run_id, pool_id, generation, effective_from, input, answer,
        COALESCE((SELECT max(number) FROM ledger_block b WHERE b.pool_id = taken.pool_id), 0) + 1
 FROM taken
 RETURNING run_id
+"""
+
+_SEAL_DOCUMENTS = """
+WITH taken AS (
+    DELETE FROM ledger_document_pending
+    WHERE id = ANY(ARRAY(SELECT id FROM ledger_document_pending ORDER BY id LIMIT %(limit)s))
+    RETURNING id, pool_id, kind, name, sha256)
+INSERT INTO ledger_document (id, pool_id, kind, name, sha256, block)
+SELECT id, pool_id, kind, name, sha256,
+       COALESCE((SELECT max(number) FROM ledger_block b WHERE b.pool_id = taken.pool_id), 0) + 1
+FROM taken
+RETURNING id
 """
 
 _BLOCKS = (
@@ -79,26 +95,37 @@ decisions AS (
     FROM ledger_decision d JOIN pool ON pool.id = d.pool_id
     WHERE d.run_id = ANY(%(runs)s::uuid[])
     GROUP BY d.pool_id, d.block),
-content AS (
-    SELECT pool_id, block, first, last, COALESCE(entries.count, 0) AS entries,
-           COALESCE(decisions.count, 0) AS decisions, entries.lines AS entry_lines,
-           decisions.lines AS decision_lines
-    FROM entries FULL JOIN decisions USING (pool_id, block))
+documents AS (
+    SELECT f.pool_id, f.block, count(*) AS count,
+           string_agg({document}, E'\\n' ORDER BY f.id) AS lines
+    FROM ledger_document f JOIN pool ON pool.id = f.pool_id
+    WHERE f.id = ANY(%(documents)s::uuid[])
+    GROUP BY f.pool_id, f.block),
+{content}
 INSERT INTO ledger_block
-    (pool_id, number, format, first_sequence, last_sequence, entries, decisions, digest, sealed_at)
-SELECT content.pool_id, content.block, {format}, content.first, content.last, content.entries,
-       content.decisions, {digest}, %(now)s
+    (pool_id, number, format, first_sequence, last_sequence, entries, decisions, documents, digest,
+     sealed_at)
+SELECT content.pool_id, content.block,
+       CASE WHEN content.documents > 0 THEN {with_documents} ELSE {format} END,
+       content.first, content.last, content.entries, content.decisions, content.documents, {digest},
+       %(now)s
 FROM content JOIN pool ON pool.id = content.pool_id
 LEFT JOIN ledger_block previous
        ON previous.pool_id = content.pool_id AND previous.number = content.block - 1
 """.replace("{entry}", ENTRY_LINE)
     .replace("{from_entries}", entries_by(_ENTRY_OF.replace("{row}", "s")))
     .replace("{decision}", DECISION_LINE)
+    .replace("{document}", DOCUMENT_LINE)
+    .replace("{content}", CONTENT)
+    .replace("{with_documents}", str(FORMAT_WITH_DOCUMENTS))
     .replace("{format}", str(FORMAT))
     .replace(
         "{digest}",
         block_digest(
-            number="content.block", entries="content.entries", decisions="content.decisions"
+            number="content.block",
+            entries="content.entries",
+            decisions="content.decisions",
+            documents="content.documents",
         ),
     )
 )
@@ -108,7 +135,8 @@ def entries_seal(*, now: datetime) -> int:
     """Number committed entries that have no number yet, at most `SEALED_AT_ONCE`; returns how many.
 
     An entry of a transaction that is still open is not visible here, and gets a later number. The
-    decisions that wait, at most as many, go into the same blocks, and are counted too.
+    decisions and digests of documents that wait, at most as many, go into the same blocks, and are
+    counted too.
     """
     with connection.cursor() as cursor:
         cursor.execute(_WAITS)
@@ -125,10 +153,16 @@ def entries_seal(*, now: datetime) -> int:
         sequences = [sequence for (sequence,) in cursor.fetchall()]
         cursor.execute(_SEAL_DECISIONS, {"limit": SEALED_AT_ONCE})
         runs = [run for (run,) in cursor.fetchall()]
-        if sequences or runs:
-            first = min(sequences, default=None)
-            cursor.execute(_BLOCKS, {"now": now, "first": first, "runs": runs})
-    return max(len(sequences), len(runs))
+        cursor.execute(_SEAL_DOCUMENTS, {"limit": SEALED_AT_ONCE})
+        documents = [document for (document,) in cursor.fetchall()]
+        if sequences or runs or documents:
+            of_blocks = {
+                "first": min(sequences, default=None),
+                "runs": runs,
+                "documents": documents,
+            }
+            cursor.execute(_BLOCKS, {"now": now, **of_blocks})
+    return max(len(sequences), len(runs), len(documents))
 
 
 def entries_seal_all(*, now: datetime) -> None:

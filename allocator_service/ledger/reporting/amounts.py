@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from decimal import Decimal, localcontext
 from typing import TypeVar
 
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS, Amounts, Use
+from allocator_service.core.quantities import EXACT_DIGITS
+from allocator_service.ledger.amounts.intervals import Amounts, Use
 from allocator_service.ledger.amounts.rate_changes import amounts_between
 from allocator_service.ledger.reporting.limits import amounts_unless_too_long
 from allocator_service.ledger.reporting.periods import Period

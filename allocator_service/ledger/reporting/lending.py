@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 
-from allocator_service.core.quantities import Resource
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS, Resource
 from allocator_service.ledger.amounts.rate_changes import used_of_owners
 from allocator_service.ledger.reporting.amounts import exact_sum
 from allocator_service.ledger.reporting.limits import amounts_unless_too_long, refuse_too_long

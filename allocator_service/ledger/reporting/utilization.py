@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
-from allocator_service.core.quantities import Resource
-from allocator_service.ledger.amounts.intervals import EXACT_DIGITS, Amounts
+from allocator_service.core.quantities import EXACT_DIGITS, Resource
+from allocator_service.ledger.amounts.intervals import Amounts
 from allocator_service.ledger.amounts.rate_changes import amounts_between, used_in_all
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import exact_sums, ratio

@@ -88,12 +88,13 @@ class ReratingsView(PoolView):
     def post(self, request: Request, pool: str) -> Response:
         """Apply a draft of a price plan to months that are closed.
 
-        Only operators may. In each of those months the lines of the plans that held in the draft's time
-        are reversed and made again, with the draft's prices for its time, on the open month's
-        statements; closed statements stay as they are. Send `"dry_run": true` first: the answer is 200
-        with the changes, and nothing is stored. The draft must begin and end within closed months (422
-        `rerating.interval`) and must not be published (409 `plan.published`). Applying the same plan
-        again, dry or not, changes nothing and answers 200 with the first rerating.
+        Only operators may. Each of those months is rated again, with the draft's prices for its
+        time, and the difference is posted per line on the open month's statements; closed
+        statements stay as they are. The draft's commitments are not applied. Send `"dry_run": true`
+        first: the answer is 200 with the changes, and nothing is stored. The draft must begin and
+        end within closed months (422 `rerating.interval`) and must not be published (409
+        `plan.published`). Applying the same plan again, dry or not, changes nothing and answers 200
+        with the first rerating.
         """
         pool_of_route = self.pool
         fields = self.read(ReratingRequest)

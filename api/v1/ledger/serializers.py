@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator_service.core.quantities import decimal_text
-from allocator_service.ledger.intake.chain import FORMAT
+from allocator_service.ledger.intake.chain import FORMAT_WITH_DOCUMENTS
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE
 from allocator_service.ledger.models import Entry, Kind
 from allocator_service.pools.models import Pool
@@ -149,16 +149,33 @@ class ChainedDecisionDocument(Document):
     answer = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
 
 
+class ChainedDigestDocument(Document):
+    """A document's line in its block: what it is, and the digest of its stored bytes."""
+
+    document = TextField(max_length=20)
+    pool = SlugField()
+    name = TextField(max_length=200)
+    sha256 = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+
+
 class BlockDocument(Document):
     pool = SlugField()
     number = IntegerField(minimum=1, maximum=MAX_SEQUENCE)
     format = IntegerField(
-        minimum=1, maximum=FORMAT, description="1: sealed before digests were of exported lines."
+        minimum=1,
+        maximum=FORMAT_WITH_DOCUMENTS,
+        description="1: sealed before digests were of exported lines; 3: holds digests of documents.",
     )
     first_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
     last_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
     entries = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
     decisions = ListField(ChainedDecisionDocument, min_items=0, max_items=SEALED_AT_ONCE)
+    digests = ListField(
+        ChainedDigestDocument,
+        min_items=0,
+        max_items=SEALED_AT_ONCE,
+        description="Digests of statements, months, manifests, price plans and audit records.",
+    )
     digest = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
     sealed_at = TimestampField()
 

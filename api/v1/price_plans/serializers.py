@@ -12,12 +12,14 @@ from allocator_service.billing.models import (
     PricePlan,
 )
 from allocator_service.billing.plans.services import (
+    PRICES,
     CommitmentDraft,
     FixedCostDraft,
     PlanDraft,
     RateDraft,
     SpotDraft,
 )
+from allocator_service.billing.plans.tiers import MAX_TIERS, Tier, tiers_from
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.services import MAX_RESOURCES
@@ -38,7 +40,6 @@ from policies.fields import (
 )
 
 MAX_PARTS = 2_000
-PRICES = {"own": "own", "shared": "shared", "pool": "pooled", "outside": "outside"}
 
 
 class PlanParameters(PageParameters):
@@ -50,6 +51,21 @@ class PlanParameters(PageParameters):
     )
 
 
+class TierFields(Document):
+    through = PriceField(
+        required=False,
+        allow_null=True,
+        what="The hours of a tier",
+        description="Hours of the tenant in the month through which the price holds; null in the last.",
+    )
+    price = PriceField()
+
+
+class TierDocument(Document):
+    through = decimal_field(allow_null=True)
+    price = decimal_field()
+
+
 class RateFields(Document):
     resource = TextField(max_length=63)
     owner = SlugField(
@@ -59,6 +75,14 @@ class RateFields(Document):
     shared = PriceField(required=False, allow_null=True, description="On other tenants' servers.")
     pool = PriceField(required=False, allow_null=True, description="On the pool's servers.")
     outside = PriceField(required=False, allow_null=True, description="What it costs elsewhere.")
+    tiers = ListField(
+        TierFields,
+        min_items=0,
+        max_items=MAX_TIERS,
+        default=list,
+        description="Graduated price where `own`, `shared` or `pool` is null: by the tenant's hours of"
+        " the resource in the month, in the order of the ledger.",
+    )
 
 
 class SpotFields(Document):
@@ -129,6 +153,7 @@ class RateDocument(Document):
     shared = decimal_field(allow_null=True)
     pool = decimal_field(allow_null=True)
     outside = decimal_field(allow_null=True)
+    tiers = ListField(TierDocument, min_items=0, max_items=MAX_TIERS)
 
 
 class SpotDocument(Document):
@@ -223,6 +248,10 @@ def plan_fields(plan: PricePlan, *, caller: Tenant | None = None) -> dict[str, A
                 "resource": rate.resource,
                 "owner": named(rate.owner),
                 **{name: text(getattr(rate, column)) for name, column in PRICES.items()},
+                "tiers": [
+                    {"through": text(tier.through), "price": text(tier.price)}
+                    for tier in tiers_from(rate.tiers)
+                ],
             }
             for rate in plan.rates.all()
         ],
@@ -296,6 +325,7 @@ def plan_draft(fields: Mapping[str, Any]) -> PlanDraft:
                 rate["resource"],
                 tenants.get(rate["owner"]),
                 **{column: rate[name] for name, column in PRICES.items()},
+                tiers=[Tier(tier["through"], tier["price"]) for tier in rate["tiers"]],
             )
             for rate in fields["rates"]
         ],

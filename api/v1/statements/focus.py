@@ -1,15 +1,17 @@
 """FOCUS rows, and lines of statements, as the bytes of a file, in the order in which they come."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 from allocator_service.billing.exports.focus import COLUMNS, DECIMALS, INSTANTS
-from allocator_service.billing.exports.parquet import parquet_stream
+from allocator_service.billing.exports.parquet import PRECISION, parquet_stream
 from allocator_service.billing.statements.documents import LINE_COLUMNS
 from api.contract.renderers import csv_bytes, json_bytes
 
 LINE_DECIMALS = ("amount", "hours", "price", "charge", "fee", "billed", "effective")
 LINE_SCALE = 18
+TOO_LARGE = Decimal(10) ** (PRECISION - LINE_SCALE)
 
 
 def focus_content(rows: Iterable[Mapping[str, Any]], *, file_format: str) -> Iterator[bytes]:
@@ -27,14 +29,21 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 
 
 def lines_parquet(lines: Iterable[Mapping[str, Any]]) -> bytes:
-    """The lines of a statement as a Parquet file."""
+    """The lines of a statement as a Parquet file; several entries are joined by spaces."""
+    none = dict.fromkeys(LINE_COLUMNS)  # statements of earlier releases lack some columns
+    rows = [
+        {**none, **line, "entries": " ".join(line.get("entries", ())) or None} for line in lines
+    ]
+    numbers = (row[name] for row in rows for name in LINE_DECIMALS)
+    wide = any(abs(Decimal(number)) >= TOO_LARGE for number in numbers if number is not None)
     return b"".join(
         parquet_stream(
-            lines,
+            rows,
             columns=LINE_COLUMNS,
             decimals=LINE_DECIMALS,
             instants=("from", "to"),
             integers=("number",),
             scale=LINE_SCALE,
+            wide=wide,
         )
     )

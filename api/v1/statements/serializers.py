@@ -12,7 +12,7 @@ from allocator_service.billing.statements.documents import CHARGE, CLOSED, CREDI
 from allocator_service.billing.statements.selectors import StatementRow
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
-from api.contract.fields import IdField, SchemaField, SlugField, TimestampField
+from api.contract.fields import IdField, SchemaField, SlugField, TimestampField, ids_field
 from api.contract.money import CurrencyField, decimal_field
 from api.contract.parameters import PageParameters
 from api.pseudonyms import tenant_name
@@ -93,9 +93,26 @@ class LineDocument(Document):
     fee = decimal_field(description="What of it the pool keeps.")
     billed = decimal_field(description="What it adds to this statement.")
     effective = decimal_field()
-    entry = IdField(allow_null=True, description="The late entry of an adjustment.")
+    entry = IdField(
+        allow_null=True,
+        description="Late entry of an adjustment that has only one; else `entries`.",
+    )
     adjusts = MonthField(allow_null=True, description="The closed month that it changes.")
     note = TextField(max_length=2_000, allow_null=True)
+    adjusted_kind = ChoiceField(
+        choices=LineKind.values,
+        allow_null=True,
+        required=False,
+        description="Kind of the billed lines that an adjustment or rerating changes.",
+    )
+    commitment = TextField(
+        max_length=20, allow_null=True, required=False, description="Commitment of the price plan."
+    )
+    entries = ids_field(
+        max_items=MAX_LINES,
+        required=False,
+        description="Late entries that caused the difference.",
+    )
 
 
 class TotalsDocument(Document):

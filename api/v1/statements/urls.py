@@ -4,6 +4,7 @@ from api.v1.statements.views import (
     FocusView,
     ManifestView,
     MonthEntriesView,
+    MonthVerifyView,
     MonthView,
     StatementsView,
     StatementView,
@@ -18,6 +19,7 @@ urlpatterns = [
     ),
     path(f"{_POOL}/months/<str:month>/", MonthView.as_view(), name="month"),
     path(f"{_POOL}/months/<str:month>/manifest/", ManifestView.as_view(), name="manifest"),
+    path(f"{_POOL}/months/<str:month>/verify/", MonthVerifyView.as_view(), name="month-verify"),
     path(f"{_POOL}/months/<str:month>/focus/", FocusView.as_view(), name="focus"),
     path(f"{_POOL}/months/<str:month>/entries/", MonthEntriesView.as_view(), name="month-entries"),
 ]

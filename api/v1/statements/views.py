@@ -11,10 +11,11 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service.billing.auditing.verification import month_verify
 from allocator_service.billing.exports.focus import focus_rows, focus_statements
 from allocator_service.billing.models import Closing
 from allocator_service.billing.months import month_named
-from allocator_service.billing.statements.closing import closing_of, month_close
+from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.documents import LINE_COLUMNS
 from allocator_service.billing.statements.manifest import OF_CLOSING, entries_of, manifest_of
 from allocator_service.billing.statements.pages import statement_page
@@ -32,6 +33,7 @@ from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR
+from api.contract.documents import NoFields
 from api.contract.fields import is_slug
 from api.contract.pagination import page_of_sorted
 from api.contract.renderers import (
@@ -43,6 +45,7 @@ from api.contract.renderers import (
 )
 from api.openapi.describing import (
     Operation,
+    computes,
     creates,
     described,
     exports,
@@ -52,6 +55,7 @@ from api.openapi.describing import (
 )
 from api.v1.ledger.parquet import copied_as, entries_streamed
 from api.v1.ledger.serializers import EntryDocument, entry_columns, owner_names
+from api.v1.runs.serializers import VerificationDocument
 from api.v1.statements.focus import focus_content, lines_parquet
 from api.v1.statements.serializers import (
     CloseRequest,
@@ -121,11 +125,10 @@ class StatementsView(PoolView):
         month = month_named(self.read(CloseRequest)["month"], pool_of_route.timezone)
         if month is None:  # the field takes the same months
             raise statement_not_found()
-        known = closing_of(pool_of_route, month)
         closing = month_close(pool=pool_of_route, month=month, now=utc_now())
         return Response(
             orjson.loads(bytes(closing.document)),
-            status=HTTPStatus.CREATED if known is None else HTTPStatus.OK,
+            status=HTTPStatus.CREATED if closing.is_new else HTTPStatus.OK,
             headers={"Location": reverse("month", args=[pool_of_route.slug, str(month)])},
         )
 
@@ -155,7 +158,7 @@ class StatementView(PoolView):
         whose = self._tenant(tenant)
         of = month_get(pool=of_pool, name=month, now=now)
         with one_snapshot():
-            content = statement_content(pool=of_pool, month=of, tenant=whose, now=now)
+            content = statement_content(pool=of_pool, month=of, tenant=whose)
         document = statement_shown(content, pool=of_pool, caller=self.tenant)
         chosen = request.accepted_renderer.format
         if chosen == HTMLRenderer.format:
@@ -227,6 +230,33 @@ class ManifestView(_MonthView):
         of = month_get(pool=self.pool, name=month, now=utc_now())
         manifest = manifest_of(closing_get(pool=self.pool, month=of))
         return Response(orjson.loads(bytes(manifest.document)))
+
+
+class MonthVerifyView(_MonthView):
+    scopes: ClassVar = {"POST": EVERY_SCOPE}
+
+    @computes(NoFields, VerificationDocument, "Verify a closed month again", problems=())
+    def post(self, request: Request, pool: str, month: str) -> Response:
+        """Recompute a closed month: statements from postings, postings from entries and price plans.
+
+        It stores nothing and can be repeated. `valid` is true when every check holds: `statements`,
+        `price_plans`, `audit` and `manifests` compare what is stored with the digests in the pool's
+        chain, `statement_lines` and `postings` recompute. A month that was closed before the chain held
+        digests is not checked, and `detail` says so. `manage.py verify` checks all months, and each
+        manifest against its entries. Only operator and billing keys may use it: a tenant key gets 404
+        `statement.not_found`, as does every key for a month that is open.
+        """
+        self.refuse_tenants()
+        self.read(NoFields)
+        of = month_get(pool=self.pool, name=month, now=utc_now())
+        with one_snapshot():
+            checks = month_verify(closing_get(pool=self.pool, month=of))
+        return Response(
+            {
+                "valid": all(check.holds for check in checks),
+                "checks": [vars(check) for check in checks],
+            }
+        )
 
 
 class FocusView(PoolView):

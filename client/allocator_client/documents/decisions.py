@@ -137,6 +137,17 @@ class DecisionDocument(TypedDict):
     slot: DecisionSlot | None
 
 
+class VerificationCheck(TypedDict):
+    name: str
+    holds: bool
+    detail: str
+
+
+class VerificationDocument(TypedDict):
+    valid: bool
+    checks: list[VerificationCheck]
+
+
 class PlacementServers(TypedDict):
     # Servers of the same capacity and labels: `count`, in the order of the input.
     count: int
@@ -396,14 +407,3 @@ class ScheduleDocument(TypedDict):
     timetable: list[ScheduleTimetable]
     # After rounding to whole seconds of the period.
     gap_on_the_clock: float | None
-
-
-class VerificationCheck(TypedDict):
-    name: str
-    holds: bool
-    detail: str
-
-
-class VerificationDocument(TypedDict):
-    valid: bool
-    checks: list[VerificationCheck]

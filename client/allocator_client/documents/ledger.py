@@ -15,15 +15,24 @@ class BlockDecision(TypedDict):
     answer: str
 
 
+class BlockDigest(TypedDict):
+    document: str
+    pool: str
+    name: str
+    sha256: str
+
+
 class BlockDocument(TypedDict):
     pool: str
     number: int
-    # 1: sealed before digests were of exported lines.
+    # 1: sealed before digests were of exported lines; 3: holds digests of documents.
     format: int
     first_sequence: int | None
     last_sequence: int | None
     entries: int
     decisions: list[BlockDecision]
+    # Digests of statements, months, manifests, price plans and audit records.
+    digests: list[BlockDigest]
     digest: str
     sealed_at: str
 

@@ -223,11 +223,30 @@ StatementLine = TypedDict(
         # What it adds to this statement.
         "billed": str,
         "effective": str,
-        # The late entry of an adjustment.
+        # Late entry of an adjustment that has only one; else `entries`.
         "entry": str | None,
         # The closed month that it changes.
         "adjusts": str | None,
         "note": str | None,
+        # Kind of the billed lines that an adjustment or rerating changes.
+        "adjusted_kind": NotRequired[
+            Literal[
+                "usage",
+                "commitment",
+                "commitment_unused",
+                "upfront",
+                "fixed",
+                "adjustment",
+                "reversal",
+                "rerated",
+                "credit_note",
+            ]
+            | None
+        ],
+        # Commitment of the price plan.
+        "commitment": NotRequired[str | None],
+        # Late entries that caused the difference.
+        "entries": NotRequired[list[str]],
     },
 )
 
@@ -280,6 +299,11 @@ StatementDocument = TypedDict(
 )
 
 
+class PlanRateTier(TypedDict):
+    through: str | None
+    price: str
+
+
 class PlanRate(TypedDict):
     resource: str
     owner: str | None
@@ -287,6 +311,7 @@ class PlanRate(TypedDict):
     shared: str | None
     pool: str | None
     outside: str | None
+    tiers: list[PlanRateTier]
 
 
 PlanSpotPrice = TypedDict(
@@ -353,6 +378,11 @@ PlanDocument = TypedDict(
 )
 
 
+class PlanRequestRateTier(TypedDict):
+    through: NotRequired[str | float | None]
+    price: str | float
+
+
 class PlanRequestRate(TypedDict):
     resource: str
     # On this tenant's servers; else on all.
@@ -361,6 +391,9 @@ class PlanRequestRate(TypedDict):
     shared: NotRequired[str | float | None]
     pool: NotRequired[str | float | None]
     outside: NotRequired[str | float | None]
+    # Graduated price where `own`, `shared` or `pool` is null: by the tenant's hours of the
+    # resource in the month, in the order of the ledger.
+    tiers: NotRequired[list[PlanRequestRateTier]]
 
 
 PlanRequestSpotPrice = TypedDict(

@@ -82,6 +82,25 @@ class Decisions(Transport):
         """
         return self._read(f"/api/v1/pools/{path_part(pool)}/decision/", {"at": at})
 
+    def pools_months_verify_compute(self, pool: str, month: str) -> Answer[VerificationDocument]:
+        """Recompute a closed month: statements from postings, postings from entries and price plans.
+
+        It stores nothing and can be repeated. `valid` is true when every check holds: `statements`,
+        `price_plans`, `audit` and `manifests` compare what is stored with the digests in the pool's
+        chain, `statement_lines` and `postings` recompute. A month that was closed before the chain held
+        digests is not checked, and `detail` says so. `manage.py verify` checks all months, and each
+        manifest against its entries. Only operator and billing keys may use it: a tenant key gets 404
+        `statement.not_found`, as does every key for a month that is open.
+
+        Parameters
+        ----------
+        month
+            A calendar month in the pool's time zone.
+        """
+        return self._compute(
+            f"/api/v1/pools/{path_part(pool)}/months/{path_part(month)}/verify/", {}
+        )
+
     def pools_placements_list(
         self, pool: str, *, limit: int = 1000, cursor: str | None = None
     ) -> Rows[PlacementDocument]:

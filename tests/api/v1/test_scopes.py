@@ -90,6 +90,7 @@ MATRIX = {
     "/api/v1/pools/<str:pool>/months/<str:month>/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/months/<str:month>/manifest/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/months/<str:month>/entries/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/months/<str:month>/verify/": {"POST": ALL},
     "/api/v1/pools/<str:pool>/months/<str:month>/focus/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/reratings/": {"GET": {OPERATOR, BILLING}, "POST": ONE},
     "/api/v1/pools/<str:pool>/credit-notes/": {"GET": ALL, "POST": ONE},

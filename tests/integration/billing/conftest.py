@@ -37,7 +37,8 @@ def at(day: int, month: int = 3, hour: int = 0, *, year: int = 2027) -> datetime
 def rate(resource: str = "cpu", **prices: str) -> RateDraft:
     """Prices of a resource: `of_owner` is whose servers they are for."""
     owner: Any = prices.pop("of_owner", None)
-    return RateDraft(resource, owner, **{name: Decimal(text) for name, text in prices.items()})
+    written: dict[str, Any] = {name: Decimal(text) for name, text in prices.items()}
+    return RateDraft(resource, owner, **written)
 
 
 def publish(pool: Pool, start: datetime, *rates: RateDraft, **more: Any) -> PricePlan:

@@ -49,6 +49,18 @@ def test_a_plan_is_drafted_previewed_and_published(admin, worked):
     assert b"cpu on=b shared=0.1" in page
 
 
+def test_tiers_are_written_and_shown_in_one_line(admin, worked):
+    line = "cpu own=0.02 tiers=10000:0,0.02"
+    answer = admin.post(reverse("admin:billing_priceplan_add"), plan_form(worked, prices=line))
+    assert answer.status_code == 302
+    plan = PricePlan.objects.get(state="draft")
+    assert plan.rates.get().tiers == [["10000", "0"], [None, "0.02"]]
+    change = reverse("admin:billing_priceplan_change", args=[plan.pk])
+    assert line in admin.get(change).content.decode()
+    preview = reverse("admin:billing_priceplan_preview", args=[plan.pk])
+    assert "102.03" in admin.get(preview).content.decode()
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -58,6 +70,10 @@ def test_a_plan_is_drafted_previewed_and_published(admin, worked):
         ({"prices": "cpu"}, "prices are own"),
         ({"prices": "cpu on=nobody own=1"}, "No tenant"),
         ({"prices": "cpu own=-1"}, "at least 0"),
+        ({"prices": "cpu tiers=x:1,2"}, "write tiers as"),
+        ({"prices": "cpu tiers=NaN"}, "write tiers as"),
+        ({"prices": "cpu tiers=-1"}, "at least 0"),
+        ({"prices": "cpu tiers=10:1"}, "every tier but the last"),
         ({"increment": "hour-up"}, "charged exactly"),
     ],
 )
@@ -108,3 +124,15 @@ def test_credit_notes_and_reratings(admin, worked, tenant):
     path = reverse("admin:billing_priceplan_changelist")
     admin.post(path, {"action": "rerate", "_selected_action": [draft.pk], "reason": "agreed"})
     assert Rerating.objects.get().reason == "agreed"
+
+
+def test_a_closed_statement_shows_its_lines(admin, worked, tenant):
+    admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
+    stored = Statement.objects.get(tenant=tenant("a"))
+    page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
+    for text in ("Usage, cpu, on servers of b", "861", "0.05", "43.05", "4.30", "102.03"):
+        assert text in page, text
+    stored = Statement.objects.get(tenant=tenant("b"))
+    page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
+    assert "used by a" in page
+    assert "-38.75" in page

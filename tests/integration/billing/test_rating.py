@@ -35,7 +35,7 @@ def pool_of(slug, **changes):
 
 
 def drafted(pool, text="2027-03", **limits):
-    return month_draft(pool=pool, month=month(text, pool), now=APRIL_2, **limits)
+    return month_draft(pool=pool, month=month(text, pool), **limits)
 
 
 def charges(lines):
@@ -144,13 +144,13 @@ def test_unused_committed_hours_are_a_line_of_their_own(berlin, tenant):
     a = tenant("a")
     commitment = CommitmentDraft(a, "cpu", Decimal(2), Decimal("0.5"), at(1), at(11))
     publish(berlin, at(1), rate(pooled="1"), commitments=[commitment])
-    used(berlin, a, None, 3, at(1), at(1, hour=10))  # 30 of which 2 × 240 are committed
+    used(berlin, a, None, 3, at(1), at(1, hour=10))  # 30, of which 2 × 10 are covered
     used(berlin, a, None, 1, at(20), at(20, hour=5))  # after the term
     seal()
     found = {line.kind: line for line in drafted(berlin).lines}
-    assert found[LineKind.COMMITMENT].tenant_amount == Decimal("15.00")
-    assert found[LineKind.UNUSED].tenant_amount == Decimal("225.00")
-    assert found[LineKind.USAGE].tenant_amount == Decimal("5.00")
+    assert found[LineKind.COMMITMENT].tenant_amount == Decimal("10.00")
+    assert found[LineKind.UNUSED].tenant_amount == Decimal("230.00")
+    assert found[LineKind.USAGE].tenant_amount == Decimal("15.00")
     ledger = sum(found[kind].amount for kind in (LineKind.COMMITMENT, LineKind.USAGE))
     assert ledger == 35 * 3600
 

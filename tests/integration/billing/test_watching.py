@@ -14,8 +14,10 @@ from allocator_service.billing.budgets import (
 from allocator_service.billing.models import BudgetReached
 from allocator_service.billing.service_units import banks_check, banks_of, units_grant
 from allocator_service.core.models import Event
-from allocator_service.pools.models import MembershipTerms
-from allocator_service.pools.services import members_admit
+from allocator_service.ledger.intake.corrections import entry_correct
+from allocator_service.ledger.models import Entry
+from allocator_service.pools.models import Membership, MembershipTerms
+from allocator_service.pools.services import member_put, members_admit
 from tests.integration.billing.conftest import at, publish, rate, seal, used
 
 MARCH_31 = at(31)
@@ -90,3 +92,68 @@ def test_whose_bank_is_empty_is_best_effort_if_the_plan_says_so(billed, tenant):
     assert told("service_units.exhausted")[0]["best_effort"] is True
     terms = MembershipTerms.objects.filter(membership__tenant=a).order_by("start")
     assert [(each.best_effort, each.end) for each in terms] == [(False, now), (True, None)]
+
+
+@pytest.fixture
+def emptied(billed, tenant):
+    """The bank of tenant a is empty an hour into the 2nd of March, which made it best-effort."""
+    publish(
+        billed, at(2), rate(pooled="1"), unit_weights={"cpu": Decimal(1)}, exhausted="best_effort"
+    )
+    units_grant(pool=billed, tenant=tenant("a"), units=Decimal(1), reason="", now=at(1))
+    assert banks_check(pool=billed, now=at(2, hour=1)) == 1
+    return billed
+
+
+def best_effort(tenant):
+    terms = MembershipTerms.objects.filter(membership__tenant=tenant).order_by("start")
+    return [each.best_effort for each in terms]
+
+
+def test_a_bank_refilled_above_0_ends_the_best_effort_that_it_caused(emptied, tenant):
+    a = tenant("a")
+    units_grant(pool=emptied, tenant=a, units=Decimal(1), reason="not enough", now=at(3))
+    assert [banks_check(pool=emptied, now=at(3, hour=hour)) for hour in (1, 2)] == [1, 0]
+    assert told("service_units.exhausted")[-1]["best_effort"] is True
+    assert best_effort(a) == [False, True]
+    units_grant(pool=emptied, tenant=a, units=Decimal(100_000), reason="paid", now=at(4))
+    assert best_effort(a) == [False, True, False]
+    assert banks_check(pool=emptied, now=at(5)) == 0
+    used(emptied, a, None, 100, at(5), at(6))
+    seal()
+    assert banks_check(pool=emptied, now=at(6)) == 1
+    assert best_effort(a) == [False, True, False, True]
+
+
+def test_a_correction_that_fills_the_bank_ends_it_too(emptied, tenant):
+    entry_correct(entry=Entry.objects.get(), quantity=Decimal(0), reason="none ran", now=at(3))
+    seal()
+    assert banks_check(pool=emptied, now=at(3, hour=1)) == 0
+    assert best_effort(tenant("a")) == [False, True, False]
+
+
+def test_best_effort_by_an_operator_is_not_ended_by_a_grant(emptied, tenant):
+    a = tenant("a")
+    for day, wanted in ((3, False), (4, True)):
+        member = Membership.objects.get(tenant=a)
+        member_put(
+            pool=emptied, tenant=a, weight=Decimal(1), best_effort=wanted,
+            version=member.version, now=at(day),
+        )  # fmt: skip
+    units_grant(pool=emptied, tenant=a, units=Decimal(100_000), reason="paid", now=at(5))
+    assert best_effort(a) == [False, True, False, True]
+
+
+def test_best_effort_of_before_the_bank_was_empty_stays(billed, tenant):
+    a = tenant("a")
+    publish(
+        billed, at(2), rate(pooled="1"), unit_weights={"cpu": Decimal(1)}, exhausted="best_effort"
+    )
+    units_grant(pool=billed, tenant=a, units=Decimal(1), reason="", now=at(1))
+    version = Membership.objects.get(tenant=a).version
+    member_put(
+        pool=billed, tenant=a, weight=Decimal(1), best_effort=True, version=version, now=at(2)
+    )
+    assert banks_check(pool=billed, now=at(2, hour=1)) == 1
+    units_grant(pool=billed, tenant=a, units=Decimal(100_000), reason="paid", now=at(3))
+    assert best_effort(a) == [False, True]

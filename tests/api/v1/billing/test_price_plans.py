@@ -102,3 +102,23 @@ def test_a_rerating_dry_and_done(march, operator, billing):
     assert len(billing.get(f"{POOL}/reratings/").json()["results"]) == 1
     unknown = operator.post(f"{POOL}/reratings/", {**asked, "plan": str(march.entries.first().pk)})
     assert unknown.json()["code"] == "price_plan.unknown"
+
+
+def test_a_rate_may_be_tiers(lab, operator):
+    tiers = [{"through": "10000", "price": "0"}, {"price": "0.02"}]
+    made = operator.post(PLANS, plan(rates=[{"resource": "cpu", "own": "0.01", "tiers": tiers}]))
+    assert made.status_code == 201
+    (rate,) = made.json()["rates"]
+    shown = [{"through": "10000", "price": "0"}, {"through": None, "price": "0.02"}]
+    assert (rate["own"], rate["shared"], rate["tiers"]) == ("0.01", None, shown)
+    renamed = operator.patch(made["Location"], {"name": "tiered"}, If_Match=made["ETag"])
+    assert (renamed.status_code, renamed.json()["rates"]) == (200, [rate])
+    for wrong, pointer in (
+        ([*tiers, {"price": "1"}], "/rates/0/tiers/1/through"),
+        ([{"through": "-1", "price": "0"}], "/rates/0/tiers/0/through"),
+        ([{"through": "1"}], "/rates/0/tiers/0/price"),
+        ([{"price": "9999999999"}], "/rates/0/tiers/0/price"),
+    ):
+        refused = operator.post(PLANS, plan(rates=[{"resource": "cpu", "tiers": wrong}]))
+        assert refused.status_code in (400, 422)
+        assert pointer in [error["pointer"] for error in refused.json()["errors"]]

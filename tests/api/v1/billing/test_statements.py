@@ -4,22 +4,25 @@ import csv
 import hashlib
 import io
 import json
+import runpy
 from decimal import Decimal
 
 import pyarrow.parquet as pq
 import pytest
 
 from allocator_service.billing.exports.focus import COLUMNS, focus_rows
-from allocator_service.billing.models import Closing
+from allocator_service.billing.models import Closing, Statement
 from allocator_service.billing.statements.manifest import manifest_write
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.services import members_admit
 from allocator_service.tenants.models import ApiKey
+from launcher.folders import PROJECT
 from tests import factories
 from tests.api.v1.billing.conftest import APRIL, MARCH, POOL, closed
 from tests.api.v1.test_conventions import code
 from tests.integration.billing.conftest import at, seal, used
+from tests.superuser import as_superuser
 
 pytestmark = pytest.mark.django_db
 
@@ -269,3 +272,45 @@ def test_pages_of_statements_miss_and_repeat_nothing_while_members_join(march, o
     assert named == sorted(set(named))
     whole = billing.get(f"{POOL}/statements/").json()["results"]
     assert {(row["month"], row["tenant"]) for row in whole} - set(named) <= {(MARCH, "aaa")}
+
+
+def test_a_closed_month_is_verified(march, operator, billing):
+    path = f"{POOL}/months/{MARCH}/verify/"
+    assert operator.post(path).json()["code"] == "statement.not_found"
+    closed(operator)
+    seal()
+    answer = billing.post(path)
+    assert (answer.status_code, answer.json()["valid"]) == (200, True)
+    names = [check["name"] for check in answer.json()["checks"]]
+    assert names == [
+        "statements", "statement_lines", "postings", "price_plans", "audit", "manifests",
+    ]  # fmt: skip
+    as_superuser("UPDATE billing_statement SET billed = billed + 0.01 WHERE billed > 0")
+    answer = billing.post(path).json()
+    failed = {check["name"]: check["detail"] for check in answer["checks"] if not check["holds"]}
+    assert answer["valid"] is False
+    assert failed == {
+        "statements": "2027-03 of pool lab: the statement of a is not billed what its document says"
+    }
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_auditor_recomputes_the_digest_of_a_statement_from_the_chain(march, operator, billing):
+    """The block that a closing adds is of exported lines, and names the stored bytes' SHA-256."""
+    closed(operator)
+    seal()
+    url = "/api/v1/ledger-entries/export/?format=ndjson&pool=lab"
+    entries = b"".join(billing.get(url).streaming_content).decode().splitlines(keepends=True)
+    blocks = billing.get("/api/v1/ledger-blocks/?pool=lab").json()["results"]
+    lines = [json.dumps(block) for block in blocks]
+    recompute = runpy.run_path(str(PROJECT / "docs/examples/recompute_chain.py"))["recompute"]
+    assert list(recompute(iter(entries), iter(lines), [])) == []
+    digests = {(each["document"], each["name"]): each["sha256"] for each in blocks[-1]["digests"]}
+    stored = Statement.objects.get(tenant__slug="a")
+    sha256 = hashlib.sha256(bytes(stored.document)).hexdigest()
+    assert digests["statement", "2027-03/a"] == sha256
+    blocks[-1]["digests"][0]["sha256"] = sha256[::-1]
+    lines = [json.dumps(block) for block in blocks]
+    assert list(recompute(iter(entries), iter(lines), [])) == [
+        f"block {blocks[-1]['number']} has another digest"
+    ]

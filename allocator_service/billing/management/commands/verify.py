@@ -1,4 +1,4 @@
-"""`manage.py verify`: verify the ledger and the decisions; exit code 1 when something is wrong."""
+"""`manage.py verify`: verify ledger, decisions and closed months; exit code 1 if anything is wrong."""
 
 import time
 from datetime import UTC
@@ -8,12 +8,16 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.dateparse import parse_datetime
 
 from allocator_service.allocation.audit.ledger import books_verify
+from allocator_service.billing.auditing.verification import statements_verify
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.models import Seal
 
 
 class Command(BaseCommand):
-    help = "Check the ledger (order, digests, sums) and what decisions remember. Changes nothing."
+    help = (
+        "Check the ledger (order, digests, sums), what decisions remember, and closed months"
+        " (statements, postings, price plans, manifests, audit records). Changes nothing."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -29,6 +33,7 @@ class Command(BaseCommand):
             raise CommandError(detail, returncode=2)
         begin = time.perf_counter()
         checks = books_verify(now=utc_now(), since=since and since.astimezone(UTC))
+        checks += statements_verify()
         seconds = time.perf_counter() - begin
         for check in checks:
             mark = self.style.SUCCESS("holds") if check.holds else self.style.ERROR("FAILS")

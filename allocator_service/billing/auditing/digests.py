@@ -1,0 +1,143 @@
+"""Digests of what a closed month rests on, put into the chain of its pool."""
+
+import hashlib
+from collections.abc import Iterator
+from decimal import Decimal
+from enum import StrEnum
+
+import orjson
+from django.db import connection
+
+from allocator_service.billing.models import Closing, Manifest, PricePlan, Statement
+from allocator_service.billing.plans.timeline import commitments_of, plans_of
+from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.models import PendingDocument
+
+PLAN_PARTS = {
+    "rates": ("resource", "owner_id", "own", "shared", "pooled", "outside", "tiers"),
+    "spot_prices": ("resource", "kind", "start", "end", "price"),
+    "commitments": (
+        "id", "tenant_id", "resource", "quantity", "price", "upfront", "start", "end",
+    ),
+    "fixed_costs": ("position", "name", "amount", "tenants"),
+    "unit_weights": ("resource", "weight"),
+}  # fmt: skip
+
+
+class DocumentKind(StrEnum):
+    """What the chain holds digests of; names begin with the month."""
+
+    STATEMENT = "statement"
+    MONTH = "month"
+    PRICE_PLAN = "price_plan"
+    AUDIT = "audit"
+    MANIFEST = "manifest"
+
+
+# The pool's audit rows that no earlier closing covers: also those that were committed late.
+_AUDITED = """
+INSERT INTO billing_audited_entry (entry_id, closing_id)
+SELECT a.id, %(closing)s FROM core_audit_entry a
+WHERE a.pool = %(pool)s AND NOT EXISTS (SELECT FROM billing_audited_entry b WHERE b.entry_id = a.id)
+"""
+_AUDIT_DIGEST = """
+SELECT sha256(convert_to(
+    COALESCE(string_agg(row_to_json(a)::text, E'\\n' ORDER BY b.entry_id), ''), 'UTF8'))
+FROM billing_audited_entry b LEFT JOIN core_audit_entry a ON a.id = b.entry_id
+WHERE b.closing_id = %(closing)s
+"""
+
+
+def closing_digests_record(closing: Closing) -> None:
+    """Put the digests of a month that is being closed into its pool's chain, but for its manifest's.
+
+    Call it after everything else that the closing stores.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_AUDITED, {"closing": closing.pk, "pool": closing.pool.slug})
+    found = [
+        (DocumentKind.MONTH, str(closing), digest(bytes(closing.document))),
+        (DocumentKind.AUDIT, str(closing), audit_digest(closing)),
+        *(
+            (DocumentKind.STATEMENT, statement_name(statement), digest(bytes(statement.document)))
+            for statement in statements_of(closing)
+        ),
+        *(
+            (DocumentKind.PRICE_PLAN, f"{closing}/{plan.number}", plan_digest(plan))
+            for plan in plans_behind(closing)
+        ),
+    ]
+    PendingDocument.objects.bulk_create(
+        PendingDocument(pool=closing.pool, kind=kind, name=name, sha256=sha256)
+        for kind, name, sha256 in found
+    )
+
+
+def manifest_digest_record(manifest: Manifest) -> None:
+    """Put the digest of a closed month's manifest into its pool's chain."""
+    closing = manifest.closing
+    PendingDocument.objects.create(
+        pool=closing.pool,
+        kind=DocumentKind.MANIFEST,
+        name=str(closing),
+        sha256=digest(bytes(manifest.document)),
+    )
+
+
+def digest(content: bytes) -> bytes:
+    """Return the SHA-256 of a document's bytes."""
+    return hashlib.sha256(content).digest()
+
+
+def statements_of(closing: Closing) -> Iterator[Statement]:
+    """Yield a closed month's statements, with their documents, some at a time."""
+    found = Statement.objects.filter(closing=closing).select_related("tenant", "closing")
+    return found.order_by("tenant__slug").iterator(chunk_size=20)
+
+
+def statement_name(statement: Statement) -> str:
+    """Return the name under which the chain has a statement's digest."""
+    return f"{statement.closing}/{statement.tenant.slug}"
+
+
+def plans_behind(closing: Closing) -> list[PricePlan]:
+    """Return the plans in force in a month, and those whose commitments reach into it."""
+    plans = {plan.pk: plan for plan in plans_of(closing.pool, closing.start, closing.end)}
+    for commitment in commitments_of(closing.pool, closing.start, closing.end):
+        plans.setdefault(commitment.plan_id, commitment.plan)
+    return sorted(plans.values(), key=lambda plan: plan.number or 0)
+
+
+def plan_digest(plan: PricePlan, *, open_end: bool = False) -> bytes:
+    """Return the SHA-256 of all that a plan says.
+
+    With `open_end` as it was before the next plan ended it.
+    """
+    document = {
+        "number": plan.number,
+        "name": plan.name,
+        "start": plan.start,
+        "end": None if open_end else plan.end,
+        "fee": plan.fee,
+        "increment": plan.increment,
+        "exhausted": plan.exhausted,
+        **{
+            part: [
+                {name: getattr(row, name) for name in names}
+                for row in getattr(plan, part).order_by("pk")
+            ]
+            for part, names in PLAN_PARTS.items()
+        },
+    }
+    return digest(orjson.dumps(document, default=_text, option=orjson.OPT_SORT_KEYS))
+
+
+def _text(value: object) -> str:
+    return decimal_text(value) if isinstance(value, Decimal) else str(value)
+
+
+def audit_digest(closing: Closing) -> bytes:
+    """Return the SHA-256 of the audit rows that a closing covers, as they are now."""
+    with connection.cursor() as cursor:
+        cursor.execute(_AUDIT_DIGEST, {"closing": closing.pk})
+        return bytes(cursor.fetchall()[0][0])

@@ -1,0 +1,203 @@
+"""Verification of closed months: statements from postings, postings from entries and prices.
+
+Digests in the pool's chain say what was stored when a month was closed. Months that were closed before
+the chain held digests are not looked at.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.db import connection, transaction
+
+from allocator_service.billing.auditing.digests import (
+    DocumentKind,
+    audit_digest,
+    digest,
+    plan_digest,
+    plans_behind,
+    statement_name,
+    statements_of,
+)
+from allocator_service.billing.models import Closing, LineKind, Manifest
+from allocator_service.billing.months import month_of
+from allocator_service.billing.rating.differences import differences
+from allocator_service.billing.rating.lines import in_order
+from allocator_service.billing.rating.months import month_rated
+from allocator_service.billing.statements.closing import tenants_of
+from allocator_service.billing.statements.documents import (
+    canonical,
+    document_of,
+    month_accounts,
+    statement_lines,
+)
+from allocator_service.billing.statements.drafting import billed_lines, stored_lines
+from allocator_service.billing.statements.manifest import manifest_document
+from allocator_service.core.board import counted
+from allocator_service.core.money import exactly
+from allocator_service.ledger.audit.verification import LedgerCheck
+from allocator_service.ledger.models import PendingDocument, SealedDocument
+from allocator_service.pools.selectors import resources_of
+
+Digests = dict[tuple[str, str], bytes]
+Faults = Callable[[Closing, Digests], Iterator[str]]
+
+
+def statements_verify() -> list[LedgerCheck]:
+    """Verify every closed month of every pool, its manifest's entries included."""
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        cursor.execute("SET LOCAL statement_timeout = 0")
+        closings = Closing.objects.select_related("pool").order_by("pool__slug", "month")
+        known = [(closing, _digests_of(closing)) for closing in closings]
+        return _checks(known, {**_MONTH_CHECKS, "manifest_entries": _wrong_manifest_entries})
+
+
+def month_verify(closing: Closing) -> list[LedgerCheck]:
+    """Verify one closed month, but for its manifest's entries, which take as long as an export."""
+    return _checks([(closing, _digests_of(closing))], _MONTH_CHECKS)
+
+
+def _checks(known: list[tuple[Closing, Digests]], faults: dict[str, Faults]) -> list[LedgerCheck]:
+    checks = []
+    without = sum(not digests for _, digests in known)
+    for name, wrong in faults.items():
+        detail = next(
+            (
+                f"{closing} of pool {closing.pool}: {fault}"
+                for closing, digests in known
+                if digests
+                for fault in wrong(closing, digests)
+            ),
+            "",
+        )
+        looked_at = counted(len(known) - without, "month")
+        if without:
+            looked_at += f", {without} closed before the chain held digests"
+        checks.append(LedgerCheck(name, not detail, detail or looked_at))
+    return checks
+
+
+def _digests_of(closing: Closing) -> Digests:
+    """The digests that the chain has, or is about to have, of a closed month."""
+    month = str(closing)
+    return {
+        (row.kind, row.name): bytes(row.sha256)
+        for model in (PendingDocument, SealedDocument)
+        for row in model.objects.filter(pool=closing.pool, name__startswith=month)
+        if row.name.partition("/")[0] == month
+    }
+
+
+def _wrong_statements(closing: Closing, digests: Digests) -> Iterator[str]:
+    """Statements and the month's document, by their digests; a statement's number by its document."""
+    if digests.get((DocumentKind.MONTH, str(closing))) != digest(bytes(closing.document)):
+        yield "the month's document has another digest"
+    missing = {name for kind, name in digests if kind == DocumentKind.STATEMENT}
+    for statement in statements_of(closing):
+        name = statement_name(statement)
+        missing.discard(name)
+        content = bytes(statement.document)
+        if digests.get((DocumentKind.STATEMENT, name)) != digest(content):
+            yield f"the statement of {statement.tenant.slug} has another digest"
+        elif f"{statement.billed:f}" != _padded(document_of(content)["totals"]["billed"]):
+            yield f"the statement of {statement.tenant.slug} is not billed what its document says"
+    for name in sorted(missing):
+        yield f"the statement of {name.partition('/')[2]} is gone"
+
+
+def _padded(amount: str) -> str:
+    """An amount with as many digits as the column has."""
+    whole, _, rest = amount.partition(".")
+    return f"{whole}.{rest:0<4}"
+
+
+@exactly
+def _lines_as_posted(closing: Closing) -> list[str]:
+    pool, month = closing.pool, month_of(closing.start, closing.pool.timezone)
+    stored = stored_lines(pool, month)
+    slugs = tenants_of(pool, month, stored)
+    lines = in_order(stored, slugs, [each.name for each in resources_of(pool)])
+    keys = {slug: key for key, slug in slugs.items()}
+    found = []
+    for statement in statements_of(closing):
+        document, slug = document_of(bytes(statement.document)), statement.tenant.slug
+        rows, totals = statement_lines(pool, keys.get(slug, statement.tenant_id), lines, slugs)
+        if totals != document["totals"] or not _same(document["lines"], rows):
+            found.append(f"the statement of {slug} is not what its postings come to")
+    tenants = [statement.tenant_id for statement in statements_of(closing)]
+    accounts, _ = month_accounts(pool, lines, slugs, tenants)
+    if accounts != document_of(bytes(closing.document))["accounts"]:
+        found.append("its accounts are not what its postings come to")
+    return found
+
+
+def _same(stored: list[dict[str, Any]], made: list[dict[str, Any]]) -> bool:
+    """Whether lines agree in all that was stored: later releases may show more."""
+    return len(stored) == len(made) and all(
+        all(line.get(name) == value for name, value in was.items())
+        for was, line in zip(stored, made, strict=True)
+    )
+
+
+def _wrong_lines(closing: Closing, _: Digests) -> Iterator[str]:
+    yield from _lines_as_posted(closing)
+
+
+def _wrong_postings(closing: Closing, _: Digests) -> Iterator[str]:
+    """What was billed so far for the month's service, by its entries as of the last closing."""
+    pool, month = closing.pool, month_of(closing.start, closing.pool.timezone)
+    last = Closing.objects.filter(pool=pool).latest("month")
+    found = differences(
+        rated=month_rated(pool=pool, month=month, through=last.sequence).rated.lines,
+        billed=billed_lines(pool, month),
+        kind=LineKind.ADJUSTMENT,
+        month=month,
+    )
+    for each in found:
+        line = each.line
+        yield (
+            f"postings of {line.adjusted_kind} of {line.resource or line.note} to {line.tenant.slug}"
+            f" lack {line.tenant_amount:f} {line.currency} of what its entries and prices come to"
+        )
+
+
+def _wrong_plans(closing: Closing, digests: Digests) -> Iterator[str]:
+    """The price plans in force, by their digests."""
+    plans = {f"{closing}/{plan.number}": plan for plan in plans_behind(closing)}
+    for (kind, name), sha256 in digests.items():
+        if kind == DocumentKind.PRICE_PLAN:
+            plan = plans.get(name)
+            made = () if plan is None else (plan_digest(plan), plan_digest(plan, open_end=True))
+            if sha256 not in made:
+                yield f"price plan {name.partition('/')[2]} has another digest"
+
+
+def _wrong_audit(closing: Closing, digests: Digests) -> Iterator[str]:
+    if digests.get((DocumentKind.AUDIT, str(closing))) != audit_digest(closing):
+        yield "the audit records that its closing covers have another digest"
+
+
+def _wrong_manifest(closing: Closing, digests: Digests) -> Iterator[str]:
+    manifest = Manifest.objects.filter(closing=closing).first()
+    sealed = digests.get((DocumentKind.MANIFEST, str(closing)))
+    made = None if manifest is None else digest(bytes(manifest.document))
+    if made != sealed:
+        yield "its manifest has another digest"
+
+
+def _wrong_manifest_entries(closing: Closing, _: Digests) -> Iterator[str]:
+    manifest = Manifest.objects.filter(closing=closing).first()
+    if manifest is not None:
+        stored = bytes(manifest.document)
+        if canonical(manifest_document(closing)) != stored:
+            yield "its manifest is not that of its entries"
+
+
+_MONTH_CHECKS: dict[str, Faults] = {
+    "statements": _wrong_statements,
+    "statement_lines": _wrong_lines,
+    "postings": _wrong_postings,
+    "price_plans": _wrong_plans,
+    "audit": _wrong_audit,
+    "manifests": _wrong_manifest,
+}

@@ -1,0 +1,89 @@
+"""Graduated prices: by a tenant's hours of a resource in a month, in the order of the ledger."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+from allocator_service.billing.months import HOUR_SECONDS
+from allocator_service.core.errors import FieldError
+
+MAX_TIERS = 20
+
+
+class Tier(NamedTuple):
+    """A price that holds through a number of hours in the month; None is without an end."""
+
+    through: Decimal | None
+    price: Decimal
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Tiers in ascending order, of which the last has no end.
+
+    A position is unit × seconds that the tenant used of the resource in the month before.
+    """
+
+    tiers: tuple[Tier, ...]
+
+    def price_at(self, position: Decimal) -> Decimal:
+        """Return the price of what is used next after a position."""
+        return self.tiers[bisect_right(self._ends, Fraction(position))].price
+
+    def cost(self, first: Decimal | Fraction, last: Decimal | Fraction) -> Fraction:
+        """Return unit × seconds × price from one position to another; negative if it goes back."""
+        if last < first:
+            return -self.cost(last, first)
+        cost, begin = Fraction(0), Fraction(0)
+        for tier, end in zip(self.tiers, [*self._ends, Fraction(last)], strict=True):
+            within = min(Fraction(last), max(end, begin)) - max(Fraction(first), begin)
+            if within > 0:
+                cost += within * Fraction(tier.price)
+            begin = end
+        return cost
+
+    @property
+    def _ends(self) -> list[Fraction]:
+        return [
+            Fraction(tier.through) * HOUR_SECONDS for tier in self.tiers if tier.through is not None
+        ]
+
+
+def tiers_stored(tiers: Sequence[Tier]) -> list[list[str | None]] | None:
+    """Return tiers as their column holds them."""
+    return [[_text(tier.through), f"{tier.price:f}"] for tier in tiers] or None
+
+
+def tiers_from(stored: Sequence[Sequence[str | None]] | None) -> tuple[Tier, ...]:
+    """Return the tiers of a column."""
+    return tuple(
+        Tier(None if through is None else Decimal(through), Decimal(str(price)))
+        for through, price in stored or ()
+    )
+
+
+def _text(value: Decimal | None) -> str | None:
+    return None if value is None else f"{value:f}"
+
+
+def tier_errors(tiers: Sequence[Tier], pointer: str) -> list[FieldError]:
+    """Return what is wrong with the tiers of a rate."""
+    if len(tiers) > MAX_TIERS:
+        detail = f"Expected at most {MAX_TIERS} tiers, got {len(tiers)}."
+        return [FieldError(pointer, "rate.tiers", detail)]
+    errors = []
+    for number, tier in enumerate(tiers):
+        last = number == len(tiers) - 1
+        if last != (tier.through is None):
+            detail = "Expected `through` in every tier but the last, which has no end."
+            errors.append(FieldError(f"{pointer}/{number}/through", "rate.tiers", detail))
+    ends = [Decimal(0), *(tier.through for tier in tiers if tier.through is not None)]
+    for number, (before, end) in enumerate(pairwise(ends)):
+        if end <= before:
+            detail = f"Expected hours greater than {before:f}, got {end:f}."
+            errors.append(FieldError(f"{pointer}/{number}/through", "rate.tiers", detail))
+    return errors
