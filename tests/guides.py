@@ -97,6 +97,22 @@ def run_pages(
     return done.stdout.strip()
 
 
+def run_steps(page: Path, *, service: LiveService, folder: Path) -> list[str]:
+    """Run the page's `sh` blocks in one shell; return what each printed."""
+    mark = "\x1e"
+    blocks = [
+        block.text for block in blocks_of(page.read_text())
+        if block.language == "sh" and not block.note
+    ]  # fmt: skip
+    script = f"printf '{mark}'\n".join(blocks).replace("http://localhost:8000", service.url)
+    done = _bash(
+        *("-euo", "pipefail", "-c", script),
+        service=service, folder=folder, stderr=subprocess.PIPE, env={},
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
+    return done.stdout.split(mark)
+
+
 def run_session(name: str, *, service: LiveService, folder: Path, **env: str) -> None:
     """Run the guide's `console` blocks in one shell, and compare what each command prints.
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.paginator import Page, Paginator
 from django.db.models import Model, Q
 
+from allocator_service.core.audit import stated_fields
 from allocator_service.core.models import AuditEntry
 from allocator_service.core.quantities import decimal_text
 
@@ -51,11 +52,32 @@ def history_page(instance: Model, number: str) -> tuple["Page[AuditEntry]", list
         )
     entries = AuditEntry.objects.filter(mine).order_by("-id")
     page = Paginator(entries, ENTRIES_A_PAGE).get_page(number)
-    return page, [_done(entry) for entry in page.object_list]
+    kind = instance._meta.model_name
+    return page, [
+        _done(entry, None, _first_state(instance))
+        # The entry of a bulk request counts its objects; of this one it shows what it was made as.
+        if entry.object_type != kind and entry.at == made
+        else _done(entry, entry.before, entry.after)
+        for entry in page.object_list
+    ]
 
 
-def _done(entry: AuditEntry) -> Done:
-    before: Mapping[str, Any] | None = entry.before
+def _first_state(instance: Model) -> Mapping[str, Any]:
+    """The fields as the object was made: the present ones with every audited change undone."""
+    state = {name: _stated(value) for name, value in stated_fields(instance).items()}
+    changes = AuditEntry.objects.filter(
+        object_type=instance._meta.model_name, object_id=str(instance.pk), before__isnull=False
+    )
+    for before in changes.order_by("-id").values_list("before", flat=True):
+        state |= {name: value for name, value in (before or {}).items() if name in state}
+    return state
+
+
+def _stated(value: Any) -> Any:
+    return [str(each) for each in value] if isinstance(value, list) else value
+
+
+def _done(entry: AuditEntry, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Done:
     return Done(
         entry.at,
         entry.actor,
@@ -68,7 +90,7 @@ def _done(entry: AuditEntry) -> Done:
                 None if before is None else _text(before.get(name)),
                 _text(value),
             )
-            for name, value in entry.after.items()
+            for name, value in after.items()
             if before is not None or value not in (None, "", {}, [])
         ],
     )

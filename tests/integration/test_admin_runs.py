@@ -154,6 +154,20 @@ def test_the_history_of_an_object_has_who_why_and_what_became_different(pages, f
     assert "2026-11-20 12:00:00 UTC" in page
 
 
+def test_an_object_of_a_bulk_request_shows_itself_and_not_how_many_there_were(pages, fig2):
+    """What it was made as, whatever was changed since."""
+    server = Server.objects.get(name="high-cpu")
+    changed = ServerSettings("higher-cpu", vector(12, 4), {})
+    server_update(server=server, settings=changed, version=None, now=NOON)
+    _, [(_, _, _, _), (_, action, _, made)] = history(pages, "server", server)
+    assert action == "server.contribute"
+    fields = {each["field"]: (each["before"], each["after"]) for each in made}
+    assert fields["name"] == (None, "high-cpu")
+    assert fields["capacity"] == (None, "12, 2")
+    assert fields["state"] == (None, "active")
+    assert "servers" not in fields
+
+
 def test_the_history_of_a_member_has_its_weights(pages, fig2):
     member = Membership.objects.get(tenant__slug="u1")
     with acting_as("user olga", reason="bought a rack"):

@@ -11,10 +11,9 @@ from tests.live.conftest import launched
 
 README = PROJECT / "README.md"
 TENANTS = PROJECT / "docs" / "guides" / "tenants.md"
-# The tutorial is README's session; what follows has it behind it.
+# README's session, step by step in the tutorial; what follows has it behind it.
 PAGES = [
     README,
-    PROJECT / "docs" / "tutorial.md",
     PROJECT / "docs" / "enforcement.md",
     TENANTS,
     PROJECT / "docs" / "guides" / "why.md",
