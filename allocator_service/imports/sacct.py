@@ -31,6 +31,7 @@ COMMAND = (
     "TZ=UTC sacct --allusers --allocations --parsable2"
     " --format=JobIDRaw,Account,User,Start,End,AllocTRES"
 )
+LONGEST_TRES = 100_000
 _UNKNOWN = ("", "Unknown", "None")
 _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,12})?)([KMGTPE]?)[nc]?", re.ASCII)
 _STEP = re.compile(r"[0-9_]+\.", re.ASCII)
@@ -97,6 +98,12 @@ def _row(
 
 def _tres(text: str) -> dict[str, object]:
     """`cpu=4,mem=16G,gres/gpu=1` as quantities; of a kind that is there by model too, all of it."""
+    if len(text) > LONGEST_TRES:
+        raise Unacceptable(
+            f"This has at most {LONGEST_TRES} characters.",
+            code="field.length",
+            pointer="/AllocTRES",
+        )
     amounts: dict[str, object] = {}
     for item in filter(None, text.split(",")):
         name, equals, amount = item.partition("=")

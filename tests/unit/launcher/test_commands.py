@@ -121,6 +121,14 @@ def test_the_secret_of_a_data_folder_is_its_own_and_stays(tmp_path):
     assert stat.S_IMODE((tmp_path / "one" / "secret").stat().st_mode) == 0o600
 
 
+def test_logs_are_closed_to_other_accounts(tmp_path):
+    """Statements in PostgreSQL's log hold what clients sent. An older folder is closed, too."""
+    (tmp_path / "data" / "logs").mkdir(parents=True, mode=0o755)
+    folder = DataFolder(tmp_path / "data", server_account())
+    assert stat.S_IMODE(folder.logs.stat().st_mode) == 0o700
+    folder.release()
+
+
 def test_what_is_published_ends_with_its_publisher(tmp_path):
     folder = DataFolder(tmp_path / "data", server_account())
     folder.publish({"url": "http://127.0.0.1:1"})
