@@ -120,4 +120,4 @@ def test_a_page_takes_as_many_statements_whatever_the_number_of_tenants(pages, f
         page = overview(pages, many, "?page=2")
     assert page.status_code == 200
     tables = [re.findall(r'FROM "?(\w+)', query["sql"])[:1] for query in queries]
-    assert len(queries) <= 35, tables
+    assert len(queries) <= 36, tables

@@ -76,7 +76,7 @@ def test_an_auditor_recomputes_every_digest_from_exports(chained, billing, pool)
     entries, blocks, proofs = exported(billing, pool)
     assert faults(entries, blocks, proofs) == []
     sizes = [(json.loads(b)["entries"], len(json.loads(b)["decisions"])) for b in blocks]
-    assert sizes == {"lab": [(11, 1), (1, 0), (0, 1)], "other": [(11, 0), (0, 1)]}[pool]
+    assert sizes == {"lab": [(15, 1), (1, 0), (0, 1)], "other": [(15, 0), (0, 1)]}[pool]
     assert len(proofs) == {"lab": 2, "other": 1}[pool]
 
 
