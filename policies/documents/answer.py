@@ -98,6 +98,7 @@ def summary_document(allocation: Allocation) -> dict[str, Any]:
     problem = allocation.problem
     shares = allocation.weighted_share[~np.isnan(allocation.weighted_share)]
     positive = problem.totals > 0
+    stopped = allocation.statistics.get("stopped")
     used = np.divide(allocation.used, problem.totals, out=np.zeros(problem.m), where=positive)
     return {
         "tenants": problem.t,
@@ -112,6 +113,7 @@ def summary_document(allocation: Allocation) -> dict[str, Any]:
         "bound": _number_or_none(allocation.bound),
         "gap": _number_or_none(allocation.gap),
         "moved_tasks": allocation.moved,
+        **({"stopped": stopped} if stopped else {}),
     }
 
 

@@ -15,6 +15,7 @@ from policies.errors import MAX_MISTAKES, ProblemError
 from policies.fields import (
     AnyField,
     BooleanField,
+    ChoiceField,
     Document,
     DocumentField,
     Field,
@@ -144,6 +145,7 @@ class Summary(_Part):
     bound = FiniteField(allow_null=True)
     gap = FiniteField(allow_null=True)
     moved_tasks = _count(required=False, allow_null=True)
+    stopped = _optional(ChoiceField, choices=["work", "time"])
 
 
 class ServerRange(_Part):

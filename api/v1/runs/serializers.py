@@ -64,6 +64,12 @@ class SummaryDocument(Document):
         description="Whole tasks that run on another server than in the decision before; null where"
         " that is not known.",
     )
+    stopped = ChoiceField(
+        choices=["work", "time"],
+        required=False,
+        description="Limit at which the search for a better schedule ended; absent if it ended by"
+        " itself. An answer that the time limit ended depends on the machine's load.",
+    )
 
 
 class RunDocument(Document):

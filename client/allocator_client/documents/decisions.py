@@ -86,6 +86,9 @@ class RunSummary(TypedDict):
     # Whole tasks that run on another server than in the decision before; null where that is not
     # known.
     moved_tasks: NotRequired[int | None]
+    # Limit at which the search for a better schedule ended; absent if it ended by itself. An
+    # answer that the time limit ended depends on the machine's load.
+    stopped: NotRequired[Literal["work", "time"]]
 
 
 class RunDocument(TypedDict):
