@@ -78,7 +78,7 @@ def certificate_from_document(document: Mapping[str, Any]) -> Certificate:
     0.5
     """
     return read_certificate(
-        read_fields(CertificateDocument, document, "certificate.malformed", "certificate")
+        read_fields(CertificateDocument, document, code="certificate.malformed", name="certificate")
     )
 
 

@@ -105,7 +105,7 @@ def schedule_from_document(
     >>> schedule_from_document(problem, document).tasks.tolist()
     [[3]]
     """
-    fields = read_fields(ScheduleDocument, document, "schedule.malformed", "schedule")
+    fields = read_fields(ScheduleDocument, document, code="schedule.malformed", name="schedule")
     return read_schedule(problem, fields, packed=packed)
 
 
