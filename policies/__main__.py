@@ -241,7 +241,10 @@ def _asked(
         raise UnusableInput("name a policy: --policy, or policy.name in the problem")
     if given.mode is not None:
         policy["mode"] = given.mode
-    policy["options"] = {**(policy.get("options") or {}), **dict(map(_option, given.option))}
+    options = policy.get("options") or {}
+    if isinstance(options, dict):  # anything else is rejected with the problem
+        options = {**options, **dict(map(_option, given.option))}
+    policy["options"] = options
     parsed = problem_from_document({**document, "policy": policy})
     choice = choose(parsed.policy, parsed.mode, parsed.options)
     return parsed, {"name": parsed.policy, "mode": choice.mode, "options": choice.options}

@@ -45,10 +45,15 @@ class StrictParser(HTTPRequestParser):  # type: ignore[misc] # untyped
         Raises `ParsingError` if their meaning is ambiguous.
         """
         _check_lines(header_plus)
-        super().parse_header(header_plus)
-        if self.body_rcv is None:
-            # RFC 9110 10.1.1: without a body there is nothing to wait for. The base class would answer
-            # 100 and then wait for a body.
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:
+            # `urlsplit` raised it: the connection would close without an answer.
+            raise ParsingError("the request target is not a URI") from error
+        if self.body_rcv is None or self.content_length >= self.adj.max_request_body_size:
+            # RFC 9110 10.1.1: without a body there is nothing to wait for, and a request that is
+            # rejected by its header gets its final status. The base class would answer 100 and then
+            # wait for a body.
             self.expect_continue = False
         elif self.chunked:
             self.body_rcv = BoundedChunks(self.body_rcv.getbuf())

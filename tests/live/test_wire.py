@@ -145,6 +145,21 @@ def test_an_expectation_with_a_body_is_met(service):
         assert client.recv(65_536).startswith(b"HTTP/1.1 4")
 
 
+def test_a_body_that_is_too_large_is_rejected_although_it_is_announced(service):
+    """It was answered 100, and 413 once the client had sent 64 MiB."""
+    head = b"POST /api/v1/evaluations/ HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\n"
+    answer, closed = exchanged(service, head + b"Content-Length: 99999999\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413"), answer
+    assert closed
+
+
+def test_a_request_target_that_is_not_a_uri_is_rejected(service):
+    """The connection was closed without an answer, with a traceback in the log."""
+    answer, closed = exchanged(service, b"GET http://[::1 HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert answer.split(b"\r\n", 1)[0].split()[1] == b"400", answer
+    assert closed
+
+
 @pytest.mark.parametrize(
     "endless",
     [

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +39,8 @@ from policies import (
 )
 from policies import Schedule as Plan
 
+# Errors of reading rows that are not as they were stored.
+_UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, zlib.error)
 PARTS_OF_A_PROOF = ("placements", "certificate", "schedule")
 
 
@@ -52,8 +55,9 @@ def run_verify(run: Run) -> dict[str, Any]:
     try:
         stored = stored_decision(run)
     except PolicyError as error:
-        detail = f"{error.pointer or '/'}: {error.detail} ({error.code})"
-        return {"valid": False, "checks": [{"name": "readable", "holds": False, "detail": detail}]}
+        return _not_readable(f"{error.pointer or '/'}: {error.detail} ({error.code})")
+    except _UNREADABLE as error:
+        return _not_readable(f"what is stored cannot be read ({type(error).__name__})")
     ranges_agree = stored.ranges_agree
     answer = stored.allocation
     try:
@@ -70,6 +74,10 @@ def run_verify(run: Run) -> dict[str, Any]:
         ),
     ]
     return {"valid": all(check["holds"] for check in checks), "checks": checks}
+
+
+def _not_readable(detail: str) -> dict[str, Any]:
+    return {"valid": False, "checks": [{"name": "readable", "holds": False, "detail": detail}]}
 
 
 def _chained(run: Run, answer: Allocation) -> list[dict[str, Any]]:
@@ -233,9 +241,11 @@ def _wrong_row(run: Run, decision: Allocation) -> str:
     """The first stored row whose numbers do not follow from its tasks, to the last bit."""
     problem, owner = decision.problem, decision.problem.workload_tenant
     rows = AllocationRow.objects.filter(run=run).order_by("position")
-    stored = rows.values_list("resources", "dominant_share", "tenant_share", "weighted_share")
+    names = ("resources", "dominant_resource", "dominant_share", "tenant_share", "weighted_share")
+    stored = rows.values_list(*names)
     expected = zip(
         (decision.tasks[:, None] * problem.demand).tolist(),
+        (problem.resources[resource] for resource in decision.dominant_resource),
         decision.dominant_share.tolist(),
         decision.tenant_share[owner].tolist(),
         (finite_or_none(share) for share in decision.weighted_share[owner].tolist()),

@@ -18,7 +18,7 @@ from allocator_service.billing.auditing.digests import (
     statement_name,
     statements_of,
 )
-from allocator_service.billing.models import Closing, LineKind, Manifest
+from allocator_service.billing.models import AuditedEntry, Closing, LineKind, Manifest
 from allocator_service.billing.months import month_of
 from allocator_service.billing.rating.differences import differences
 from allocator_service.billing.rating.lines import in_order
@@ -27,6 +27,7 @@ from allocator_service.billing.statements.closing import tenants_of
 from allocator_service.billing.statements.documents import (
     canonical,
     document_of,
+    instant_text,
     month_accounts,
     statement_lines,
 )
@@ -40,6 +41,8 @@ from allocator_service.pools.selectors import resources_of
 
 Digests = dict[tuple[str, str], bytes]
 Faults = Callable[[Closing, Digests], Iterator[str]]
+# Errors of reading what is not as the service stored it: a fault of the check, not of the request.
+_UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 
 def statements_verify() -> list[LedgerCheck]:
@@ -59,22 +62,38 @@ def month_verify(closing: Closing) -> list[LedgerCheck]:
 
 def _checks(known: list[tuple[Closing, Digests]], faults: dict[str, Faults]) -> list[LedgerCheck]:
     checks = []
-    without = sum(not digests for _, digests in known)
+    covered = [(closing, digests) for closing, digests in known if _has_digests(closing, digests)]
+    without = len(known) - len(covered)
     for name, wrong in faults.items():
         detail = next(
             (
                 f"{closing} of pool {closing.pool}: {fault}"
-                for closing, digests in known
-                if digests
-                for fault in wrong(closing, digests)
+                for closing, digests in covered
+                for fault in _faults(wrong, closing, digests)
             ),
             "",
         )
-        looked_at = counted(len(known) - without, "month")
+        looked_at = counted(len(covered), "month")
         if without:
             looked_at += f", {without} closed before the chain held digests"
         checks.append(LedgerCheck(name, not detail, detail or looked_at))
     return checks
+
+
+def _has_digests(closing: Closing, digests: Digests) -> bool:
+    """Whether digests were put into the chain when the month was closed: they may be gone."""
+    covering = AuditedEntry.objects.filter(
+        closing__pool=closing.pool, closing__month__lte=closing.month
+    )
+    return bool(digests) or covering.exists()
+
+
+def _faults(wrong: Faults, closing: Closing, digests: Digests) -> Iterator[str]:
+    """Yield what is wrong; what cannot be read is."""
+    try:
+        yield from wrong(closing, digests)
+    except _UNREADABLE as error:
+        yield f"what is stored cannot be read ({type(error).__name__})"
 
 
 def _digests_of(closing: Closing) -> Digests:
@@ -92,6 +111,10 @@ def _wrong_statements(closing: Closing, digests: Digests) -> Iterator[str]:
     """Statements and the month's document, by their digests; a statement's number by its document."""
     if digests.get((DocumentKind.MONTH, str(closing))) != digest(bytes(closing.document)):
         yield "the month's document has another digest"
+    stated = document_of(bytes(closing.document))
+    for name, value in _stated_again(closing).items():
+        if stated.get(name, value) != value:
+            yield f"its {name} is not what the month's document says"
     missing = {name for kind, name in digests if kind == DocumentKind.STATEMENT}
     for statement in statements_of(closing):
         name = statement_name(statement)
@@ -103,6 +126,19 @@ def _wrong_statements(closing: Closing, digests: Digests) -> Iterator[str]:
             yield f"the statement of {statement.tenant.slug} is not billed what its document says"
     for name in sorted(missing):
         yield f"the statement of {name.partition('/')[2]} is gone"
+
+
+def _stated_again(closing: Closing) -> dict[str, Any]:
+    """Return what a month's document says and columns repeat: by these the month is read and rated."""
+    return {
+        "month": str(closing),
+        "from": instant_text(closing.start),
+        "to": instant_text(closing.end),
+        "closed_at": instant_text(closing.closed_at),
+        "sequence": closing.sequence,
+        "currency": closing.pool.currency,
+        "timezone": closing.pool.timezone,
+    }
 
 
 def _padded(amount: str) -> str:
@@ -125,6 +161,8 @@ def _lines_as_posted(closing: Closing) -> list[str]:
         if totals != document["totals"] or not _same(document["lines"], rows):
             found.append(f"the statement of {slug} is not what its postings come to")
     tenants = [statement.tenant_id for statement in statements_of(closing)]
+    if any(line.currency != pool.currency for line in stored):
+        found.append("some of its postings are in another currency")
     accounts, _ = month_accounts(pool, lines, slugs, tenants)
     if accounts != document_of(bytes(closing.document))["accounts"]:
         found.append("its accounts are not what its postings come to")

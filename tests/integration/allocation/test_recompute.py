@@ -12,6 +12,7 @@ from allocator_service.allocation.audit.ledger import decisions_verify
 from allocator_service.allocation.long_term.metering import metering_hold, pool_meter
 from allocator_service.allocation.models import (
     Allocation,
+    Certificate,
     Meter,
     Run,
     RunStatus,
@@ -221,6 +222,7 @@ def test_a_tampered_row_fails_verification(falsifiable, fig2):
     [
         lambda run: run.allocations.filter(position=0).update(tasks=F("tasks") + 1),
         lambda run: run.allocations.filter(position=0).update(dominant_share=0.8),
+        lambda run: run.allocations.filter(position=0).update(dominant_resource="gpu"),
         lambda run: run.allocations.filter(position=1).update(resources=[10.0, 2.5]),
         lambda run: run.placements.filter(position=0).update(tasks=F("tasks") / 2),
         lambda run: run.placements.filter(position=0).delete(),
@@ -234,6 +236,22 @@ def test_the_nightly_verification_finds_a_decision_that_was_changed(falsifiable,
     falsified(run)
     check = decisions_verify(since=NOON)
     assert (check.holds, str(run.pk) in check.detail) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "falsified",
+    [
+        lambda run: Certificate.objects.filter(run=run).update(document=b"x"),
+        lambda run: Run.objects.filter(pk=run.pk).update(summary=5),
+        lambda run: run.allocations.filter(position=1).delete(),
+    ],
+)
+def test_what_cannot_be_read_is_not_valid(falsifiable, fig2, falsified):
+    run = recomputed(fig2)
+    falsified(run)
+    verdict = run_verify(Run.objects.get(pk=run.pk))
+    assert verdict["valid"] is False
+    assert [check["name"] for check in verdict["checks"]] == ["readable"]
 
 
 def doubled(row):

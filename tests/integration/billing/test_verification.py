@@ -123,6 +123,16 @@ BYTES = "document = replace(convert_from(document, 'UTF8'), '43.05', '43.04')::b
         ("UPDATE core_audit_entry SET actor = 'nobody' WHERE action = 'month.close'", {"audit"}),
         ("DELETE FROM core_audit_entry WHERE action = 'price_plan.publish'", {"audit"}),
         ("DELETE FROM billing_audited_entry", {"audit"}),
+        (
+            "UPDATE billing_closing SET sequence = sequence + 5 WHERE month = '2027-04-01'",
+            {"statements", "manifest_entries"},
+        ),
+        (
+            "UPDATE billing_closing SET closed_at = closed_at - interval '1 day'",
+            {"statements"},
+        ),
+        ("UPDATE billing_posting SET currency = 'USD'", {"statement_lines"}),
+        ("UPDATE pool SET currency = 'USD'", {"statements", "statement_lines"}),
     ],
 )  # fmt: skip
 def test_verify_finds_what_a_superuser_changed(closed, tampering, names):
@@ -136,6 +146,20 @@ def test_verify_finds_a_changed_month_document(closed):
         " '-80.04', '-80.05')::bytea || ' '"
     )
     assert "statements" in wrong()
+
+
+@pytest.mark.parametrize(
+    ("tampering", "check"),
+    [
+        ("UPDATE billing_statement SET document = 'x'::bytea", "statement_lines"),
+        ("UPDATE billing_closing SET document = '{}'::bytea", "statements"),
+        ("UPDATE pool SET timezone = 'America/New_York'", "statements"),
+        ("UPDATE billing_rate SET tiers = '{\"a\": 1}', shared = NULL", "price_plans"),
+    ],
+)
+def test_what_cannot_be_read_is_a_fault_and_no_error(closed, tampering, check):
+    as_superuser(tampering)
+    assert check in wrong()
 
 
 def test_a_changed_digest_breaks_the_chain(closed):
@@ -159,12 +183,21 @@ def test_one_month_is_verified_by_itself(closed):
 
 def test_a_month_that_was_closed_before_the_chain_held_digests_is_not_looked_at(closed):
     as_superuser("DELETE FROM ledger_document")
+    as_superuser("DELETE FROM billing_audited_entry")
     checks = statements_verify()
     assert all(check.holds for check in checks)
     assert {check.detail for check in checks} == {
         "0 months, 2 closed before the chain held digests"
     }
     assert not chain_holds()
+
+
+def test_digests_that_are_gone_are_a_fault_of_the_month(closed):
+    as_superuser("DELETE FROM ledger_document WHERE name LIKE '2027-04%'")
+    march, april = Closing.objects.order_by("month")
+    assert all(check.holds for check in month_verify(march))
+    failed = {check.name for check in month_verify(april) if not check.holds}
+    assert failed == {"statements", "audit", "manifests"}
 
 
 def test_the_command_verifies_closed_months_too(closed, capsys):

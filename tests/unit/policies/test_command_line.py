@@ -13,6 +13,7 @@ PROJECT = Path(__file__).parents[3]
 PAGE = (PROJECT / "docs" / "policies" / "command-line.md").read_text()
 (PROBLEM,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 MISTAKEN = PROBLEM.replace('"servers": [{', '"colour": 1, "servers": [{"count": 0, ', 1)
+WITH_OPTIONS = json.dumps({**json.loads(PROBLEM), "policy": {"name": "drf", "options": 5}})
 
 
 @pytest.fixture
@@ -116,6 +117,7 @@ def test_too_little_time_is_no_answer(tmp_path):
         (("solve", "-", "--mode", "both"), PROBLEM, "(policy.mode)"),
         (("solve", "-", "--option", "x=1"), PROBLEM, "(policy.options)"),
         (("solve", "-", "--option", "x"), PROBLEM, "write key=value"),
+        (("solve", "-"), WITH_OPTIONS, "Expected an object at /policy/options (field.type)"),
         (("compare", "-", "--policies", ","), PROBLEM, "name at least one policy"),
         (("verify", "-", __file__), PROBLEM, "test_command_line.py: "),
     ],
