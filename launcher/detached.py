@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import IO
 
 from launcher import folders
 from launcher.accounts import server_account
@@ -20,6 +22,8 @@ from launcher.serve import DATA
 _READY_SECONDS = 600.0
 # A worker may take 130 s to finish the work in hand.
 _STOP_SECONDS = 180.0
+# A pool that cannot be metered keeps a check from holding for ever, and requests are answered meanwhile.
+_PATIENCE_SECONDS = 90.0
 _POLL_SECONDS = 0.1
 
 
@@ -37,7 +41,19 @@ def start(arguments: Sequence[str]) -> int:
     output, progress = folder / "serve.log", folder / "serve-progress.log"
     for log in (output, progress):
         log.touch(mode=0o600)
-    with output.open("wb") as out, progress.open("wb") as errors:
+    if folders.announced_pid(DATA) is None:
+        _start(arguments, output, progress)
+    else:
+        say("Another command is starting the service; waiting for it.")
+    with progress.open() as lines:
+        _wait_until_ready(lines, output, progress)
+    return 0
+
+
+def _start(arguments: Sequence[str], output: Path, progress: Path) -> None:
+    for log in (output, progress):
+        os.truncate(log, 0)
+    with output.open("ab") as out, progress.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, PROJECT / "dev", "serve", *arguments],
             stdin=subprocess.DEVNULL,
@@ -45,24 +61,32 @@ def start(arguments: Sequence[str]) -> int:
             stderr=errors,
             start_new_session=True,
         )
-    with progress.open() as lines:
-        deadline = time.monotonic() + _READY_SECONDS
-        while process.poll() is None and time.monotonic() < deadline:
-            _forward(lines.read())
-            if (url := _running_url()) and _is_ready(url):
-                say(f"Ready. Its output is in {output}; ./dev stop ends it.")
-                return 0
-            time.sleep(_POLL_SECONDS)
-    if process.poll() is None:
-        raise StepFailed(
-            f"wait until the service is ready ({_READY_SECONDS:.0f} s)",
-            f"read {output}; ./dev stop ends it",
-            log=output,
-        )
+    while folders.announced_pid(DATA) is None and process.poll() is None:
+        time.sleep(_POLL_SECONDS)
+
+
+def _wait_until_ready(lines: IO[str], output: Path, progress: Path) -> None:
+    """Return when every check of the service holds, or after a while when its requests are answered.
+
+    Raises `StepFailed` if it ends before, or answers none in time.
+    """
+    began = time.monotonic()
+    failing = ["it does not answer"]
+    while (waited := time.monotonic() - began) < _READY_SECONDS:
+        _forward(lines.read())
+        if folders.announced_pid(DATA) is None:
+            raise StepFailed("start the service", f"read {output}", log=progress)
+        if url := _running_url():
+            answers, failing = _readiness(url)
+            if not failing or (answers and waited > _PATIENCE_SECONDS):
+                but = f" But {', '.join(failing)} (curl {url}/readyz)." if failing else ""
+                say(f"Ready.{but} Its output is in {output}; ./dev stop ends it.")
+                return
+        time.sleep(_POLL_SECONDS)
     raise StepFailed(
-        f"start the service (it ended with code {process.returncode})",
-        f"read {output}",
-        log=progress,
+        f"wait until the service is ready ({', '.join(failing)} after {_READY_SECONDS:.0f} s)",
+        f"read {output}; ./dev stop ends it",
+        log=output,
     )
 
 
@@ -96,11 +120,16 @@ def _running_url() -> str | None:
     return None if state is None else state.get("url")
 
 
-def _is_ready(url: str) -> bool:
-    with suppress(OSError):
+def _readiness(url: str) -> tuple[bool, list[str]]:
+    """Whether requests are answered, and the checks that fail."""
+    try:
         answer = Client(url).request("GET", "/readyz")
-        return answer.status == 200 and set(answer.body["checks"].values()) == {"ok"}
-    return False
+        checks = dict(answer.body["checks"])
+    except (OSError, TypeError, KeyError):
+        return False, ["it does not answer"]
+    return answer.status == 200, [
+        f"{name} is {state}" for name, state in checks.items() if state != "ok"
+    ]
 
 
 def _forward(text: str) -> None:
