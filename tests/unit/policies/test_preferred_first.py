@@ -84,3 +84,20 @@ def test_tasks_of_a_slot_go_to_the_preferred_workload(pack):
     )
     assert answer.tasks[1] > answer.tasks[0]
     assert "preferred_first" in refusals(problem, swapped)
+
+
+def test_a_workload_whose_resource_is_used_up_is_preferred_to_none():
+    """Rounding leaves 1e-13 of the gpu and a first stage 1e-6 of the memory: much of b's share."""
+    problem = Problem.create(
+        resources=["cpu", "memory", "gpu"],
+        capacity=[[1, 1, 1]],
+        tenants=["a1", "a2", "b1", "b2"],
+        weight=[0.5, 1, 2, 0.5],
+        best_effort=[False, False, True, True],
+        workload_tenant=[0, 1, 2, 2, 3, 3],
+        demand=[[0, 1.5, 0.5], [0.25, 0, 1.5], [0.25, 0.5, 1], [0, 2.5, 0], [0.5, 0.25, 0.25],
+                [1, 1, 0.5]],
+        tasks=[np.inf, 4, 2, 4, np.inf, np.inf],
+        priority=[0, 0, 1, 0, 1, 0],
+    )  # fmt: skip
+    assert refusals(problem, solve(problem, "ceei")) == []
