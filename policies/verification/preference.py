@@ -14,7 +14,7 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation
 from policies.model.policy import Proof
-from policies.model.tolerance import AGREEMENT, PREFERRED
+from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, PREFERRED
 from policies.verification.checks import Check, check
 from policies.verification.form import Form
 from policies.verification.market import with_room
@@ -77,6 +77,8 @@ class _Shares:
             part = allocation.placement_tasks * form.per_task[allocation.placement_workload]
         left = form.capacity.copy()
         np.subtract.at(left, place, part[:, None] * demand[q])
+        # Levels within their tolerance leave that much of what is full: no room, even for small shares.
+        left[left <= LEVEL_TOLERANCE * form.capacity] = 0.0
         placed: list[list[tuple[int, float]]] = [[] for _ in range(len(workload))]
         for of, where, amount in zip(q.tolist(), place.tolist(), part.tolist(), strict=True):
             if amount > 0:
@@ -88,7 +90,7 @@ class _Shares:
             allowed=form.allowed[form.kind],
             limit=stated.problem.tasks[workload] * per_task,
             share=share,
-            left=np.maximum(left, 0.0),
+            left=left,
             placed=placed,
         )
 
