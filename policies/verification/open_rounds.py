@@ -3,7 +3,7 @@
 Where prices are far apart, a lift of a tenant can cost less than the rounding of what the others have;
 no prices prove then that it is stuck. A round that is left open for that still has to show of every
 tenant frozen in it that has tasks left one of two things. The first: what the servers are worth beyond
-what all shares cost does not pay for its share raised by ``OPEN_GAP``, which is a part of the least size of
+what all shares cost does not pay for its share raised by ``OPEN_GAP``, a part of the least size of
 levels where its own is less. The second: wherever it may run, that worth is next to nothing beside the
 worth of what it demands there, which is sold, then. What is unsold is worked out in fractions: prices of
 any size hide nothing.
