@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from policies import Problem, policies_available, solve, verify
+from policies.leximin.dust import above_dust
 from policies.model.share_definition import share_units
 from policies.model.tolerance import DUST, SOLVER_TOLERANCE
 
@@ -100,3 +101,10 @@ def test_a_small_workload_that_runs_all_its_tasks_keeps_them():
     assert verify(problem, answer).valid
     assert answer.tasks[0] == 1
     assert answer.limited_by[0] == "task_limit"
+
+
+def test_parts_that_are_dust_add_up_to_dust():
+    """Of five that are each less than the tolerance, one is left out; the others would be missed."""
+    share = np.array([1.0, *[0.7 * DUST] * 5])
+    stays = above_dust(share, np.arange(6), np.zeros(6, dtype=np.int64), np.full(6, np.inf))
+    assert stays.tolist() == [True, False, True, True, True, True]

@@ -101,3 +101,20 @@ def test_a_workload_whose_resource_is_used_up_is_preferred_to_none():
         priority=[0, 0, 1, 0, 1, 0],
     )  # fmt: skip
     assert refusals(problem, solve(problem, "ceei")) == []
+
+
+def test_what_counts_as_used_up_is_room_for_no_preferred_workload():
+    """A leaves 1e-7 of the gpu, which is less than a later market takes for something."""
+    problem = Problem.create(
+        resources=["cpu", "gpu"],
+        capacity=[[1e7, 1e7]],
+        tenants=["a", "b"],
+        best_effort=[False, True],
+        workload_tenant=[0, 1, 1],
+        demand=[[0, 9_999_999], [1, 1], [1, 0]],
+        tasks=[1, np.inf, np.inf],
+        priority=[0, 1, 0],
+    )
+    answer = solve(problem, "ceei")
+    assert answer.tasks == pytest.approx([1, 0, 1e7])
+    assert refusals(problem, answer) == []
