@@ -1,14 +1,13 @@
 """Runs and what they decided: immutable snapshots in, allocations, placements, certificates out."""
 
-import zlib
 from typing import Any, Self
 
-import orjson
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, RangeOperators
 from django.db import models
 from django.db.models import Q
 
+from allocator_service.allocation.documents import stored_document
 from allocator_service.core.constraints import TimeRange
 from allocator_service.core.ids import new_id
 from allocator_service.pools.models import Pool, Server, vector_field
@@ -259,8 +258,7 @@ class Schedule(models.Model):
     @property
     def plan(self) -> dict[str, Any]:
         """The schedule in the shape of an evaluation's."""
-        plan: dict[str, Any] = orjson.loads(zlib.decompress(self.document))
-        return plan
+        return stored_document(self.document)
 
 
 class Step(models.Model):

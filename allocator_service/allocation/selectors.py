@@ -1,17 +1,16 @@
 """Reads of runs and decisions. `tenant` is that of a tenant key, or None for whoever sees all."""
 
 import math
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import orjson
 from django.db import connection
 from django.db.models import QuerySet
 
+from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
@@ -129,8 +128,7 @@ def certificate_of(run: Run) -> dict[str, Any]:
             "The run has no certificate: it did not succeed, or its policy has none.",
             code="certificate.none",
         )
-    document: dict[str, Any] = orjson.loads(zlib.decompress(certificate.document))
-    return document
+    return stored_document(certificate.document)
 
 
 def schedule_of(run: Run) -> Schedule:

@@ -17,6 +17,7 @@ from policies.arrays import FloatArray, grouped_sum
 from policies.equilibrium.best_mix import best_mix, leaves_most
 from policies.equilibrium.eisenberg_gale import equilibrium
 from policies.errors import SolveFailedError
+from policies.leximin.dust import above_dust
 from policies.leximin.priority_order import preferred_workloads
 from policies.leximin.solve import placements_of
 from policies.model.allocation import Allocation
@@ -94,7 +95,7 @@ def _clear_stages(
     for number in np.unique(form.stage).tolist():
         item = clear_market(form, number, x, deadline)
         if rounds and not leaves_most(form, number, x, item.prices[0], rounds[-1].prices[0]):
-            x = best_mix(form, number, x, deadline)
+            x = _without_dust(form, best_mix(form, number, x, deadline))
             rounds[-1] = _restated(form, rounds[-1], x)
             item = clear_market(form, number, x, deadline)
         rounds.append(item)
@@ -108,7 +109,12 @@ def _clear_stages(
 
 
 def _preferred(form: LeximinProblem, x: FloatArray, deadline: float | None) -> FloatArray:
-    return preferred_workloads(_with_room(form, x), x[:, None], deadline)[:, 0]
+    return _without_dust(form, preferred_workloads(_with_room(form, x), x[:, None], deadline)[:, 0])
+
+
+def _without_dust(form: LeximinProblem, x: FloatArray) -> FloatArray:
+    """The shares (n,) without those that are rounding, before a later market is cleared beside them."""
+    return np.where(above_dust(x, np.arange(form.n), form.owner, form.limit), x, 0.0)
 
 
 def _proven(form: LeximinProblem, item: Round, x: FloatArray, preferred: FloatArray) -> bool:
@@ -169,18 +175,23 @@ def clear_market(form: LeximinProblem, number: int, x: FloatArray, deadline: flo
     weight = float(form.weight[form.stage == number].sum())
     if stage.market is None:
         return Round(number, 0.0, 0.0, (stage.blocked * weight)[None, :])
-    shares, cleared = equilibrium(stage.market, deadline)
-    shares = _up_to_limits(stage.market, shares)
-    x[stage.workloads] = shares
-    level = math.exp(stage.market.nash_welfare(stage.market.shares(shares)))
+    market = stage.market
+    shares, cleared = equilibrium(market, deadline)
+    shares = _up_to_limits(market, shares)
+    level = math.exp(market.nash_welfare(market.shares(shares)))
     bound = math.inf
     for part in FULL_PRICES:
-        prices, log_bound = _without_noise(stage.market, cleared, stage.blocked * (weight * part))
+        prices, log_bound = _without_noise(market, cleared, stage.blocked * (weight * part))
         bound = math.exp(log_bound)
         if bound <= level * (1 + SOLVER_TOLERANCE):
             break
     else:
         raise SolveFailedError("solve.failed", f"the prices prove {bound}, shares reach {level}")
+    workloads = np.arange(len(shares))
+    stays = above_dust(shares, workloads, market.owner, market.limit)
+    shares = np.where(stays, shares, 0.0)
+    x[stage.workloads] = shares
+    level = math.exp(market.nash_welfare(market.shares(shares)))
     return Round(number, level, max(bound, level), prices[None, :])
 
 

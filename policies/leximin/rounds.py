@@ -198,6 +198,10 @@ class _Rounds:
         if level > proof.bound:
             level = proof.bound
             proof = self._proof(prices, level, rising)
+        if level > 0 and proof.bound <= SOLVER_TOLERANCE * level_scale(problem, rising, 0.0):
+            # All that could be had is what rounding left of a full pool.
+            level = 0.0
+            proof = self._proof(prices, level, rising)
         satisfied = rising & (problem.cap <= level * problem.weight * (1 + SOLVER_TOLERANCE))
         return _Attempt(level, solution.x, prices, proof, satisfied)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.leximin.dust import above_dust
 from policies.leximin.priority_order import preferred_workloads
 from policies.leximin.rounds import Leximin, leximin
 from policies.model.allocation import Allocation
@@ -60,11 +61,22 @@ Placements = tuple[IntArray, IntArray, FloatArray]
 def placements_of(
     units: ShareUnits, form: Normalised, x: FloatArray, deadline: float | None
 ) -> Placements:
-    """(workload, class, share) triplets; alike workloads filled in priority order.
+    """(workload, class, share) triplets without dust; alike workloads filled in priority order.
 
     Raises:
         SolveTimeoutError: the deadline passed.
     """
+    workload, server_class, share = _by_workload(units, form, x, deadline)
+    owner = np.zeros(len(units.limit), dtype=np.int64)
+    owner[form.workloads] = form.leximin.owner[form.merged]
+    stays = above_dust(share, workload, owner, units.limit)
+    return workload[stays], server_class[stays], share[stays]
+
+
+def _by_workload(
+    units: ShareUnits, form: Normalised, x: FloatArray, deadline: float | None
+) -> Placements:
+    """The triplets of shares (n, K) of merged workloads."""
     merged, server_class = np.nonzero(x)
     share = x[merged, server_class]
     if len(form.workloads) == form.leximin.n:

@@ -24,6 +24,9 @@ SMALLEST_LEVEL_SCALE = 1e-2
 # summation never costs an answer its proof.
 SOLVER_TOLERANCE = LEVEL_TOLERANCE / 2
 SOLVER_NOISE = 2e-15
+# What is less than this part of a tenant's share is rounding, and 0 in the answer: solvers leave it to
+# workloads and servers that get nothing. Far enough below the tolerance of a level for its proof.
+DUST = LEVEL_TOLERANCE / 4
 # What rounding may hide when costs are subtracted from the worth of all servers, relative to that.
 BUDGET_ROUNDING = 1e-15
 # A round whose bound is further from its level, relative, is not one that rounding leaves open; nor is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,3 +76,21 @@ class Market:
         spent, _ = costs.of_shares(share)
         unspent = float((self.left * prices).sum() - spent.sum())
         return self.log_mean(share) + unspent / float(self.weight.sum())
+
+
+def with_room(form: Form, shares: FloatArray) -> Form:
+    """The form in which workloads may run nowhere that earlier stages used up what they need.
+
+    Such workloads are not part of their stage's market. What rounding leaves of a resource that is used
+    up could be next to nothing, and yet much of a share of what little is left of another one.
+
+    Args:
+        form: of one pool.
+        shares: (n,) of the answer.
+    """
+    allowed = form.allowed.copy()
+    for stage in np.unique(form.stage[form.stage > 0]).tolist():
+        allowed[form.stage[form.owner] == stage] = False
+        workloads = Market.of(form, stage, shares).workloads
+        allowed[workloads] = form.allowed[workloads]
+    return replace(form, allowed=allowed)

@@ -3,9 +3,10 @@
 Where prices are far apart, a lift of a tenant can cost less than the rounding of what the others have;
 no prices prove then that it is stuck. A round that is left open for that still has to show of every
 tenant frozen in it that has tasks left one of two things. The first: what the servers are worth beyond
-what all shares cost does not pay for its share raised by ``OPEN_GAP``. The second: wherever it may run,
-that worth is next to nothing beside the worth of what it demands there, which is sold, then. What is
-unsold is worked out in fractions: prices of any size hide nothing.
+what all shares cost does not pay for its share raised by ``OPEN_GAP``, a part of the least size of
+levels where its own is less. The second: wherever it may run, that worth is next to nothing beside the
+worth of what it demands there, which is sold, then. What is unsold is worked out in fractions: prices of
+any size hide nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from policies.model.certificate import Certificate
 from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
 from policies.verification.exact_levels import Fractions, Proven
 from policies.verification.form import Form
-from policies.verification.prices import Costs, rising_in
+from policies.verification.prices import Costs, level_size, rising_in
 from policies.verification.stated import Places, Stated
 
 
@@ -61,9 +62,9 @@ def _paid_up(
     """(t',) whose group's level, raised by what may be open, costs more than what is unsold."""
     item = certificate.rounds[number]
     costs = Costs.at(form, item.prices)
-    level = item.level * form.weight
-    at, _ = costs.of_shares(np.minimum(form.cap, level))
-    above, _ = costs.of_shares(np.minimum(form.cap, level * (1 + OPEN_GAP)))
+    raised = item.level + OPEN_GAP * level_size(form, rising, item.level)
+    at, _ = costs.of_shares(np.minimum(form.cap, item.level * form.weight))
+    above, _ = costs.of_shares(np.minimum(form.cap, raised * form.weight))
     lift = grouped_sum(np.where(rising, above - at, 0.0), form.group, form.t)[form.group]
     return np.array(
         [cost > 0 and Fraction(cost) > unsold for cost in lift.tolist()], dtype=np.bool_

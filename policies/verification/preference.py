@@ -13,9 +13,11 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation
-from policies.model.tolerance import AGREEMENT, PREFERRED
+from policies.model.policy import Proof
+from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, PREFERRED
 from policies.verification.checks import Check, check
 from policies.verification.form import Form
+from policies.verification.market import with_room
 from policies.verification.slots import Slots
 from policies.verification.stated import Stated
 
@@ -29,6 +31,8 @@ def check_preference(stated: Stated, form: Form, allocation: Allocation) -> Chec
     detail = "no tasks run in the place of those of a preferred workload of the tenant"
     if len(form.workloads) == form.t:
         return Check("preferred_first", True, detail, 0.0)
+    if allocation.policy.proof is Proof.NASH_PRODUCT:
+        form = with_room(form, form.shares_of(allocation.tasks))
     shares = _Shares.of(stated, form, allocation)
     deviation = np.zeros(problem.n)
     for tenant in np.flatnonzero(np.bincount(shares.owner, minlength=form.t) > 1).tolist():
@@ -73,6 +77,8 @@ class _Shares:
             part = allocation.placement_tasks * form.per_task[allocation.placement_workload]
         left = form.capacity.copy()
         np.subtract.at(left, place, part[:, None] * demand[q])
+        # Levels within their tolerance leave that much of what is full: no room, even for small shares.
+        left[left <= LEVEL_TOLERANCE * form.capacity] = 0.0
         placed: list[list[tuple[int, float]]] = [[] for _ in range(len(workload))]
         for of, where, amount in zip(q.tolist(), place.tolist(), part.tolist(), strict=True):
             if amount > 0:
@@ -84,7 +90,7 @@ class _Shares:
             allowed=form.allowed[form.kind],
             limit=stated.problem.tasks[workload] * per_task,
             share=share,
-            left=np.maximum(left, 0.0),
+            left=left,
             placed=placed,
         )
 

@@ -53,7 +53,8 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
 
 def is_error(function: ast.expr) -> bool:
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return any(word in name.lower() for word in ("error", "refus", "mistake", "namefield"))
+    words = ("error", "refus", "mistake", "namefield", "read_fields")
+    return any(word in name.lower() for word in words)
 
 
 def texts(node: ast.expr) -> Iterator[str]:

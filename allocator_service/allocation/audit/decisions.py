@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from allocator_service.allocation.documents import unreadable
 from allocator_service.allocation.long_term.steps import step_history
 from allocator_service.allocation.models import Allocation as AllocationRow
 from allocator_service.allocation.models import (
@@ -54,6 +55,8 @@ def run_verify(run: Run) -> dict[str, Any]:
     refuse_undecided(run)
     try:
         stored = stored_decision(run)
+    except Conflict as error:
+        return _not_readable(error.detail)
     except PolicyError as error:
         return _not_readable(f"{error.pointer or '/'}: {error.detail} ({error.code})")
     except _UNREADABLE as error:
@@ -124,11 +127,11 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     """All that an outsider needs to verify a decision, as `python -m policies verify` takes it.
 
     `document` is the run's input, with the names by which the reader may know it. Raises `Conflict`
-    for a run that decided nothing, `Gone` once its input is pruned.
+    for a run that decided nothing or cannot be read, `Gone` once its input is pruned.
     """
     refuse_undecided(run)
-    named = problem_from_document(document).problem
-    decision = replace(stored_decision(run).allocation, problem=named)
+    decision = stored_decision(run).allocation
+    decision = replace(decision, problem=problem_from_document(document).problem)
     return {"run": run.pk, "pool": run.pool.slug, **decision_proof(document, decision)}
 
 
@@ -177,7 +180,18 @@ def refuse_undecided(run: Run) -> None:
 
 
 def stored_decision(run: Run) -> StoredDecision:
-    """Rebuild the decision of a succeeded run. Raises `Gone` once its input is pruned."""
+    """Rebuild the decision of a succeeded run.
+
+    Raises `Gone` once its input is pruned, `Conflict` (`run.unreadable`) where what is stored is no
+    decision.
+    """
+    try:
+        return _rebuilt(run)
+    except PolicyError as error:
+        raise unreadable(f"{error.pointer or '/'}: {error.detail} ({error.code})") from error
+
+
+def _rebuilt(run: Run) -> StoredDecision:
     parsed = problem_from_document(input_of(run))
     problem, choice = parsed.problem, parsed.choice
     try:
@@ -203,6 +217,8 @@ def stored_decision(run: Run) -> StoredDecision:
         .order_by("position")
         .values_list("workload_id", "tasks", "level", "limited_by")
     )
+    if len(rows) != problem.n:
+        raise unreadable(f"/allocations: expected {problem.n} rows, found {len(rows)}")
     position_of = {workload: position for position, (workload, *_) in enumerate(rows)}
     placements = list(
         Placement.objects.filter(run=run)

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from django.db.models import Min
 
+from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.models import Run, RunStatus, Step
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.quantities import Resource
@@ -84,8 +85,7 @@ def step_basis(step: Step) -> Basis | None:
 
 def step_document(step: Step) -> dict[str, Any]:
     """What the policy remembered after the step, in the shape of an evaluation's `history`."""
-    document: dict[str, Any] = orjson.loads(zlib.decompress(step.history))
-    return document
+    return stored_document(step.history)
 
 
 def step_history(step: Step, problem: Problem) -> History:

@@ -13,6 +13,7 @@ from uuid import UUID
 import orjson
 from django.db import connection, transaction
 
+from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.long_term.steps import Basis, history_at, starvation_timeout
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
@@ -250,5 +251,4 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
     """The stored evaluation document. Raises `Gone` once its retention has passed."""
     if snapshot.document is None:
         raise Gone("The input of this run is no longer kept.", code="run.pruned")
-    document: dict[str, Any] = orjson.loads(zlib.decompress(snapshot.document))
-    return document
+    return stored_document(snapshot.document)

@@ -101,7 +101,12 @@ def slot_document(slot: SlotInForce, caller: Tenant | None) -> dict[str, Any]:
 
 
 class ScheduleView(OneRunView):
-    @shows(ScheduleDocument, "Show the schedule of a run; a tenant sees its own tasks", headers=())
+    @shows(
+        ScheduleDocument,
+        "Show the schedule of a run; a tenant sees its own tasks",
+        headers=(),
+        problems=(409,),
+    )
     def get(self, request: Request, run: str) -> Response:
         """Show how a time-sharing decision (`tda`) divides its period into slots, and when each of
         them runs.

@@ -149,7 +149,7 @@ class PlacementsView(OneRunView):
 
 
 class CertificateView(OneRunView):
-    @shows(CertificateDocument, "Show the proof of a run", headers=(), problems=(410,))
+    @shows(CertificateDocument, "Show the proof of a run", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str) -> Response:
         """Show the certificate that proves the optimality of a run, by rounds with their prices.
 
@@ -161,7 +161,7 @@ class CertificateView(OneRunView):
 
 
 class InputView(OneRunView):
-    @shows(EvaluationRequest, "Show what a run computed from", headers=(), problems=(410,))
+    @shows(EvaluationRequest, "Show what a run computed from", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str) -> Response:
         """Show the snapshot that a run computed from, in the shape of an evaluation.
 
@@ -184,7 +184,8 @@ class ProofView(OneRunView):
         Save it and check it elsewhere with `python -m policies verify FILE`. For operator and
         billing keys, and for members of a transparent pool, whose copy has pseudonyms and verifies
         all the same; other tenants get 404 `run.not_found`. A run that failed, or has not ended,
-        answers 409 `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
+        answers 409 `run.not_succeeded`, one whose stored decision cannot be read 409
+        `run.unreadable`; once its retention is over, the answer is 410 `run.pruned`.
         """
         return Response(proof_for(self.whole_run(run), caller=self.tenant))
 

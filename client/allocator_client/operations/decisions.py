@@ -259,7 +259,8 @@ class Decisions(Transport):
         Save it and check it elsewhere with `python -m policies verify FILE`. For operator and
         billing keys, and for members of a transparent pool, whose copy has pseudonyms and verifies
         all the same; other tenants get 404 `run.not_found`. A run that failed, or has not ended,
-        answers 409 `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
+        answers 409 `run.not_succeeded`, one whose stored decision cannot be read 409
+        `run.unreadable`; once its retention is over, the answer is 410 `run.pruned`.
 
         Parameters
         ----------

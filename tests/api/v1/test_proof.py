@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+import zlib
 
 import pytest
 
+from allocator_service.allocation.models import Allocation as AllocationRow
+from allocator_service.allocation.models import Certificate
 from allocator_service.pools.models import Pool
 from policies import policies_available
 from policies.__main__ import main
@@ -74,3 +77,33 @@ def test_a_tenant_of_a_closed_pool_has_no_copy_and_nobody_one_of_a_pending_run(w
     assert world.as_ada.get(f"/api/v1/runs/{run.pk}/proof/").status_code == 404
     asked = operator.post("/api/v1/pools/lab/runs/", {"reason": "again"}).json()["id"]
     assert operator.get(f"/api/v1/runs/{asked}/proof/").status_code in (404, 409)
+
+
+def damaged(run, part):
+    """Change one part of what is stored of a decision so that it is none."""
+    if part == "compression":
+        Certificate.objects.filter(run=run).update(document=b"no zlib")
+    elif part == "text":
+        Certificate.objects.filter(run=run).update(document=zlib.compress(b"{"))
+    elif part == "certificate":
+        document = zlib.compress(b'{"rounds": [1], "frozen_in": []}')
+        Certificate.objects.filter(run=run).update(document=document)
+    else:
+        AllocationRow.objects.filter(run=run, position=0).delete()
+
+
+@pytest.mark.usefixtures("falsifiable")
+@pytest.mark.parametrize("part", ["compression", "text", "certificate", "row"])
+def test_what_is_stored_but_cannot_be_read_is_named(part):
+    """The verdict says that it is not valid; the proof and the explanation are a conflict."""
+    path, _ = decided("drfh", "divisible")
+    run = path.split("/")[-3]
+    damaged(run, part)
+    verdict = client().post(f"/api/v1/runs/{run}/verify/").json()
+    assert [check["name"] for check in verdict["checks"]] == ["readable"]
+    assert verdict["valid"] is False
+    for found in (path, f"/api/v1/runs/{run}/explanation/bob/"):
+        answer = client().get(found)
+        assert answer.status_code == 409, (found, answer.content)
+        assert answer.json()["code"] == "run.unreadable"
+        assert answer.json()["detail"] == verdict["checks"][0]["detail"]

@@ -56,6 +56,10 @@ def test_a_stored_schedule_that_cannot_be_read_is_a_verdict(divided):
         (check,) = answer.json()["checks"]
         assert check["name"] == "readable"
         assert "/schedule/slots/0" in check["detail"]
+        proof = client().get(f"/api/v1/runs/{divided.pk}/proof/")
+        assert proof.status_code == 409, proof.content
+        assert proof.json()["code"] == "run.unreadable"
+        assert "/schedule/slots/0" in proof.json()["detail"]
 
 
 def test_every_instant_has_one_slot(divided):

@@ -84,3 +84,37 @@ def test_tasks_of_a_slot_go_to_the_preferred_workload(pack):
     )
     assert answer.tasks[1] > answer.tasks[0]
     assert "preferred_first" in refusals(problem, swapped)
+
+
+def test_a_workload_whose_resource_is_used_up_is_preferred_to_none():
+    """Rounding leaves 1e-13 of the gpu and a first stage 1e-6 of the memory: much of b's share."""
+    problem = Problem.create(
+        resources=["cpu", "memory", "gpu"],
+        capacity=[[1, 1, 1]],
+        tenants=["a1", "a2", "b1", "b2"],
+        weight=[0.5, 1, 2, 0.5],
+        best_effort=[False, False, True, True],
+        workload_tenant=[0, 1, 2, 2, 3, 3],
+        demand=[[0, 1.5, 0.5], [0.25, 0, 1.5], [0.25, 0.5, 1], [0, 2.5, 0], [0.5, 0.25, 0.25],
+                [1, 1, 0.5]],
+        tasks=[np.inf, 4, 2, 4, np.inf, np.inf],
+        priority=[0, 0, 1, 0, 1, 0],
+    )  # fmt: skip
+    assert refusals(problem, solve(problem, "ceei")) == []
+
+
+def test_what_counts_as_used_up_is_room_for_no_preferred_workload():
+    """A leaves 1e-7 of the gpu, which is less than a later market takes for something."""
+    problem = Problem.create(
+        resources=["cpu", "gpu"],
+        capacity=[[1e7, 1e7]],
+        tenants=["a", "b"],
+        best_effort=[False, True],
+        workload_tenant=[0, 1, 1],
+        demand=[[0, 9_999_999], [1, 1], [1, 0]],
+        tasks=[1, np.inf, np.inf],
+        priority=[0, 1, 0],
+    )
+    answer = solve(problem, "ceei")
+    assert answer.tasks == pytest.approx([1, 0, 1e7])
+    assert refusals(problem, answer) == []
