@@ -175,7 +175,10 @@ class Rounds:
     ) -> None:
         """Tell the service what is in force and what runs, by tenant."""
         applied = self._scheduler.applied(observed, fresh=len(plan) > 0)
-        accounts = self._configuration.by_tenant(observed.accounts)
+        accounts = {
+            **self._configuration.by_tenant(observed.parents),
+            **self._configuration.by_tenant(observed.accounts),
+        }
         jobs_of: dict[str, list[Job]] = {}
         for job in observed.jobs:
             jobs_of.setdefault(job.account, []).append(job)
@@ -191,7 +194,7 @@ class Rounds:
                     "used": units.to_pool(_used(jobs), up=True),
                     "pending_tasks": sum(job.tasks for job in jobs if not job.running),
                     "running_tasks": sum(job.tasks for job in jobs if job.running),
-                    "problems": plan.problems.get(tenant, []),
+                    "problems": _few(plan.problems.get(tenant, [])),
                 }
             )
         said = [*problems, *plan.problems.get("", [])]
@@ -206,12 +209,17 @@ class Rounds:
                 "interval": f"PT{self._interval_seconds:g}S",
                 "reported_at": now,
                 "tenants": tenants,
-                "problems": [text[:_LONGEST_PROBLEM] for text in said[:_MOST_PROBLEMS]],
+                "problems": _few(said),
             }
         )
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), timezone.utc)
+
+
+def _few(problems: Sequence[str]) -> list[str]:
+    """Return as many problems as the service takes, each as long as it takes."""
+    return [text[:_LONGEST_PROBLEM] for text in problems[:_MOST_PROBLEMS]]
 
 
 def _used(jobs: Sequence[Job]) -> Amounts:
