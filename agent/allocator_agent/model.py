@@ -37,6 +37,8 @@ class Job:
     reservation: str = ""
     association: str = ""  # Slurm's id of the row of accounting whose limits hold for it
     reason: str = ""  # the scheduler's reason why it waits
+    whole: str = ""  # what starts together, such as a workload of several pod sets
+    splits: bool = False  # whether its tasks start one by one
 
     @property
     def total(self) -> Amounts:

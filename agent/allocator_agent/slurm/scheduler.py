@@ -180,7 +180,7 @@ class Slurm:
 
     def _queue(self) -> str:
         return self._commands.run(
-            *("squeue", "--noheader", "--array", "--all", "--local"),
+            *("squeue", "--noheader", "--array", "--all", "--local", "--sort=-p,i"),
             *(f"--states={reading.JOB_STATES}", f"--Format={reading.JOB_FORMAT}"),
         )
 
