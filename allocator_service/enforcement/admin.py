@@ -43,7 +43,10 @@ class Row:
 
 @dataclass(frozen=True)
 class EnforcementTable:
-    """The tenants that drift or are blocked first, then those that use most; `found` were searched for."""
+    """The tenants that drift or are blocked first, then those that use most.
+
+    `found` were searched for.
+    """
 
     state: EnforcementState
     rows: Sequence[Row]
@@ -56,7 +59,13 @@ def enforcement_table(pool: Pool, *, search: str = "", now: datetime) -> Enforce
     """The three numbers of a pool's tenants, as its page shows them; of those that are searched for."""
     state = enforcement_state(pool=pool, now=now)
     found = [row for row in state.tenants if search.lower() in row.tenant]
-    found.sort(key=lambda row: (not (row.drifts or row.blocked_since), -max(row.used or [Decimal(0)]), row.tenant))
+    found.sort(
+        key=lambda row: (
+            not (row.drifts or row.blocked_since),
+            -max(row.used or [Decimal(0)]),
+            row.tenant,
+        )
+    )
     return EnforcementTable(
         state,
         [_row(row, state) for row in found[:TENANTS_SHOWN]],

@@ -16,7 +16,7 @@ from allocator_service.enforcement.rendering.limits import TenantLimits
 from allocator_service.enforcement.rendering.rounding import NOISE
 from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.rendering.units import TargetUnit
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Membership, Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.tenants.models import Tenant
@@ -31,6 +31,25 @@ def member_slugs(*, pool: Pool) -> list[str]:
         "membership__tenant__slug", flat=True
     )
     return list(slugs)
+
+
+def departed_slugs(*, pool: Pool) -> list[str]:
+    """Return the retired tenants that no scheduler has a limit above 0 for.
+
+    A retired tenant is rendered until agents report that its limit is 0. It would stay otherwise.
+    """
+    memberships = Membership.objects.filter(pool=pool, tenant__retired_at__isnull=False)
+    retired = set(memberships.values_list("tenant__slug", flat=True))
+    if not retired:
+        return []
+    _, reports = _newest_reports(pool)
+    limited = {
+        row["tenant"]
+        for report in reports.values()
+        for row in report["tenants"]
+        if any(Decimal(amount) for amount in row["applied"].values())
+    }
+    return sorted(retired - limited)
 
 
 def next_boundary(*, pool: Pool, run: Run, now: datetime) -> datetime | None:
@@ -97,9 +116,7 @@ class TenantEnforcement:
             return False
         return any(self.pending_demand) and all(
             used + more <= most * (1 + NOISE)
-            for used, more, most in zip(
-                self.used, self.pending_demand, self.rendered, strict=True
-            )
+            for used, more, most in zip(self.used, self.pending_demand, self.rendered, strict=True)
         )
 
     @property
@@ -164,6 +181,7 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
             decided_by_class(run, label=target.class_label),
             label=target.class_label,
             members=member_slugs(pool=pool),
+            departed=departed_slugs(pool=pool),
             at=now,
         )
     except DomainError as error:
@@ -205,7 +223,6 @@ class TenantUse:
 def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None:
     """What the tenant runs, by the agent that reported it last; None where no agent did."""
     agents, reports = _newest_reports(pool)
-    since = _blocked_since(pool).get(tenant.slug)
     found = None
     for agent in agents:
         for row in reports[agent.pk]["tenants"]:
@@ -217,9 +234,10 @@ def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None
                     agent.received_at,
                     agent.is_stale(now),
                     row.get("pending_reason"),
-                    since,
                 )
-    return found
+    if found is None:
+        return None
+    return replace(found, blocked_since=_blocked_since(pool).get(tenant.slug))
 
 
 def _blocked_since(pool: Pool) -> dict[str, datetime]:

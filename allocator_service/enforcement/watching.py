@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import transaction
 
@@ -20,6 +20,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 
 Payloads = Mapping[str, dict[str, Any]]  # by the tenant's slug
+State = TypeVar("State", Drift, Blockage)
 
 
 def pools_enforced() -> list[Pool]:
@@ -95,9 +96,7 @@ def _evaluate(pool: Pool, now: datetime) -> None:
     events_record(kind="enforcement.unblocked", pool=pool.slug, payloads=ended, now=now)
 
 
-def _store(
-    model: type[Drift] | type[Blockage], pool: Pool, present: Payloads, now: datetime
-) -> Payloads:
+def _store(model: type[State], pool: Pool, present: Payloads, now: datetime) -> Payloads:
     """Replace the stored tenants by the present ones; return those that ended after their event."""
     known = {
         each.tenant.slug: each for each in model.objects.filter(pool=pool).select_related("tenant")
@@ -119,9 +118,7 @@ def _store(
     return ended
 
 
-def _due(
-    model: type[Drift] | type[Blockage], pool: Pool, before: datetime, now: datetime
-) -> Payloads:
+def _due(model: type[State], pool: Pool, before: datetime, now: datetime) -> Payloads:
     """Return the payloads of what has lasted long enough and has no event yet; mark them."""
     due = model.objects.filter(pool=pool, told_at=None, since__lt=before)
     payloads = dict(due.values_list("tenant__slug", "payload"))

@@ -240,7 +240,8 @@ def _joined(
     problems: Mapping[str, list[str]], more: Mapping[str, list[str]]
 ) -> dict[str, list[str]]:
     return {
-        name: [*problems.get(name, []), *more.get(name, [])] for name in problems.keys() | more.keys()
+        name: [*problems.get(name, []), *more.get(name, [])]
+        for name in problems.keys() | more.keys()
     }
 
 

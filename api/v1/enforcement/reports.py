@@ -126,8 +126,8 @@ class TenantEnforcementDocument(Document):
     )
     blocked_since = TimestampField(
         allow_null=True,
-        description="Since when its jobs wait although more was decided than it uses; null until that has"
-        " lasted three intervals.",
+        description="Since when its jobs wait although more was decided than it uses; null until"
+        " that has lasted three intervals.",
     )
     problems = ListField(StringField(), min_items=0)
 

@@ -8,8 +8,8 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.what_if.explanations import Binding, Explanation, run_explain
-from allocator_service.core.errors import Missing
 from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.enforcement.selectors import decision_in_force, tenant_use
 from allocator_service.pools.selectors import resources_of

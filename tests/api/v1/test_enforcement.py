@@ -10,6 +10,7 @@ from allocator_service.enforcement.models import Agent, Drift, Report
 from allocator_service.enforcement.services import reports_prune
 from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.pools.services import pool_retire
+from allocator_service.tenants.services import tenant_retire
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -379,6 +380,28 @@ def test_a_tenants_events_are_its_own(world, decided, operator):
     for seconds in (0, 60):
         enforcement_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
     assert sorted(drifts()) == [("enforcement.drift", "ada"), ("enforcement.drift", "bob")]
+
+
+def test_a_retired_tenant_is_rendered_until_its_limit_is_0(world, decided, operator):
+    operator.put(PATH, report(decided))
+    world.ada_workload.state = "withdrawn"
+    world.ada_workload.save()
+    world.lab.servers.filter(contributed_by=world.ada).update(state="retired")
+    tenant_retire(tenant=world.ada, version=world.ada.version, now=utc_now())
+    factories.workload(world.lab, "more", 1, 1, world.bob)
+    last = factories.decision(world.lab)
+
+    def rendered():
+        answer = operator.get("/api/v1/pools/lab/decision/renderings/slurm/").json()
+        return [(row["tenant"], row["limits"]["cpu"]) for row in answer["objects"]
+                if row["kind"] == "account"]  # fmt: skip
+
+    before = rendered()
+    assert [tenant for tenant, _ in before] == ["ada", "bob"]
+    assert before[0] == ("ada", 0)  # the scheduler still has 2
+    operator.put(PATH, report(last, ada=(0, 0)))
+    assert rendered() == before[1:]
+    assert [row["tenant"] for row in operator.get(PATH).json()["tenants"]] == ["bob"]
 
 
 def test_metrics_count_silent_agents(decided, operator):
