@@ -6,6 +6,8 @@ from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any
 
+from django.db.models import Q
+
 from allocator_service.allocation.decided import EXACT, Vector, decided_by_class
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import decision_now, slot_in_force
@@ -34,13 +36,14 @@ def member_slugs(*, pool: Pool) -> list[str]:
 
 
 def departed_slugs(*, pool: Pool) -> list[str]:
-    """Return the retired tenants that no scheduler has a limit above 0 for.
+    """Return retired tenants and former members that no scheduler has a limit above 0 for.
 
-    A retired tenant is rendered until agents report that its limit is 0. It would stay otherwise.
+    They are rendered until agents report that their limit is 0. It would stay otherwise.
     """
-    memberships = Membership.objects.filter(pool=pool, tenant__retired_at__isnull=False)
-    retired = set(memberships.values_list("tenant__slug", flat=True))
-    if not retired:
+    over = Q(tenant__retired_at__isnull=False) | Q(ended_at__isnull=False)
+    memberships = Membership.objects.filter(over, pool=pool)
+    former = set(memberships.values_list("tenant__slug", flat=True))
+    if not former:
         return []
     _, reports = _newest_reports(pool)
     limited = {
@@ -49,7 +52,7 @@ def departed_slugs(*, pool: Pool) -> list[str]:
         for row in report["tenants"]
         if any(Decimal(amount) for amount in row["applied"].values())
     }
-    return sorted(retired - limited)
+    return sorted(former - limited)
 
 
 def next_boundary(*, pool: Pool, run: Run, now: datetime) -> datetime | None:
