@@ -19,7 +19,7 @@ from prometheus_client.values import ValueClass
 
 from allocator_service.allocation.models import Heartbeat, Run, RunStatus
 from allocator_service.core.clock import utc_now
-from allocator_service.enforcement.models import Drift
+from allocator_service.enforcement.models import Blockage, Drift
 from allocator_service.enforcement.selectors import agents_of_open_pools
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.webhooks.selectors import delivery_counts
@@ -99,6 +99,11 @@ class DatabaseCollector(Collector):
             "allocation_enforcement_drifts",
             "Tenants whose scheduler has not had what was decided for so long that it was told.",
             value=Drift.objects.filter(told_at__isnull=False).count(),
+        )
+        yield GaugeMetricFamily(
+            "allocation_enforcement_blocked",
+            "Tenants whose jobs wait for three intervals although more was decided than they use.",
+            value=Blockage.objects.filter(told_at__isnull=False).count(),
         )
         beats = GaugeMetricFamily(
             "allocation_heartbeat_age_seconds",

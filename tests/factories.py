@@ -18,6 +18,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource
 from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
+from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
@@ -162,8 +163,19 @@ def decision(pool: Pool) -> Run:
     return run
 
 
-def enforcement_report(run: Run, **changes: Any) -> Any:
-    """What an agent of the run's pool reports that has applied all of it; nothing runs."""
+def blocked(run: Run, tenant: str) -> None:
+    """Jobs of a tenant wait up to now for more than three intervals; nothing runs."""
+    for seconds in (50, 30, 0):
+        at = utc_now() - timedelta(seconds=seconds)
+        enforcement_report(run, waiting=tenant, now=at, reported_at=at)
+        enforcement_watch(pool=run.pool, now=at)
+
+
+def enforcement_report(run: Run, *, waiting: str = "", **changes: Any) -> Any:
+    """What an agent of the run's pool reports that has applied all of it; nothing runs.
+
+    Three jobs of the tenant `waiting` wait.
+    """
     now = utc_now()
     decided = decided_by_class(run, label="partition")
     limits = limits_for(TARGETS["slurm"], decided, label="partition", members=[], at=now)
@@ -176,9 +188,10 @@ def enforcement_report(run: Run, **changes: Any) -> Any:
                 for name, amount, less in zip(names, row.decided, row.lost, strict=True)
             },
             {},
-            None,
+            3 if row.slug == waiting else None,
             None,
             [],
+            *(("AssocGrp<b>Limit", {names[0]: 1}) if row.slug == waiting else ()),
         )
         for row in limits.tenants
     ]

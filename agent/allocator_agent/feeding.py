@@ -75,6 +75,11 @@ class Feed:
     def _admitted(self, observed: Observation) -> Set[str]:
         """The accounts of members. All of them become members, before they queue, if so configured."""
         accounts = self._configuration.by_tenant(observed.accounts)
+        if above := sorted({job.account for job in observed.jobs} & observed.parents):
+            self.problems.append(
+                "accounts with accounts below them have jobs of their own, which no decision limits:"
+                f" {', '.join(above)}; submit them to accounts without any below"
+            )
         if twins := sorted(observed.accounts - set(accounts.values())):
             self.problems.append(f"other accounts have the same tenants: map {', '.join(twins)}")
         outside = sorted(accounts.keys() - self._known.members)

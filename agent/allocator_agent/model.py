@@ -35,6 +35,10 @@ class Job:
     started: int = 0  # seconds since 1970, to find the youngest
     can_requeue: bool = True
     reservation: str = ""
+    association: str = ""  # Slurm's id of the row of accounting whose limits hold for it
+    reason: str = ""  # the scheduler's reason why it waits
+    whole: str = ""  # what starts together, such as a workload of several pod sets
+    splits: bool = False  # whether its tasks start one by one
 
     @property
     def total(self) -> Amounts:
@@ -54,12 +58,17 @@ class Usage:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a scheduler has at one moment."""
+    """State of a scheduler at one moment.
+
+    `parents` are the accounts that have accounts below them. They are not in `accounts`: a limit on a
+    parent holds for all of its children, so it can never be a tenant's own.
+    """
 
     nodes: list[Node]
     jobs: list[Job]
     accounts: frozenset[str]
     problems: list[str] = field(default_factory=list)
+    parents: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

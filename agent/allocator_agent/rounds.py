@@ -24,6 +24,7 @@ _POLL_SECONDS = 0.1
 # So much of the time before the last successful upload is sent again: sacct learns of an end late.
 _OVERLAP_HOURS = 0.25
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 100, 500  # as many as the service takes
+_NOT_NOW = ("BeginTime",)  # Slurm lets a requeued job wait two minutes
 
 
 class Plan(Protocol):
@@ -175,7 +176,10 @@ class Rounds:
     ) -> None:
         """Tell the service what is in force and what runs, by tenant."""
         applied = self._scheduler.applied(observed, fresh=len(plan) > 0)
-        accounts = self._configuration.by_tenant(observed.accounts)
+        accounts = {
+            **self._configuration.by_tenant(observed.parents),
+            **self._configuration.by_tenant(observed.accounts),
+        }
         jobs_of: dict[str, list[Job]] = {}
         for job in observed.jobs:
             jobs_of.setdefault(job.account, []).append(job)
@@ -191,7 +195,8 @@ class Rounds:
                     "used": units.to_pool(_used(jobs), up=True),
                     "pending_tasks": sum(job.tasks for job in jobs if not job.running),
                     "running_tasks": sum(job.tasks for job in jobs if job.running),
-                    "problems": plan.problems.get(tenant, []),
+                    **_first_pending(jobs, units),
+                    "problems": _few(plan.problems.get(tenant, [])),
                 }
             )
         said = [*problems, *plan.problems.get("", [])]
@@ -206,12 +211,34 @@ class Rounds:
                 "interval": f"PT{self._interval_seconds:g}S",
                 "reported_at": now,
                 "tenants": tenants,
-                "problems": [text[:_LONGEST_PROBLEM] for text in said[:_MOST_PROBLEMS]],
+                "problems": _few(said),
             }
         )
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), timezone.utc)
+
+
+def _few(problems: Sequence[str]) -> list[str]:
+    """Return as many problems as the service takes, each as long as it takes."""
+    return [text[:_LONGEST_PROBLEM] for text in problems[:_MOST_PROBLEMS]]
+
+
+def _first_pending(jobs: Sequence[Job], units: Units) -> dict[str, Any]:
+    """Return the reason and the demand of the first job that waits and may start now."""
+    waiting = [job for job in jobs if not job.running]
+    first = next((job for job in waiting if job.reason not in _NOT_NOW), None)
+    if first is None:
+        reason = waiting[0].reason if waiting else None
+        return {"pending_reason": reason, "pending_demand": None}
+    together = [job for job in waiting if first.whole and job.whole == first.whole] or [first]
+    demand: Amounts = {}
+    for job in together:
+        demand = added(demand, job.demand if job.splits else job.total)
+    return {
+        "pending_reason": first.reason[:_LONGEST_PROBLEM],
+        "pending_demand": units.to_pool(demand, up=True),
+    }
 
 
 def _used(jobs: Sequence[Job]) -> Amounts:

@@ -17,7 +17,7 @@ from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, 
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
-from allocator_service.enforcement.models import Agent, Drift, Report
+from allocator_service.enforcement.models import Agent, Blockage, Drift, Report
 from allocator_service.enforcement.selectors import (
     EnforcementState,
     TenantEnforcement,
@@ -27,6 +27,7 @@ from allocator_service.pools.models import Pool
 
 TENANTS_SHOWN = 50
 AGENTS_SHOWN = 25
+NO_REASON = "the scheduler states no reason"
 _SHOWN_DIGITS = Decimal("0.001")
 
 
@@ -42,7 +43,10 @@ class Row:
 
 @dataclass(frozen=True)
 class EnforcementTable:
-    """The tenants that drift first, then those that use most; `found` were searched for."""
+    """The tenants that drift or are blocked first, then those that use most.
+
+    `found` were searched for.
+    """
 
     state: EnforcementState
     rows: Sequence[Row]
@@ -55,7 +59,13 @@ def enforcement_table(pool: Pool, *, search: str = "", now: datetime) -> Enforce
     """The three numbers of a pool's tenants, as its page shows them; of those that are searched for."""
     state = enforcement_state(pool=pool, now=now)
     found = [row for row in state.tenants if search.lower() in row.tenant]
-    found.sort(key=lambda row: (not row.drifts, -max(row.used or [Decimal(0)]), row.tenant))
+    found.sort(
+        key=lambda row: (
+            not (row.drifts or row.blocked_since),
+            -max(row.used or [Decimal(0)]),
+            row.tenant,
+        )
+    )
     return EnforcementTable(
         state,
         [_row(row, state) for row in found[:TENANTS_SHOWN]],
@@ -85,6 +95,8 @@ def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
         for resource, amount in zip(state.resources, row.drift or [], strict=False)
         if amount
     ]
+    if row.blocked_since:
+        wrong.append(f"Its jobs wait although more was decided: {row.pending_reason or NO_REASON}.")
     if row.over:
         wrong.append("More runs than was decided.")
     return Row(row.tenant, numbers, ", ".join(tasks), " ".join(wrong))
@@ -96,7 +108,7 @@ def _shown(amount: Decimal | None) -> str:
 
 @tells(permission="enforcement.view_agent", place=3)
 def schedulers_told(now: datetime, pools: VisiblePools) -> Section:
-    """Agents that are silent, and tenants whose scheduler does not have what was decided."""
+    """Agents that are silent, and tenants whose scheduler lacks or blocks what was decided."""
     present = Agent.objects.filter(pool__retired_at=None).select_related("pool")
     agents = list(pools.of(present, "pool__slug"))
     if not agents:
@@ -126,12 +138,33 @@ def schedulers_told(now: datetime, pools: VisiblePools) -> Section:
         )
         url = reverse("admin:enforcement_drift_changelist")
         notices.append(Notice(Urgency.WARNING, text, url))
+    notices += _blocked_notices(pools)
     rows = [_agent_row(agent, drifts.get(agent.pool.slug, 0), now) for agent in agents]
     more = None
     if len(rows) > AGENTS_SHOWN:
         url = reverse("admin:enforcement_agent_changelist")
         more = Cell(f"{counted(len(rows) - AGENTS_SHOWN, 'more agent')}: all of them", url)
     return Section(notices, [Table("Schedulers", _AGENT_COLUMNS, rows[:AGENTS_SHOWN], more)])
+
+
+def _blocked_notices(pools: VisiblePools) -> list[Notice]:
+    """One notice a pool, with the scheduler's reason for the tenant that has waited longest."""
+    blocked = pools.of(
+        Blockage.objects.filter(told_at__isnull=False, pool__retired_at=None), "pool__slug"
+    )
+    by_pool: dict[str, list[Blockage]] = {}
+    for each in blocked.select_related("pool", "tenant").order_by("pool__slug", "since"):
+        by_pool.setdefault(each.pool.slug, []).append(each)
+    url = reverse("admin:enforcement_blockage_changelist")
+    return [
+        Notice(
+            Urgency.WARNING,
+            f"{slug}: jobs of {counted(len(rows), 'tenant')} wait in the scheduler although more was"
+            f" decided than they use. {rows[0].tenant.slug}: {rows[0].payload['reason'] or NO_REASON}.",
+            url,
+        )
+        for slug, rows in by_pool.items()
+    ]
 
 
 _AGENT_COLUMNS = [
@@ -189,6 +222,13 @@ class ReportAdmin(ReadOnlyAdmin):
 
 @admin.register(Drift)
 class DriftAdmin(ReadOnlyAdmin):
+    list_display = ["tenant", "pool", "since", "told_at"]
+    list_select_related = ["tenant", "pool"]
+    list_filter = ["pool"]
+
+
+@admin.register(Blockage)
+class BlockageAdmin(ReadOnlyAdmin):
     list_display = ["tenant", "pool", "since", "told_at"]
     list_select_related = ["tenant", "pool"]
     list_filter = ["pool"]

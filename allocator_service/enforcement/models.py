@@ -19,6 +19,7 @@ class Agent(models.Model):
     """A program beside a scheduler that applies a pool's decisions; known by its first report.
 
     `reported_at` is by its clock, `received_at` by the service's. It reports every `interval_seconds`.
+    `silent_event_at` is the time of the event about its present silence.
     """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="agents")
@@ -30,6 +31,7 @@ class Agent(models.Model):
     generation = models.PositiveBigIntegerField(null=True)
     reported_at = models.DateTimeField()
     received_at = models.DateTimeField()
+    silent_event_at = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "enforcement_agent"
@@ -113,6 +115,28 @@ class Drift(models.Model):
         db_table = "enforcement_drift"
         constraints = [
             models.UniqueConstraint(fields=["pool", "tenant"], name="drift_one_per_tenant")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} since {self.since:%Y-%m-%d %H:%M:%S}"
+
+
+class Blockage(models.Model):
+    """A tenant whose jobs wait in the scheduler although more was decided than it uses.
+
+    `since` is the last look at which its use had risen; `told_at` the time of its event.
+    """
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="blockages")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="blockages")
+    since = models.DateTimeField()
+    told_at = models.DateTimeField(null=True)
+    payload = models.JSONField()
+
+    class Meta:
+        db_table = "enforcement_blockage"
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "tenant"], name="blockage_one_per_tenant")
         ]
 
     def __str__(self) -> str:

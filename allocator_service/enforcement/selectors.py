@@ -1,22 +1,24 @@
 """Reads around the enforcement of decisions: what was decided, is enforced and is used, per tenant."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any
+
+from django.db.models import Q
 
 from allocator_service.allocation.decided import EXACT, Vector, decided_by_class
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import decision_now, slot_in_force
 from allocator_service.core.errors import DomainError, Missing
 from allocator_service.core.quantities import Resource
-from allocator_service.enforcement.models import Agent, Report
+from allocator_service.enforcement.models import Agent, Blockage, Report
 from allocator_service.enforcement.rendering.limits import TenantLimits
 from allocator_service.enforcement.rendering.rounding import NOISE
 from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.rendering.units import TargetUnit
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Membership, Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.tenants.models import Tenant
@@ -31,6 +33,26 @@ def member_slugs(*, pool: Pool) -> list[str]:
         "membership__tenant__slug", flat=True
     )
     return list(slugs)
+
+
+def departed_slugs(*, pool: Pool) -> list[str]:
+    """Return retired tenants and former members that no scheduler has a limit above 0 for.
+
+    They are rendered until agents report that their limit is 0. It would stay otherwise.
+    """
+    over = Q(tenant__retired_at__isnull=False) | Q(ended_at__isnull=False)
+    memberships = Membership.objects.filter(over, pool=pool)
+    former = set(memberships.values_list("tenant__slug", flat=True))
+    if not former:
+        return []
+    _, reports = _newest_reports(pool)
+    limited = {
+        row["tenant"]
+        for report in reports.values()
+        for row in report["tenants"]
+        if any(Decimal(amount) for amount in row["applied"].values())
+    }
+    return sorted(former - limited)
 
 
 def next_boundary(*, pool: Pool, run: Run, now: datetime) -> datetime | None:
@@ -69,7 +91,10 @@ class TenantEnforcement:
 
     `rendered` is what the scheduler is told: `decided` in whole units of the target. `drift` is
     enforced − rendered, 0 where that is less than half a unit of the target: agents convert to the
-    pool's units with 12 fractional digits. `over`: it uses more than both.
+    pool's units with 12 fractional digits. `over`: it uses more than both. `pending_demand` and
+    `pending_reason` are of the first job that waits, by the scheduler; the former is None where time is
+    divided, because jobs wait for their slots there. `blocked_since` is None until the state has lasted
+    three intervals.
     """
 
     tenant: str
@@ -81,6 +106,21 @@ class TenantEnforcement:
     pending_tasks: int | None
     running_tasks: int | None
     problems: Sequence[str] = ()
+    pending_reason: str | None = None
+    pending_demand: Vector | None = None
+    blocked_since: datetime | None = None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the first job that waits fits into what was decided, and nothing keeps it but the
+        scheduler.
+        """
+        if not self.pending_tasks or not self.pending_demand or self.used is None:
+            return False
+        return any(self.pending_demand) and all(
+            used + more <= most * (1 + NOISE)
+            for used, more, most in zip(self.used, self.pending_demand, self.rendered, strict=True)
+        )
 
     @property
     def over(self) -> bool:
@@ -144,14 +184,24 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
             decided_by_class(run, label=target.class_label),
             label=target.class_label,
             members=member_slugs(pool=pool),
+            departed=departed_slugs(pool=pool),
             at=now,
         )
     except DomainError as error:
         return EnforcementState(pool, run, resources, states, refused=error.detail)
     with localcontext(EXACT):
+        since = _blocked_since(pool)
+        timed = limits.decided.period_seconds > 0
         rows = [
-            _row(tenant, reported.get(tenant.slug), resources, limits.units)
-            for tenant in limits.tenants
+            replace(
+                row,
+                pending_demand=None if timed else row.pending_demand,
+                blocked_since=since.get(row.tenant),
+            )
+            for row in (
+                _row(tenant, reported.get(tenant.slug), resources, limits.units)
+                for tenant in limits.tenants
+            )
         ]
     return EnforcementState(pool, run, resources, states, rows)
 
@@ -160,7 +210,8 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
 class TenantUse:
     """What an agent last said that a tenant runs, in the pool's units and order.
 
-    `stale`: the agent has been silent for too long since.
+    `stale`: the agent has been silent for too long since. `blocked_since` is set when its jobs have
+    waited for three intervals although more was decided than it uses.
     """
 
     used: Vector
@@ -168,6 +219,8 @@ class TenantUse:
     pending_tasks: int | None
     received_at: datetime
     stale: bool
+    pending_reason: str | None = None
+    blocked_since: datetime | None = None
 
 
 def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None:
@@ -183,8 +236,17 @@ def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None
                     row["pending_tasks"],
                     agent.received_at,
                     agent.is_stale(now),
+                    row.get("pending_reason"),
                 )
-    return found
+    if found is None:
+        return None
+    return replace(found, blocked_since=_blocked_since(pool).get(tenant.slug))
+
+
+def _blocked_since(pool: Pool) -> dict[str, datetime]:
+    """Return since when tenants are blocked, for those whose event is recorded."""
+    told = Blockage.objects.filter(pool=pool, told_at__isnull=False)
+    return dict(told.values_list("tenant__slug", "since"))
 
 
 def _newest_reports(pool: Pool) -> tuple[list[Agent], Mapping[int, Mapping[str, Any]]]:
@@ -221,6 +283,9 @@ def _row(
         reported["pending_tasks"],
         reported["running_tasks"],
         reported["problems"],
+        reported.get("pending_reason"),
+        # Reports stored before the field existed lack it.
+        _vector(demand, resources) if (demand := reported.get("pending_demand")) else None,
     )
 
 

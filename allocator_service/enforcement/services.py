@@ -1,10 +1,9 @@
-"""What agents report, and what is told of it: a drift that lasts, and that it has settled."""
+"""Reports of agents: validation, storage and retention."""
 
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -14,19 +13,11 @@ from django.db.models import Max
 from allocator_service.allocation.models import Run
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Conflict, FieldError, Unacceptable
-from allocator_service.core.outbox import events_record
 from allocator_service.core.quantities import decimal_text, vector_from
-from allocator_service.enforcement.models import Agent, Drift, Report, Watch
-from allocator_service.enforcement.selectors import (
-    EnforcementState,
-    TenantEnforcement,
-    decision_in_force,
-    enforcement_state,
-)
+from allocator_service.enforcement.models import Agent, Report, Watch
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Membership, Pool
 from allocator_service.pools.selectors import resources_of
-from allocator_service.tenants.models import Tenant
 
 REPORT_RETENTION = timedelta(days=7)
 # What changes more often is kept as it was last.
@@ -39,7 +30,10 @@ MAX_MISTAKES = 20
 
 @dataclass(frozen=True)
 class TenantReport:
-    """What an agent says of a tenant; quantities are the client's, keyed by resource."""
+    """What an agent says of a tenant; quantities are the client's, keyed by resource.
+
+    `pending_reason` and `pending_demand` are of the first of its jobs that wait.
+    """
 
     tenant: str
     applied: Any
@@ -47,6 +41,8 @@ class TenantReport:
     pending_tasks: int | None
     running_tasks: int | None
     problems: Sequence[str]
+    pending_reason: str | None = None
+    pending_demand: Any = None
 
 
 @dataclass(frozen=True)
@@ -165,9 +161,13 @@ def _content(pool: Pool, draft: ReportDraft) -> dict[str, Any]:
             "tenant": each.tenant,
             "pending_tasks": each.pending_tasks,
             "running_tasks": each.running_tasks,
+            "pending_reason": each.pending_reason,
+            "pending_demand": None,
             "problems": list(each.problems),
         }
-        for name in ("applied", "used"):
+        for name in ("applied", "used", "pending_demand"):
+            if getattr(each, name) is None:
+                continue
             try:
                 vector = vector_from(getattr(each, name), resources, pointer=f"{where}/{name}")
             except Unacceptable as error:
@@ -183,78 +183,6 @@ def _content(pool: Pool, draft: ReportDraft) -> dict[str, Any]:
     if found:
         raise Unacceptable(found[0].detail, code=found[0].code, errors=found[:MAX_MISTAKES])
     return {"tenants": rows, "problems": list(draft.problems)}
-
-
-def pools_enforced() -> list[Pool]:
-    """The open pools that an agent has reported of."""
-    pools = Pool.objects.filter(retired_at=None, agents__isnull=False).distinct()
-    return list(pools.prefetch_related("resource_types"))
-
-
-@transaction.atomic
-def drift_watch(*, pool: Pool, now: datetime) -> None:
-    """Tell once of each tenant whose drift has lasted three intervals, and once that it settled.
-
-    Whether a tenant drifts is worked out anew when there is another decision or another report.
-    """
-    watch = Watch.objects.select_for_update(skip_locked=True).filter(pool=pool).first()
-    agent = Agent.objects.filter(pool=pool).order_by("-received_at").first()
-    if watch is None or agent is None:
-        return  # somebody else looks, or nobody reports
-    run = decision_in_force(pool=pool, now=now)
-    if (watch.run, watch.received_at) != (run, agent.received_at):
-        _look(pool, now)
-        watch.run, watch.received_at = run, agent.received_at
-        watch.save()
-    due = Drift.objects.filter(pool=pool, told_at=None, since__lt=now - agent.patience)
-    payloads = dict(due.values_list("tenant__slug", "payload"))
-    if payloads:
-        due.update(told_at=now)
-        events_record(kind="enforcement.drift", pool=pool.slug, payloads=payloads, now=now)
-
-
-def _look(pool: Pool, now: datetime) -> None:
-    """Note who drifts since when, and tell of those that were told to drift and do no longer."""
-    state = enforcement_state(pool=pool, now=now)
-    drifting = {row.tenant: row for row in state.tenants if row.drifts}
-    known = {
-        drift.tenant.slug: drift
-        for drift in Drift.objects.filter(pool=pool).select_related("tenant")
-    }
-    settled = {
-        slug: {**drift.payload, "since": drift.since.isoformat()}
-        for slug, drift in known.items()
-        if slug not in drifting and drift.told_at is not None
-    }
-    events_record(kind="enforcement.settled", pool=pool.slug, payloads=settled, now=now)
-    Drift.objects.filter(pool=pool).exclude(tenant__slug__in=drifting).delete()
-    new = Tenant.objects.filter(slug__in=drifting.keys() - known.keys())
-    going_on = [drift for slug, drift in known.items() if slug in drifting and not drift.told_at]
-    for drift in going_on:
-        drift.payload = _payload(state, drifting[drift.tenant.slug])
-    Drift.objects.bulk_update(going_on, ["payload"])
-    Drift.objects.bulk_create(
-        Drift(pool=pool, tenant=tenant, since=now, payload=_payload(state, drifting[tenant.slug]))
-        for tenant in new
-    )
-
-
-def _payload(state: EnforcementState, row: TenantEnforcement) -> dict[str, Any]:
-    def named(vector: Sequence[Decimal] | None) -> dict[str, str] | None:
-        if vector is None:
-            return None
-        return {
-            each.name: decimal_text(amount)
-            for each, amount in zip(state.resources, vector, strict=True)
-        }
-
-    return {
-        "run": None if state.run is None else str(state.run.pk),
-        "generation": None if state.run is None else state.run.generation,
-        "decided": named(row.decided),
-        "enforced": named(row.enforced),
-        "used": named(row.used),
-    }
 
 
 def reports_prune(*, now: datetime) -> int:

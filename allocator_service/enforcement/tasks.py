@@ -3,7 +3,8 @@
 from celery import shared_task
 
 from allocator_service.core.clock import utc_now
-from allocator_service.enforcement.services import drift_watch, pools_enforced, reports_prune
+from allocator_service.enforcement.services import reports_prune
+from allocator_service.enforcement.watching import enforcement_watch, pools_enforced
 from allocator_service.pools.models import Pool
 
 # Redis keeps one list per priority; workers empty the list of decisions (0) first.
@@ -20,9 +21,9 @@ def watch() -> None:
 
 @shared_task(name="enforcement.watch_pool", priority=AFTER_DECISIONS)
 def watch_pool(pool_id: int) -> None:
-    """Tell of a drift that lasts, or has settled."""
+    """Record events for states of enforcement that last, and for their ends."""
     pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
-    drift_watch(pool=pool, now=utc_now())
+    enforcement_watch(pool=pool, now=utc_now())
 
 
 @shared_task(name="enforcement.retention", priority=AFTER_DECISIONS)

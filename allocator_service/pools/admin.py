@@ -164,14 +164,14 @@ class MembershipForm(ServiceForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not self.adding:
-            terms = self.instance.terms.get(end=None)
+        terms = None if self.adding else self.instance.terms.filter(end=None).first()
+        if terms is not None:
             self.initial.update(weight=terms.weight.normalize(), best_effort=terms.best_effort)
 
     def changes(self) -> dict[str, Any]:
-        terms = self.instance.terms.get(end=None)
+        terms = self.instance.terms.filter(end=None).first()
         weight, best_effort = self.cleaned_data["weight"], self.cleaned_data["best_effort"]
-        if (weight, best_effort) == (terms.weight, terms.best_effort):
+        if terms is not None and (weight, best_effort) == (terms.weight, terms.best_effort):
             return {}
         member = {"tenant": self.instance.tenant.slug, "weight": str(weight)}
         return {"members": [{**member, "best_effort": best_effort}]}
@@ -203,11 +203,13 @@ class MembershipAdmin(ServiceAdmin):
         return super().get_queryset(request).prefetch_related("terms")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["pool", "tenant", "admitted_at"] if obj else []
+        return ["pool", "tenant", "admitted_at", "ended_at"] if obj else []
 
     @admin.display(description="weight")
     def present_terms(self, membership: Membership) -> str:
-        (terms,) = [terms for terms in membership.terms.all() if terms.end is None]
+        terms = next((terms for terms in membership.terms.all() if terms.end is None), None)
+        if terms is None:
+            return "ended"
         return f"{terms.weight.normalize():f}" + (" (best effort)" if terms.best_effort else "")
 
 

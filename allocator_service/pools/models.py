@@ -44,6 +44,12 @@ class Metering(models.TextChoices):
 class PoolQuerySet(models.QuerySet["Pool"]):
     def for_tenant(self, tenant: Tenant | None) -> Self:
         """The pools a caller may see: all, or those that the tenant of a key is a member of."""
+        if tenant is None:
+            return self
+        return self.filter(memberships__tenant=tenant, memberships__ended_at=None)
+
+    def history_for_tenant(self, tenant: Tenant | None) -> Self:
+        """The same and those that the tenant was a member of: its statements stay readable."""
         return self if tenant is None else self.filter(memberships__tenant=tenant)
 
 
@@ -174,12 +180,13 @@ class RecomputeJob(models.Model):
 
 
 class Membership(models.Model):
-    """A tenant admitted to a pool."""
+    """A tenant admitted to a pool; one that has ended has no present terms."""
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="memberships")
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="memberships")
     version = models.PositiveIntegerField(default=1, editable=False)
     admitted_at = models.DateTimeField(editable=False)
+    ended_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         db_table = "pool_membership"

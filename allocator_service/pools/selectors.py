@@ -28,15 +28,15 @@ def pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
 
 def closed_pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
     """The retired pools a caller may see, whose statements stay readable."""
-    return Pool.objects.for_tenant(tenant).exclude(retired_at=None)
+    return Pool.objects.history_for_tenant(tenant).exclude(retired_at=None)
 
 
 def pool_get(*, slug: str, tenant: Tenant | None, retired: bool = False) -> Pool:
     """The open pool of this slug with its resources, if the caller may see it. Raises `Missing`.
 
-    With `retired` also a pool that was closed.
+    With `retired` also a pool that was closed, or one that the tenant was a member of.
     """
-    pools = Pool.objects.for_tenant(tenant).prefetch_related("resource_types")
+    pools = Pool.objects.history_for_tenant(tenant).prefetch_related("resource_types")
     pool = (pools if retired else pools_for(tenant)).filter(slug=slug).first()
     if pool is None:
         raise Missing("There is no such pool.", code="pool.not_found")
@@ -55,7 +55,8 @@ LEFT JOIN pool ON pool.slug = %(slug)s AND (%(retired)s OR pool.retired_at IS NU
 AND api_key.pool IN ('', pool.slug)
 AND (api_key.tenant_id IS NULL OR EXISTS (
         SELECT FROM pool_membership
-        WHERE pool_id = pool.id AND tenant_id = api_key.tenant_id))
+        WHERE pool_id = pool.id AND tenant_id = api_key.tenant_id
+        AND (%(retired)s OR ended_at IS NULL)))
 """
 _JOIN_SERVER = """
 LEFT JOIN server ON server.id = %(server)s AND server.pool_id = pool.id AND (

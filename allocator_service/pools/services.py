@@ -12,7 +12,7 @@ from django.db import transaction
 
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.durations import parse_duration
-from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
+from allocator_service.core.errors import Conflict, Missing, PreconditionRequired, Unacceptable
 from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
 from allocator_service.core.versions import check_version
@@ -251,7 +251,7 @@ def member_put(
             code="weight.not_positive",
             pointer="/weight",
         )
-    membership = Membership.objects.filter(pool=pool, tenant=tenant).first()
+    membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
     if membership is None:
         (membership,) = members_admit(
             pool=pool, tenants=[tenant], weight=weight, best_effort=best_effort, now=now
@@ -296,20 +296,69 @@ def members_admit(
     weight: Decimal = Decimal(1),
     best_effort: bool = False,
 ) -> list[Membership]:
-    """Admit those of `tenants` who are not members of the locked pool; returns the new members."""
-    present = set(
-        Membership.objects.filter(pool=pool, tenant__in=tenants).values_list("tenant_id", flat=True)
-    )
-    admitted = Membership.objects.bulk_create(
-        Membership(pool=pool, tenant=tenant, admitted_at=now)
-        for tenant in tenants
-        if tenant.pk not in present
-    )
+    """Admit those of `tenants` who are not members of the locked pool; returns the new members.
+
+    A membership that has ended goes on under new terms.
+    """
+    known = {
+        membership.tenant_id: membership
+        for membership in Membership.objects.filter(pool=pool, tenant__in=tenants)
+    }
+    again = [membership for membership in known.values() if membership.ended_at is not None]
+    starts = {membership.pk: max(now, membership.ended_at or now) for membership in again}
+    for membership in again:
+        membership.ended_at = None
+        membership.version += 1
+    Membership.objects.bulk_update(again, ["ended_at", "version"])
+    admitted = [
+        *again,
+        *Membership.objects.bulk_create(
+            Membership(pool=pool, tenant=tenant, admitted_at=now)
+            for tenant in tenants
+            if tenant.pk not in known
+        ),
+    ]
     MembershipTerms.objects.bulk_create(
-        MembershipTerms(membership=membership, weight=weight, best_effort=best_effort, start=now)
+        MembershipTerms(
+            membership=membership,
+            weight=weight,
+            best_effort=best_effort,
+            start=starts.get(membership.pk, now),
+        )
         for membership in admitted
     )
     return admitted
+
+
+@transaction.atomic
+def member_end(*, pool: Pool, tenant: Tenant, version: int | None, now: datetime) -> None:
+    """End a membership from the next decision on; its earlier terms and all history stay.
+
+    Raises `Missing` for a tenant that is not a member, and `Conflict` while it has servers or workloads
+    in the pool.
+    """
+    pool = pool_lock(pool)
+    membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
+    if membership is None:
+        raise Missing("There is no such member.", code="member.not_found")
+    check_version(membership.version, version)
+    servers = Server.objects.filter(pool=pool, contributed_by=tenant).present().count()
+    workloads = pool.workloads.filter(tenant=tenant).exclude(state="withdrawn").count()
+    if servers or workloads:
+        raise Conflict(
+            f"The member has {servers} servers and {workloads} workloads in the pool: retire its servers"
+            " and withdraw its workloads first.",
+            code="in_use",
+        )
+    before = stated_fields(membership)
+    present = membership.terms.get(end=None)
+    # A clock that was set back cannot end terms before they start.
+    membership.ended_at = present.end = max(now, present.start)
+    present.save(update_fields=["end"])
+    membership.version += 1
+    membership.save(update_fields=["ended_at", "version"])
+    pool_changed(pool, now=now)
+    audit_record(action="member.end", instance=membership, before=before, now=now, pool=pool.slug)
 
 
 def _change_terms(

@@ -65,7 +65,8 @@ made AS (
                told.tenant = t.slug
                OR told.tenant IS NULL AND EXISTS (
                    SELECT FROM pool_membership m JOIN pool o ON o.id = m.pool_id
-                   WHERE m.tenant_id = t.id AND o.slug = told.pool AND o.retired_at IS NULL)))
+                   WHERE m.tenant_id = t.id AND o.slug = told.pool AND o.retired_at IS NULL
+                     AND m.ended_at IS NULL)))
     ORDER BY told.sequence
     ON CONFLICT DO NOTHING
     RETURNING webhook_id)

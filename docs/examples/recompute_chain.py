@@ -40,11 +40,17 @@ def recompute(
             counts["digests"] = len(block["digests"])
         head = {"pool": block["pool"], "block": number, "format": block["format"], **counts}
         lines = [text({**head, "previous": previous})]
+        found = 0
         while entry is not None and json.loads(entry)["sequence"] <= (block["last_sequence"] or 0):
             lines.append(entry[: entry.rindex(',"digest":')] + "}")
-            entry = next(following, None)
+            entry, found = next(following, None), found + 1
         lines += [text(line) for line in (*block["decisions"], *block["digests"])]
-        if block["format"] > 1 and digest("\n".join(lines)) != block["digest"]:
+        if found < block["entries"] and entry is None:
+            yield (
+                f"block {number} has {block['entries']} entries and the export only {found} of them:"
+                " they were removed, or the entries were exported before the blocks"
+            )
+        elif block["format"] > 1 and digest("\n".join(lines)) != block["digest"]:
             yield f"block {number} has another digest"
         for decision in block["decisions"]:
             for part, of_proof in proven.pop(decision["run"], {}).items():
@@ -52,13 +58,19 @@ def recompute(
                     yield f"the {part} of run {decision['run']} is not what was sealed"
         previous = block["digest"]
     yield from (f"run {run} is in no block" for run in proven)
-    if entry is not None:
-        yield "there are entries after the last block"
+
+
+def count_newer(entries: Iterable[str], blocks: Iterable[str]) -> int:
+    """Count the entries after the last block: they were sealed while the files were fetched."""
+    last = max((block["last_sequence"] or 0 for block in map(json.loads, blocks)), default=0)
+    return sum(json.loads(entry)["sequence"] > last for entry in entries)
 
 
 if __name__ == "__main__":
     exported, listed, *taken_home = (Path(name).read_text("utf-8") for name in sys.argv[1:])
     proof_files = [json.loads(proof) for proof in taken_home]
     faults = list(recompute(exported.splitlines(), listed.splitlines(), proof_files))
+    if newer := count_newer(exported.splitlines(), listed.splitlines()):
+        print(f"{newer} entries are newer than the last block: its successors seal them")
     print("\n".join(faults) or "every block has the digest that its lines make")
     sys.exit(bool(faults))

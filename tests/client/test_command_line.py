@@ -226,3 +226,25 @@ def test_a_submission_sends_what_was_written(alloc, told):
         "name": "a", "demand": {"cpu": "250m", "memory": "4Gi"}, "tasks": 3, "priority": -1,
         "server_selector": {"zone": ["a", "b"], "disk": ["ssd"]},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", ["AssocGrpCpuLimit", ""])
+def test_why_names_the_schedulers_reason_for_jobs_that_wait(alloc, told, reason):
+    explanation = {
+        "sentence": "physics runs 3 tasks.", "workloads": [], "binding": [], "counterfactuals": [],
+        "blocked": {"since": "2027-01-04T09:00:00+01:00", "pending_tasks": 3, "reason": reason},
+    }  # fmt: skip
+
+    def shown(**changes):
+        told(
+            decision(9),
+            (200, JSON, explanation | changes),
+            (200, JSON, POOL),
+            page([row("w", 3)], None, last=True),
+        )
+        return alloc("why", "lab", "--tenant", "physics").output
+
+    said = shown()
+    assert "although more was decided than is used" in said, said
+    assert f"The scheduler's reason: {reason or 'none stated'}." in said
+    assert "although" not in shown(blocked=None)

@@ -14,10 +14,12 @@ from allocator_service.allocation.models import Run
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.services import METERING, heartbeat_record
 from allocator_service.core.templatetags.shown import age
+from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.services import pool_create
 from allocator_service.tenants.services import api_key_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from tests import factories
 from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -145,3 +147,19 @@ def test_who_may_not_see_pools_is_told_nothing_of_them(index, fig2, client):
 )  # fmt: skip
 def test_an_age_is_said_in_its_two_largest_units(seconds, words):
     assert age(timedelta(seconds=seconds)) == words
+
+
+def test_tenants_whose_jobs_wait_are_named_with_the_schedulers_reason(index, fig2):
+    recompute_pool(pool_id=fig2.pk, clock=lambda: NOON - timedelta(seconds=83))
+    run = Run.objects.get(pool=fig2)
+    factories.blocked(run, "u1")
+    expected = (
+        "warning",
+        f"{fig2.slug}: jobs of 1 tenant wait in the scheduler although more was decided than they"
+        " use. u1: AssocGrp<b>Limit.",
+    )
+    assert expected in notices(index())
+    later = NOON + timedelta(seconds=1)
+    factories.enforcement_report(run, now=later, reported_at=later)
+    enforcement_watch(pool=fig2, now=later)
+    assert expected not in notices(index())

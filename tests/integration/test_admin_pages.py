@@ -32,13 +32,9 @@ from allocator_service.billing.plans.services import (
 from allocator_service.billing.reratings import rerating_apply
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.core.models import AuditEntry, Event
-from allocator_service.enforcement.models import Agent, Drift, Report
-from allocator_service.enforcement.services import (
-    ReportDraft,
-    TenantReport,
-    drift_watch,
-    report_put,
-)
+from allocator_service.enforcement.models import Agent, Blockage, Drift, Report
+from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
+from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Block, Entry
 from allocator_service.pools.models import Pool, Server
@@ -64,7 +60,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 HISTORY = {
     Run, Allocation, Placement, Event, AuditEntry, Entry, Block, Closing, Statement, Posting, Rerating,
     Webhook, Delivery, Backtest,
-    Agent, Report, Drift, Person,
+    Agent, Report, Drift, Blockage, Person,
 }  # fmt: skip
 OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
 
@@ -104,14 +100,21 @@ def enforce(pool, *, reported_at, applied=1, used=1):
     run = Run.objects.filter(pool=pool, effective_until=None).get()
     tenants = [
         TenantReport(
-            "u1", {"cpu": applied, "memory": 10}, {"cpu": used}, 3, 5, ["<b>one job is held</b>"]
+            "u1",
+            {"cpu": applied, "memory": 10},
+            {"cpu": used},
+            3,
+            5,
+            ["<b>one job is held</b>"],
+            "<b>AssocGrpCpuLimit</b>",
+            {"cpu": 1},
         )
     ]
     draft = ReportDraft(
         "slurm-lab", "slurm", "partition", run.pk, run.generation, "PT15S", reported_at, tenants, []
     )
     report_put(pool=pool, draft=draft, now=reported_at)
-    drift_watch(pool=pool, now=reported_at)
+    enforcement_watch(pool=pool, now=reported_at)
 
 
 def bill(pool):

@@ -19,6 +19,7 @@ from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.core.clock import utc_now
 from allocator_service.core.templatetags.shown import short
+from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from api.limiter import limiter
 from api.pages.words import helps, reason_said, sharing_said
@@ -93,6 +94,16 @@ def test_what_runs_is_what_an_agent_said_last(decided, ada):
     assert "Used now 0 core 0 GiB" in words(ada.text(LAB))
     with time_machine.travel(report.agent.received_at + timedelta(minutes=2)):
         assert "The agent has been silent since" in words(ada.text(LAB))
+
+
+def test_jobs_that_the_scheduler_keeps_waiting_are_shown_with_its_reason(decided, ada):
+    factories.blocked(decided.run, "ada")
+    shown = words(ada.text(LAB))
+    assert "although more was decided for you than you use" in shown
+    assert "The scheduler's reason: AssocGrp<b>Limit." in shown
+    factories.enforcement_report(decided.run)
+    enforcement_watch(pool=decided.run.pool, now=utc_now())
+    assert "although more was decided" not in words(ada.text(LAB))
 
 
 def test_the_last_seven_days_are_those_of_the_report(decided, ada):

@@ -43,6 +43,7 @@ def read_pods(items: Iterable[Mapping[str, Any]], *, class_label: str) -> Iterat
             pod_demand(spec),
             running=bool(spec.get("nodeName")),
             where=where(spec, class_label),
+            reason=_message(status, "PodScheduled", "False"),
         )
 
 
@@ -69,6 +70,8 @@ def read_missing_pods(items: Iterable[Mapping[str, Any]], *, class_label: str) -
                 running=False,
                 tasks=missing,
                 where=where(template, class_label),
+                reason=_message(status, "ReplicaFailure", "True"),
+                splits=True,
             )
 
 
@@ -88,6 +91,8 @@ def read_workloads(items: Iterable[Mapping[str, Any]], *, class_label: str) -> I
                 running=_is(status, "Admitted"),
                 tasks=int(pods.get("count", 1)),
                 where=where(template, class_label),
+                reason=_message(status, "QuotaReserved", "False"),
+                whole=f"{metadata['namespace']}/{metadata['name']}",
             )
 
 
@@ -165,3 +170,11 @@ def _is(status: Mapping[str, Any], condition: str) -> bool:
         item.get("type") == condition and item.get("status") == "True"
         for item in status.get("conditions") or []
     )
+
+
+def _message(status: Mapping[str, Any], condition: str, value: str) -> str:
+    """Return the message of a condition that has the value, else nothing."""
+    for item in status.get("conditions") or []:
+        if item.get("type") == condition and item.get("status") == value:
+            return str(item.get("message") or item.get("reason") or "")
+    return ""

@@ -11,7 +11,8 @@ from typing import Any
 from allocator_agent.model import Job
 from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.reclaim import to_stop
-from allocator_agent.slurm.reading import Association, Reservation, resource_of
+from allocator_agent.slurm.reading import Association, resource_of
+from allocator_agent.slurm.reservations import ReservationChange
 
 _WRITABLE = re.compile(r"[^\s'\",:]+")  # what sacctmgr can be told
 Limits = dict[str, int]
@@ -49,10 +50,6 @@ class LimitChange:
 
     def line(self) -> str:
         """The change as a person reads it."""
-        account, user, partition = self.key
-        who = f"account {account}"
-        if user:
-            who = f"user {user} of {account} in partition {partition}"
         parts = [
             f"{name} {_shown(self.before[name])} -> {_shown(most)}"
             for name, most in self.after.items()
@@ -60,26 +57,21 @@ class LimitChange:
         ]
         if self.shares:
             parts.append(f"fairshare {self.fairshare[0]} -> {self.fairshare[1]}")
-        return f"{'new ' if self.new else ''}{who}: {', '.join(parts)}"
+        return f"{'new ' if self.new else ''}{_name_of(self.key)}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True)
-class ReservationChange:
-    """A reservation to make (`before` is None), to change, or to delete (`after` is None)."""
+class LimitRemoval:
+    """Limits of an association that the agent no longer manages, and the reason."""
 
-    name: str
-    before: Reservation | None
-    after: Reservation | None
+    key: Key
+    before: Limits
+    reason: str
 
     def line(self) -> str:
-        if self.after is None:
-            return f"reservation {self.name}: delete"
-        what = "make" if self.before is None else "change"
-        where = f" in {self.after.partition}" if self.after.partition else ""
-        return (
-            f"reservation {self.name}: {what}, {self.after.cores} cores{where} for"
-            f" {self.after.account}, {self.after.end - self.after.start} s from {self.after.start}"
-        )
+        """Return the removal as a person reads it."""
+        parts = [f"{name} {most} -> unlimited" for name, most in self.before.items()]
+        return f"{_name_of(self.key)}: {', '.join(parts)}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -91,9 +83,16 @@ class SlurmPlan:
     moves: list[tuple[str, list[str]]] = field(default_factory=list)  # reservation, its new jobs
     stops: list[Job] = field(default_factory=list)
     problems: dict[str, list[str]] = field(default_factory=dict)  # of an account, "": of all
+    removals: list[LimitRemoval] = field(default_factory=list)
+    # Account -> its waiting jobs that are to come under the limits of their partition.
+    reassigned: dict[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.limits) + len(self.reservations) + len(self.moves) + len(self.stops)
+        changes = (
+            *(self.limits, self.removals, self.reassigned),
+            *(self.reservations, self.moves, self.stops),
+        )
+        return sum(len(each) for each in changes)
 
     def lines(self) -> list[str]:
         """The plan as a person reads it."""
@@ -104,6 +103,12 @@ class SlurmPlan:
             lines += ["lowered first:", *lowered]
         if raised:
             lines += ["then raised:" if lowered else "raised:", *raised]
+        if self.removals:
+            lines += ["removed:", *(f"  - {removal.line()}" for removal in self.removals)]
+        lines += [
+            f"  jobs {', '.join(jobs)} of {account}: moved to the limits of their partition"
+            for account, jobs in self.reassigned.items()
+        ]
         lines += [f"  {change.line()}" for change in self.reservations]
         lines += [
             f"  jobs {', '.join(jobs)}: wait for reservation {name}" for name, jobs in self.moves
@@ -152,7 +157,10 @@ def plan_limits(
         elif classes:
             partition = item["partition"]
             mine = [job for job in jobs if job.account == account and job.partition == partition]
-            told = handed_out(item["limits"], mine, sorted(users.get(account, [])))
+            outside = [job for job in mine if job.running and _is_outside(job, present)]
+            left = _without(item["limits"], outside)
+            within = [job for job in mine if job not in outside]
+            told = handed_out(left, within, sorted(users.get(account, [])))
             for user, limits in told.items():
                 row = present.get((account, user, partition)) or Association(
                     account, user, partition, {}, ""
@@ -160,6 +168,88 @@ def plan_limits(
                 new = (account, user, partition) not in present
                 changes.append(_change(row, limits, row.fairshare, new=new))
     return [change for change in changes if change.lowers or change.raises], problems
+
+
+def plan_removals(
+    objects: Sequence[Mapping[str, Any]],
+    associations: Iterable[Association],
+    accounts: Mapping[str, str],
+    parents: Mapping[str, str],
+    *,
+    classes: bool,
+) -> tuple[list[LimitRemoval], dict[str, list[str]]]:
+    """Return limits that the agent once wrote and no longer manages, and problems by tenant.
+
+    `parents` names the account of every tenant whose account has accounts below it. Of users in
+    partitions only limits of every resource of the pool are the agent's: it never writes fewer.
+    """
+    own = {item["tenant"]: set(item["limits"]) for item in objects if item["kind"] == "account"}
+    of_account = {
+        account: tenant
+        for names in (parents, accounts)
+        for tenant, account in names.items()
+        if tenant in own
+    }
+    managed = {
+        (accounts.get(item["tenant"]), item["partition"])
+        for item in objects
+        if item["kind"] == "class" and classes
+    }
+    removals: list[LimitRemoval] = []
+    for row in associations:
+        tenant = of_account.get(row.account)
+        if tenant is None or not _WRITABLE.fullmatch(row.account):
+            continue
+        is_parent = parents.get(tenant) == row.account
+        limits = {name: most for name, most in row.limits.items() if name in own[tenant]}
+        reason = "it has accounts below it" if is_parent else "limits by partition are off"
+        if not limits or (not row.partition and (row.user or not is_parent)):
+            continue
+        if row.partition and (
+            limits.keys() != own[tenant] or (row.account, row.partition) in managed
+        ):
+            continue
+        if row.partition and classes and not is_parent:
+            reason = f"nothing is decided for {row.partition}"
+        removals.append(LimitRemoval((row.account, row.user, row.partition), limits, reason))
+    problems = {
+        tenant: [
+            f"account {account} has accounts below it: it is not limited; end its membership of the pool"
+        ]
+        for tenant, account in parents.items()
+        if tenant in own
+    }
+    return removals, problems
+
+
+def plan_reassignments(
+    objects: Sequence[Mapping[str, Any]],
+    associations: Iterable[Association],
+    jobs: Sequence[Job],
+    accounts: Mapping[str, str],
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Return waiting jobs to put under the limits of their partition, by account, and problems.
+
+    A job keeps the association that it was submitted under, also when one for its partition is made
+    later. A job that names several partitions can have none.
+    """
+    present = {(item.account, item.user, item.partition): item for item in associations}
+    found: dict[str, list[str]] = {}
+    problems: dict[str, list[str]] = {}
+    classes = [item for item in objects if item["kind"] == "class" and item["tenant"] in accounts]
+    partitions = {(accounts[item["tenant"]], item["partition"]) for item in classes}
+    tenants = {accounts[item["tenant"]]: item["tenant"] for item in classes}
+    for job in jobs:
+        if job.running or job.account not in tenants or not _is_outside(job, present):
+            continue
+        if (job.account, job.partition) in partitions:
+            found.setdefault(job.account, []).append(job.id)
+        elif "," in job.partition:
+            problems.setdefault(tenants[job.account], []).append(
+                f"job {job.id} names several partitions ({job.partition}):"
+                " no limit of a partition holds for it; submit it to one"
+            )
+    return found, problems
 
 
 def handed_out(limits: Limits, jobs: Sequence[Job], users: Sequence[str]) -> dict[str, Limits]:
@@ -208,47 +298,6 @@ def plan_stops(
     return stops
 
 
-def plan_reservations(
-    wanted: Sequence[Reservation], present: Sequence[Reservation], prefix: str, *, now: int
-) -> list[ReservationChange]:
-    """Reservations to make, change or delete; those that have begun are left to their end."""
-    there = {item.name: item for item in present}
-    names = {item.name for item in wanted}
-    changes = [
-        ReservationChange(item.name, item, None)
-        for item in present
-        if item.name.startswith(prefix) and item.name not in names and item.start > now
-    ]
-    for item in wanted:
-        before = there.get(item.name)
-        if item.end > now and before is None:
-            changes.append(ReservationChange(item.name, None, item))
-        elif before is not None and before != item and before.start > now:
-            changes.append(ReservationChange(item.name, before, item))
-    return changes
-
-
-def plan_moves(
-    wanted: Sequence[Reservation], jobs: Sequence[Job], *, now: int
-) -> list[tuple[str, list[str]]]:
-    """Waiting jobs that have to be told the reservation that their account has next."""
-    moves: dict[str, list[str]] = {}
-    for job in jobs:
-        if job.running:
-            continue
-        fitting = [
-            item
-            for item in wanted
-            if item.account == job.account
-            and item.end > now
-            and (not item.partition or item.partition in job.partition.split(","))
-        ]
-        following = min(fitting, key=lambda item: (item.start, item.name), default=None)
-        if following is not None and job.reservation != following.name:
-            moves.setdefault(following.name, []).append(job.id)
-    return sorted(moves.items())
-
-
 def amounts_of(limits: Mapping[str, int]) -> Amounts:
     """Limits of Slurm in the base units of a pool's resources."""
     return {
@@ -268,6 +317,25 @@ def _change(
         (row.fairshare, fairshare),
         new,
     )
+
+
+def _name_of(key: Key) -> str:
+    account, user, partition = key
+    return f"user {user} of {account} in partition {partition}" if user else f"account {account}"
+
+
+def _is_outside(job: Job, present: Mapping[Key, Association]) -> bool:
+    """Whether the limits of the job's user in its partition do not hold for it."""
+    row = present.get((job.account, job.user, job.partition))
+    return bool(job.association) and (row is None or row.id != job.association)
+
+
+def _without(limits: Limits, jobs: Sequence[Job]) -> Limits:
+    """Return limits less what jobs hold beside them, 0 at least."""
+    return {
+        name: max(0, most - sum(_of(job.total, name) for job in jobs))
+        for name, most in limits.items()
+    }
 
 
 def _of(amounts: Amounts, tres: str) -> int:

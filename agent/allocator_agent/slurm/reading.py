@@ -29,7 +29,7 @@ SOON_SECONDS = 600
 JOB_FIELDS = (
     ("jobarrayid", 48), ("account", 96), ("username", 96), ("partition", 256), ("statecompact", 8),
     ("reason", 64), ("numnodes", 12), ("tres-alloc", 256), ("starttime", 24), ("eligibletime", 24),
-    ("requeue", 8), ("reservation", 128),
+    ("requeue", 8), ("reservation", 128), ("associd", 16),
 )  # fmt: skip
 JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
 JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
@@ -52,6 +52,7 @@ class Association:
     partition: str
     limits: dict[str, int]  # TRES -> count; memory in MiB
     fairshare: str
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,8 @@ def read_jobs(text: str, *, classes: Mapping[str, tuple[str, ...]], now: int) ->
             started=_seconds(told["starttime"]) if running else 0,
             can_requeue=told["requeue"] not in ("0", "NO", "no"),
             reservation="" if told["reservation"] in (*_UNKNOWN, "(null)") else told["reservation"],
+            association=told["associd"],
+            reason="" if running or told["reason"] in _UNKNOWN else told["reason"],
         )
 
 
@@ -176,8 +179,14 @@ def read_usage(text: str) -> Iterator[Usage]:
 def read_associations(text: str) -> Iterator[Association]:
     """The rows of `sacctmgr --parsable2 show association`, in the columns that `scheduler` asks for."""
     for line in text.splitlines():
-        account, user, partition, tres, fairshare = line.split("|")
-        yield Association(account, user, partition, read_limits(tres), fairshare)
+        account, user, partition, tres, fairshare, number = line.split("|")
+        yield Association(account, user, partition, read_limits(tres), fairshare, number)
+
+
+def read_parents(text: str) -> frozenset[str]:
+    """Return the accounts below which there are accounts, from lines `account|user|parent`."""
+    rows = (line.split("|") for line in text.splitlines())
+    return frozenset(parent for _, user, parent in rows if parent and not user)
 
 
 def read_reservations(text: str) -> Iterator[Reservation]:

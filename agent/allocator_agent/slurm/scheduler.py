@@ -17,18 +17,19 @@ from allocator_agent.slurm import reading
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.planning import (
     LimitChange,
+    LimitRemoval,
     Limits,
-    ReservationChange,
     SlurmPlan,
     amounts_of,
     plan_limits,
-    plan_moves,
-    plan_reservations,
+    plan_reassignments,
+    plan_removals,
     plan_stops,
 )
 from allocator_agent.slurm.reading import Association, Reservation
+from allocator_agent.slurm.reservations import ReservationChange, plan_moves, plan_reservations
 
-_ASSOCIATION = "account,user,partition,grptres,fairshare"
+_ASSOCIATION = "account,user,partition,grptres,fairshare,id"
 _PER_COMMAND = 500  # names or job numbers, so that a command line stays short
 Words = tuple[str, ...]
 Rows = Sequence[tuple[LimitChange, Limits]]
@@ -69,6 +70,7 @@ class Slurm:
     def _observed(self) -> Observation:
         with ThreadPoolExecutor() as others:
             queue, rows = others.submit(self._queue), others.submit(self._read_associations)
+            above = others.submit(self._read_parents)
             told = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued, self._associations = queue.result(), rows.result()
         nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
@@ -80,8 +82,9 @@ class Slurm:
                 "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
             )
         jobs = list(reading.read_jobs(queued, classes=classes, now=int(time.time())))
-        accounts = {item.account for item in self._associations if not item.user}
-        return Observation(nodes, jobs, frozenset(accounts - {"root"}), problems)
+        parents = above.result() - {"root"}
+        accounts = {item.account for item in self._associations if not item.user} - {"root"}
+        return Observation(nodes, jobs, frozenset(accounts - parents), problems, parents)
 
     def finished(self, hours: float, now: datetime) -> list[Usage]:
         """The jobs that ended within so many hours, each run of a requeued one for itself."""
@@ -104,6 +107,20 @@ class Slurm:
         limits, problems = plan_limits(
             rendering.objects, self._associations, observed.jobs, accounts, classes=classes
         )
+        removals, found = plan_removals(
+            rendering.objects,
+            self._associations,
+            accounts,
+            self._by_tenant(observed.parents),
+            classes=classes,
+        )
+        problems = _joined(problems, found)
+        reassigned: dict[str, list[str]] = {}
+        if classes:
+            reassigned, found = plan_reassignments(
+                rendering.objects, self._associations, observed.jobs, accounts
+            )
+            problems = _joined(problems, found)
         wanted = [
             _reservation(item, accounts[item["tenant"]], self._everywhere)
             for item in rendering.objects
@@ -117,6 +134,8 @@ class Slurm:
             if self._reclaim
             else [],
             problems,
+            removals,
+            reassigned,
         )
 
     def apply(self, plan: SlurmPlan) -> list[str]:
@@ -127,6 +146,13 @@ class Slurm:
         """
         problems: list[str] = []
         self._write([(change, change.lowered) for change in plan.limits if change.lowers])
+        # The associations of partitions exist now, and no limit has risen yet.
+        for account, waiting in plan.reassigned.items():
+            for batch in _batches(waiting):
+                problems += self._tried(
+                    "scontrol", "update", f"JobId={','.join(batch)}", f"Account={account}"
+                )
+        self._remove(plan.removals)
         for change in plan.reservations:
             problems += self._tried("scontrol", *_command(change))
         for name, jobs in plan.moves:  # before limits rise, or they would not wait for it
@@ -154,7 +180,7 @@ class Slurm:
 
     def _queue(self) -> str:
         return self._commands.run(
-            *("squeue", "--noheader", "--array", "--all", "--local"),
+            *("squeue", "--noheader", "--array", "--all", "--local", "--sort=-p,i"),
             *(f"--states={reading.JOB_STATES}", f"--Format={reading.JOB_FORMAT}"),
         )
 
@@ -165,6 +191,14 @@ class Slurm:
             *(f"cluster={self.source}", f"format={_ASSOCIATION}"),
         )
         return list(reading.read_associations(told))
+
+    def _read_parents(self) -> frozenset[str]:
+        """Return the accounts that have accounts below them; slurmdbd looks up accounts only."""
+        told = self._commands.run(
+            *("sacctmgr", "--noheader", "--parsable2", "show", "association", "WOPLimits"),
+            *(f"cluster={self.source}", "user=", "format=account,user,parentname"),
+        )
+        return reading.read_parents(told)
 
     def _reservations(self) -> list[Reservation]:
         told = self._commands.run("scontrol", "--oneliner", "show", "reservation")
@@ -181,12 +215,34 @@ class Slurm:
             text = load_file(self.source, added)
             self._commands.run("sacctmgr", "--immediate", "load", "file=/dev/stdin", input=text)
 
+    def _remove(self, removals: Sequence[LimitRemoval]) -> None:
+        """Take limits off associations. Raises `SchedulerAway` if any is refused."""
+        self._commands.run_all(
+            (
+                *("sacctmgr", "--immediate", "modify", "user" if user else "account", "where"),
+                *([f"user={user}", f"partition={partition}"] if user else []),
+                *(f"account={account}", f"cluster={self.source}"),
+                *("set", "GrpTRES=" + ",".join(f"{name}=-1" for name in removal.before)),
+            )
+            for removal in removals
+            for account, user, partition in [removal.key]
+        )
+
     def _tried(self, program: str, *arguments: str) -> list[str]:
         try:
             self._commands.run(program, *arguments)
         except SchedulerAway as refusal:
             return [str(refusal)]
         return []
+
+
+def _joined(
+    problems: Mapping[str, list[str]], more: Mapping[str, list[str]]
+) -> dict[str, list[str]]:
+    return {
+        name: [*problems.get(name, []), *more.get(name, [])]
+        for name in problems.keys() | more.keys()
+    }
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A decision in whole units of a target: per tenant what was decided, rendered and lost to rounding."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal, localcontext
@@ -87,18 +87,25 @@ def decision_limits(
     label: str,
     units: Sequence[TargetUnit],
     members: Sequence[str],
+    departed: Collection[str] = (),
     quota: str,
     at: datetime,
 ) -> DecisionLimits:
     """Round a decision to a target's units, per class and resource.
 
-    `members` are the pool's at present: one that the decision does not know has limits of 0. A tenant's
+    `members` are the pool's at present: one that the decision does not know has limits of 0. Those of
+    `departed` that the decision gives nothing are left out. A tenant's
     limit is the sum of its limits by class; where time is divided, the most that it has in any slot.
     """
     with localcontext(EXACT):
         known = {tenant.slug for tenant in decided.tenants}
         joined = [_joined(slug, decided) for slug in members if slug not in known]
-        tenants = [*decided.tenants, *joined]
+        present = [
+            tenant
+            for tenant in decided.tenants
+            if tenant.slug not in departed or any(tenant.amounts)
+        ]
+        tenants = [*present, *joined]
         if decided.period_seconds:
             slots = [_slot(decided, index, tenants, units) for index in range(len(decided.slots))]
             by_class = _most(slots)

@@ -95,6 +95,7 @@ def limits_for(
     *,
     label: str,
     members: Sequence[str],
+    departed: Sequence[str] = (),
     at: datetime,
     quota: str = HARD,
 ) -> DecisionLimits:
@@ -112,6 +113,7 @@ def limits_for(
         label=label,
         units=target.units(decided.resources),
         members=members,
+        departed=departed,
         quota=quota,
         at=at,
     )
@@ -123,6 +125,7 @@ def decision_render(
     target: Target,
     label: str,
     members: Sequence[str],
+    departed: Sequence[str] = (),
     now: datetime,
     quota: str = HARD,
 ) -> Rendering:
@@ -136,5 +139,7 @@ def decision_render(
             code="parameter.value",
             extra={"parameter": "quota"},
         )
-    limits = limits_for(target, decided, label=label, members=members, at=now, quota=quota)
+    limits = limits_for(
+        target, decided, label=label, members=members, departed=departed, at=now, quota=quota
+    )
     return Rendering(target, decided.run, limits, target.objects(limits))

@@ -51,6 +51,16 @@ class TenantEnforcementReportRequest(Document):
     used = PoolQuantitiesField(default=dict, description="What runs.")
     pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True, default=None)
     running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True, default=None)
+    pending_reason = TextField(
+        max_length=MAX_PROBLEM_LENGTH,
+        blank=True,
+        allow_null=True,
+        default=None,
+        description="The scheduler's own reason why the first pending job waits.",
+    )
+    pending_demand = PoolQuantitiesField(
+        allow_null=True, default=None, description="Demand of the first pending job."
+    )
     problems = problems_field()
 
 
@@ -72,6 +82,8 @@ class TenantEnforcementReport(Document):
     used = AmountsField()
     pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
     running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    pending_reason = StringField(allow_null=True)
+    pending_demand = AmountsField(allow_null=True)
     problems = ListField(StringField(), min_items=0)
 
 
@@ -109,6 +121,14 @@ class TenantEnforcementDocument(Document):
     over = BooleanField(description="More is used than was decided.")
     pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
     running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    pending_reason = StringField(
+        allow_null=True, description="The scheduler's own reason why the first pending job waits."
+    )
+    blocked_since = TimestampField(
+        allow_null=True,
+        description="Since when its jobs wait although more was decided than it uses; null until"
+        " that has lasted three intervals.",
+    )
     problems = ListField(StringField(), min_items=0)
 
 
@@ -197,5 +217,7 @@ def _tenant(row: TenantEnforcement, resources: Sequence[Resource]) -> dict[str, 
         "over": row.over,
         "pending_tasks": row.pending_tasks,
         "running_tasks": row.running_tasks,
+        "pending_reason": row.pending_reason,
+        "blocked_since": row.blocked_since,
         "problems": row.problems,
     }

@@ -18,6 +18,7 @@ from allocator_service.enforcement.rendering.targets import (
     target_named,
 )
 from allocator_service.enforcement.selectors import (
+    departed_slugs,
     enforcement_state,
     member_slugs,
     next_boundary,
@@ -72,10 +73,10 @@ class RenderingView(PoolView):
         chosen = target_named(target)
         label, quota = self.query["class_label"], self.query["quota"]
         run = decision_now(pool=of_pool, now=now)
-        members = member_slugs(pool=of_pool)
+        members, departed = member_slugs(pool=of_pool), departed_slugs(pool=of_pool)
         boundary = next_boundary(pool=of_pool, run=run, now=now)
         form = request.accepted_renderer
-        parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members]
+        parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
         digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
         tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
         if is_known(request, tag):
@@ -85,6 +86,7 @@ class RenderingView(PoolView):
             target=chosen,
             label=label,
             members=members,
+            departed=departed,
             now=now,
             quota=quota,
         )

@@ -10,13 +10,13 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing, Stale
 from allocator_service.pools.models import MembershipTerms
 from allocator_service.pools.selectors import members_of
-from allocator_service.pools.services import member_put
+from allocator_service.pools.services import member_end, member_put
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_AGENT, OPERATOR
 from api.contract.conditional import entity_tag, expected_version
 from api.contract.fields import is_slug
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
-from api.openapi.describing import lists, puts, shows
+from api.openapi.describing import lists, puts, retires, shows
 from api.v1.members.roster import roster, roster_page
 from api.v1.members.serializers import (
     MemberDocument,
@@ -55,7 +55,7 @@ class MembersView(PoolView):
 
 
 class MemberView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "PUT": OPERATOR}
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "PUT": OPERATOR, "DELETE": OPERATOR}
 
     @shows(MemberDocument, "Show a member")
     def get(self, request: Request, pool: str, tenant: str) -> Response:
@@ -104,6 +104,27 @@ class MemberView(PoolView):
         if created:
             response["Location"] = request.path
         return response
+
+    @retires("End a membership", pool=True)
+    @writes
+    def delete(self, request: Request, pool: str, tenant: str) -> Response:
+        """End the membership of a tenant from the next decision on.
+
+        Operators only, with `If-Match`. A member with servers that are not retired, or workloads
+        that are not withdrawn, is refused with 409 `in_use`. Its earlier weights, runs, usage and
+        statements stay; its own keys read statements only. Admitting it again continues the
+        membership.
+        """
+        of_pool = self.pool
+        terms = self._terms(tenant)
+        if terms is None:
+            raise Missing("There is no such member.", code="member.not_found")
+        version = expected_version(request, actual=terms.membership.version)
+        member_end(pool=of_pool, tenant=terms.membership.tenant, version=version, now=utc_now())
+        self.pool.refresh_from_db(fields=["generation"])
+        return Response(
+            status=HTTPStatus.NO_CONTENT, headers={"Pool-Generation": str(self.pool.generation)}
+        )
 
     def _terms(self, slug: str) -> MembershipTerms | None:
         if not is_slug(slug):

@@ -8,13 +8,22 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.what_if.explanations import Binding, Explanation, run_explain
+from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_to_document
+from allocator_service.enforcement.selectors import decision_in_force, tenant_use
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
 from api.auth import EVERY_SCOPE
-from api.contract.fields import LabelsField, LimitedByField, PoolQuantitiesField, SlugField, is_slug
+from api.contract.fields import (
+    LabelsField,
+    LimitedByField,
+    PoolQuantitiesField,
+    SlugField,
+    TimestampField,
+    is_slug,
+)
 from api.openapi.describing import shows
 from api.v1.evaluations.views import admitted_evaluation
 from api.v1.runs.serializers import MAX_ROWS
@@ -26,6 +35,7 @@ from policies.fields import (
     ListField,
     NumberField,
     ObjectField,
+    StringField,
     TextField,
 )
 
@@ -63,6 +73,12 @@ class ReasonDocument(Document):
     limited_by = LimitedByField()
 
 
+class BlockedDocument(Document):
+    since = TimestampField()
+    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    reason = StringField(description="The scheduler's own reason; may be empty.")
+
+
 class ExplanationDocument(Document):
     tenant = SlugField()
     share = NumberField(description="The tenant's dominant share.")
@@ -74,6 +90,12 @@ class ExplanationDocument(Document):
     neighbours = DocumentField(NeighboursDocument)
     counterfactuals = ListField(CounterfactualDocument, min_items=0, max_items=MAX_ROWS)
     sentence = TextField(max_length=5_000)
+    blocked = DocumentField(
+        BlockedDocument,
+        allow_null=True,
+        description="Jobs that wait in the scheduler although more was decided than is used; null for a"
+        " decision that is not in force.",
+    )
 
 
 class ExplanationView(OneRunView):
@@ -84,7 +106,8 @@ class ExplanationView(OneRunView):
     @shows(ExplanationDocument, "Explain a decision to a tenant", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str, tenant: str) -> Response:
         """Explain why a tenant got what it got: its share and level, what binds at which price, and
-        a change that would give it more.
+        a change that would give it more. `blocked` says that the scheduler keeps its jobs waiting
+        although more was decided than it uses.
 
         A tenant key can ask about its own tenant only; others, and tenants without a workload in
         the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
@@ -97,7 +120,8 @@ class ExplanationView(OneRunView):
         explained = self._explained(tenant)
         with admitted_evaluation(self.caller):
             explanation = run_explain(run=found, tenant=explained)
-        return Response(explanation_document(explanation, found, self.tenant))
+        blocked = blocked_document(found, explained)
+        return Response(explanation_document(explanation, found, self.tenant, blocked))
 
     def _explained(self, slug: str) -> Tenant:
         if not is_slug(slug):
@@ -106,7 +130,10 @@ class ExplanationView(OneRunView):
 
 
 def explanation_document(
-    explanation: Explanation, run: Run, caller: Tenant | None
+    explanation: Explanation,
+    run: Run,
+    caller: Tenant | None,
+    blocked: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The explanation as the caller may see it."""
     resources = resources_of(run.pool)
@@ -124,6 +151,20 @@ def explanation_document(
         "neighbours": {"above": explanation.just_above, "below": explanation.just_below},
         "counterfactuals": [vars(item) for item in explanation.counterfactuals],
         "sentence": explanation.sentence,
+        "blocked": blocked,
+    }
+
+
+def blocked_document(run: Run, tenant: Tenant) -> dict[str, Any] | None:
+    """Return since when and why the scheduler keeps the tenant's jobs waiting, under a run in force."""
+    now = utc_now()
+    use = tenant_use(pool=run.pool, tenant=tenant, now=now)
+    if use is None or use.blocked_since is None or decision_in_force(pool=run.pool, now=now) != run:
+        return None
+    return {
+        "since": use.blocked_since,
+        "pending_tasks": use.pending_tasks,
+        "reason": use.pending_reason or "",
     }
 
 

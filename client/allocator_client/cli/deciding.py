@@ -158,6 +158,12 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
         print_json(explanation)
         return
     say(explanation["sentence"] + "\n")
+    if blocked := explanation["blocked"]:
+        reason = blocked["reason"] or "none stated"
+        say(
+            f"Jobs have waited since {instant(blocked['since'])} although more was decided than is used."
+            f" The scheduler's reason: {reason}.\n"
+        )
     unit = units(client.pools_show(slug).body)
     rows = (row for row in session.allocations(run) if row["tenant"] == who)
     _allocations_table(

@@ -241,6 +241,15 @@ class ExplanationCounterfactual(TypedDict):
     tasks_after: float
 
 
+class ExplanationBlocked(TypedDict):
+    # Jobs that wait in the scheduler although more was decided than is used; null for a decision
+    # that is not in force.
+    since: str
+    pending_tasks: int | None
+    # The scheduler's own reason; may be empty.
+    reason: str
+
+
 class ExplanationDocument(TypedDict):
     tenant: str
     # The tenant's dominant share.
@@ -254,6 +263,9 @@ class ExplanationDocument(TypedDict):
     neighbours: ExplanationNeighbours
     counterfactuals: list[ExplanationCounterfactual]
     sentence: str
+    # Jobs that wait in the scheduler although more was decided than is used; null for a decision
+    # that is not in force.
+    blocked: ExplanationBlocked | None
 
 
 class EvaluationRequestResource(TypedDict):

@@ -67,6 +67,11 @@ class EnforcementTenant(TypedDict):
     over: bool
     pending_tasks: int | None
     running_tasks: int | None
+    # The scheduler's own reason why the first pending job waits.
+    pending_reason: str | None
+    # Since when its jobs wait although more was decided than it uses; null until that has lasted
+    # three intervals.
+    blocked_since: str | None
     problems: list[str]
 
 
@@ -91,6 +96,10 @@ class EnforcementReportRequestTenant(TypedDict):
     used: NotRequired[dict[str, float | str]]
     pending_tasks: NotRequired[int | None]
     running_tasks: NotRequired[int | None]
+    # The scheduler's own reason why the first pending job waits.
+    pending_reason: NotRequired[str | None]
+    # Demand of the first pending job.
+    pending_demand: NotRequired[dict[str, float | str] | None]
     problems: NotRequired[list[str]]
 
 
@@ -116,6 +125,8 @@ class EnforcementReportTenant(TypedDict):
     used: dict[str, str]
     pending_tasks: int | None
     running_tasks: int | None
+    pending_reason: str | None
+    pending_demand: dict[str, str] | None
     problems: list[str]
 
 

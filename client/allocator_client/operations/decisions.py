@@ -198,7 +198,8 @@ class Decisions(Transport):
 
     def runs_explanation_show(self, run: str, tenant: str) -> Answer[ExplanationDocument]:
         """Explain why a tenant got what it got: its share and level, what binds at which price, and
-        a change that would give it more.
+        a change that would give it more. `blocked` says that the scheduler keeps its jobs waiting
+        although more was decided than it uses.
 
         A tenant key can ask about its own tenant only; others, and tenants without a workload in
         the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's

@@ -119,6 +119,22 @@ class PoolsAndMembers(Transport):
             if_match=if_match,
         )
 
+    def pools_members_retire(
+        self, pool: str, tenant: str, *, if_match: str | None = None
+    ) -> Answer[None]:
+        """End the membership of a tenant from the next decision on.
+
+        Operators only, with `If-Match`. A member with servers that are not retired, or workloads
+        that are not withdrawn, is refused with 409 `in_use`. Its earlier weights, runs, usage and
+        statements stay; its own keys read statements only. Admitting it again continues the
+        membership.
+        """
+        return self._change(
+            "DELETE",
+            f"/api/v1/pools/{path_part(pool)}/members/{path_part(tenant)}/",
+            if_match=if_match,
+        )
+
     def tenants_list(self, *, limit: int = 1000, cursor: str | None = None) -> Rows[TenantDocument]:
         """List the tenants that are not retired, by slug.
 

@@ -7,8 +7,10 @@ import pytest
 from allocator_service.core.clock import utc_now
 from allocator_service.core.models import Event
 from allocator_service.enforcement.models import Agent, Drift, Report
-from allocator_service.enforcement.services import drift_watch, reports_prune
+from allocator_service.enforcement.services import reports_prune
+from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.pools.services import pool_retire
+from allocator_service.tenants.services import tenant_retire
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -51,6 +53,11 @@ def kinds():
     return list(rows.values_list("kind", "tenant"))
 
 
+def drifts():
+    """The events about tenants: time passes in these tests without another report."""
+    return [(kind, tenant) for kind, tenant in kinds() if tenant is not None]
+
+
 def test_before_any_agent_nothing_is_enforced(world, operator):
     assert operator.get(PATH).json() == {
         "pool": "lab", "run": None, "generation": None, "agents": [], "tenants": [],
@@ -70,13 +77,16 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "reported_at": body["reported_at"].replace("+00:00", "Z"),
         "tenants": [
             body["tenants"][0]
-            | {"applied": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"}},
+            | {"applied": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"}}
+            | {"pending_reason": None, "pending_demand": None},
             {
                 "tenant": "bob",
                 "applied": {"cpu": "10", "memory": "2.0009765625"},
                 "used": {"cpu": "1", "memory": "0"},
                 "pending_tasks": None,
                 "running_tasks": None,
+                "pending_reason": None,
+                "pending_demand": None,
                 "problems": [],
             },
         ],
@@ -90,7 +100,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "tenant": "ada", "decided": None, "rendered": {"cpu": "2", "memory": "10"},
         "enforced": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"},
         "drift": {"cpu": "-1"}, "over": False, "pending_tasks": 3, "running_tasks": 8,
-        "problems": ["a job above"],
+        "problems": ["a job above"], "pending_reason": None, "blocked_since": None,
     }  # fmt: skip
     assert float(ada["decided"]["cpu"]) == pytest.approx(2)
     assert bob["drift"] == {"memory": "0.0009765625"}
@@ -223,52 +233,136 @@ def test_a_drift_that_lasts_is_told_once_and_once_that_it_settled(world, decided
     start = utc_now()
     pool = world.lab
     for seconds in (0, 20, 44):
-        drift_watch(pool=pool, now=start + timedelta(seconds=seconds))
-    assert kinds() == []
+        enforcement_watch(pool=pool, now=start + timedelta(seconds=seconds))
+    assert drifts() == []
     for seconds in (46, 60, 600):
-        drift_watch(pool=pool, now=start + timedelta(seconds=seconds))
-    assert kinds() == [("enforcement.drift", "ada")]
+        enforcement_watch(pool=pool, now=start + timedelta(seconds=seconds))
+    assert drifts() == [("enforcement.drift", "ada")]
     event = Event.objects.get(kind="enforcement.drift")
     assert event.payload["enforced"] == {"cpu": "1", "memory": "10"}
     assert event.payload["generation"] == decided.generation
     operator.put(PATH, report(decided))
     for seconds in (601, 602):
-        drift_watch(pool=pool, now=start + timedelta(seconds=seconds))
-    assert kinds() == [("enforcement.drift", "ada"), ("enforcement.settled", "ada")]
+        enforcement_watch(pool=pool, now=start + timedelta(seconds=seconds))
+    assert drifts() == [("enforcement.drift", "ada"), ("enforcement.settled", "ada")]
     assert not Drift.objects.exists()
 
 
 def test_a_drift_that_passes_is_not_told(world, decided, operator):
     operator.put(PATH, report(decided, ada=(1, 10)))
     start = utc_now()
-    drift_watch(pool=world.lab, now=start)
+    enforcement_watch(pool=world.lab, now=start)
     operator.put(PATH, report(decided))
     for seconds in (5, 60, 120):
-        drift_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
-    assert kinds() == []
+        enforcement_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
+    assert drifts() == []
 
 
 def test_a_decision_that_a_silent_agent_does_not_apply_becomes_a_drift(world, decided, operator):
     operator.put(PATH, report(decided))
     start = utc_now()
-    drift_watch(pool=world.lab, now=start)
+    enforcement_watch(pool=world.lab, now=start)
     factories.workload(world.lab, "more", 1, 1, world.bob)
     factories.server(world.lab, "third", 40, 40, None)
     new = factories.decision(world.lab)
     assert operator.get(PATH).json()["agents"][0]["behind"] == new.generation - decided.generation
     for seconds in (10, 60):
-        drift_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
-    assert {kind for kind, _ in kinds()} == {"enforcement.drift"}
+        enforcement_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
+    assert {kind for kind, _ in drifts()} == {"enforcement.drift"}
 
 
 def test_two_watchers_tell_once(world, decided, operator):
     operator.put(PATH, report(decided, ada=(1, 10)))
     start = utc_now()
     for _ in range(2):
-        drift_watch(pool=world.lab, now=start)
+        enforcement_watch(pool=world.lab, now=start)
     for _ in range(2):
-        drift_watch(pool=world.lab, now=start + timedelta(seconds=60))
-    assert kinds() == [("enforcement.drift", "ada")]
+        enforcement_watch(pool=world.lab, now=start + timedelta(seconds=60))
+    assert drifts() == [("enforcement.drift", "ada")]
+
+
+def waiting(run, **changes):
+    """A report in which ada uses 1 of 2 CPUs while a job of 1 CPU waits."""
+    body = report(run)
+    body["tenants"][0] |= {
+        "pending_tasks": 3, "pending_reason": "AssocGrpCpuLimit", "pending_demand": {"cpu": 1},
+        **changes,
+    }  # fmt: skip
+    return body
+
+
+def watched(operator, pool, bodies, *, every=15):
+    """PUT reports at an interval of the service's clock, looking at the pool after each."""
+    start = utc_now()
+    for number, body in enumerate(bodies):
+        at = start + timedelta(seconds=every * number)
+        dated = body | {"reported_at": (utc_now() + timedelta(microseconds=number)).isoformat()}
+        answer = operator.put(PATH, dated)
+        assert answer.status_code == 200, answer.content
+        Agent.objects.update(received_at=at)
+        enforcement_watch(pool=pool, now=at)
+    return start + timedelta(seconds=every * (len(bodies) - 1))
+
+
+def test_jobs_that_wait_under_an_unused_decision_are_an_event_once_and_once_when_they_start(
+    world, decided, operator
+):
+    at = watched(operator, world.lab, [waiting(decided)] * 4)
+    assert kinds() == []  # three intervals, not more
+    for seconds in (1, 2, 20):
+        enforcement_watch(pool=world.lab, now=at + timedelta(seconds=seconds))
+    assert kinds() == [("enforcement.blocked", "ada")]
+    event = Event.objects.get(kind="enforcement.blocked")
+    assert (event.payload["pending_tasks"], event.payload["reason"]) == (3, "AssocGrpCpuLimit")
+    assert (event.payload["used"], event.payload["generation"]) == (
+        {"cpu": "1", "memory": "0"}, decided.generation,
+    )  # fmt: skip
+    row = operator.get(PATH).json()["tenants"][0]
+    assert (row["pending_reason"], row["blocked_since"] is None) == ("AssocGrpCpuLimit", False)
+    mine = f"/api/v1/runs/{decided.pk}/explanation/ada/"
+    assert world.as_ada.get(mine).json()["blocked"] == {
+        "since": row["blocked_since"], "pending_tasks": 3, "reason": "AssocGrpCpuLimit",
+    }  # fmt: skip
+    assert operator.get(mine.replace("/ada/", "/bob/")).json()["blocked"] is None
+    assert "allocation_enforcement_blocked 1.0" in operator.get("/metrics").content.decode()
+    watched(operator, world.lab, [report(decided)])
+    assert kinds() == [("enforcement.blocked", "ada"), ("enforcement.unblocked", "ada")]
+    assert operator.get(PATH).json()["tenants"][0]["blocked_since"] is None
+    assert world.as_ada.get(mine).json()["blocked"] is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pending_tasks": 0},
+        {"pending_demand": {"cpu": 2}},  # it fits beside nothing
+        {"pending_demand": None},  # an agent that does not say
+        {"used": {"cpu": 2, "memory": 3}},
+    ],
+)
+def test_jobs_beyond_the_decision_wait_without_an_event(world, decided, operator, changes):
+    at = watched(operator, world.lab, [waiting(decided, **changes)] * 8)
+    enforcement_watch(pool=world.lab, now=at + timedelta(seconds=10))
+    assert kinds() == []
+
+
+def test_a_tenant_whose_jobs_start_is_not_blocked(world, decided, operator):
+    part = [waiting(decided, used={"cpu": number / 10}) for number in range(1, 9)]
+    at = watched(operator, world.lab, part)
+    enforcement_watch(pool=world.lab, now=at + timedelta(seconds=10))
+    assert kinds() == []
+
+
+def test_a_silent_agent_is_an_event_once_and_once_when_it_returns(world, decided, operator):
+    at = watched(operator, world.lab, [waiting(decided)])
+    for seconds in (10, 45, 46, 60, 600):
+        enforcement_watch(pool=world.lab, now=at + timedelta(seconds=seconds))
+        count = int(seconds > 45)
+        assert kinds() == [("enforcement.silent", None)] * count  # and nothing is called blocked
+    event = Event.objects.get(kind="enforcement.silent")
+    assert (event.pool, event.payload["agent"]) == ("lab", "slurm-lab")
+    watched(operator, world.lab, [report(decided)] * 2)
+    assert kinds() == [("enforcement.silent", None), ("enforcement.returned", None)]
 
 
 def test_reports_are_kept_for_a_week_and_the_newest_for_ever(decided, operator):
@@ -284,8 +378,30 @@ def test_a_tenants_events_are_its_own(world, decided, operator):
     operator.put(PATH, report(decided, ada=(1, 10), bob=(9, 2)))
     start = utc_now()
     for seconds in (0, 60):
-        drift_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
-    assert sorted(kinds()) == [("enforcement.drift", "ada"), ("enforcement.drift", "bob")]
+        enforcement_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
+    assert sorted(drifts()) == [("enforcement.drift", "ada"), ("enforcement.drift", "bob")]
+
+
+def test_a_retired_tenant_is_rendered_until_its_limit_is_0(world, decided, operator):
+    operator.put(PATH, report(decided))
+    world.ada_workload.state = "withdrawn"
+    world.ada_workload.save()
+    world.lab.servers.filter(contributed_by=world.ada).update(state="retired")
+    tenant_retire(tenant=world.ada, version=world.ada.version, now=utc_now())
+    factories.workload(world.lab, "more", 1, 1, world.bob)
+    last = factories.decision(world.lab)
+
+    def rendered():
+        answer = operator.get("/api/v1/pools/lab/decision/renderings/slurm/").json()
+        return [(row["tenant"], row["limits"]["cpu"]) for row in answer["objects"]
+                if row["kind"] == "account"]  # fmt: skip
+
+    before = rendered()
+    assert [tenant for tenant, _ in before] == ["ada", "bob"]
+    assert before[0] == ("ada", 0)  # the scheduler still has 2
+    operator.put(PATH, report(last, ada=(0, 0)))
+    assert rendered() == before[1:]
+    assert [row["tenant"] for row in operator.get(PATH).json()["tenants"]] == ["bob"]
 
 
 def test_metrics_count_silent_agents(decided, operator):

@@ -25,7 +25,7 @@ MATRIX = {
     "/api/v1/pools/": {"GET": ALL, "POST": ONE},
     "/api/v1/pools/<str:pool>/": {"GET": ALL | {AGENT}, "PATCH": ONE, "DELETE": ONE},
     "/api/v1/pools/<str:pool>/members/": {"GET": ALL | {AGENT}},
-    "/api/v1/pools/<str:pool>/members/<str:tenant>/": {"GET": ALL, "PUT": ONE},
+    "/api/v1/pools/<str:pool>/members/<str:tenant>/": {"GET": ALL, "PUT": ONE, "DELETE": ONE},
     "/api/v1/pools/<str:pool>/servers/": {"GET": ALL | {AGENT}, "POST": BOTH},
     "/api/v1/pools/<str:pool>/servers/<str:server>/": {
         "GET": ALL | {AGENT},

@@ -4,9 +4,12 @@ from decimal import Decimal
 
 import pytest
 
+from allocator_service.core.clock import utc_now
 from allocator_service.core.models import AuditEntry
 from allocator_service.pools.models import Membership, MembershipTerms
+from allocator_service.pools.server_services import server_retire
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.services import workload_withdraw
 from tests import factories
 from tests.api.v1.test_conventions import code
 
@@ -223,3 +226,87 @@ def test_in_a_transparent_pool_members_see_the_others_by_pseudonym():
         walked += [row["tenant"] for row in page["results"]]
         path = page["next"]
     assert walked == names
+
+
+def ended(world, operator):
+    """The member without servers and workloads, and the answer to the end of its membership."""
+    world.ada_workload.refresh_from_db()
+    workload_withdraw(
+        workload=world.ada_workload, version=world.ada_workload.version, now=utc_now()
+    )
+    for each in world.lab.servers.filter(contributed_by=world.ada):
+        server_retire(server=each, version=each.version, now=utc_now())
+    tag = operator.get(f"{MEMBERS}ada/")["ETag"]
+    return operator.delete(f"{MEMBERS}ada/", If_Match=tag)
+
+
+def test_a_member_with_servers_or_workloads_does_not_leave(world, operator):
+    path = f"{MEMBERS}ada/"
+    assert code(operator.delete(path)) == (428, "version.required")
+    tag = operator.get(path)["ETag"]
+    assert code(operator.delete(path, If_Match=tag)) == (409, "in_use")
+    workload_withdraw(workload=world.ada_workload, version=1, now=utc_now())
+    assert code(operator.delete(path, If_Match=tag)) == (409, "in_use")
+    assert operator.get(path).status_code == 200
+    assert code(world.as_ada.delete(path, If_Match=tag))[0] == 403
+    assert code(operator.delete(f"{MEMBERS}eve/", If_Match=tag)) == (404, "member.not_found")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_membership_ends_and_its_history_stays(world, operator):
+    factories.decision(world.lab)
+    terms = MembershipTerms.objects.get(membership__tenant=world.ada, membership__pool=world.lab)
+    answer = ended(world, operator)
+    assert answer.status_code == 204
+    world.lab.refresh_from_db()
+    assert answer["Pool-Generation"] == str(world.lab.generation)
+    assert [row["tenant"] for row in operator.get(MEMBERS).json()["results"]] == ["bob"]
+    assert code(operator.get(f"{MEMBERS}ada/")) == (404, "member.not_found")
+    run = factories.decision(world.lab)
+    rows = operator.get(f"/api/v1/runs/{run.pk}/allocations/").json()["results"]
+    assert {row["tenant"] for row in rows} == {"bob"}
+    again = MembershipTerms.objects.get(pk=terms.pk)
+    assert (again.start, again.weight) == (terms.start, terms.weight)
+    assert again.end is not None
+    entry = AuditEntry.objects.filter(action="member.end").get()
+    assert entry.pool == "lab"
+
+
+def test_a_former_member_reads_its_statements_and_nothing_else(world, operator):
+    ended(world, operator)
+    assert world.as_ada.get("/api/v1/pools/lab/").status_code == 404
+    draft = {"name": "w", "demand": {"cpu": 1}}
+    assert world.as_ada.post("/api/v1/pools/lab/workloads/", draft).status_code == 404
+    assert world.as_ada.get("/api/v1/pools/lab/statements/").status_code == 200
+
+
+def test_a_former_member_is_admitted_again_under_new_terms(world, operator):
+    ended(world, operator)
+    answer = operator.put(f"{MEMBERS}ada/", {"weight": 3})
+    assert (answer.status_code, answer.json()["weight"]) == (201, 3)
+    assert Membership.objects.filter(tenant=world.ada, pool=world.lab).count() == 1
+    weights = MembershipTerms.objects.filter(membership__tenant=world.ada).order_by("start")
+    assert [(float(each.weight), each.end is None) for each in weights] == [(1, False), (3, True)]
+    assert world.as_ada.get("/api/v1/pools/lab/").status_code == 200
+    # A workload written for a former member admits it, too, as it does any tenant.
+    ended(world, operator)
+    factories.workload(world.lab, "again", 1, 1, world.ada)
+    assert operator.get(f"{MEMBERS}ada/").status_code == 200
+    assert {row["tenant"] for row in operator.get(MEMBERS).json()["results"]} == {"ada", "bob"}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("policy", ["tda", "h-mrf"])
+def test_policies_that_remember_decide_without_a_former_member(policy, operator):
+    pool = factories.pool("turns", policy=policy)
+    tenants = {slug: factories.tenant(slug) for slug in ("ada", "bob")}
+    factories.server(pool, "s", 4, 4, None)
+    work = {slug: factories.workload(pool, "w", 1, 1, each) for slug, each in tenants.items()}
+    factories.decision(pool)
+    workload_withdraw(workload=work["ada"], version=1, now=utc_now())
+    path = "/api/v1/pools/turns/members/ada/"
+    assert operator.delete(path, If_Match=operator.get(path)["ETag"]).status_code == 204
+    run = factories.decision(pool)
+    assert run.status == "succeeded", run.error
+    rows = operator.get(f"/api/v1/runs/{run.pk}/allocations/").json()["results"]
+    assert {row["tenant"] for row in rows} == {"bob"}

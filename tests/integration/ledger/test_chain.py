@@ -22,7 +22,8 @@ from tests.superuser import as_superuser
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-recompute = runpy.run_path(str(PROJECT / "docs/examples/recompute_chain.py"))["recompute"]
+script = runpy.run_path(str(PROJECT / "docs/examples/recompute_chain.py"))
+recompute, count_newer = script["recompute"], script["count_newer"]
 
 
 def decide(pool):
@@ -76,7 +77,8 @@ def test_an_auditor_recomputes_every_digest_from_exports(chained, billing, pool)
     entries, blocks, proofs = exported(billing, pool)
     assert faults(entries, blocks, proofs) == []
     sizes = [(json.loads(b)["entries"], len(json.loads(b)["decisions"])) for b in blocks]
-    assert sizes == {"lab": [(15, 1), (1, 0), (0, 1)], "other": [(15, 0), (0, 1)]}[pool]
+    first = len(ODD)
+    assert sizes == {"lab": [(first, 1), (1, 0), (0, 1)], "other": [(first, 0), (0, 1)]}[pool]
     assert len(proofs) == {"lab": 2, "other": 1}[pool]
 
 
@@ -91,14 +93,33 @@ def test_an_auditor_finds_whatever_was_changed(chained, billing):
     assert faults(changed, blocks, proofs)[0] == "block 1 has another digest"
     assert faults(swapped, blocks) != []
     assert faults(entries[1:], blocks) == ["block 1 has another digest"]
-    assert faults(entries[:-1], blocks) == ["block 2 has another digest"]
+    assert faults(entries[:-1], blocks) == [
+        "block 2 has 1 entries and the export only 0 of them:"
+        " they were removed, or the entries were exported before the blocks"
+    ]
     assert faults(entries, blocks[1:])[0] == "block 1 is missing"
-    assert faults(entries, blocks[:1]) == ["there are entries after the last block"]
+    assert faults(entries[:4] + entries[5:], blocks) == ["block 1 has another digest"]
     assert faults(entries, blocks, [forged]) == [
         f"the answer of run {forged['run']} is not what was sealed"
     ]
     assert faults(entries, map(json.dumps, later)) == ["block 3 has another digest"]
     assert faults(entries, blocks, [{**forged, "run": "another"}]) == ["run another is in no block"]
+
+
+def test_entries_sealed_while_the_files_are_fetched_are_newer_and_no_fault(chained, billing):
+    _, blocks, _ = exported(billing)
+    for _ in range(2):
+        add(chained.lab, chained.bob)
+        seal()
+    entries, later, _ = exported(billing)
+    assert faults(entries, blocks) == []
+    assert (count_newer(entries, blocks), count_newer(entries, later)) == (2, 0)
+    assert faults(entries, blocks[:1]) == []
+    # Tampering below the last block is found all the same.
+    changed = [line.replace('"quantity":"0.25"', '"quantity":"0.26"') for line in entries]
+    assert faults(changed, blocks)[0] == "block 1 has another digest"
+    removed = entries[:-3] + entries[-2:]
+    assert faults(removed, blocks) == ["block 2 has another digest"]
 
 
 def wrong(chained):

@@ -13,11 +13,12 @@ from allocator_agent.slurm.planning import (
     SlurmPlan,
     handed_out,
     plan_limits,
-    plan_moves,
-    plan_reservations,
+    plan_reassignments,
+    plan_removals,
     plan_stops,
 )
 from allocator_agent.slurm.reading import Association, Reservation
+from allocator_agent.slurm.reservations import plan_moves, plan_reservations
 from allocator_agent.slurm.scheduler import load_file, modifications
 from tests.examples import examples
 
@@ -303,3 +304,91 @@ def test_waiting_jobs_go_to_their_accounts_next_reservation():
 def test_a_change_of_nothing_is_no_change():
     change = LimitChange(("a", "", ""), {"cpu": 4}, {"cpu": 4}, ("1", "1"))
     assert (change.lowers, change.raises) == (False, False)
+
+
+def parent_of(objects, rows, accounts, parents, *, classes=False):
+    removals, problems = plan_removals(objects, rows, accounts, parents, classes=classes)
+    return [removal.line() for removal in removals], problems
+
+
+def test_limits_of_a_parent_that_is_a_member_are_removed_and_no_others():
+    rows = [
+        row("faculty", cpu=0, mem=0, billing=5),
+        row("physics", cpu=2, mem=100),
+        row("site", cpu=100, mem=100),  # nobody's: not a member
+        row("faculty", "ann", cpu=7),  # a user's own limit is the site's
+    ]
+    objects = [account("faculty", cpu=0, mem=0), account("physics", cpu=2, mem=100)]
+    lines, problems = parent_of(
+        objects, rows, {"physics": "physics"}, {"faculty": "faculty", "site": "site"}
+    )
+    assert lines == [
+        "account faculty: cpu 0 -> unlimited, mem 0 -> unlimited: it has accounts below it"
+    ]
+    assert problems == {
+        "faculty": [
+            "account faculty has accounts below it: it is not limited; end its membership of the pool"
+        ]
+    }
+
+
+def test_limits_by_partition_are_removed_once_they_are_off():
+    rows = [
+        row("a", cpu=2, mem=9),
+        row("a", "ann", "big", cpu=1, mem=5),
+        row("a", "ann", "small", cpu=1),  # fewer resources than the agent writes: the site's own
+    ]
+    objects = [account("a", cpu=2, mem=9), of_class("a", "big", cpu=1, mem=5)]
+    assert parent_of(objects, rows, {"a": "a"}, {}) == (
+        [
+            "user ann of a in partition big: cpu 1 -> unlimited, mem 5 -> unlimited:"
+            " limits by partition are off"
+        ],
+        {},
+    )
+    assert parent_of(objects, rows, {"a": "a"}, {}, classes=True) == ([], {})
+    assert parent_of(objects[:1], rows, {"a": "a"}, {}, classes=True)[0] == [
+        "user ann of a in partition big: cpu 1 -> unlimited, mem 5 -> unlimited:"
+        " nothing is decided for big"
+    ]
+
+
+def test_waiting_jobs_come_under_the_limits_of_their_partition():
+    rows = [
+        Association("a", "ann", "", {}, "1", "4"),
+        Association("a", "ann", "big", {}, "1", "5"),
+    ]
+    objects = [of_class("a", "big", cpu=1), of_class("a", "small", cpu=1)]
+    queued = {"running": False, "user": "ann"}
+    jobs = [
+        job(1, partition="big", association="4", **queued),
+        job(2, partition="big", association="5", **queued),
+        job(3, partition="small", association="4", **queued),
+        job(4, partition="big,small", association="4", **queued),
+        job(5, partition="other", association="4", **queued),
+        job(6, partition="big", association="4", user="ann"),
+        job(7, partition="big", association="9", account="b", **queued),
+    ]
+    assert plan_reassignments(objects, rows, jobs, {"a": "a"}) == (
+        {"a": ["1", "3"]},
+        {
+            "a": [
+                "job 4 names several partitions (big,small): no limit of a partition holds for it;"
+                " submit it to one"
+            ]
+        },
+    )
+
+
+def test_what_runs_beside_a_classs_limits_is_taken_off_them():
+    rows = [
+        row("a"),
+        Association("a", "ann", "", {}, "1", "4"),
+        Association("a", "ann", "big", {"cpu": 9, "mem": 900}, "1", "5"),
+    ]
+    jobs = [
+        job(1, user="ann", partition="big", cpu=2, association="4"),
+        job(2, user="ann", partition="big", cpu=1, association="5"),
+    ]
+    planned, _ = changes([of_class("a", "big", cpu=4, mem=1000)], rows, jobs, classes=True)
+    assert [change.after for change in planned] == [{"cpu": 2, "mem": 900}]

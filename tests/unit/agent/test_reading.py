@@ -57,7 +57,7 @@ def line(**told):
         "statecompact": "PD", "reason": "Resources", "numnodes": "1",
         "tres-alloc": "cpu=4,mem=6G,node=1,billing=4,gres/gpu=1,gres/gpu:a100=1",
         "starttime": "N/A", "eligibletime": "2026-11-22T13:51:50", "requeue": "1",
-        "reservation": "(null)",
+        "reservation": "(null)", "associd": "7",
     } | {name.replace("_", "-"): value for name, value in told.items()}  # fmt: skip
     return "".join(f"{fields[name]:<{width}}" for name, width in reading.JOB_FIELDS)
 

@@ -1,0 +1,157 @@
+"""States of enforcement that last and their events: drift, blockage, a silent agent."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from django.db import transaction
+
+from allocator_service.core.outbox import event_record, events_record
+from allocator_service.core.quantities import decimal_text
+from allocator_service.enforcement.models import Agent, Blockage, Drift, Watch
+from allocator_service.enforcement.selectors import (
+    EnforcementState,
+    TenantEnforcement,
+    decision_in_force,
+    enforcement_state,
+)
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+
+Payloads = Mapping[str, dict[str, Any]]  # by the tenant's slug
+State = TypeVar("State", Drift, Blockage)
+
+
+def pools_enforced() -> list[Pool]:
+    """Return the open pools that have an agent."""
+    pools = Pool.objects.filter(retired_at=None, agents__isnull=False).distinct()
+    return list(pools.prefetch_related("resource_types"))
+
+
+@transaction.atomic
+def enforcement_watch(*, pool: Pool, now: datetime) -> None:
+    """Record one event for each state that has lasted three intervals, and one for its end.
+
+    Drifts and blockages are evaluated again when there is another decision or another report.
+    """
+    watch = Watch.objects.select_for_update(skip_locked=True).filter(pool=pool).first()
+    agent = Agent.objects.filter(pool=pool).order_by("-received_at").first()
+    if watch is None or agent is None:
+        return  # another worker holds the pool, or it has no agent
+    _watch_silence(pool, now)
+    run = decision_in_force(pool=pool, now=now)
+    if (watch.run, watch.received_at) != (run, agent.received_at):
+        _evaluate(pool, now)
+        watch.run, watch.received_at = run, agent.received_at
+        watch.save()
+    before = now - agent.patience
+    events_record(
+        kind="enforcement.drift", pool=pool.slug, payloads=_due(Drift, pool, before, now), now=now
+    )
+    if agent.is_stale(now):
+        return  # whether a tenant is still blocked is not known
+    events_record(
+        kind="enforcement.blocked",
+        pool=pool.slug,
+        payloads=_due(Blockage, pool, before, now),
+        now=now,
+    )
+
+
+def _watch_silence(pool: Pool, now: datetime) -> None:
+    """Record that an agent became silent, or that it reports again."""
+    agents = Agent.objects.select_for_update(no_key=True, skip_locked=True).filter(pool=pool)
+    for agent in agents:
+        payload = {
+            "agent": agent.name,
+            "target": agent.target,
+            "generation": agent.generation,
+            "received_at": agent.received_at.isoformat(),
+        }
+        if agent.is_stale(now) and agent.silent_event_at is None:
+            agent.silent_event_at = now
+            event_record(kind="enforcement.silent", pool=pool.slug, payload=payload, now=now)
+        elif not agent.is_stale(now) and agent.silent_event_at is not None:
+            agent.silent_event_at = None
+            event_record(kind="enforcement.returned", pool=pool.slug, payload=payload, now=now)
+        else:
+            continue
+        agent.save(update_fields=["silent_event_at"])
+
+
+def _evaluate(pool: Pool, now: datetime) -> None:
+    """Store which tenants drift or are blocked, and record the ends of those with an event."""
+    state = enforcement_state(pool=pool, now=now)
+    drifting = {row.tenant: _numbers(state, row) for row in state.tenants if row.drifts}
+    blocked = {row.tenant: _waiting(state, row) for row in state.tenants if row.blocked}
+    for each in Blockage.objects.filter(pool=pool, told_at=None).select_related("tenant"):
+        payload = blocked.get(each.tenant.slug)
+        if payload is not None and _rose(each.payload["used"], payload["used"]):
+            each.since = now  # its jobs do start
+            each.save(update_fields=["since"])
+    ended = _store(Drift, pool, drifting, now)
+    events_record(kind="enforcement.settled", pool=pool.slug, payloads=ended, now=now)
+    ended = _store(Blockage, pool, blocked, now)
+    events_record(kind="enforcement.unblocked", pool=pool.slug, payloads=ended, now=now)
+
+
+def _store(model: type[State], pool: Pool, present: Payloads, now: datetime) -> Payloads:
+    """Replace the stored tenants by the present ones; return those that ended after their event."""
+    known = {
+        each.tenant.slug: each for each in model.objects.filter(pool=pool).select_related("tenant")
+    }
+    ended = {
+        slug: {**each.payload, "since": each.since.isoformat()}
+        for slug, each in known.items()
+        if slug not in present and each.told_at is not None
+    }
+    model.objects.filter(pool=pool).exclude(tenant__slug__in=present).delete()
+    going_on = [each for slug, each in known.items() if slug in present and not each.told_at]
+    for each in going_on:
+        each.payload = present[each.tenant.slug]
+    model.objects.bulk_update(going_on, ["payload"])
+    new = Tenant.objects.filter(slug__in=present.keys() - known.keys())
+    model.objects.bulk_create(
+        model(pool=pool, tenant=tenant, since=now, payload=present[tenant.slug]) for tenant in new
+    )
+    return ended
+
+
+def _due(model: type[State], pool: Pool, before: datetime, now: datetime) -> Payloads:
+    """Return the payloads of what has lasted long enough and has no event yet; mark them."""
+    due = model.objects.filter(pool=pool, told_at=None, since__lt=before)
+    payloads = dict(due.values_list("tenant__slug", "payload"))
+    if payloads:
+        due.update(told_at=now)
+    return payloads
+
+
+def _numbers(state: EnforcementState, row: TenantEnforcement) -> dict[str, Any]:
+    def named(vector: Sequence[Decimal] | None) -> dict[str, str] | None:
+        if vector is None:
+            return None
+        return {
+            each.name: decimal_text(amount)
+            for each, amount in zip(state.resources, vector, strict=True)
+        }
+
+    return {
+        "run": None if state.run is None else str(state.run.pk),
+        "generation": None if state.run is None else state.run.generation,
+        "decided": named(row.decided),
+        "enforced": named(row.enforced),
+        "used": named(row.used),
+    }
+
+
+def _waiting(state: EnforcementState, row: TenantEnforcement) -> dict[str, Any]:
+    return {
+        **_numbers(state, row),
+        "pending_tasks": row.pending_tasks,
+        "reason": row.pending_reason,
+    }
+
+
+def _rose(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    return any(Decimal(after[name]) > Decimal(before.get(name, "0")) for name in after)
