@@ -1,7 +1,7 @@
-"""Limits per key, kept in Redis: a rate with a burst, and how many evaluations run at once.
+"""Rate limits and concurrency limits per key, stored in Redis.
 
-Redis is an aid here, never a condition: while it does not answer nothing is limited, and after one
-failed attempt the process does not ask again for a few seconds.
+The service works without Redis: while Redis does not answer, nothing is limited. After a failed attempt
+the process does not query Redis again for a few seconds.
 """
 
 import threading
@@ -30,9 +30,9 @@ ADDRESS_RATE, ADDRESS_BURST = 2.0, 20
 UNKNOWN_KEY_RATE, UNKNOWN_KEY_BURST = 5.0, 50
 REMEMBERED_KEYS = 10_000
 
-# Generic cell rate algorithm: `tat` is when the bucket will be empty again. Returns the seconds to
-# wait, 0 when the request may pass, and how full the bucket is, 0 to 1. The requests before this one
-# that are reported only now have already passed. The server's clock is the same for every process.
+# Generic cell rate algorithm: `tat` is when the bucket will be empty again. Returns the seconds to wait
+# (0: the request may pass) and the fill level of the bucket, 0 to 1. Earlier requests that are reported
+# with this one have already passed. Redis' clock is used because all processes share it.
 _RATE = """
 local interval = tonumber(ARGV[1])
 local allowance = interval * tonumber(ARGV[2])
@@ -60,7 +60,7 @@ return 1
 
 
 def redis_client(url: str, timeout_seconds: float) -> redis.Redis:
-    """A client that gives up after the timeout and does not try again by itself."""
+    """Return a Redis client with a timeout and without retries."""
     return redis.Redis.from_url(
         url,
         socket_timeout=timeout_seconds,
@@ -71,18 +71,21 @@ def redis_client(url: str, timeout_seconds: float) -> redis.Redis:
 
 @dataclass
 class _Count:
-    """Requests of a key that passed but are not yet reported; none are held back after `calm_until`."""
+    """Requests of a key that have passed but are not yet reported.
+
+    After `calm_until` every request is reported at once.
+    """
 
     unreported: int = 0
     calm_until: float = 0.0
 
 
 class Limiter:
-    """Runs the scripts, or lets everything pass while Redis does not answer.
+    """Limiter that lets every request pass while Redis does not answer.
 
-    A few requests at a time are reported to Redis while a key's bucket is less than half full: near its
-    limit, every request is reported before it passes. With one process the limit is exact; each further
-    one may let a twentieth of the burst pass that the others do not know of yet.
+    While a key's bucket is less than half full, requests are reported to Redis in batches. Above that,
+    each request is reported before it passes. The limit is exact with one process. Each further process
+    may let through a twentieth of the burst that the others have not seen yet.
     """
 
     def __init__(self, url: str) -> None:
@@ -92,12 +95,12 @@ class Limiter:
         self._counts: dict[UUID, _Count] = {}
 
     def address_wait_seconds(self, *, address: str, rate: float, burst: int) -> float:
-        """How long an address has to wait before its next request to an open route."""
+        """Return the seconds that an address must wait before its next request to an open route."""
         answer = self._run(_RATE, f"throttle:address:{address}", [1 / rate, burst, 0])
         return 0.0 if answer is None else float(answer[0])
 
     def wait_seconds(self, *, key: UUID, rate: float, burst: int) -> float:
-        """How long the holder of a key has to wait before its next request: 0 for not at all."""
+        """Return the seconds that a key must wait before its next request, 0 if it may pass."""
         unreported = self._unreported(key, burst)
         if unreported is None:
             return 0.0
@@ -106,13 +109,13 @@ class Limiter:
             return 0.0
         wait, full = map(float, answer)
         if full < CALM:
-            with self._lock:  # what other threads have kept back meanwhile stays counted
+            with self._lock:  # requests that other threads counted meanwhile are kept
                 count = self._counts.setdefault(key, _Count())
                 count.calm_until = time.monotonic() + CALM_SECONDS
         return wait
 
     def _unreported(self, key: UUID, burst: int) -> int | None:
-        """How many requests before this one to tell of; None when this one is kept back as well."""
+        """Return the number of earlier requests to report, None if this one need not be reported yet."""
         with self._lock:
             count = self._counts.get(key)
             if count is None:
@@ -125,7 +128,7 @@ class Limiter:
 
     @contextmanager
     def evaluation(self, *, holder: str) -> Iterator[bool]:
-        """Hold one of the holder's places for evaluations; yields whether there was one."""
+        """Hold one of the holder's evaluation slots and yield whether one was free."""
         name, ticket = f"evaluations:{holder}", str(new_id())
         at_once = settings.ENVIRONMENT.evaluations_at_once
         arguments = [at_once, EVALUATION_LEASE_SECONDS, ticket]
@@ -149,15 +152,15 @@ class Limiter:
 
 @cache
 def limiter() -> Limiter:
-    """The limiter of this process."""
+    """Return the limiter of this process."""
     return Limiter(settings.REDIS_CLIENT_URL)
 
 
 class UnknownKeys:
-    """Limit of requests with unknown keys, for each network.
+    """Limit of requests with unknown keys per network.
 
-    A network that is above the rate waits before its next key is looked up. Keys that this process has
-    seen are let through, so that guesses from behind a shared address do not stop its other users.
+    A network above the rate must wait before its next key is looked up. Keys that this process has seen
+    pass, so that guesses from a shared address do not block its other users.
     """
 
     def __init__(self) -> None:
@@ -166,7 +169,7 @@ class UnknownKeys:
         self._seen: dict[int, None] = {}
 
     def wait_seconds(self, *, address: str, key: str) -> float:
-        """Return how long a network has to wait before this key is looked up."""
+        """Return the seconds that a network must wait before this key is looked up."""
         until = self._closed_until.get(address)
         if until is None or hash(key) in self._seen:
             return 0.0
@@ -186,7 +189,7 @@ class UnknownKeys:
                 self._closed_until[address] = time.monotonic() + wait
 
     def record_known(self, *, key: str) -> None:
-        """Remember a key that was found."""
+        """Record a valid key."""
         if hash(key) in self._seen:
             return
         with self._lock:
@@ -197,5 +200,5 @@ class UnknownKeys:
 
 @cache
 def unknown_keys() -> UnknownKeys:
-    """The limit of this process."""
+    """Return the limit of unknown keys of this process."""
     return UnknownKeys()

@@ -1,4 +1,4 @@
-"""`./dev serve --detach` and `./dev stop`: the service in the background."""
+"""Background service of `./dev serve --detach` and `./dev stop`."""
 
 import os
 import signal
@@ -20,17 +20,17 @@ from launcher.serve import DATA
 
 # From a fresh clone: packages, the database and the first kernels, on a slow machine.
 _READY_SECONDS = 600.0
-# A worker may take 130 s to finish the work in hand.
+# A worker may take 130 s to finish its current work.
 _STOP_SECONDS = 180.0
-# A pool that cannot be metered keeps a check from holding for ever, and requests are answered meanwhile.
+# One pool that cannot be metered fails a check forever, although requests are answered.
 _PATIENCE_SECONDS = 90.0
 _POLL_SECONDS = 0.1
 
 
 def start(arguments: Sequence[str]) -> int:
-    """Start `./dev serve` in the background; return 0 when every process of it is ready.
+    """Start `./dev serve` in the background and return 0 once every process is ready.
 
-    A service that runs already is left as it is. Raises `StepFailed`.
+    A running service is left unchanged. Raises `StepFailed`.
     """
     if url := _running_url():
         say(f"The service runs already, at {url}.")
@@ -66,9 +66,10 @@ def _start(arguments: Sequence[str], output: Path, progress: Path) -> None:
 
 
 def _wait_until_ready(lines: IO[str], output: Path, progress: Path) -> None:
-    """Return when every check of the service holds, or after a while when its requests are answered.
+    """Wait until every check of the service passes.
 
-    Raises `StepFailed` if it ends before, or answers none in time.
+    After `_PATIENCE_SECONDS`, answered requests suffice. Raises `StepFailed` if the service ends first
+    or does not answer in time.
     """
     began = time.monotonic()
     failing = ["it does not answer"]
@@ -91,7 +92,7 @@ def _wait_until_ready(lines: IO[str], output: Path, progress: Path) -> None:
 
 
 def stop() -> int:
-    """End the service that runs, or starts, in the background or in another terminal.
+    """Stop the running or starting service, in the background or in another terminal.
 
     Raises `StepFailed`.
     """
@@ -114,14 +115,14 @@ def stop() -> int:
 
 
 def _running_url() -> str | None:
-    """The address of the service that runs on the lasting data."""
+    """Return the URL of the service that runs on the persistent data."""
     folder = folders.data_home(server_account()) / DATA
     state = folders.published_state(folder) if folders.is_in_use(folder) else None
     return None if state is None else state.get("url")
 
 
 def _readiness(url: str) -> tuple[bool, list[str]]:
-    """Whether requests are answered, and the checks that fail."""
+    """Return whether requests are answered, with a description of each failed check."""
     try:
         answer = Client(url).request("GET", "/readyz")
         checks = dict(answer.body["checks"])
@@ -133,6 +134,6 @@ def _readiness(url: str) -> tuple[bool, list[str]]:
 
 
 def _forward(text: str) -> None:
-    """Show what the launcher in the background says."""
+    """Print the output of the background launcher."""
     if text:
         print(text, end="", file=sys.stderr, flush=True)

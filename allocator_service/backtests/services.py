@@ -89,8 +89,8 @@ def _refuse_many(backtests: QuerySet[Backtest], whose: str, limit: int) -> None:
     waiting = backtests.filter(status__in=OPEN).count()
     if waiting >= limit:
         raise Conflict(
-            f"{waiting} of {whose} backtests are queued or running, and {limit} may be: wait for one of"
-            " them, or cancel it.",
+            f"{waiting} of {whose} backtests are queued or running, of at most {limit}. Wait for one to"
+            " end, or cancel one.",
             code="backtest.too_many",
             retry_after=RETRY_SECONDS,
         )

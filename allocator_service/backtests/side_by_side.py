@@ -64,7 +64,7 @@ def _columns(
 
 def _no_time_left() -> Unavailable:
     return Unavailable(
-        f"The policies before it took the {SECONDS:g} s that this page may take.",
+        f"Earlier policies used up the time limit of this page, {SECONDS:g} s.",
         code="evaluation.timeout",
     )
 

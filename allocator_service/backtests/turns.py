@@ -1,8 +1,8 @@
-"""Fair order of the work of backtests: owners take turns, cell by cell.
+"""Fair scheduling of backtest cells among owners.
 
-Messages in the queue are in the order of their arrival. A worker that followed them would finish all
-cells of one owner's large backtests before another owner's small one. A message is therefore a
-permission to do one unit of work, and this module chooses which.
+The queue holds messages in order of arrival. In that order, all cells of one owner's large backtest
+would finish before another owner's small one. A message therefore only permits one unit of work, and
+this module chooses the unit.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,9 +14,8 @@ from django.db import connection
 from allocator_service.backtests.jobs import backtest_advance, cell_compute
 
 _CANDIDATES = 20
-# The owner is the tenant, else the key or the person. An input to read, or results to put together, come
-# before the cells of the same owner. Cells that run are not candidates: those of a worker that died are
-# published again, see `cells_due`.
+# The owner is the tenant, else the key or the person. Reading an input and combining results come before
+# the owner's cells. Running cells are not candidates: `cells_due` republishes those of a dead worker.
 _UNITS = """
 WITH open AS MATERIALIZED (
     SELECT id, status, served_at,
@@ -42,9 +41,9 @@ LIMIT %s
 
 
 def turn_take(*, advances: bool, unit: UUID, clock: Callable[[], datetime]) -> None:
-    """Do the unit of work whose owner's turn it is.
+    """Compute one unit of work of the owner whose turn it is.
 
-    The unit of the message is done if there is no other, such as the cell of a worker that died.
+    Falls back to the message's own unit, such as the cell of a dead worker, if no candidate is left.
     """
     for is_advance, candidate in (*_units_in_turn(), (advances, unit)):
         if is_advance:

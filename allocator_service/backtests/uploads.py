@@ -109,10 +109,10 @@ def packed(content: str, encoding: str) -> bytes:
 
 
 def _refuse_members(compressed: bytes) -> None:
-    """Refuse a file of many gzip members, of which each empty one costs time and gives nothing."""
+    """Reject a file of many gzip members, because even empty ones take time."""
     if compressed.count(_MEMBER) > MOST_MEMBERS:
         raise Unacceptable(
-            f"The gzip file has more than {MOST_MEMBERS} members: pack the trace anew.",
+            f"Expected at most {MOST_MEMBERS:,} gzip members: compress the trace again.",
             code="trace.encoding",
             pointer="/trace/content",
         )

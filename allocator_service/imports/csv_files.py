@@ -186,7 +186,7 @@ def _check_header(
 ) -> None:
     if len(header) > MAX_COLUMNS:
         raise Unacceptable(
-            f"Line 1 has {len(header)} columns; at most {MAX_COLUMNS} are taken.",
+            f"Expected at most {MAX_COLUMNS} columns, got {len(header)} in line 1.",
             code="import.column",
         )
     errors = []

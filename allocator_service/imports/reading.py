@@ -72,7 +72,7 @@ def _json(content: str) -> Any:
     values = sum(map(content.count, ",[{"))
     if values > MAX_VALUES:
         raise TooLarge(
-            f"About {values} values in one file; at most {MAX_VALUES} are taken: split it.",
+            f"Expected at most {MAX_VALUES:,} values, got about {values:,}: split the file.",
             code="import.too_many",
         )
     try:

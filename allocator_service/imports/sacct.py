@@ -100,7 +100,7 @@ def _tres(text: str) -> dict[str, object]:
     """`cpu=4,mem=16G,gres/gpu=1` as quantities; of a kind that is there by model too, all of it."""
     if len(text) > LONGEST_TRES:
         raise Unacceptable(
-            f"This has at most {LONGEST_TRES} characters.",
+            f"Expected at most {LONGEST_TRES} characters.",
             code="field.length",
             pointer="/AllocTRES",
         )

@@ -1,1 +1,1 @@
-"""Web server: requests read strictly and buffered, clients held to a pace."""
+"""Web server with strict parsing, buffered requests and limits for slow clients."""

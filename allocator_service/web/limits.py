@@ -5,15 +5,15 @@ LARGEST_BODY = 64 * 1024 * 1024
 LARGEST_HEADER = 64 * 1024
 LARGEST_CHUNK_HEADER = 1024
 LARGEST_TRAILER = 8 * 1024
-# Below 1,024 descriptors, the usual limit of a process, with room for the database and files.
+# Leaves room for the database and files below 1,024 descriptors, the usual limit of a process.
 CONNECTIONS = 900
-# Connections closed at once when the limit is reached, so that the search is rare.
+# Connections closed together at the limit, so that the search for the oldest ones is rare.
 EVICTED_AT_ONCE = 50
 # Unfinished bodies that a process keeps, in memory or in temporary files.
 UNFINISHED_BYTES = 1024 * 1024 * 1024
 
 SILENT_CLIENT_SECONDS = 30
-# A request, and the answer that waits in buffers, may take this long and a second more for each
-# `SLOWEST_BYTES_PER_SECOND` bytes of it. Only the pace bounds a client that sends a byte a second.
+# A request to arrive, or a buffered answer to be read, may take this long plus a second for each
+# `SLOWEST_BYTES_PER_SECOND` bytes. A client that sends a byte a second is never silent for long.
 GRACE_SECONDS = 20
 SLOWEST_BYTES_PER_SECOND = 8 * 1024

@@ -1,8 +1,8 @@
 """Reader of HTTP/1.1 requests that rejects ambiguous framing.
 
-Two peers that disagree about where a request ends let one client's bytes become another client's
-request. RFC 9112 lets a recipient reject each of these requests (sections 2.3, 3.2, 5.2, 6.1 and 6.3);
-waitress reads them with one of the possible meanings.
+If a proxy and a server disagree about where a request ends, one client's bytes can become another
+client's request. RFC 9112 lets a recipient reject such requests (sections 2.3, 3.2, 5.2, 6.1 and 6.3),
+whereas waitress picks one of the possible meanings.
 """
 
 from typing import Any
@@ -20,8 +20,7 @@ _VERSIONS = (b" HTTP/1.1", b" HTTP/1.0")
 class BoundedChunks(ChunkedReceiver):  # type: ignore[misc] # untyped
     """Reader of a chunked body whose chunk headers and trailers are bounded.
 
-    The base class keeps an unfinished line and joins it with each packet, which costs the square of its
-    length.
+    The base class joins an unfinished line with each packet, which takes time quadratic in its length.
     """
 
     def received(self, data: bytes) -> int:
@@ -35,7 +34,7 @@ class BoundedChunks(ChunkedReceiver):  # type: ignore[misc] # untyped
 
 
 class StrictParser(HTTPRequestParser):  # type: ignore[misc] # untyped
-    """Reader of one request."""
+    """Parser of one request that rejects ambiguous framing."""
 
     body_rcv: Any
 
@@ -48,12 +47,11 @@ class StrictParser(HTTPRequestParser):  # type: ignore[misc] # untyped
         try:
             super().parse_header(header_plus)
         except ValueError as error:
-            # `urlsplit` raised it: the connection would close without an answer.
+            # From `urlsplit`. Without this the connection would close without an answer.
             raise ParsingError("the request target is not a URI") from error
         if self.body_rcv is None or self.content_length >= self.adj.max_request_body_size:
-            # RFC 9110 10.1.1: without a body there is nothing to wait for, and a request that is
-            # rejected by its header gets its final status. The base class would answer 100 and then
-            # wait for a body.
+            # RFC 9110, 10.1.1: a request without a body has nothing to wait for, and one rejected by
+            # its header gets its final status at once. The base class would answer 100 and wait.
             self.expect_continue = False
         elif self.chunked:
             self.body_rcv = BoundedChunks(self.body_rcv.getbuf())

@@ -1,9 +1,9 @@
-"""gunicorn's worker process with waitress inside: a request is buffered before a thread works on it.
+"""gunicorn worker process that runs waitress and buffers complete requests.
 
 gunicorn holds the socket, starts the processes and replaces those that end or hang. In each process one
 thread of waitress reads and writes all sockets and passes complete requests to the other threads. A
-client that sends half a request, or reads its answer slowly, costs a buffer and no thread, and is
-disconnected when it is slower than `limits` allows (docs/adr/0009).
+client that sends half a request, or reads its answer slowly, occupies a buffer but no thread. It is
+disconnected if it is slower than `limits` allows (docs/adr/0009).
 """
 
 import os
@@ -47,7 +47,7 @@ _UNREADABLE = Refusal(400, code="request.unreadable", title="The request cannot 
 
 
 class ProblemTask(ErrorTask):  # type: ignore[misc] # untyped
-    """Answer to a request that waitress rejects, in the application's format of errors."""
+    """Answer to a request that waitress rejects, in the application's error format."""
 
     def execute(self) -> None:
         """Write the answer and close the connection."""
@@ -77,20 +77,23 @@ class ApplicationTask(WSGITask):  # type: ignore[misc] # untyped
     """Answer of the application."""
 
     def write(self, data: bytes) -> None:
-        """Send a part of the answer; of an answer to HEAD its header only (RFC 9112, 6.3)."""
+        """Send a part of the answer.
+
+        An answer to HEAD has no body (RFC 9112, 6.3).
+        """
         super().write(b"" if self.request.command == "HEAD" else data)
 
     def finish(self) -> None:
-        """Send what ends the answer."""
+        """Send the header, if still unsent, and the last chunk of a chunked body."""
         if not self.wrote_header:
             self.write(b"")
         if self.request.command == "HEAD":
-            self.chunked_response = False  # the last chunk belongs to the body, too
+            self.chunked_response = False  # the last chunk is part of the body
         super().finish()
 
 
 class Channel(HTTPChannel):  # type: ignore[misc] # untyped
-    """Connection of a client, with the time that its current request or answer has taken."""
+    """Client connection that measures the pace of its current request and answer."""
 
     task_class = ApplicationTask
     error_task_class = ProblemTask
@@ -106,7 +109,7 @@ class Channel(HTTPChannel):  # type: ignore[misc] # untyped
         self.has_been_served = False
 
     def received(self, data: bytes) -> bool:
-        """Take a packet, and note when its request began."""
+        """Parse a packet and record when its request began."""
         now = self.quiet_since = time.monotonic()
         if not is_unfinished(self.request):
             self.request_since, self.request_bytes = now, 0
@@ -118,7 +121,7 @@ class Channel(HTTPChannel):  # type: ignore[misc] # untyped
         return taken
 
     def send(self, data: bytes, do_close: bool = True) -> int:
-        """Send some bytes; return how many the client's socket took."""
+        """Send bytes to the client's socket and return the number sent."""
         sent: int = super().send(data, do_close=do_close)
         if sent:
             self.quiet_since = time.monotonic()
@@ -126,10 +129,10 @@ class Channel(HTTPChannel):  # type: ignore[misc] # untyped
         return sent
 
     def is_overdue(self, now: float) -> bool:
-        """Whether the client has been silent, or slower than the slowest pace, for too long."""
+        """Whether the client has been silent too long or is slower than the slowest pace allowed."""
         if not self.total_outbufs_len:
             self.answer_since, self.answer_bytes = _NEVER, 0
-            # With a complete request the application is waited for, not the client.
+            # After a complete request the delay is the application's, not the client's.
             return not self.requests and (
                 now - self.quiet_since > limits.SILENT_CLIENT_SECONDS
                 or now - self.request_since > _allowed_seconds(self.request_bytes)
@@ -148,14 +151,14 @@ def _allowed_seconds(size: int) -> float:
 
 
 class Connections:
-    """All connections of a process, and which of them are closed first."""
+    """Open connections of a process and the order in which they are evicted."""
 
     def __init__(self, server: Any) -> None:
         self._channels: dict[int, Channel] = server.active_channels
         self._next_sweep = 0.0
 
     def sweep(self, now: float) -> None:
-        """Close connections that are overdue, that are too many, or that hold too many bytes."""
+        """Close overdue connections and those above the limits of connections and bytes."""
         if len(self._channels) >= limits.CONNECTIONS:
             self._close(self._evictable()[: limits.EVICTED_AT_ONCE])
         if now < self._next_sweep:
@@ -171,7 +174,10 @@ class Connections:
             self._close([channel])
 
     def _evictable(self) -> list[Channel]:
-        """The connections without a complete request: half-sent ones, then idle ones, oldest first."""
+        """Return the connections without a complete request in the order of eviction.
+
+        Half-sent requests come before idle connections, and older ones before newer ones.
+        """
         waiting = [channel for channel in self._channels.values() if not channel.requests]
         waiting = [channel for channel in waiting if not channel.total_outbufs_len]
         return sorted(
@@ -184,22 +190,22 @@ class Connections:
 
     def _close(self, channels: Iterable[Channel]) -> None:
         for channel in channels:
-            # Not `will_close`: that waits until the socket takes bytes, which this client may never do.
+            # Not `will_close`, which waits for the socket to accept bytes: this client may never read.
             channel.handle_close()
 
 
 class BufferedWorker(Worker):  # type: ignore[misc] # untyped
-    """One web process, with as many threads for requests as gunicorn's `--threads` says."""
+    """Web process with the number of request threads given by gunicorn's `--threads`."""
 
     def run(self) -> None:
-        """Serve until gunicorn says to stop, then finish the requests that are here."""
+        """Serve until gunicorn stops the process, then answer the requests already received."""
         sockets: dict[int, Any] = {}
         server = create_server(
             self.wsgi,
             map=sockets,
             sockets=[each.sock for each in self.sockets],
             threads=self.cfg.threads,
-            # `Connections` keeps below its limit by closing some, so that no client has to wait.
+            # `Connections` evicts before this limit is reached, so that no new client has to wait.
             connection_limit=limits.CONNECTIONS + limits.EVICTED_AT_ONCE,
             cleanup_interval=_YEAR_SECONDS,
             max_request_body_size=limits.LARGEST_BODY,
@@ -217,7 +223,7 @@ class BufferedWorker(Worker):  # type: ignore[misc] # untyped
         self._finish(server, sockets)
 
     def _finish(self, server: Any, sockets: dict[int, Any]) -> None:
-        """Take no more connections, and answer those that have a request here."""
+        """Stop accepting connections and answer the requests already received."""
         server.del_channel(sockets)  # the socket itself is gunicorn's
         deadline = time.monotonic() + self.cfg.graceful_timeout
         while time.monotonic() < deadline and any(map(_is_busy, server.active_channels.values())):
@@ -227,5 +233,5 @@ class BufferedWorker(Worker):  # type: ignore[misc] # untyped
 
 
 def _is_busy(channel: Channel) -> bool:
-    """Whether a request is worked on or an answer is on its way."""
+    """Whether a request is in progress or an answer is not yet fully sent."""
     return bool(channel.connected and (channel.requests or channel.total_outbufs_len))

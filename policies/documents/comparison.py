@@ -95,7 +95,9 @@ def _column(
     begin = time.perf_counter()
     try:
         if time_limit is not None and time_limit <= 0:
-            raise SolveTimeoutError("solve.timeout", "the time limit passed before this policy")
+            raise SolveTimeoutError(
+                "solve.timeout", "the time limit passed before this policy started"
+            )
         answer = evaluate_document(_without_what_is_not_taken(document), time_limit=time_limit)
     except PolicyError as error:
         column["error"] = {"code": error.code, "detail": error.detail, "pointer": error.pointer}

@@ -112,7 +112,7 @@ def _placed(
     """The placements of an answer's fields, on the places that its policy sees."""
     choice = stated.choice
     if not choice.sees_one_pool and answer["placements"] is None:
-        raise _malformed("the answer does not say where tasks run", "/placements")
+        raise _malformed("expected placements, got null", "/placements")
     placed = _placements(answer["placements"] or [], stated.problem, index)
     if choice.policy.servers[choice.mode] is Servers.RANGES and not choice.sees_one_pool:
         return _on_ranges(stated, *placed)
@@ -134,7 +134,7 @@ def _on_ranges(
     if not np.isin(row, offering).all():
         raise _malformed("tasks run where nothing is offered", "/placements")
     if (offset + servers > counts[row]).any():
-        raise _malformed("a range of servers goes beyond its row", "/placements")
+        raise _malformed("a range of servers must end within its row", "/placements")
     edges = np.concatenate([begin[row] + offset, begin[row] + offset + servers])
     own = np.concatenate([begin[offering], begin[offering] + counts[offering]])
     cuts = np.unique(np.concatenate([edges, own]))

@@ -231,5 +231,7 @@ def _solve(program: _Program, deadline: float | None) -> FloatArray:
         x, z, room, h = x + step * dx, z + step * dz, room + step * droom, h + step * dh
         prices, slack, y = prices + step * dp, slack + step * ds, y + step * dy
     if not best <= GOOD_ENOUGH:
-        raise SolveFailedError("solve.failed", f"no best mix of workloads was found: {best:.1e}")
+        raise SolveFailedError(
+            "solve.failed", f"the best mix of workloads did not converge: {best:.1e}"
+        )
     return answer

@@ -145,7 +145,9 @@ class _Program:
         if answer.status == LINPROG_TIME_LIMIT:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
         if answer.x is None:
-            raise SolveFailedError("solve.failed", f"no mix of workloads: {answer.message}")
+            raise SolveFailedError(
+                "solve.failed", f"no mix of workloads was found: {answer.message}"
+            )
         point: FloatArray = np.maximum(answer.x, 0.0)
         return point
 

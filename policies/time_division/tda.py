@@ -153,7 +153,7 @@ def _divide(request: Request, pool: SlotPool, first_prices: FloatArray) -> Divis
             )
         if division.stopped is None:
             raise SolveFailedError(
-                "solve.failed", f"the best schedule found is {gap:.0%} below what is proven"
+                "solve.failed", f"the best schedule found is {gap:.0%} below its bound"
             )
         work *= MORE_WORK
 

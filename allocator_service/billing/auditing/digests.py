@@ -1,4 +1,4 @@
-"""Digests of what a closed month rests on, put into the chain of its pool."""
+"""Digests of a closed month's documents in the chain of its pool."""
 
 import hashlib
 from collections.abc import Iterator
@@ -25,7 +25,10 @@ PLAN_PARTS = {
 
 
 class DocumentKind(StrEnum):
-    """What the chain holds digests of; names begin with the month."""
+    """Kinds of documents whose digests the chain holds.
+
+    A document's name begins with its month.
+    """
 
     STATEMENT = "statement"
     MONTH = "month"
@@ -34,7 +37,7 @@ class DocumentKind(StrEnum):
     MANIFEST = "manifest"
 
 
-# The pool's audit rows that no earlier closing covers: also those that were committed late.
+# All audit rows of the pool that no closing covers yet, including rows committed after earlier closings.
 _AUDITED = """
 INSERT INTO billing_audited_entry (entry_id, closing_id)
 SELECT a.id, %(closing)s FROM core_audit_entry a
@@ -49,9 +52,9 @@ WHERE b.closing_id = %(closing)s
 
 
 def closing_digests_record(closing: Closing) -> None:
-    """Put the digests of a month that is being closed into its pool's chain, but for its manifest's.
+    """Record the digests of a month's documents, except its manifest, for the pool's chain.
 
-    Call it after everything else that the closing stores.
+    Must be called after all other rows of the closing are stored.
     """
     with connection.cursor() as cursor:
         cursor.execute(_AUDITED, {"closing": closing.pk, "pool": closing.pool.slug})
@@ -74,7 +77,7 @@ def closing_digests_record(closing: Closing) -> None:
 
 
 def manifest_digest_record(manifest: Manifest) -> None:
-    """Put the digest of a closed month's manifest into its pool's chain."""
+    """Record the digest of a closed month's manifest for the pool's chain."""
     closing = manifest.closing
     PendingDocument.objects.create(
         pool=closing.pool,
@@ -90,18 +93,18 @@ def digest(content: bytes) -> bytes:
 
 
 def statements_of(closing: Closing) -> Iterator[Statement]:
-    """Yield a closed month's statements, with their documents, some at a time."""
+    """Yield a closed month's statements with their documents, in batches."""
     found = Statement.objects.filter(closing=closing).select_related("tenant", "closing")
     return found.order_by("tenant__slug").iterator(chunk_size=20)
 
 
 def statement_name(statement: Statement) -> str:
-    """Return the name under which the chain has a statement's digest."""
+    """Return the name of a statement's digest in the chain."""
     return f"{statement.closing}/{statement.tenant.slug}"
 
 
 def plans_behind(closing: Closing) -> list[PricePlan]:
-    """Return the plans in force in a month, and those whose commitments reach into it."""
+    """Return the plans that are in force, or have commitments, in a month."""
     plans = {plan.pk: plan for plan in plans_of(closing.pool, closing.start, closing.end)}
     for commitment in commitments_of(closing.pool, closing.start, closing.end):
         plans.setdefault(commitment.plan_id, commitment.plan)
@@ -109,9 +112,9 @@ def plans_behind(closing: Closing) -> list[PricePlan]:
 
 
 def plan_digest(plan: PricePlan, *, open_end: bool = False) -> bytes:
-    """Return the SHA-256 of all that a plan says.
+    """Return the SHA-256 of a plan with all its parts.
 
-    With `open_end` as it was before the next plan ended it.
+    `open_end` ignores its end, as before the next plan was published.
     """
     document = {
         "number": plan.number,
@@ -137,7 +140,7 @@ def _text(value: object) -> str:
 
 
 def audit_digest(closing: Closing) -> bytes:
-    """Return the SHA-256 of the audit rows that a closing covers, as they are now."""
+    """Return the SHA-256 of the audit rows that a closing covers, as currently stored."""
     with connection.cursor() as cursor:
         cursor.execute(_AUDIT_DIGEST, {"closing": closing.pk})
         return bytes(cursor.fetchall()[0][0])

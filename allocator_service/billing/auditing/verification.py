@@ -1,7 +1,7 @@
-"""Verification of closed months: statements from postings, postings from entries and prices.
+"""Verification of closed months.
 
-Digests in the pool's chain say what was stored when a month was closed. Months that were closed before
-the chain held digests are not looked at.
+Statements are recomputed from postings, and postings from entries and prices. Digests in the pool's
+chain prove the documents stored at closing. Months closed before the chain held digests are not checked.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,12 +41,12 @@ from allocator_service.pools.selectors import resources_of
 
 Digests = dict[tuple[str, str], bytes]
 Faults = Callable[[Closing, Digests], Iterator[str]]
-# Errors of reading what is not as the service stored it: a fault of the check, not of the request.
+# Raised by damaged rows: they fail the check, not the request.
 _UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 
 def statements_verify() -> list[LedgerCheck]:
-    """Verify every closed month of every pool, its manifest's entries included."""
+    """Verify every closed month of every pool, including the entries of its manifest."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         cursor.execute("SET LOCAL statement_timeout = 0")
@@ -56,7 +56,10 @@ def statements_verify() -> list[LedgerCheck]:
 
 
 def month_verify(closing: Closing) -> list[LedgerCheck]:
-    """Verify one closed month, but for its manifest's entries, which take as long as an export."""
+    """Verify one closed month, except the entries of its manifest.
+
+    Checking these takes as long as an export.
+    """
     return _checks([(closing, _digests_of(closing))], _MONTH_CHECKS)
 
 
@@ -81,7 +84,7 @@ def _checks(known: list[tuple[Closing, Digests]], faults: dict[str, Faults]) -> 
 
 
 def _has_digests(closing: Closing, digests: Digests) -> bool:
-    """Whether digests were put into the chain when the month was closed: they may be gone."""
+    """Whether closing the month recorded digests, even if they have been deleted since."""
     covering = AuditedEntry.objects.filter(
         closing__pool=closing.pool, closing__month__lte=closing.month
     )
@@ -89,7 +92,7 @@ def _has_digests(closing: Closing, digests: Digests) -> bool:
 
 
 def _faults(wrong: Faults, closing: Closing, digests: Digests) -> Iterator[str]:
-    """Yield what is wrong; what cannot be read is."""
+    """Yield the faults of a check, including stored values that cannot be read."""
     try:
         yield from wrong(closing, digests)
     except _UNREADABLE as error:
@@ -97,7 +100,7 @@ def _faults(wrong: Faults, closing: Closing, digests: Digests) -> Iterator[str]:
 
 
 def _digests_of(closing: Closing) -> Digests:
-    """The digests that the chain has, or is about to have, of a closed month."""
+    """Return the sealed and pending digests of a closed month."""
     month = str(closing)
     return {
         (row.kind, row.name): bytes(row.sha256)
@@ -108,28 +111,31 @@ def _digests_of(closing: Closing) -> Digests:
 
 
 def _wrong_statements(closing: Closing, digests: Digests) -> Iterator[str]:
-    """Statements and the month's document, by their digests; a statement's number by its document."""
+    """Yield faults of the month's document, its statements and their billed amounts."""
     if digests.get((DocumentKind.MONTH, str(closing))) != digest(bytes(closing.document)):
-        yield "the month's document has another digest"
+        yield "the month's document does not match its digest in the chain"
     stated = document_of(bytes(closing.document))
     for name, value in _stated_again(closing).items():
         if stated.get(name, value) != value:
-            yield f"its {name} is not what the month's document says"
+            yield f"its {name} differs from the month's document"
     missing = {name for kind, name in digests if kind == DocumentKind.STATEMENT}
     for statement in statements_of(closing):
         name = statement_name(statement)
         missing.discard(name)
         content = bytes(statement.document)
         if digests.get((DocumentKind.STATEMENT, name)) != digest(content):
-            yield f"the statement of {statement.tenant.slug} has another digest"
+            yield f"the statement of {statement.tenant.slug} does not match its digest in the chain"
         elif f"{statement.billed:f}" != _padded(document_of(content)["totals"]["billed"]):
             yield f"the statement of {statement.tenant.slug} is not billed what its document says"
     for name in sorted(missing):
-        yield f"the statement of {name.partition('/')[2]} is gone"
+        yield f"the statement of {name.partition('/')[2]} is missing"
 
 
 def _stated_again(closing: Closing) -> dict[str, Any]:
-    """Return what a month's document says and columns repeat: by these the month is read and rated."""
+    """Return the values of a month's document that columns repeat.
+
+    Reading and rating use the columns.
+    """
     return {
         "month": str(closing),
         "from": instant_text(closing.start),
@@ -142,7 +148,7 @@ def _stated_again(closing: Closing) -> dict[str, Any]:
 
 
 def _padded(amount: str) -> str:
-    """An amount with as many digits as the column has."""
+    """Return an amount with the four decimals of the column."""
     whole, _, rest = amount.partition(".")
     return f"{whole}.{rest:0<4}"
 
@@ -159,18 +165,21 @@ def _lines_as_posted(closing: Closing) -> list[str]:
         document, slug = document_of(bytes(statement.document)), statement.tenant.slug
         rows, totals = statement_lines(pool, keys.get(slug, statement.tenant_id), lines, slugs)
         if totals != document["totals"] or not _same(document["lines"], rows):
-            found.append(f"the statement of {slug} is not what its postings come to")
+            found.append(f"the statement of {slug} differs from its postings")
     tenants = [statement.tenant_id for statement in statements_of(closing)]
     if any(line.currency != pool.currency for line in stored):
-        found.append("some of its postings are in another currency")
+        found.append(f"some of its postings are not in {pool.currency}")
     accounts, _ = month_accounts(pool, lines, slugs, tenants)
     if accounts != document_of(bytes(closing.document))["accounts"]:
-        found.append("its accounts are not what its postings come to")
+        found.append("its accounts differ from its postings")
     return found
 
 
 def _same(stored: list[dict[str, Any]], made: list[dict[str, Any]]) -> bool:
-    """Whether lines agree in all that was stored: later releases may show more."""
+    """Whether lines agree in every stored field.
+
+    Later releases may add fields.
+    """
     return len(stored) == len(made) and all(
         all(line.get(name) == value for name, value in was.items())
         for was, line in zip(stored, made, strict=True)
@@ -182,7 +191,7 @@ def _wrong_lines(closing: Closing, _: Digests) -> Iterator[str]:
 
 
 def _wrong_postings(closing: Closing, _: Digests) -> Iterator[str]:
-    """What was billed so far for the month's service, by its entries as of the last closing."""
+    """Yield differences between the lines billed for a month and its entries as of the last closing."""
     pool, month = closing.pool, month_of(closing.start, closing.pool.timezone)
     last = Closing.objects.filter(pool=pool).latest("month")
     found = differences(
@@ -200,19 +209,19 @@ def _wrong_postings(closing: Closing, _: Digests) -> Iterator[str]:
 
 
 def _wrong_plans(closing: Closing, digests: Digests) -> Iterator[str]:
-    """The price plans in force, by their digests."""
+    """Yield the price plans that do not match their digests."""
     plans = {f"{closing}/{plan.number}": plan for plan in plans_behind(closing)}
     for (kind, name), sha256 in digests.items():
         if kind == DocumentKind.PRICE_PLAN:
             plan = plans.get(name)
             made = () if plan is None else (plan_digest(plan), plan_digest(plan, open_end=True))
             if sha256 not in made:
-                yield f"price plan {name.partition('/')[2]} has another digest"
+                yield f"price plan {name.partition('/')[2]} does not match its digest in the chain"
 
 
 def _wrong_audit(closing: Closing, digests: Digests) -> Iterator[str]:
     if digests.get((DocumentKind.AUDIT, str(closing))) != audit_digest(closing):
-        yield "the audit records that its closing covers have another digest"
+        yield "the audit records covered by its closing do not match their digest in the chain"
 
 
 def _wrong_manifest(closing: Closing, digests: Digests) -> Iterator[str]:
@@ -220,7 +229,7 @@ def _wrong_manifest(closing: Closing, digests: Digests) -> Iterator[str]:
     sealed = digests.get((DocumentKind.MANIFEST, str(closing)))
     made = None if manifest is None else digest(bytes(manifest.document))
     if made != sealed:
-        yield "its manifest has another digest"
+        yield "its manifest does not match its digest in the chain"
 
 
 def _wrong_manifest_entries(closing: Closing, _: Digests) -> Iterator[str]:
@@ -228,7 +237,7 @@ def _wrong_manifest_entries(closing: Closing, _: Digests) -> Iterator[str]:
     if manifest is not None:
         stored = bytes(manifest.document)
         if canonical(manifest_document(closing)) != stored:
-            yield "its manifest is not that of its entries"
+            yield "its manifest differs from its entries"
 
 
 _MONTH_CHECKS: dict[str, Faults] = {

@@ -1,1 +1,1 @@
-"""Rating: from sealed entries and prices to lines, each a balanced posting."""
+"""Rating of sealed ledger entries by prices into invoice lines."""

@@ -1,10 +1,10 @@
-"""What was used between prices' borders: summed by PostgreSQL over sealed entries, to the last digit.
+"""Exact amounts of sealed usage per price segment.
 
-The ledger keeps totals of exactly that, from which any interval is read, whatever it holds. They know
-neither single events, whose time may count in steps, nor numbers: where these matter, entries are
-summed. Then they are grouped by the segments in which they begin and end. What lies in each segment
-follows from a group's sums of quantity, quantity × start and quantity × end, so that every entry is
-read once and none is handed out: memory grows with tenants, owners, resources and borders only.
+The ledger's totals give the exact amount of any interval, at a cost independent of the number of
+entries. They have neither events, whose time may be rounded up by an increment, nor sequence numbers.
+Where these matter, PostgreSQL sums the entries, grouped by the segments in which they begin and end. The
+amount in each segment follows from a group's sums of quantity, quantity × start and quantity × end. Each
+entry is read once in the database, so that memory grows only with tenants, owners, resources and edges.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from allocator_service.tenants.models import Tenant
 _EXACT = Context(prec=EXACT_DIGITS)
 _MICROSECOND = timedelta(microseconds=1)
 
-# An event's time counts in the steps of the plan that holds when it ends; its corrections count alike.
+# The plan in force at an event's end sets its increment, also for the event's corrections.
 OF_EVENT = """
 (e.event_id IS NOT NULL OR e.corrects IS NOT NULL AND EXISTS (
     SELECT FROM ledger_entry o
@@ -70,9 +70,9 @@ _IN_STEPS = _SUMS.format(added=f"COALESCE(sum({_ADDED}) FILTER (WHERE {OF_EVENT}
 
 
 class Use(NamedTuple):
-    """Resource × seconds that a tenant used of an owner's servers within a segment.
+    """Unit × seconds that a tenant used of an owner's servers within a segment.
 
-    `amount` is the ledger's, `counted` with the steps in which the time of events counts.
+    `amount` is the ledger's; `counted` includes the increments of events.
     """
 
     tenant: int
@@ -87,7 +87,7 @@ class Use(NamedTuple):
 def used_by_now(
     *, pool: Pool, edges: Sequence[datetime], tenant: int | None = None
 ) -> Iterator[Use]:
-    """As `used_between` of all that is sealed, with exact times: read from the ledger's totals."""
+    """Yield the uses of all sealed entries, at exact times, from the ledger's totals."""
     limit = None if tenant is None else Tenant(pk=tenant)
     used = used_of_owners(pool=pool, edges=edges, tenant=limit)
     alone = amounts_between(pool=pool, edges=edges, tenant=limit, kinds=[Kind.ALONE])
@@ -103,11 +103,11 @@ def used_between(
     upto: int | None,
     tenant: int | None = None,
 ) -> Iterator[Use]:
-    """What sealed entries hold between edges, per tenant, owner, resource, kind and segment.
+    """Yield the uses of sealed entries between edges, per tenant, owner, resource, kind and segment.
 
-    `increments` are those of the segments; entries with a number above `upto` do not count. `tenant`
-    limits it to what one used, and what was used of its servers. A correction counts as what it
-    corrects.
+    `increments` has one increment per segment. Entries numbered above `upto` do not count. `tenant`
+    limits the uses to those of one tenant or of its servers. A correction has the kind of the entry that
+    it corrects.
     """
     exactly = all(increment == "exact" for increment in increments)
     with hashed(), connection.cursor() as cursor:
@@ -132,7 +132,7 @@ def used_between(
 
 
 def seconds(time: timedelta) -> Decimal:
-    """Its seconds, exactly."""
+    """Return the exact seconds of a duration."""
     return Decimal(time // _MICROSECOND).scaleb(-6)
 
 
@@ -146,9 +146,9 @@ def _parts(
     to_end: Decimal,
     added: Decimal,
 ) -> Iterator[tuple[int, Decimal, Decimal]]:
-    """The segments, from 0, of a group that begins in bucket `first` and ends in `last`.
+    """Yield (segment, amount, increments) for a group from bucket `first` through bucket `last`.
 
-    Bucket 0 is before the first edge, and the one after the last edge is no segment either.
+    Segment 0 is bucket 1. Buckets before the first and after the last edge belong to no segment.
     """
     segments = len(instants) - 1
     for bucket in range(max(first, 1), min(last, segments) + 1):

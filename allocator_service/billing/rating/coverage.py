@@ -1,8 +1,8 @@
-"""Coverage of commitments: at every instant, as much of a tenant's use as it has committed to.
+"""Coverage of a tenant's use by its commitments at every instant.
 
-A sweep over the entries of one tenant and resource, cut where they begin and end and at the commitments'
-own borders; amounts are also told apart by the segments of prices, which changes no sum. What others use
-or commit to is not read.
+A sweep over the entries of one tenant and resource. Intervals are cut where entries and commitments
+begin and end, and also at the price segments, which changes no sum. Entries and commitments of other
+tenants do not affect the result.
 """
 
 from bisect import bisect_right
@@ -26,7 +26,7 @@ from allocator_service.pools.models import Pool
 
 _EXACT = Context(prec=EXACT_DIGITS)
 _NOTHING = Decimal(0)
-_NO_RATE = Decimal(-1)  # below every price: what no plan charges is covered last
+_NO_RATE = Decimal(-1)  # below every price, so that use without a price is covered last
 
 
 class CoverageKey(NamedTuple):
@@ -45,13 +45,13 @@ class Covered:
     counted: Decimal = _NOTHING
 
     def add(self, amount: Decimal, increments: Decimal = _NOTHING) -> None:
-        """Add an amount, and what increments add to it."""
+        """Add an amount and its increments."""
         self.amount = _EXACT.add(self.amount, amount)
         self.counted = _EXACT.add(self.counted, _EXACT.add(amount, increments))
 
 
 class _Slice(NamedTuple):
-    """A part of what is used at an instant; `entry` is None for all entries on an owner's servers."""
+    """Part of the use at an instant, where an `entry` of None means all of an owner's entries."""
 
     owner: int | None
     quantity: Decimal
@@ -66,10 +66,9 @@ def coverage(
     through: int | None,
     tiered: TieredCosts,
 ) -> Mapping[CoverageKey, Covered]:
-    """Return what each commitment covers of the entries numbered up to `through`, or of all.
+    """Return the covered amounts of entries numbered up to `through`, or of all if it is None.
 
-    Of several commitments to one resource the one that was written first covers first. What is covered
-    is taken away from the `tiered` costs.
+    The oldest commitment to a resource covers first. Covered use is subtracted from the `tiered` costs.
     """
     by_pair: dict[tuple[int, str], list[Commitment]] = {}
     for commitment in sorted(commitments, key=attrgetter("pk")):
@@ -111,7 +110,7 @@ def _cover(
             key = CoverageKey(commitment.pk, part.owner, segment)
             increments = _NOTHING
             if part.entry is not None and part.entry.end == end:
-                # An event's increments are paid as its last instant is.
+                # An event's increments are charged like its last instant.
                 increments = _EXACT.multiply(part.quantity, part.entry.increments)
             amount = _EXACT.multiply(part.quantity, lasts)
             covered.setdefault(key, Covered()).add(amount, increments)
@@ -119,7 +118,7 @@ def _cover(
 
 @dataclass
 class _Active:
-    """The entries that are used at an instant, and their sums by the owner of the servers."""
+    """Entries in use at an instant, with their sums by the owner of the servers."""
 
     entries: dict[int, UsedEntry] = field(default_factory=dict)
     by_owner: dict[int | None, Decimal] = field(default_factory=dict)
@@ -135,14 +134,14 @@ class _Active:
         self._change(entry.owner, entry.quantity)
 
     def drop_ended(self, at: datetime) -> None:
-        """Forget the entries that end by an instant."""
+        """Remove the entries that end at or before an instant."""
         while self._ends and self._ends[0][0] <= at:
             entry = self.entries.pop(heappop(self._ends)[1])
             self._with_increments -= bool(entry.increments)
             self._change(entry.owner, -entry.quantity)
 
     def first_end(self, default: datetime) -> datetime:
-        """When the next of the entries ends."""
+        """Return the earliest end of the entries, `default` if there are none."""
         return self._ends[0][0] if self._ends else default
 
     def increments_end(self, at: datetime) -> bool:
@@ -162,7 +161,10 @@ class _Active:
 def _intervals(
     entries: Iterator[UsedEntry], borders: Sequence[datetime]
 ) -> Iterator[tuple[datetime, datetime, _Active]]:
-    """Yield the intervals between borders in which nothing changes; `entries` come by their start."""
+    """Yield the intervals of constant use between borders.
+
+    `entries` must be in order of their start.
+    """
     active = _Active()
     waiting = next(entries, None)
     for at, border in pairwise(borders):
@@ -181,7 +183,7 @@ def _intervals(
 
 @dataclass(frozen=True)
 class _Ranking:
-    """The plan's rates of one tenant and resource in a segment, by which entries are covered."""
+    """Plan rates of a tenant and resource in a segment, which set the order of coverage."""
 
     prices: Timeline
     segment: int
@@ -196,7 +198,10 @@ class _Ranking:
         return self.prices.tiers(self.segment, self.resource, self.tenant, owner)
 
     def rate_of(self, entry: UsedEntry) -> Decimal:
-        """The rate of an entry; under tiers, that of its first hour in the month."""
+        """Return the rate of an entry.
+
+        Under tiers it is the rate of the entry's first hour in the month.
+        """
         tiers = self.tiers(entry.owner)
         return self.rate(entry.owner) if tiers is None else tiers.price_at(entry.before)
 
@@ -218,7 +223,7 @@ def _allotted(
 
 
 def _by_entry(active: _Active, ranking: _Ranking) -> Iterator[_Slice]:
-    """Yield what is used entry by entry, the highest rate first, ties by sequence."""
+    """Yield the use entry by entry in descending order of rate, ties by sequence."""
     entries = active.entries.values()
     for entry in sorted(entries, key=lambda each: (-ranking.rate_of(each), each.sequence)):
         if entry.quantity > 0:
@@ -228,10 +233,10 @@ def _by_entry(active: _Active, ranking: _Ranking) -> Iterator[_Slice]:
 def _by_rate(
     active: _Active, ranking: _Ranking, cuts: Sequence[Decimal], *, each: bool
 ) -> Iterator[_Slice]:
-    """Yield what is used, the highest rate first, ties by sequence.
+    """Yield the use in descending order of rate, ties by sequence.
 
-    Entries are told apart only where it matters: with `each`, and where coverage ends among entries of
-    one rate on servers of several owners.
+    Single entries are yielded only with `each`, and where coverage ends among entries that have one rate
+    but several owners. Otherwise the entries of an owner are yielded as one slice.
     """
     owners = sorted(active.by_owner, key=ranking.rate, reverse=True)
     begin = _NOTHING

@@ -1,4 +1,4 @@
-"""Differences: what a closed month comes to when it is rated again, less what was billed for it."""
+"""Differences between a rerated closed month and its billed lines."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ REASON_LENGTH = 2_000
 
 
 class LineKey(NamedTuple):
-    """What two lines have in common of which one changes the other."""
+    """Identity that a line shares with its adjustments."""
 
     service_month: date
     kind: str
@@ -30,7 +30,7 @@ class LineKey(NamedTuple):
 
 
 def line_key(line: Posting) -> LineKey:
-    """Return the key of a line, as billed at first or as a difference."""
+    """Return the key of an original line or of a difference."""
     kind = line.rated_kind
     return LineKey(
         line.service_month,
@@ -46,7 +46,7 @@ def line_key(line: Posting) -> LineKey:
 
 @dataclass
 class _Both:
-    """The lines of one key: as rated again, and as billed so far."""
+    """Rated and billed lines of one key."""
 
     rated: list[Posting] = field(default_factory=list)
     billed: list[Posting] = field(default_factory=list)
@@ -62,7 +62,7 @@ class _Both:
 
 @dataclass(frozen=True)
 class Difference:
-    """A line that changes what was billed, and the lines that it is the difference of."""
+    """Adjusting line with the rated and billed lines behind it."""
 
     line: Posting
     rated: Sequence[Posting]
@@ -77,9 +77,9 @@ def differences(
     month: Month,
     causes: Callable[[Posting], Sequence[Late]] | None = None,
 ) -> list[Difference]:
-    """Return a line per key by which a month, as rated again, differs from what was billed for it.
+    """Return one adjusting line per key whose rated and billed amounts differ.
 
-    With these lines, which go to the statement of `month`, what is billed adds up to what was rated.
+    The lines go to the statement of `month`. With them, the billed amounts equal the rated ones.
     """
     both: dict[LineKey, _Both] = {}
     for line in rated:
@@ -125,7 +125,7 @@ def _line(
 
 
 def _name_causes(line: Posting, entries: Sequence[Late]) -> None:
-    """Name the entries that caused a difference, and their reason if they have one in common."""
+    """Record the entries that caused a difference, and their reason if it is the same for all."""
     line.entries = [entry.id for entry in entries]
     if len(entries) == 1 and line.kind == LineKind.ADJUSTMENT:
         line.entry = entries[0].id
@@ -137,8 +137,8 @@ def _name_causes(line: Posting, entries: Sequence[Late]) -> None:
 def causes_of(line: Posting, entries: Sequence[Late]) -> Sequence[Late]:
     """Return the late entries of a line's tenant and resource that caused it.
 
-    Those on the same owner's servers in the line's time, if there are any: elsewhere an entry changes a
-    line by what is left for it of a commitment.
+    Entries on the same owner's servers within the line's time take precedence. Without any, all entries
+    are causes, because an entry elsewhere changes how much of a commitment is left for the line.
     """
 
     def overlaps(start: datetime, end: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""Single entries, where sums over a segment do not say enough: read one after the other, never all."""
+"""Single sealed entries with their corrections, read in batches."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ from allocator_service.pools.models import Pool
 
 ROWS_AT_ONCE = 5_000
 
-# A correction is part of the entry that it corrects: quantities add up, and the first number counts.
+# Corrections merge into their entry: quantities add up, and the lowest sequence number counts.
 _ENTRIES = """
     SELECT e.*, {counts_as} AS counts_as, {of_event} AS of_event
     FROM ledger_entry e
@@ -43,7 +43,7 @@ HAVING sum(e.quantity) <> 0
 ORDER BY e.tenant_id, e.resource, e.start, min(s.sequence)
 """
 _STATEMENT = (
-    # As two: partitions hold a month's starts, and few entries reach into the month after.
+    # Two scans: partitions hold the starts of a month, and few entries reach into the next one.
     _USED.replace(
         "{within_time}", _ENTRIES.replace("{when}", "e.start >= %(begin)s AND e.start < %(end)s")
     )
@@ -63,8 +63,9 @@ _STATEMENT = (
 class UsedEntry(NamedTuple):
     """An entry with its corrections.
 
-    `before` is unit × seconds of the tenant and resource, in the time that was read, of entries with
-    lower numbers; `increments` are the seconds by which an event counts longer than it lasted.
+    `before` is the unit × seconds of earlier entries, by sequence, of the same tenant and resource
+    within the interval read. `increments` are the seconds that an event's increment adds to its
+    duration.
     """
 
     tenant: int
@@ -83,8 +84,7 @@ def entries_used(
 ) -> Iterator[UsedEntry]:
     """Yield the sealed entries of tenants and resources that reach into the time of `prices`.
 
-    They come by tenant, resource, start and sequence. Only those numbered up to `through` count, if it
-    is given.
+    The order is tenant, resource, start, sequence. Entries numbered above `through` are ignored.
     """
     if not pairs:
         return

@@ -1,4 +1,4 @@
-"""Entries that were numbered after their month was closed: what makes its bill another one."""
+"""Late entries, numbered after their month was closed."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime
@@ -16,7 +16,7 @@ from allocator_service.pools.models import Pool
 READ_AT_ONCE = 10_000
 
 Pair = tuple[int, str]
-"""A tenant's primary key, and the name of a resource."""
+"""Tenant's primary key and resource name."""
 
 _LATE = """
 SELECT s.sequence, e.id, e.tenant_id, e.server_owner_id, e.resource, e.start, e."end",
@@ -37,7 +37,7 @@ ORDER BY s.sequence LIMIT %(limit)s
 
 
 class Late(NamedTuple):
-    """A late entry, as far as its difference is named after it."""
+    """Fields of a late entry that identify and explain its difference."""
 
     sequence: int
     id: UUID
@@ -58,10 +58,9 @@ def late_entries(
     tenant: int | None = None,
     also: Collection[int] = (),
 ) -> Iterator[Late]:
-    """Yield usage numbered above `after` that began before an instant, in its order.
+    """Yield late usage numbered above `after` that began before `before`, by sequence.
 
-    `tenant` limits it to what that tenant used, what was used on its servers, and what the tenants
-    `also` used.
+    `tenant` limits it to usage by that tenant, on its servers, or by the tenants in `also`.
     """
     while True:
         with connection.cursor() as cursor:
@@ -83,7 +82,7 @@ def late_entries(
         after = found[-1].sequence
 
 
-# Seals are read on from where the last reader of the pool's ended; what is late is kept.
+# The cursor continues where the pool's last read ended; late entries are stored.
 _PLACE = """
 SELECT through FROM billing_late_cursor WHERE pool_id = %(pool)s FOR NO KEY UPDATE SKIP LOCKED
 """
@@ -105,7 +104,10 @@ FOUND_AT_ONCE = 100_000
 
 
 def late_entries_begin(*, pool: Pool, through: int) -> None:
-    """A month was closed: only what has a higher number can be late from now on."""
+    """Set the cursor of a pool after a closing.
+
+    Only entries numbered above `through` can be late from then on.
+    """
     LateCursor.objects.update_or_create(
         pool=pool, defaults={"through": through}, create_defaults={"through": through}
     )
@@ -113,13 +115,13 @@ def late_entries_begin(*, pool: Pool, through: int) -> None:
 
 @transaction.atomic
 def late_entries_find(*, pool: Pool) -> int:
-    """Keep which of the pool's newly numbered entries are of closed months; returns how many were read.
+    """Store which newly numbered entries belong to closed months and return the number read.
 
-    So that a reader of the open month need not look at all that was numbered in it.
+    Spares readers of the open month a scan of all entries numbered in it.
     """
     with connection.cursor() as cursor:
-        # First the cursor, then, in a later snapshot, which months are closed: a month that is closed
-        # meanwhile puts the cursor back to its own number.
+        # The cursor is read first, the closings in a later snapshot: a closing in between resets the
+        # cursor to its own number.
         cursor.execute(_PLACE, {"pool": pool.pk})
         place = cursor.fetchone()
         if place is None:
@@ -132,7 +134,10 @@ def late_entries_find(*, pool: Pool) -> int:
 def late_causes(
     entries: Iterable[Late], closed: Sequence[Month]
 ) -> dict[date, dict[Pair, list[Late]]]:
-    """Group late entries by the closed months that they reach into, and there by tenant and resource."""
+    """Group late entries by closed month, then by tenant and resource.
+
+    An entry is listed in every closed month that it reaches into.
+    """
     causes: dict[date, dict[Pair, list[Late]]] = {}
     for entry in entries:
         for month in closed:

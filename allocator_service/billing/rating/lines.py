@@ -1,4 +1,4 @@
-"""Lines of a month: amounts times prices, rounded once per line, each a posting that balances."""
+"""Invoice lines of a month as balanced postings, rounded once per line."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ _EXACT = Context(prec=EXACT_DIGITS)
 
 @dataclass(frozen=True)
 class Unrated:
-    """What is in the ledger and not charged, and why."""
+    """Usage that is not charged, with the reason."""
 
     tenant: int
     resource: str
@@ -39,7 +39,7 @@ class Unrated:
 
 @dataclass
 class Rated:
-    """The lines of a month as postings that are not stored, and what was not charged."""
+    """Unsaved postings of a month and its unrated usage."""
 
     lines: list[Posting] = field(default_factory=list)
     unrated: list[Unrated] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Rated:
 
 @dataclass
 class _Sum:
-    """What one line adds up: unit × seconds, and that times prices."""
+    """Sums of one line, as unit × seconds and as unit × seconds × price."""
 
     plan: PricePlan
     amount: Decimal = Decimal(0)
@@ -61,7 +61,7 @@ class _Sum:
 
 
 class Priced:
-    """Sums under prices, by tenant, owner, resource and plan: what becomes a line each."""
+    """Priced sums by tenant, owner, resource and plan, one per line."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Priced:
         self.unrated: list[Unrated] = []
 
     def add(self, use: Use) -> None:
-        """Add what was used in a segment; what has no price is told as unrated."""
+        """Add the use of a segment, as unrated if it has no price."""
         at = self._prices.segments[use.segment]
         price = self._prices.price(use.segment, use.resource, use.tenant, use.owner)
         tiered = None if self._tiered is None else self._tiered.take(use)
@@ -93,7 +93,7 @@ class Priced:
             self._sums[key].add(use.amount, Fraction(use.counted) * Fraction(price), {price})
 
     def lines(self, kind: LineKind, *, month: Month, units: Mapping[str, str]) -> Iterator[Posting]:
-        """The lines, on the statement of `month`."""
+        """Yield the lines for the statement of `month`."""
         for (tenant, owner, resource, _), found in self._sums.items():
             if not found.amount and not found.priced:
                 continue
@@ -126,7 +126,7 @@ def _unrated(use: Use, at: Segment, month: Month) -> Unrated:
 def balanced(
     charge: Decimal, fee: Decimal, tenant: int, owner: int | None, digits: int
 ) -> dict[str, Decimal]:
-    """What a charge adds to the four accounts, rounded so that it adds up to nothing."""
+    """Return the amounts of a charge for the four accounts, rounded so that their sum is 0."""
     legs = {"tenant_amount": charge, "effective": charge}
     if owner is None or owner == tenant:
         return {**legs, "pool_amount": -charge}
@@ -135,7 +135,7 @@ def balanced(
 
 
 def minor_digits(pool: Pool) -> int:
-    """The digits of the minor unit of the pool's currency."""
+    """Return the number of digits of the minor unit of the pool's currency."""
     return MINOR_DIGITS[pool.currency]
 
 
@@ -148,9 +148,9 @@ def usage_lines(
     units: Mapping[str, str],
     tiered: TieredCosts | None = None,
 ) -> Rated:
-    """Return the lines of what was used in a month, and what of it has no price.
+    """Return the lines of a month's usage and its unrated usage.
 
-    Without `tiered` costs, what is priced by tiers has none.
+    Without `tiered` costs, usage priced by tiers is unrated.
     """
     priced = Priced(pool, prices, month, tiered)
     for use in uses:
@@ -162,7 +162,7 @@ def usage_lines(
 def in_order(
     lines: Iterable[Posting], slugs: Mapping[int, str], resources: Sequence[str]
 ) -> list[Posting]:
-    """The lines as statements list them: by kind, time, resource, tenant and owner."""
+    """Return lines in the order of statements, by kind, time, resource, tenant and owner."""
     kinds = {kind.value: number for number, kind in enumerate(LineKind)}
     position = {name: number for number, name in enumerate(resources)}
 

@@ -1,4 +1,4 @@
-"""What a month costs beside usage: commitments and fixed costs."""
+"""Commitment lines and fixed-cost lines of a month."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def uncovered(
     covered: Mapping[CoverageKey, Covered],
     commitments: Sequence[Commitment],
 ) -> list[Use]:
-    """Return the uses less what commitments cover of them."""
+    """Return the uses minus the amounts that commitments cover."""
     pairs = {each.pk: (each.tenant_id, each.resource) for each in commitments}
     taken: dict[tuple[int, int | None, str, int], Covered] = {}
     for key, part in covered.items():
@@ -40,7 +40,7 @@ def uncovered(
         place = (use.tenant, use.owner, use.resource, use.segment)
         of_use = taken.pop(place, None) if use.kind == Kind.USAGE else None
         rest.append(use if of_use is None else _less(use, of_use))
-    # Amounts that cancel out over a segment are not listed, and may be covered in a part of it.
+    # Amounts that cancel out over a segment are not in `uses`, but a part of the segment may be covered.
     for (tenant, owner, resource, segment), part in taken.items():
         none = Use(tenant, owner, resource, Kind.USAGE, segment, _NOTHING, _NOTHING)
         rest.append(_less(none, part))
@@ -62,9 +62,10 @@ def commitment_lines(
     covered: Mapping[CoverageKey, Covered],
     units: Mapping[str, str],
 ) -> list[Posting]:
-    """Return the lines of commitments: covered use by the owner of the servers, unused, upfront.
+    """Return the lines of commitments.
 
-    The fee of covered use is that of the plan with which the commitment was published.
+    A commitment has a line of covered use per owner of the servers, one of unused hours and one of its
+    upfront price. Covered use bears the fee of the plan with which the commitment was published.
     """
     by_owner: dict[int, dict[int | None, Covered]] = {}
     for key, part in covered.items():
@@ -85,14 +86,14 @@ def commitment_lines(
 
 
 def _committed_amount(month: Month, commitment: Commitment) -> Decimal:
-    """The committed quantity × seconds of a month."""
+    """Return the committed unit × seconds of a month."""
     lasts = min(commitment.end, month.end) - max(commitment.start, month.start)
     return _EXACT.multiply(commitment.quantity, seconds(lasts))
 
 
 @dataclass(frozen=True)
 class _Line:
-    """What the lines of a commitment in a month have in common."""
+    """Common fields of a commitment's lines in a month."""
 
     pool: Pool
     month: Month
@@ -136,7 +137,7 @@ class _Line:
 
 
 def _upfront(line: _Line) -> Posting:
-    """Return what is paid in the term's first month, and in every month its part of that."""
+    """Return the upfront line, billed in the term's first month and effective over the whole term."""
     pool, month, commitment = line.pool, line.month, line.commitment
     first = month_of(commitment.start, pool.timezone).first == month.first
     effective = _spread(pool, commitment, month.end) - _spread(pool, commitment, month.start)
@@ -147,7 +148,7 @@ def _upfront(line: _Line) -> Posting:
 
 
 def _spread(pool: Pool, commitment: Commitment, until: datetime) -> Decimal:
-    """The part of what was paid upfront that falls on the term until an instant, per second."""
+    """Return the part of the upfront price that falls on the term before an instant, by seconds."""
     passed = max(commitment.start, min(until, commitment.end)) - commitment.start
     part = Fraction(seconds(passed)) / Fraction(seconds(commitment.end - commitment.start))
     whole = rounded(Fraction(commitment.upfront), minor_digits(pool))
@@ -155,7 +156,7 @@ def _spread(pool: Pool, commitment: Commitment, until: datetime) -> Decimal:
 
 
 def fixed_cost_lines(*, pool: Pool, month: Month, prices: Timeline) -> list[Posting]:
-    """Each plan's fixed costs, for its part of the month's seconds, divided by largest remainder."""
+    """Return the fixed costs of each plan for its fraction of the month, split by largest remainder."""
     lasts: dict[object, Decimal] = {}
     plans = {}
     for segment in prices.segments:

@@ -1,4 +1,4 @@
-"""Rating a month: a function of its sealed entries and of the prices in force for their time."""
+"""Rating of a month from its sealed entries and the prices in force at their time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from allocator_service.pools.selectors import resources_of
 
 @dataclass(frozen=True)
 class RatedMonth:
-    """The lines of a month as it is rated from the ledger, with what it was rated from."""
+    """Rated lines of a month with the uses and prices behind them."""
 
     month: Month
     rated: Rated
@@ -45,11 +45,10 @@ def month_rated(
     tenant: int | None = None,
     prices: Timeline | None = None,
 ) -> RatedMonth:
-    """Rate a month from the entries numbered up to `through`, or from all that are sealed.
+    """Rate a month from the entries numbered up to `through`, or from all sealed entries.
 
-    `tenant` limits the lines to those that it pays, or that pay it; `prices` are those in force unless
-    others are given. Where nothing must be numbered meanwhile, hold the sealer's lock or read one
-    snapshot.
+    `tenant` limits the lines to those that it pays or is paid by. `prices` defaults to those in force.
+    If no entry may be numbered meanwhile, the caller must hold the sealer's lock or read one snapshot.
     """
     if prices is None:
         prices = timeline(pool=pool, start=month.start, end=month.end)
@@ -64,7 +63,7 @@ def month_rated(
     )
     units = units_of(pool)
     rest = uncovered(uses, covered, commitments)
-    if tenant is not None:  # a neighbour's coverage is of all that it uses
+    if tenant is not None:  # others' coverage was computed from all their uses
         rest = [use for use in rest if tenant in (use.tenant, use.owner)]
     rated = usage_lines(
         pool=pool, month=month, prices=prices, uses=rest, units=units, tiered=tiered
@@ -78,14 +77,14 @@ def month_rated(
 
 
 def concerning(lines: Iterable[Posting], tenant: int | None) -> list[Posting]:
-    """Return the lines that a tenant pays or that pay it; all of them without a tenant."""
+    """Return the lines that a tenant pays or is paid by, all lines if `tenant` is None."""
     return [line for line in lines if tenant in (None, line.tenant_id, line.owner_id)]
 
 
 def _commitments(
     pool: Pool, month: Month, uses: Sequence[Use], tenant: int | None
 ) -> list[Commitment]:
-    """The commitments that a tenant's lines depend on: its own, and of those who use its servers."""
+    """Return the commitments of a tenant and of the users of its servers."""
     found = commitments_of(pool, month.start, month.end)
     if tenant is None:
         return found

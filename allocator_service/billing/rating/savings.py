@@ -1,4 +1,4 @@
-"""What a month would have cost alone, and what sharing saved."""
+"""Savings of sharing, compared with the cost of a month alone."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,10 @@ _NOTHING = Decimal(0)
 
 @dataclass(frozen=True)
 class Savings:
-    """`saved` is None for a `reason`; `lost` is by resource, in unit × seconds."""
+    """Savings of a tenant in a month.
+
+    `saved` is None if `reason` is set. `lost` is in unit × seconds by resource.
+    """
 
     alone_cost: Decimal | None
     outside_cost: Decimal | None
@@ -50,7 +53,7 @@ class Savings:
 
 @dataclass
 class _Resource:
-    """What a tenant used of one resource, and would have used alone: sums, and sums times prices."""
+    """Sums of one resource as used and as used alone, with and without prices."""
 
     used: Decimal = _NOTHING
     alone: Decimal = _NOTHING
@@ -80,7 +83,7 @@ class _Resource:
 
     @property
     def outside_cost(self) -> Fraction:
-        """What was used beyond what alone gave, at the mean price outside of what was used."""
+        """Cost of the use beyond `alone`, at the mean outside price of all use."""
         beyond = Fraction(self.used) - Fraction(self.alone)
         if beyond <= 0:
             return Fraction(0)
@@ -91,7 +94,10 @@ class _Resource:
 def savings(
     *, tenant: int, uses: Iterable[Use], prices: Timeline, lines: Sequence[Posting], digits: int
 ) -> Savings:
-    """What one tenant saved in a month. `uses` are those of the month, as the ledger has them."""
+    """Return the savings of a tenant in a month.
+
+    `uses` are the month's uses before coverage.
+    """
     paid = sum((_paid(line, tenant) for line in lines if line.kind in OF_THE_MONTH), start=_NOTHING)
     resources: dict[str, _Resource] = {}
     for use in uses:

@@ -1,4 +1,4 @@
-"""Use under tiers: entry by entry, as the hours of a tenant add up in the order of the ledger."""
+"""Costs of use under tiers, entry by entry in ledger order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _Key = tuple[int, int | None, str, int]
 
 @dataclass
 class TieredCost:
-    """Unit × seconds × price of what was used of an owner's servers in a segment of the prices."""
+    """Cost, in unit × seconds × price, of use of an owner's servers in a price segment."""
 
     cost: Fraction = Fraction(0)
     prices: set[Decimal] = field(default_factory=set)
@@ -24,19 +24,19 @@ class TieredCost:
 
 @dataclass
 class TieredCosts:
-    """The costs of what tiers price, by tenant, owner, resource and segment."""
+    """Costs of use under tiers by tenant, owner, resource and segment."""
 
     prices: Timeline
     _costs: dict[_Key, TieredCost] = field(default_factory=dict)
 
     def pairs(self, uses: Iterable[Use]) -> list[tuple[int, str]]:
-        """Return the tenants and resources of which any use is priced by tiers."""
+        """Return the (tenant, resource) pairs with any use under tiers."""
         return sorted({(use.tenant, use.resource) for use in uses if self._tiers_of(use)})
 
     def take(self, use: Use) -> TieredCost | None:
-        """Return the cost of a use once, None if its price is not by tiers.
+        """Remove and return the cost of a use, None if it is not under tiers.
 
-        Uses of one owner's servers in one segment come in several parts; the first takes the whole cost.
+        Uses of one owner's servers in one segment may come in parts: the first one gets the whole cost.
         """
         if self._tiers_of(use) is None:
             return None
@@ -44,7 +44,7 @@ class TieredCosts:
         return self._costs.pop(key, TieredCost())
 
     def add(self, entry: UsedEntry) -> None:
-        """Add an entry, cut at the segments of the prices."""
+        """Add an entry, cut at the edges of the price segments."""
         for number, segment in enumerate(self.prices.segments):
             start, end = max(segment.start, entry.start), min(segment.end, entry.end)
             if start < end:
@@ -53,7 +53,7 @@ class TieredCosts:
     def cover(
         self, entry: UsedEntry, quantity: Decimal, start: datetime, end: datetime, segment: int
     ) -> None:
-        """Take away a part of an entry that a commitment covers in an interval."""
+        """Subtract the part of an entry that a commitment covers in an interval."""
         self._change(entry, -quantity, start, end, segment)
 
     def _change(
@@ -66,7 +66,7 @@ class TieredCosts:
         part = Fraction(quantity) / Fraction(entry.quantity)
         cost = part * tiers.cost(first, last)
         if end == entry.end and entry.increments:
-            # What increments add is paid as the event's last instant is.
+            # Increments are charged like the event's last instant.
             price = tiers.price_at(last)
             cost += Fraction(quantity) * Fraction(entry.increments) * Fraction(price)
         found = self._costs.setdefault(
