@@ -99,6 +99,7 @@ def allocation_from_document(
         objective=_number(summary["objective"]),
         bound=_number(summary["bound"]),
         gap=_number(summary["gap"]),
+        statistics={"stopped": summary["stopped"]},
     )
 
 

@@ -247,6 +247,7 @@ def _rebuilt(run: Run) -> StoredDecision:
         moved=summary.get("moved_tasks"),
         schedule=_stored_schedule(run, choice, problem),
         history=_stored_history(run, problem),
+        statistics={"stopped": summary.get("stopped")},
     )
     return StoredDecision(
         allocation, parsed.history, parsed.running, ranges_agree, _wrong_row(run, allocation)
