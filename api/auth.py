@@ -17,7 +17,7 @@ from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from allocator_service.tenants.selectors import api_key_of
 from allocator_service.tenants.services import api_key_used
 from api.contract.errors import Forbidden, TooManyRequests, Unauthenticated
-from api.limiter import unknown_keys
+from api.limiter import limiter
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from rest_framework.views import APIView
@@ -33,6 +33,7 @@ OPERATOR_TENANT_AND_AGENT: Final = OPERATOR_AND_TENANT | {Scope.AGENT}
 OPERATOR_AND_AGENT: Final = OPERATOR | {Scope.AGENT}
 
 MAX_KEY_LENGTH = 200
+UNKNOWN_KEY_RATE, UNKNOWN_KEY_BURST = 5.0, 50
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,23 @@ class ApiKeyAuthentication(BaseAuthentication):
         return acting(key), key
 
     def _live_key(self, text: str, network: str) -> ApiKey:
-        wait = unknown_keys().wait_seconds(address=network, key=text)
-        if wait > 0:
-            raise TooManyRequests(
-                "Too many unknown keys came from this network.", retry_after=math.ceil(wait)
-            )
+        """The key. Unknown ones are limited per network, after the look-up: no flood stops a live key.
+
+        Raises `Unauthenticated`, or `TooManyRequests` beyond the limit.
+        """
         try:
-            key = live_key(text, key_of=self._key_of)
+            return live_key(text, key_of=self._key_of)
         except Unauthenticated as refused:
-            if refused.code == "auth.invalid":
-                unknown_keys().record_unknown(address=network)
+            if refused.code != "auth.invalid":
+                raise
+            wait = limiter().address_wait_seconds(
+                address=f"unknown-key:{network}", rate=UNKNOWN_KEY_RATE, burst=UNKNOWN_KEY_BURST
+            )
+            if wait > 0:
+                raise TooManyRequests(
+                    "Too many unknown keys came from this network.", retry_after=math.ceil(wait)
+                ) from None
             raise
-        unknown_keys().record_known(key=text)
-        return key
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"

@@ -27,8 +27,6 @@ CALM = 0.5
 CALM_SECONDS = 0.2
 UNREPORTED_PART = 20
 ADDRESS_RATE, ADDRESS_BURST = 2.0, 20
-UNKNOWN_KEY_RATE, UNKNOWN_KEY_BURST = 5.0, 50
-REMEMBERED_KEYS = 10_000
 
 # Generic cell rate algorithm: `tat` is when the bucket will be empty again. Returns the seconds to wait
 # (0: the request may pass) and the fill level of the bucket, 0 to 1. Earlier requests that are reported
@@ -154,51 +152,3 @@ class Limiter:
 def limiter() -> Limiter:
     """Return the limiter of this process."""
     return Limiter(settings.REDIS_CLIENT_URL)
-
-
-class UnknownKeys:
-    """Limit of requests with unknown keys per network.
-
-    A network above the rate must wait before its next key is looked up. Keys that this process has seen
-    pass, so that guesses from a shared address do not block its other users.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._closed_until: dict[str, float] = {}
-        self._seen: dict[int, None] = {}
-
-    def wait_seconds(self, *, address: str, key: str) -> float:
-        """Return the seconds that a network must wait before this key is looked up."""
-        until = self._closed_until.get(address)
-        if until is None or hash(key) in self._seen:
-            return 0.0
-        wait = until - time.monotonic()
-        if wait <= 0:
-            with self._lock:
-                self._closed_until.pop(address, None)
-        return max(0.0, wait)
-
-    def record_unknown(self, *, address: str) -> None:
-        """Count a request with an unknown key."""
-        wait = limiter().address_wait_seconds(
-            address=f"unknown-key:{address}", rate=UNKNOWN_KEY_RATE, burst=UNKNOWN_KEY_BURST
-        )
-        if wait > 0:
-            with self._lock:
-                self._closed_until[address] = time.monotonic() + wait
-
-    def record_known(self, *, key: str) -> None:
-        """Record a valid key."""
-        if hash(key) in self._seen:
-            return
-        with self._lock:
-            if len(self._seen) >= REMEMBERED_KEYS:
-                self._seen.clear()
-            self._seen[hash(key)] = None
-
-
-@cache
-def unknown_keys() -> UnknownKeys:
-    """Return the limit of unknown keys of this process."""
-    return UnknownKeys()
