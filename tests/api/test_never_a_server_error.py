@@ -279,7 +279,7 @@ def test_numbers_that_are_too_far_apart_for_a_proof_are_the_problem_s_fault(oper
         "/api/v1/evaluations/",
         {**EVALUATION, "tenants": [{"name": "a", "weight": 2**64}, {"name": "b"}]},
     )
-    assert (answer.status_code, answer.json()["code"]) == (422, "evaluation.internal")
+    assert (answer.status_code, answer.json()["code"]) == (422, "solve.failed")
 
 
 @pytest.mark.django_db
