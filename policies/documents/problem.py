@@ -17,6 +17,7 @@ from policies.documents.request import request_for
 from policies.errors import ProblemError
 from policies.fields import Mistakes, is_object
 from policies.model.current_placements import CurrentPlacements
+from policies.model.group_tree import POOL
 from policies.model.history import History
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -103,6 +104,7 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             resources=resources,
             units=[each["unit"] for each in given["resources"]],
             weights_mode=given["weights"],
+            **_groups(given["groups"]),
             **_tenants(given["tenants"]),
             **_servers(given["servers"]),
             **_workloads(given["workloads"]),
@@ -181,6 +183,7 @@ def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
             for name, unit in zip(problem.resources, problem.units, strict=True)
         ],
         "servers": [_server_document(problem, row) for row in range(problem.k)],
+        **({"groups": _group_documents(problem)} if problem.groups else {}),
         "tenants": [_tenant_document(problem, i) for i in range(problem.t)],
         "workloads": [_workload_document(problem, j) for j in range(problem.n)],
         "policy": {"name": parsed.policy, "options": dict(parsed.options)},
@@ -222,12 +225,49 @@ def _workload_document(problem: Problem, j: int) -> dict[str, Any]:
 
 
 def _tenant_document(problem: Problem, i: int) -> dict[str, Any]:
-    document = {
+    document: dict[str, Any] = {
         "name": problem.tenants[i],
         "weight": float(problem.weight[i]),
         "best_effort": bool(problem.best_effort[i]),
     }
-    return document if problem.deficit[i] == 0 else {**document, "owed": float(problem.deficit[i])}
+    if problem.tenant_group[i] >= 0:
+        document["group"] = problem.groups[problem.tenant_group[i]]
+    if problem.tenant_tier[i] != 0:
+        document["tier"] = int(problem.tenant_tier[i])
+    if problem.deficit[i] != 0:
+        document["owed"] = float(problem.deficit[i])
+    return document
+
+
+def _group_documents(problem: Problem) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "parent": problem.groups[parent] if parent >= 0 else None,
+            "weight": weight,
+            "tier": tier,
+        }
+        for name, parent, weight, tier in zip(
+            problem.groups,
+            problem.group_parent.tolist(),
+            problem.group_weight.tolist(),
+            problem.group_tier.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _index_or_pool(index: int | None) -> int:
+    return POOL if index is None else index
+
+
+def _groups(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "groups": [row["name"] for row in rows],
+        "group_parent": [_index_or_pool(row["parent"]) for row in rows],
+        "group_weight": [row["weight"] for row in rows],
+        "group_tier": [row["tier"] for row in rows],
+    }
 
 
 def _tenants(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -235,6 +275,8 @@ def _tenants(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "tenants": [row["name"] for row in rows],
         "weight": [row["weight"] for row in rows],
         "best_effort": [row["best_effort"] for row in rows],
+        "tenant_group": [_index_or_pool(row["group"]) for row in rows],
+        "tenant_tier": [row["tier"] for row in rows],
         "deficit": [row["owed"] for row in rows],
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from policies.fields import (
     AmountsField,
@@ -25,6 +25,7 @@ from policies.fields import (
     is_object,
     mistake,
 )
+from policies.model.group_tree import LARGEST_TIER, MOST_GROUPS
 from policies.model.validation import LARGEST_DEFICIT, LARGEST_SERVER_COUNT
 
 INCLUDES = ("placements", "certificate", "properties", "schedule", "explanations")
@@ -63,21 +64,35 @@ class NameField(StringField):
         return {"type": "string", "minLength": 1}
 
 
-class TenantField(StringField):
-    """The name of one of the tenants, read as its index; any text where they are not known."""
+class ReferenceField(StringField):
+    """The name of one of the document's objects, read as its index; any text where none are known."""
 
-    def __init__(self, tenants: Mapping[str, int] | None = None, **options: Any) -> None:
+    kind: ClassVar[str]
+
+    def __init__(self, known: Mapping[str, int] | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.tenants = tenants
+        self.known = known
 
     def read(self, value: Any) -> Any:
         name = value if type(value) is str else super().read(value)
-        if self.tenants is None:
+        if self.known is None:
             return -1
-        index = self.tenants.get(name)
+        index = self.known.get(name)
         if index is None:
-            raise mistake("tenant.unknown", f'There is no tenant "{name[:80]}".')
+            raise mistake(f"{self.kind}.unknown", f'There is no {self.kind} "{name[:80]}".')
         return index
+
+
+class TenantField(ReferenceField):
+    """The name of one of the tenants."""
+
+    kind = "tenant"
+
+
+class GroupField(ReferenceField):
+    """The name of one of the groups."""
+
+    kind = "group"
 
 
 class _Part(Document):
@@ -124,11 +139,38 @@ class ServerDocument(_Part):
     draining = BooleanField(default=False, description="Contributed, but no capacity.")
 
 
-class TenantDocument(_Part):
-    name = NameField("tenant.name")
-    weight = RealField(
+def _weight() -> RealField:
+    return RealField(
         "weight", code="weight.not_positive", expected="a number above 0", above=0, default=1
     )
+
+
+def _tier() -> WholeField:
+    return WholeField(
+        minimum=-LARGEST_TIER, maximum=LARGEST_TIER, code="tier.out_of_range", default=0,
+        description="Order among siblings: nothing rises while a sibling of a lower tier can.",
+    )  # fmt: skip
+
+
+def _group(known: Mapping[str, int] | None = None) -> GroupField:
+    return GroupField(
+        known, required=False, allow_null=True,
+        description="Name of the group that it belongs to; null: the pool itself.",
+    )  # fmt: skip
+
+
+class GroupDocument(_Part):
+    name = NameField("group.name")
+    parent = _group()
+    weight = _weight()
+    tier = _tier()
+
+
+class TenantDocument(_Part):
+    name = NameField("tenant.name")
+    weight = _weight()
+    group = _group()
+    tier = _tier()
     best_effort = BooleanField(
         default=False, description="Served with what the other tenants leave."
     )
@@ -248,6 +290,11 @@ class EvaluationRequest(_Part):
         ServerDocument, min_items=0, unique="server", default=list,
         description="Without servers nothing runs: each workload has 0 tasks, and the reason.",
     )  # fmt: skip
+    groups = ListField(
+        GroupDocument, min_items=0, max_items=MOST_GROUPS, unique="group", default=list,
+        code="group.too_many",
+        description="Groups of tenants and of other groups, at most 8 levels deep.",
+    )  # fmt: skip
     tenants = ListField(TenantDocument, min_items=0, unique="tenant", default=list)
     workloads = ListField(WorkloadDocument, min_items=0, default=list)
     policy = DocumentField(PolicyDocument)
@@ -322,6 +369,7 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
     """The declaration with the names that a document gives its own resources and tenants."""
     resources = _units(document.get("resources"))
     tenants = _indices(document.get("tenants", ()))
+    groups = _indices(document.get("groups", ()))
     servers = ServerDocument.with_fields(
         capacity=ServerDocument.capacity.within(resources),
         contributed_by=TenantField(tenants, required=False, allow_null=True),
@@ -329,6 +377,8 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
     workloads = WorkloadDocument.with_fields(
         tenant=TenantField(tenants), demand=WorkloadDocument.demand.within(resources)
     )
+    grouped = GroupDocument.with_fields(parent=_group(groups))
+    members = TenantDocument.with_fields(group=_group(groups))
     history = history_for(tenants, resources)
     return EvaluationRequest.with_fields(
         servers=ListField(
@@ -338,6 +388,11 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
             default=list,
             description=EvaluationRequest.servers.description,
         ),
+        groups=ListField(
+            grouped, min_items=0, max_items=MOST_GROUPS, unique="group", default=list,
+            code="group.too_many", description=EvaluationRequest.groups.description,
+        ),
+        tenants=ListField(members, min_items=0, unique="tenant", default=list),
         workloads=ListField(workloads, min_items=0, default=list),
         history=DocumentField(history, required=False, allow_null=True),
     )
@@ -373,7 +428,7 @@ def _units(items: Any) -> dict[str, str] | None:
 
 
 def _indices(items: Any) -> dict[str, int] | None:
-    """The tenants' indices by name, or None where any name cannot be read."""
+    """The objects' indices by name, or None where any name cannot be read."""
     if not isinstance(items, list | tuple):
         return None
     indices: dict[str, int] = {}

@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
+from policies.model.columns import column_of, names_of, selector_of, table_of
+from policies.model.group_tree import GroupTree, depths
 from policies.model.problem_fields import ProblemFields, Selector, WeightsMode
 from policies.model.validation import check_problem
 
@@ -59,6 +61,12 @@ class Problem(ProblemFields):
         contributed_only: npt.ArrayLike | None = None,
         weight: npt.ArrayLike | None = None,
         best_effort: npt.ArrayLike | None = None,
+        tenant_group: npt.ArrayLike | None = None,
+        tenant_tier: npt.ArrayLike | None = None,
+        groups: Sequence[str] = (),
+        group_parent: npt.ArrayLike | None = None,
+        group_weight: npt.ArrayLike | None = None,
+        group_tier: npt.ArrayLike | None = None,
         deficit: npt.ArrayLike | None = None,
         weights_mode: WeightsMode = "explicit",
         workload_tenant: npt.ArrayLike | None = None,
@@ -71,14 +79,14 @@ class Problem(ProblemFields):
 
         Defaults: servers ``server-0001``... with count 1, no labels, the pool's own;
         weight 1; workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...;
-        unbounded tasks, priority 0, no selector.
+        unbounded tasks, priority 0, no selector; no groups, and tier 0.
 
         Raises:
             ProblemError: a shape, name or value that cannot be accepted.
         """
-        m, t = len(resources), len(tenants)
-        capacity_array = _table(capacity, m, "capacity", "/servers")
-        demand_array = _table(demand, m, "demand", "/workloads")
+        m, t, g = len(resources), len(tenants), len(groups)
+        capacity_array = table_of(capacity, m, "capacity", "/servers")
+        demand_array = table_of(demand, m, "demand", "/workloads")
         k, n = len(capacity_array), len(demand_array)
         if workload_tenant is None and n != t:
             raise ProblemError(
@@ -90,30 +98,36 @@ class Problem(ProblemFields):
         return cls(
             resources=tuple(resources),
             units=tuple(units) if units is not None else ("",) * m,
-            server_names=_names(server_names, "server", k),
+            server_names=names_of(server_names, "server", k),
             capacity=capacity_array,
-            server_count=_column(server_count, 1, np.int64, k, "server_count", "/servers"),
+            server_count=column_of(server_count, 1, np.int64, k, "server_count", "/servers"),
             server_labels=(
                 tuple(dict(labels) for labels in server_labels)
                 if server_labels is not None
                 else ({},) * k
             ),
-            contributed_by=_column(contributed_by, -1, np.int64, k, "contributed_by", "/servers"),
-            contributed_only=_column(
+            contributed_by=column_of(contributed_by, -1, np.int64, k, "contributed_by", "/servers"),
+            contributed_only=column_of(
                 contributed_only, False, np.bool_, k, "contributed_only", "/servers"
             ),
             tenants=tuple(tenants),
-            weight=_column(weight, 1.0, np.float64, t, "weight", "/tenants"),
-            best_effort=_column(best_effort, False, np.bool_, t, "best_effort", "/tenants"),
-            deficit=_column(deficit, 0.0, np.float64, t, "owed", "/tenants"),
+            weight=column_of(weight, 1.0, np.float64, t, "weight", "/tenants"),
+            best_effort=column_of(best_effort, False, np.bool_, t, "best_effort", "/tenants"),
+            tenant_group=column_of(tenant_group, -1, np.int64, t, "tenant_group", "/tenants"),
+            tenant_tier=column_of(tenant_tier, 0, np.int64, t, "tenant_tier", "/tenants"),
+            groups=tuple(groups),
+            group_parent=column_of(group_parent, -1, np.int64, g, "group_parent", "/groups"),
+            group_weight=column_of(group_weight, 1.0, np.float64, g, "group_weight", "/groups"),
+            group_tier=column_of(group_tier, 0, np.int64, g, "group_tier", "/groups"),
+            deficit=column_of(deficit, 0.0, np.float64, t, "owed", "/tenants"),
             weights_mode=weights_mode,
-            workload_tenant=_column(owner, 0, np.int64, n, "workload_tenant", "/workloads"),
-            workload_names=_names(workload_names, "workload", n),
+            workload_tenant=column_of(owner, 0, np.int64, n, "workload_tenant", "/workloads"),
+            workload_names=names_of(workload_names, "workload", n),
             demand=demand_array,
-            tasks=_column(tasks, np.inf, np.float64, n, "tasks", "/workloads"),
-            priority=_column(priority, 0, np.int64, n, "priority", "/workloads"),
+            tasks=column_of(tasks, np.inf, np.float64, n, "tasks", "/workloads"),
+            priority=column_of(priority, 0, np.int64, n, "priority", "/workloads"),
             selectors=(
-                tuple(_selector(selector) for selector in selectors)
+                tuple(selector_of(selector) for selector in selectors)
                 if selectors is not None
                 else ({},) * n
             ),
@@ -128,6 +142,11 @@ class Problem(ProblemFields):
             self.contributed_only,
             self.weight,
             self.best_effort,
+            self.tenant_group,
+            self.tenant_tier,
+            self.group_parent,
+            self.group_weight,
+            self.group_tier,
             self.deficit,
             self.workload_tenant,
             self.demand,
@@ -201,8 +220,8 @@ class Problem(ProblemFields):
         return read_only(self.demand_share / np.where(share > 0, share, 1.0)[:, None])
 
     @cached_property
-    def contributed_share(self) -> FloatArray:
-        """(t,) contributed dominant share ``max_r contributed[i, r] / C[r]``."""
+    def contributed(self) -> FloatArray:
+        """(t, m) what each tenant contributed, draining servers included."""
         contributed = np.zeros((self.t, self.m))
         owned = self.contributed_by >= 0
         np.add.at(
@@ -210,7 +229,12 @@ class Problem(ProblemFields):
             self.contributed_by[owned],
             (self.capacity * self.server_count[:, None])[owned],
         )
-        return read_only(_shares(contributed, self.totals).max(axis=1, initial=0.0))
+        return read_only(contributed)
+
+    @cached_property
+    def contributed_share(self) -> FloatArray:
+        """(t,) contributed dominant share ``max_r contributed[i, r] / C[r]``."""
+        return read_only(_shares(self.contributed, self.totals).max(axis=1, initial=0.0))
 
     @cached_property
     def derived_weight(self) -> FloatArray:
@@ -234,6 +258,54 @@ class Problem(ProblemFields):
     def effective_weight(self) -> FloatArray:
         """(t,) the weight within its stage: second-stage tenants use the explicit one."""
         return read_only(np.where(self.second_stage, self.weight, self.derived_weight))
+
+    @cached_property
+    def derived_group_weight(self) -> FloatArray:
+        """(g,) weight of groups in the first stage: explicit, or contributed share × factor.
+
+        A group that contributed nothing has no tenant in the first stage.
+        """
+        if self.derived_weight is self.weight:
+            return self.group_weight
+        contributed = np.zeros((len(self.groups), self.m))
+        depth = depths(self.group_parent)
+        mine = self.tenant_group >= 0
+        np.add.at(contributed, self.tenant_group[mine], self.contributed[mine])
+        for group in np.argsort(-depth, kind="stable").tolist():
+            if self.group_parent[group] >= 0:
+                contributed[self.group_parent[group]] += contributed[group]
+        share = _shares(contributed, self.totals).max(axis=1, initial=0.0)
+        return read_only(share * self.group_weight)
+
+    def tree(self, stage: int) -> GroupTree:
+        """The tree of groups with the weights that count in a stage (0 is served first).
+
+        Groups have their derived weight in the first stage, and the explicit one in the second.
+        """
+        return self._trees[stage]
+
+    @cached_property
+    def _trees(self) -> tuple[GroupTree, GroupTree]:
+        def of(group_weight: FloatArray) -> GroupTree:
+            return GroupTree.of(
+                tenant_group=self.tenant_group,
+                tenant_weight=self.effective_weight,
+                tenant_tier=self.tenant_tier,
+                group_parent=self.group_parent,
+                group_weight=group_weight,
+                group_tier=self.group_tier,
+            )
+
+        explicit = of(self.group_weight)
+        if self.derived_group_weight is self.group_weight:
+            return explicit, explicit
+        derived = self.derived_group_weight
+        return of(np.where(derived > 0, derived, self.group_weight)), explicit
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether groups or tiers decide who goes first, beside the tenants' own weights."""
+        return not self._trees[0].is_flat
 
     @cached_property
     def prior_share(self) -> FloatArray:
@@ -297,55 +369,3 @@ def _shares(amount: FloatArray, totals: FloatArray) -> FloatArray:
     share = np.zeros_like(amount)
     np.divide(amount, totals, out=share, where=totals > 0)
     return share
-
-
-def _table(values: npt.ArrayLike, columns: int, what: str, pointer: str) -> FloatArray:
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ProblemError("problem.shape", f"{what} is not a table of numbers", pointer) from error
-    if array.size == 0:
-        return array.reshape(len(array) if array.ndim == 2 else 0, columns)
-    if array.ndim != 2 or array.shape[1] != columns:
-        raise ProblemError(
-            "problem.shape",
-            f"{what} has shape {array.shape}; it needs one row each and {columns} columns, "
-            "one per resource",
-            pointer,
-        )
-    return array
-
-
-def _column(
-    values: npt.ArrayLike | None, default: object, kind: Any, rows: int, what: str, pointer: str
-) -> npt.NDArray[Any]:
-    if values is None:
-        return np.full(rows, default, dtype=kind)
-    try:
-        array = np.array(values)
-        if kind is np.int64 and array.dtype.kind == "f" and not (array == np.round(array)).all():
-            raise ValueError("fractions")  # noqa: TRY301 - same message as numbers that do not parse
-        column = array.astype(kind)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ProblemError(
-            "problem.shape", f"{what} does not hold {np.dtype(kind).name} values", pointer
-        ) from error
-    if column.shape != (rows,):
-        raise ProblemError(
-            "problem.shape", f"{what} has shape {column.shape}; it needs ({rows},)", pointer
-        )
-    return column
-
-
-def _names(names: Sequence[str] | None, kind: str, count: int) -> tuple[str, ...]:
-    if names is None:
-        width = max(4, len(str(count)))
-        return tuple(f"{kind}-{i:0{width}d}" for i in range(1, count + 1))
-    return tuple(names)
-
-
-def _selector(selector: Mapping[str, str | Iterable[str]]) -> Selector:
-    return {
-        label: (values,) if isinstance(values, str) else tuple(sorted(set(values)))
-        for label, values in selector.items()
-    }

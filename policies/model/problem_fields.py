@@ -29,6 +29,12 @@ class ProblemFields:
         tenants: names of the ``t`` tenants.
         weight: (t,) explicit weight, or the factor on the contributed share; > 0.
         best_effort: (t,) served after everybody else is frozen.
+        tenant_group: (t,) group that the tenant belongs to, or -1 for the pool itself.
+        tenant_tier: (t,) order among siblings: a lower tier goes first.
+        groups: names of the ``g`` groups.
+        group_parent: (g,) group that the group belongs to, or -1 for the pool itself.
+        group_weight: (g,) explicit weight, or the factor on what its tenants contributed; > 0.
+        group_tier: (g,) order among siblings: a lower tier goes first.
         deficit: (t,) dominant share × periods that the tenant lacks after a period that was cut
             short; a surplus is below 0. Only ``tda`` takes other values than 0.
         weights_mode: how weights come about (see :attr:`effective_weight`).
@@ -51,6 +57,12 @@ class ProblemFields:
     tenants: tuple[str, ...]
     weight: FloatArray
     best_effort: BoolArray
+    tenant_group: IntArray
+    tenant_tier: IntArray
+    groups: tuple[str, ...]
+    group_parent: IntArray
+    group_weight: FloatArray
+    group_tier: IntArray
     deficit: FloatArray
     weights_mode: WeightsMode
     workload_tenant: IntArray

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.errors import ProblemError
+from policies.model.group_tree import GREATEST_DEPTH, LARGEST_TIER, MOST_GROUPS, POOL, depths
 from policies.model.problem_fields import ProblemFields
 
 LARGEST_QUANTITY = 1e12
@@ -28,13 +29,14 @@ def check_problem(problem: ProblemFields) -> None:
     check_names(problem.tenants, "tenant", "/tenants")
     _check_servers(problem)
     _check_tenants(problem)
+    _check_groups(problem)
     _check_workloads(problem)
 
 
 def _check_lengths(problem: ProblemFields) -> None:
     if not problem.resources:
         raise ProblemError("resource.none", "a pool has at least one resource", "/resources")
-    k, n, m, t = problem.k, problem.n, problem.m, problem.t
+    k, n, m, t, g = problem.k, problem.n, problem.m, problem.t, len(problem.groups)
     expected: list[tuple[str, Any, tuple[int, ...]]] = [
         ("units", problem.units, (m,)),
         ("capacity", problem.capacity, (k, m)),
@@ -44,6 +46,11 @@ def _check_lengths(problem: ProblemFields) -> None:
         ("contributed_only", problem.contributed_only, (k,)),
         ("weight", problem.weight, (t,)),
         ("best_effort", problem.best_effort, (t,)),
+        ("tenant_group", problem.tenant_group, (t,)),
+        ("tenant_tier", problem.tenant_tier, (t,)),
+        ("group_parent", problem.group_parent, (g,)),
+        ("group_weight", problem.group_weight, (g,)),
+        ("group_tier", problem.group_tier, (g,)),
         ("owed", problem.deficit, (t,)),
         ("workload_tenant", problem.workload_tenant, (n,)),
         ("demand", problem.demand, (n, m)),
@@ -115,6 +122,61 @@ def _check_tenants(problem: ProblemFields) -> None:
             f"tenant {i} ({problem.tenants[i]!r}): owed is {problem.deficit[i]}; it must be a number "
             f"of periods between -{LARGEST_DEFICIT} and {LARGEST_DEFICIT}",
             f"/tenants/{i}/owed",
+        )
+
+
+def _check_groups(problem: ProblemFields) -> None:
+    names, g = problem.groups, len(problem.groups)
+    if g > MOST_GROUPS:
+        raise ProblemError(
+            "group.too_many", f"{g} groups; a pool has at most {MOST_GROUPS}", "/groups"
+        )
+    check_names(names, "group", "/groups")
+    for rows, values, what in (
+        ("tenants", problem.tenant_group, "group"),
+        ("groups", problem.group_parent, "parent"),
+    ):
+        i = _first((values < POOL) | (values >= g))
+        if i is not None:
+            raise ProblemError(
+                "group.unknown",
+                f"{rows[:-1]} {i}: {what} is group number {values[i]}; it must be one of the {g} "
+                "groups, or -1 for the pool",
+                f"/{rows}/{i}/{what}",
+            )
+    for rows, tiers in (("tenants", problem.tenant_tier), ("groups", problem.group_tier)):
+        i = _first(np.abs(tiers) > LARGEST_TIER)
+        if i is not None:
+            raise ProblemError(
+                "tier.out_of_range",
+                f"{rows[:-1]} {i}: tier is {tiers[i]}; it must be a whole number from "
+                f"-{LARGEST_TIER} to {LARGEST_TIER}",
+                f"/{rows}/{i}/tier",
+            )
+    i = _first(~(np.isfinite(problem.group_weight) & (problem.group_weight > 0)))
+    if i is not None:
+        raise ProblemError(
+            "weight.not_positive",
+            f"group {i} ({names[i]!r}): weight is {problem.group_weight[i]}; it must be a number "
+            "above 0",
+            f"/groups/{i}/weight",
+        )
+    depth = depths(problem.group_parent)
+    i = _first(depth == 0)
+    if i is not None:
+        raise ProblemError(
+            "group.cycle",
+            f"group {i} ({names[i]!r}) is on a cycle of parents; following parents must end at the "
+            "pool",
+            f"/groups/{i}/parent",
+        )
+    i = _first(depth > GREATEST_DEPTH)
+    if i is not None:
+        raise ProblemError(
+            "group.too_deep",
+            f"group {i} ({names[i]!r}) is {depth[i]} levels below the pool; at most "
+            f"{GREATEST_DEPTH} are allowed",
+            f"/groups/{i}/parent",
         )
 
 

@@ -1,0 +1,140 @@
+"""The tree of groups that a pool's tenants belong to, as arrays that solvers walk.
+
+A pool's *nodes* are its tenants (leaves), its groups, and the pool itself (the root). Groups without
+tenants below them take no part and are left out, so that a pool whose tenants all belong to the pool
+itself is flat, whatever empty groups it has.
+
+Source: docs/policies/groups.md; Bhattacharya et al., SoCC 2013 (H-DRF).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+
+MOST_GROUPS = 10_000
+GREATEST_DEPTH = 8
+LARGEST_TIER = 1_000_000
+# The parent of groups and tenants that belong to the pool itself.
+POOL = -1
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTree:
+    """The nodes of a pool's tree: its ``t`` tenants first, then its groups, then the pool.
+
+    Attributes
+    ----------
+    parent : (v,) int array
+        Node that each node belongs to; -1 for the pool, which is the last node.
+    weight : (v,) float array
+        Divides a node's share into its level; 1 for the pool.
+    tier : (v,) int array
+        A node takes part only while no sibling of a lower tier can.
+    children : (c,) int array
+        The children of all nodes: node by node, by tier, and by position within a tier. Tenants come
+        before groups.
+    first_child : (v + 1,) int array
+        The children of node ``v`` are ``children[first_child[v]:first_child[v + 1]]``.
+    bottom_up : (g,) int array
+        The groups and the pool, every node after those below it.
+    group_of_node : (v,) int array
+        Index of the problem's group; -1 for tenants and the pool.
+    """
+
+    parent: IntArray
+    weight: FloatArray
+    tier: IntArray
+    children: IntArray
+    first_child: IntArray
+    bottom_up: IntArray
+    group_of_node: IntArray
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes, the pool included."""
+        return len(self.parent)
+
+    @property
+    def pool(self) -> int:
+        """The pool's node."""
+        return len(self.parent) - 1
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the order of tenants is that of a pool without groups and tiers."""
+        only_tenants = len(self.bottom_up) == 1
+        return only_tenants and bool((self.tier == self.tier[:1]).all())
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        tenant_group: IntArray,
+        tenant_weight: FloatArray,
+        tenant_tier: IntArray,
+        group_parent: IntArray,
+        group_weight: FloatArray,
+        group_tier: IntArray,
+    ) -> GroupTree:
+        """Build the tree of tenants and of the groups that have any below them.
+
+        Args:
+            tenant_group: (t,) group of each tenant, ``POOL`` for the pool itself; tenant_weight,
+                tenant_tier: (t,). group_parent: (g,) without cycles; group_weight, group_tier: (g,).
+        """
+        t, depth = len(tenant_group), depths(group_parent)
+        used = np.zeros(len(group_parent), dtype=np.bool_)
+        used[tenant_group[tenant_group >= 0]] = True
+        for group in np.argsort(-depth, kind="stable").tolist():
+            if used[group] and group_parent[group] >= 0:
+                used[group_parent[group]] = True
+        groups = np.flatnonzero(used)
+        pool = t + len(groups)
+        node_of_group = np.full(len(group_parent) + 1, pool)  # the last stands for the pool
+        node_of_group[groups] = t + np.arange(len(groups))
+        parent = np.concatenate(
+            [node_of_group[tenant_group], node_of_group[group_parent[groups]], [POOL]]
+        ).astype(np.int64)
+        tier = np.concatenate([tenant_tier, group_tier[groups], [0]]).astype(np.int64)
+        children = np.lexsort((np.arange(pool), tier[:pool], parent[:pool]))
+        first = np.searchsorted(parent[children], np.arange(pool + 2)).astype(np.int64)
+        return cls(
+            parent=parent,
+            weight=np.concatenate([tenant_weight, group_weight[groups], [1.0]]),
+            tier=tier,
+            children=children.astype(np.int64),
+            first_child=first,
+            bottom_up=np.r_[t + np.argsort(-depth[groups], kind="stable"), pool].astype(np.int64),
+            group_of_node=np.r_[np.full(t, -1), groups, -1].astype(np.int64),
+        )
+
+    def sums(self, leaves: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """(v, ...) of each node the sum of ``leaves`` (t, ...) over the tenants below it."""
+        total = np.zeros((self.nodes, *leaves.shape[1:]))
+        total[: len(leaves)] = leaves
+        for node in self.bottom_up.tolist():
+            of = self.children[self.first_child[node] : self.first_child[node + 1]]
+            total[node] = total[of].sum(axis=0)
+        return total
+
+    def any_below(self, leaves: BoolArray) -> BoolArray:
+        """(v,) whether any tenant below a node is marked in ``leaves`` (t,)."""
+        return self.sums(leaves.astype(np.float64)) > 0
+
+
+def depths(group_parent: IntArray) -> IntArray:
+    """(g,) levels of groups from the pool to each group, itself included; 0 for those on a cycle."""
+    depth = np.zeros(len(group_parent), dtype=np.int64)
+    reached = group_parent == POOL
+    level = 1
+    while reached.any():
+        depth[reached] = level
+        level += 1
+        parents = np.where(group_parent >= 0, group_parent, 0)
+        reached = (depth == 0) & (group_parent >= 0) & (depth[parents] == level - 1)
+    return depth
