@@ -70,6 +70,7 @@ DRF = Policy(
     source="Ghodsi et al., NSDI 2011, §4, Algorithm 1 and §4.3 (weights per resource)",
     hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
+    takes_groups=True,
 )
 
 DRFH = Policy(
@@ -83,6 +84,7 @@ DRFH = Policy(
     source="Wang, Liang, Li, TPDS 2015, §4, §5.1 (divisible) and §5.2 (indivisible)",
     hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
+    takes_groups=True,
 )
 
 STATIC = Policy(
@@ -224,6 +226,7 @@ def _long_term(
         share=share,
         one_pool_when=("placement", "pool"),
         long_term=True,
+        takes_groups=True,
         hands_out=hands_out,
     )
 

@@ -19,14 +19,14 @@ from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.finishing.placement_stickiness import keeps_places, stay_in_place
 from policies.leximin import drf, drfh
 from policies.long_term import hand_out
-from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
+from policies.long_term.measures import H_MRF, LT_AF, LT_DRF
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History, check_history_fits
-from policies.model.policy import Policy
+from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem
 from policies.model.request import Request, Solver, deadline_of
-from policies.selection import choose, make_known
+from policies.selection import choose, make_known, policy_named
 from policies.time_division import tda
 from policies.verification.verify import check_feasible, with_proofs
 
@@ -162,6 +162,8 @@ def solve(
             f"({problem.workload_names[first]!r}) cannot have a server_selector",
             f"/workloads/{first}/server_selector",
         )
+    if problem.has_groups:
+        _check_groups(choice)
     if history is not None:
         _check_history(problem, choice.policy, history)
     if problem.deficit.any() and not choice.policy.time_sharing:
@@ -184,6 +186,22 @@ def solve(
             "solve.failed", f"policy {policy!r}: {failed[0].name}: {failed[0].detail}"
         )
     return with_proofs(problem, allocation)
+
+
+def _check_groups(choice: Choice) -> None:
+    if not choice.policy.takes_groups:
+        names = ", ".join(name for name in _SOLVERS if policy_named(name).takes_groups)
+        raise PolicyNotApplicableError(
+            "policy.no_groups",
+            f"policy {choice.policy.name!r} does not decide by groups or tiers; these do: {names}",
+            "/policy/name",
+        )
+    if choice.option("resource_weights"):
+        raise PolicyNotApplicableError(
+            "policy.no_groups",
+            "weights per resource are for pools without groups and tiers",
+            "/policy/options/resource_weights",
+        )
 
 
 def _linear_algebra_in_one_thread() -> AbstractContextManager[object]:

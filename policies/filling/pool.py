@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.filling.pool_loop import fill_pool, fill_pool_summed
+from policies.filling.pool_loop import fill_pool, fill_pool_in_groups, fill_pool_summed
 from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.queues import queues_of
 from policies.model.request import Request
@@ -36,7 +36,9 @@ def solve_indivisible(request: Request) -> Allocation:
     pool = pool_of_tasks(problem, request.choice)
     queues = queues_of(problem, pool.reasons, pool.share_per_task)
     demand = np.ascontiguousarray(pool.demand[queues.workloads])
-    if pool.weighted is None:
+    if problem.has_groups:
+        level = fill_pool_in_groups(problem, queues, demand, pool.room.copy(), request.deadline)
+    elif pool.weighted is None:
         level = fill_pool(queues, demand, pool.room.copy(), request.deadline)
     else:
         weighted = np.ascontiguousarray(pool.weighted[queues.workloads])

@@ -14,7 +14,9 @@ import numpy as np
 from policies.arrays import FloatArray
 from policies.compiled import compiled
 from policies.errors import SolveTimeoutError
+from policies.filling.group_turns import next_in_groups, set_level, turns_in_stage
 from policies.filling.winner_tree import next_tenant, set_share, tree_of
+from policies.model.problem import Problem
 from policies.model.queues import Queues
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
@@ -31,7 +33,7 @@ PICKS_BETWEEN_CLOCKS = 100_000
 def fill_pool(
     queues: Queues, demand: FloatArray, left: FloatArray, deadline: float | None
 ) -> FloatArray:
-    """Launch tasks until no tenant's next one fits; updates ``queues`` and ``left``.
+    """Launch tasks of a flat pool until none fits; updates ``queues`` and ``left``.
 
     Args:
         queues: who launches what, in which order.
@@ -146,6 +148,66 @@ def _pick_summed(  # type: ignore[no-untyped-def]
         if current[tenant] == stop[tenant]:
             level[tenant] = tree[size + tenant]
             set_share(tree, tenant, np.inf)
+
+
+def fill_pool_in_groups(
+    problem: Problem,
+    queues: Queues,
+    demand: FloatArray,
+    left: FloatArray,
+    deadline: float | None,
+) -> FloatArray:
+    """As :func:`fill_pool`, where groups decide whose turn it is.
+
+    Every task is picked by itself: a launch changes the levels of all groups above its tenant.
+    """
+    level = np.full(len(queues.weight), np.nan)
+    gain = np.ascontiguousarray(problem.demand_share[queues.workloads])
+    for stage in (0, 1):
+        waits = queues.shares_in_stage(stage)
+        turns = turns_in_stage(problem, queues, stage, gain)
+        waiting = int(np.isfinite(waits).sum())
+        while waiting:
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed while filling")
+            waiting = _pick_in_groups(
+                turns, gain, waiting, queues.stop, queues.current, queues.share, queues.limit,
+                queues.weight, queues.count, queues.passed, demand, left, level,
+                PICKS_BETWEEN_CLOCKS,
+            )  # fmt: skip
+    return level
+
+
+@compiled
+def _pick_in_groups(  # type: ignore[no-untyped-def]
+    turns, gain, waiting, stop, current, share, limit, weight, count, passed, demand, left, level,
+    most,
+):  # fmt: skip
+    """At most ``most`` launches or workloads that have stopped; how many tenants still wait."""
+    nothing = np.zeros(gain.shape[1])
+    for _ in range(most):
+        if waiting == 0:
+            break
+        tenant = next_in_groups(turns)
+        job = current[tenant]
+        fits = count[job] < limit[job]
+        for r in range(len(left)):
+            fits = fits and demand[job, r] <= left[r]
+        reached = (passed[tenant] + count[job] * share[job]) / weight[tenant]
+        if fits:
+            count[job] += 1.0
+            for r in range(len(left)):
+                left[r] -= demand[job, r]
+            reached = (passed[tenant] + count[job] * share[job]) / weight[tenant]
+            set_level(turns, tenant, reached, gain[job])
+            continue
+        passed[tenant] += count[job] * share[job]
+        current[tenant] += 1
+        if current[tenant] == stop[tenant]:
+            level[tenant] = reached
+            set_level(turns, tenant, np.inf, nothing)
+            waiting -= 1
+    return waiting
 
 
 @compiled

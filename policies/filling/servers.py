@@ -16,6 +16,7 @@ from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.errors import ProblemTooLargeError, SolveTimeoutError
 from policies.filling.best_fit_many import columns_of
 from policies.filling.best_fit_two import slope_index
+from policies.filling.group_turns import turns_in_stage
 from policies.filling.ranges import ranges_of_launches
 from policies.filling.servers_loop import (
     AFFINITY,
@@ -31,6 +32,7 @@ from policies.filling.servers_loop import (
 )
 from policies.filling.winner_tree import tree_of
 from policies.model.allocation import Allocation, least_level_unsatisfied
+from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
 from policies.model.request import Request
@@ -70,6 +72,7 @@ def solve_indivisible(request: Request) -> Allocation:
     present = problem.totals > 0
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     level, job, server = _place(
+        problem,
         queues,
         np.ascontiguousarray(whole.demand[queues.workloads][:, present]),
         np.ascontiguousarray(whole.capacity[rows.first_row][:, present]),
@@ -109,6 +112,7 @@ def check_size(servers: int) -> None:
 
 
 def _place(
+    problem: Problem,
     queues: Queues,
     demand: FloatArray,
     capacity: FloatArray,
@@ -128,10 +132,12 @@ def _place(
     level = np.full(len(queues.weight), np.nan)
     jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
     done = 0
+    gain = np.ascontiguousarray(problem.demand_share[queues.workloads])
     for stage in (0, 1):
         waiting = Waiting(
             tree_of(queues.shares_in_stage(stage)), queues.stop, queues.current, queues.share,
             queues.limit, queues.weight, queues.count, queues.passed, level, np.zeros(m),
+            turns_in_stage(problem, queues, stage, gain), gain,
         )  # fmt: skip
         if rule in (BEST_BY_SLOPE, BEST_BY_SCAN):
             list_servers(rule, waiting, tasks, state)

@@ -18,6 +18,7 @@ from policies.filling import best_fit_two as best_fit_index
 from policies.filling.best_fit import NOWHERE, misfit, slope_of
 from policies.filling.best_fit_many import Columns, least_misfit
 from policies.filling.best_fit_two import SlopeIndex, nearest
+from policies.filling.group_turns import GroupTurns, next_in_groups, set_level
 from policies.filling.winner_tree import next_tenant, set_share
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
@@ -40,6 +41,8 @@ class Waiting(NamedTuple):
         stop, current: (t,); share, limit, done: (q,); weight, passed: (t,), as ``Queues`` (done: count).
         level: (t,) is given the weighted share at which a tenant leaves.
         least: (m,) no workload that still waits demands less.
+        groups: whose turn it is in a pool with groups; gain: (q, r) shares of the pool that one task
+            uses.
     """
 
     tree: FloatArray
@@ -52,6 +55,8 @@ class Waiting(NamedTuple):
     passed: FloatArray
     level: FloatArray
     least: FloatArray
+    groups: GroupTurns
+    gain: FloatArray
 
 
 class Tasks(NamedTuple):
@@ -105,14 +110,16 @@ def fill(rule, waiting, tasks, servers, draws, log_job, log_server, work):  # ty
         How many tasks were launched.
     """
     # Structures are taken apart once: handing them on for every task would cost more than it does.
-    tree, stop, current, share, limit, weight, count, passed, level, least = waiting
+    tree, stop, current, share, limit, weight, count, passed, level, least, groups, gain = waiting
     demand, ratio, reference, size, allowed, pointer = tasks
     left, share_of_unit, row_of, row_start, opened, slopes, columns = servers
     m = demand.shape[1]
     leaves = len(tree) // 2
+    grouped = len(groups.node) > 0
+    nothing = np.zeros(groups.held.shape[1])
     launched, closed = 0, 0
     while tree[1] < np.inf and launched < len(log_job) and work > 0:
-        tenant = next_tenant(tree)
+        tenant = next_in_groups(groups) if grouped else next_tenant(tree)
         job = current[tenant]
         server, looked = NOWHERE, 1
         if count[job] < limit[job]:
@@ -149,6 +156,8 @@ def fill(rule, waiting, tasks, servers, draws, log_job, log_server, work):  # ty
             if current[tenant] == stop[tenant]:
                 level[tenant] = tree[leaves + tenant]
                 set_share(tree, tenant, np.inf)
+                if grouped:
+                    set_level(groups, tenant, np.inf, nothing)
             closed += 1
             if rule >= BEST_BY_SLOPE and closed * 100 >= len(stop):
                 closed = 0
@@ -184,7 +193,10 @@ def fill(rule, waiting, tasks, servers, draws, log_job, log_server, work):  # ty
             if fresh:
                 append(opened[row], left[opened[row]], share_of_unit, columns)
         count[job] += 1.0
-        set_share(tree, tenant, (passed[tenant] + count[job] * share[job]) / weight[tenant])
+        reached = (passed[tenant] + count[job] * share[job]) / weight[tenant]
+        set_share(tree, tenant, reached)
+        if grouped:
+            set_level(groups, tenant, reached, gain[job])
         log_job[launched] = job
         log_server[launched] = server
         launched += 1

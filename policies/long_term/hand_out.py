@@ -19,6 +19,7 @@ from policies.filling.ranges import ranges_of_launches
 from policies.filling.servers import MOST_TASKS, check_size
 from policies.filling.winner_tree import tree_of
 from policies.long_term.loop import enter, fill_by_history
+from policies.long_term.measures import history_turns
 from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.borrow_cap import borrow_limit
 from policies.model.history import History
@@ -90,7 +91,7 @@ def solver(rule: int) -> Solver:
     """The solver of a long-term policy.
 
     Args:
-        rule: who is next: ``LT_DRF``, ``LT_AF`` or ``H_MRF`` of :mod:`policies.long_term.loop`.
+        rule: who is next: ``LT_DRF``, ``LT_AF`` or ``H_MRF`` of :mod:`policies.long_term.measures`.
     """
     return partial(_solve_step, rule=rule)
 
@@ -207,9 +208,14 @@ def _hand_out(
         for once, waiting in ((True, mine & starved), (False, mine)):
             if not waiting.any():
                 continue
+            turns = history_turns(
+                problem.tree(stage) if problem.has_groups else None,
+                history.used + queues.used(gain),
+                alone,
+            )
             degree, main = (tree_of(np.full(problem.t, np.inf)) for _ in range(2))
             enter(
-                rule, waiting, degree, main, second, queues.stop, queues.current, queues.weight,
+                rule, waiting, turns, degree, main, second, queues.stop, queues.current, queues.weight,
                 queues.count, passed, history.used, alone, gain, share,
             )  # fmt: skip
             while np.isfinite(main[1]):
@@ -217,7 +223,7 @@ def _hand_out(
                     raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
                 job, server = np.empty(chunk, dtype=np.int32), np.empty(chunk, dtype=np.int32)
                 launched = fill_by_history(
-                    rule, once, degree, main, second, queues.stop, queues.current, queues.limit,
+                    rule, once, turns, degree, main, second, queues.stop, queues.current, queues.limit,
                     queues.weight, queues.count, passed, level, history.used, alone, borrow, gain,
                     share, demand, allowed, row_of, row_start, opened, left, servers.share_of_unit,
                     job, server,

@@ -17,7 +17,7 @@ def entitled_partition(problem: Problem) -> FloatArray:
     """Return the part of the pool that each tenant is entitled to by its weight.
 
     Tenants of the second stage are entitled to nothing and left out of the sum, unless there are
-    no others.
+    no others. In a pool with groups siblings divide what their group is entitled to.
 
     Parameters
     ----------
@@ -41,6 +41,9 @@ def entitled_partition(problem: Problem) -> FloatArray:
     >>> entitled_partition(problem).tolist()
     [[6.0, 12.0], [3.0, 6.0]]
     """
+    if problem.has_groups:
+        first = ~problem.second_stage if not problem.second_stage.all() else problem.second_stage
+        return problem.tree(0).parts(first)[:, None] * problem.totals
     weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
     if not weight.any():
         weight = problem.effective_weight

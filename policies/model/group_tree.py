@@ -122,6 +122,21 @@ class GroupTree:
             total[node] = total[of].sum(axis=0)
         return total
 
+    def parts(self, counted: BoolArray) -> FloatArray:
+        """(t,) part of the pool that each tenant is entitled to by the weights on its path.
+
+        Args:
+            counted: (t,) tenants that are entitled to anything; siblings divide what their parent has.
+        """
+        part = np.zeros(self.nodes)
+        part[self.pool] = 1.0
+        weight = np.where(self.any_below(counted), self.weight, 0.0)
+        for node in self.bottom_up[::-1].tolist():
+            of = self.children[self.first_child[node] : self.first_child[node + 1]]
+            total = float(weight[of].sum())
+            part[of] = part[node] * weight[of] / total if total > 0 else 0.0
+        return part[: len(counted)]
+
     def any_below(self, leaves: BoolArray) -> BoolArray:
         """(v,) whether any tenant below a node is marked in ``leaves`` (t,)."""
         return self.sums(leaves.astype(np.float64)) > 0

@@ -133,6 +133,8 @@ class Policy:
     hands_out : HandOut or None
         How it hands out whole tasks one by one. Its answers promise the counts, and where it places the
         servers, that come of it; None where it has its own way, of which nothing is verified.
+    takes_groups : bool
+        Whether groups and tiers decide who is next. Other policies refuse problems that have any.
     saturates : bool
         Whether it goes on until no requested task fits.
     proof : Proof or None
@@ -158,6 +160,7 @@ class Policy:
     long_term: bool = False
     time_sharing: bool = False
     hands_out: HandOut | None = None
+    takes_groups: bool = False
     saturates: bool = True
     proof: Proof | None = None
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
 from policies.model.group_tree import GroupTree, depths
-from policies.model.problem_fields import ProblemFields, Selector, WeightsMode
+from policies.model.problem_fields import ProblemFields, WeightsMode
 from policies.model.validation import check_problem
 
 # A demand outside this range of the pool's total is left out rather than trusted to

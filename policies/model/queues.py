@@ -47,6 +47,13 @@ class Queues:
         waiting = (self.second_stage == stage) & (self.first < self.stop)
         return np.where(waiting, 0.0, np.inf)
 
+    def used(self, gain: FloatArray) -> FloatArray:
+        """(t, r) what launched tasks use, of which each of workload ``q`` uses ``gain[q]``."""
+        tenants = np.repeat(np.arange(len(self.first)), self.stop - self.first)
+        used = np.zeros((len(self.first), gain.shape[1]))
+        np.add.at(used, tenants, self.count[:, None] * gain)
+        return used
+
     def tasks(self, problem: Problem) -> FloatArray:
         """(n,) tasks launched of each of the problem's workloads."""
         tasks = np.zeros(problem.n)

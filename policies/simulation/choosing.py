@@ -10,7 +10,7 @@ import numpy as np
 
 from policies.compiled import compiled
 from policies.filling.winner_tree import next_tenant, plant, set_share
-from policies.long_term.loop import keys_of, next_by_history
+from policies.long_term.measures import keys_of, next_by_history
 from policies.simulation.memory import ROUNDING, SLIDING, progress
 
 BY_SHARE = 3

@@ -14,7 +14,7 @@ from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.errors import PolicyNotApplicableError
 from policies.filling.servers import placement_rule
 from policies.filling.servers_loop import AFFINITY, FIRST_FIT
-from policies.long_term.loop import H_MRF, LT_AF, LT_DRF
+from policies.long_term.measures import H_MRF, LT_AF, LT_DRF
 from policies.model.policy import Choice, HandOut, ShareDefinition
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
@@ -41,7 +41,7 @@ class Cluster:
 
     Attributes:
         choice: the policy.
-        order: ``BY_SHARE`` or a constant of ``long_term.loop``; rule: a constant of ``placing``.
+        order: ``BY_SHARE`` or a constant of ``long_term.measures``; rule: a constant of ``placing``.
         demand: (n, p) of one task.
         capacity: (R, p) of one server of each row, servers: (R,) how many.
         number: (S,) of each server as the problem counts them; -1 for what is not one of them.

@@ -15,7 +15,7 @@ class Plan(NamedTuple):
     """What is simulated.
 
     Attributes:
-        order: who is next: ``BY_SHARE``, or a constant of ``long_term.loop``.
+        order: who is next: ``BY_SHARE``, or a constant of ``long_term.measures``.
         rule: where a task goes: a constant of ``placing``.
         kind: of ``memory``; length: seconds of a sliding window, or a decaying one's half-life.
         step: seconds for which what runs at a hand-out counts ahead.

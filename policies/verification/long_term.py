@@ -19,6 +19,9 @@ from policies.verification.stated import Stated
 
 def entitled(stated: Stated) -> FloatArray:
     """(t, m) each tenant's part of the pool by its weight; nothing for those served late."""
+    if stated.groups is not None:
+        counted = ~stated.late if not stated.late.all() else stated.late
+        return np.outer(stated.groups.parts(counted), stated.totals)
     weight = np.where(stated.late, 0.0, stated.weight)
     if not weight.any():
         weight = stated.weight

@@ -14,6 +14,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
 from policies.errors import ProblemTooLargeError
+from policies.verification.groups import InGroups
 from policies.verification.servers import BETWEEN_LOOKS, NOWHERE, Servers
 from policies.verification.turns import ByHistory, ByShare
 
@@ -63,7 +64,7 @@ def replay(
     waiting: Sequence[Sequence[int]],
     limit: FloatArray,
     rounds: Sequence[Round],
-    turns: ByShare | ByHistory,
+    turns: ByShare | ByHistory | InGroups,
     servers: Servers,
     rule: Callable[[int], int],
     expected: FloatArray,

@@ -17,6 +17,7 @@ from policies.errors import PolicyOptionsError
 from policies.model.policy import Choice, Servers, ShareDefinition
 from policies.model.problem import Problem
 from policies.verification.amounts import Amounts, read_amounts
+from policies.verification.groups import Groups, contributed_by_groups
 
 SMALLEST_DEMAND, LARGEST_DEMAND = 1e-9, 1e9
 NO_ELIGIBLE_SERVER, RESOURCE_ABSENT = "no_eligible_server", "resource_absent"
@@ -91,16 +92,42 @@ class Stated:
         return dominant
 
     @cached_property
+    def contributed(self) -> FloatArray:
+        """(t, m) what each tenant contributed."""
+        problem = self.problem
+        contributed = np.zeros((problem.t, problem.m))
+        for row in np.flatnonzero(problem.contributed_by >= 0).tolist():
+            servers = float(problem.server_count[row])
+            contributed[problem.contributed_by[row]] += problem.capacity[row] * servers
+        return contributed
+
+    @cached_property
+    def groups(self) -> Groups | None:
+        """The tree of groups; None where groups and tiers order nothing."""
+        problem, late = self.problem, self.late
+        tiers = problem.tenant_tier
+        if (problem.tenant_group < 0).all() and (tiers == tiers[:1]).all():
+            return None
+        first = explicit = problem.group_weight
+        if problem.weights_mode == "contribution" and self.derives_weights:
+            of_group = contributed_by_groups(problem, self.contributed)
+            derived = self.shares(of_group).max(axis=1, initial=0.0) * explicit
+            first = np.where(derived > 0, derived, explicit)
+        return Groups(problem, (first, explicit), self.weight, late)
+
+    @property
+    def derives_weights(self) -> bool:
+        """Whether weights come from what was contributed."""
+        derived = self.shares(self.contributed).max(axis=1, initial=0.0) * self.problem.weight
+        return bool((derived[~self.problem.best_effort] > 0).any())
+
+    @cached_property
     def _stage_and_weight(self) -> tuple[BoolArray, FloatArray]:
         problem = self.problem
         weight = problem.weight
         if problem.weights_mode == "contribution":
-            contributed = np.zeros((problem.t, problem.m))
-            for row in np.flatnonzero(problem.contributed_by >= 0).tolist():
-                servers = float(problem.server_count[row])
-                contributed[problem.contributed_by[row]] += problem.capacity[row] * servers
-            derived = self.shares(contributed).max(axis=1, initial=0.0) * weight
-            if (derived[~problem.best_effort] > 0).any():
+            derived = self.shares(self.contributed).max(axis=1, initial=0.0) * weight
+            if self.derives_weights:
                 weight = derived
         late: BoolArray = problem.best_effort | (weight <= 0)
         return late, np.where(late, problem.weight, weight)

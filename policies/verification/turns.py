@@ -26,22 +26,34 @@ def first_of_least(values: FloatArray, ties: FloatArray | None = None) -> int:
     return int(some[(second <= second.min() * (1 + DISCRETE_TOLERANCE)).argmax()])
 
 
+def next_of(keys: FloatArray) -> int:
+    """The position of who is next, by (3, c) sharing degrees, levels, and what breaks ties."""
+    degree, level, ties = keys
+    if degree.min() < 1 - DISCRETE_TOLERANCE:
+        return first_of_least(degree, level)
+    return first_of_least(level, ties)
+
+
 @dataclass(eq=False)
 class ByShare:
     """The tenant with the least weighted share is next.
 
     Attributes:
         weight: (t,); each: (n,) what one task adds to its tenant's share.
+        gain: (n, m) share of each resource that one task uses: what groups are measured by.
         level: (t,) weighted share of tenants whose turn may come; inf for the others.
     """
 
     weight: FloatArray
     each: FloatArray
+    gain: FloatArray
     level: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
         self.level = np.full(len(self.weight), np.inf)
         self._sum = np.zeros(len(self.weight))
+        self.used = np.zeros((len(self.weight), self.gain.shape[1]))
+        self.alone = np.zeros_like(self.used)
 
     def enter(self, tenant: int) -> None:
         """Let a tenant take turns."""
@@ -63,6 +75,16 @@ class ByShare:
     def may_go_on(self, tenant: int) -> bool:
         """Is nothing but room in the tenant's way?"""
         return bool(self.level[tenant] < np.inf)
+
+    def keys(self, tenant: int) -> tuple[float, float, float]:
+        """What orders a tenant among its siblings."""
+        return 1.0, float(self.level[tenant]), 0.0
+
+    def measure(
+        self, used: FloatArray, alone: FloatArray, weight: float
+    ) -> tuple[float, float, float]:
+        """What orders a group: the largest share of any resource that its tenants use together."""
+        return 1.0, float(used.max(initial=0.0)) / weight, 0.0
 
 
 @dataclass(eq=False)
@@ -95,18 +117,9 @@ class ByHistory:
 
     def enter(self, tenant: int) -> None:
         """Let a tenant take turns."""
-        share = self.used[tenant] * self.unit
-        aggregate = float(share.sum()) / self.weight[tenant]
-        dominant = float(share.max(initial=0.0)) / self.weight[tenant]
-        by_dominant = self.hand_out is HandOut.LEAST_ACCUMULATED_DOMINANT
-        self.level[tenant] = dominant if by_dominant else aggregate
-        by_degree = self.hand_out is HandOut.LEAST_SHARING_DEGREE
-        self._ties[tenant] = dominant if by_degree else aggregate
-        degree = 1.0
-        some = self.alone[tenant] > 0
-        if by_degree and some.any():
-            degree = min(1.0, float((self.used[tenant, some] / self.alone[tenant, some]).min()))
-        self._degree[tenant] = degree
+        self._degree[tenant], self.level[tenant], self._ties[tenant] = self.measure(
+            self.used[tenant], self.alone[tenant], float(self.weight[tenant])
+        )
 
     def leave(self, tenant: int) -> None:
         """The tenant has nothing more to launch."""
@@ -114,9 +127,7 @@ class ByHistory:
 
     def next(self) -> int:
         """Whose turn it is."""
-        if self._degree.min() < 1 - DISCRETE_TOLERANCE:
-            return first_of_least(self._degree, self.level)
-        return first_of_least(self.level, self._ties)
+        return next_of(np.stack([self._degree, self.level, self._ties]))
 
     def launched(self, tenant: int, job: int) -> None:
         """Count one more task of a workload."""
@@ -126,3 +137,25 @@ class ByHistory:
     def may_go_on(self, tenant: int) -> bool:
         """Is nothing but room in the tenant's way?"""
         return bool((self.used[tenant] <= self.borrow[tenant]).all())
+
+    def keys(self, tenant: int) -> tuple[float, float, float]:
+        """What orders a tenant among its siblings."""
+        return float(self._degree[tenant]), float(self.level[tenant]), float(self._ties[tenant])
+
+    def measure(
+        self, used: FloatArray, alone: FloatArray, weight: float
+    ) -> tuple[float, float, float]:
+        """What orders a tenant or a group: sharing degree, measure, and what breaks its ties."""
+        share = used * self.unit
+        aggregate = float(share.sum()) / weight
+        dominant = float(share.max(initial=0.0)) / weight
+        by_degree = self.hand_out is HandOut.LEAST_SHARING_DEGREE
+        by_dominant = self.hand_out is HandOut.LEAST_ACCUMULATED_DOMINANT
+        degree, some = 1.0, alone > 0
+        if by_degree and some.any():
+            degree = min(1.0, float((used[some] / alone[some]).min()))
+        return (
+            degree,
+            dominant if by_dominant else aggregate,
+            dominant if by_degree else aggregate,
+        )

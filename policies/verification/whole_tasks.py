@@ -21,6 +21,7 @@ from policies.model.policy import HandOut
 from policies.model.tolerance import AGREEMENT
 from policies.verification import in_place, long_term
 from policies.verification.checks import Check, check
+from policies.verification.groups import InGroups
 from policies.verification.partition import partition_tasks
 from policies.verification.pool import PoolTasks, out_of_turn, pool_tasks
 from policies.verification.replay import (
@@ -197,7 +198,11 @@ def check_handed_out(
     yield from _check_levels(whole)
     if hands_out is HandOut.OWN_PARTITION:
         yield from _check_partition(whole)
-    elif whole.pool is not None and hands_out is HandOut.LEAST_SHARE:
+    elif (
+        whole.pool is not None
+        and whole.stated.groups is None
+        and hands_out is HandOut.LEAST_SHARE
+    ):
         passed_over = out_of_turn(whole.stated, whole.pool, whole.allocation.tasks)
         yield check(
             "nobody_passed_over",
@@ -339,12 +344,14 @@ def _replayed(whole: Whole, before: History) -> Launched:
     launch = None
     if hands_out is HandOut.FEWEST_REQUESTS:
         turns, rule, launch = (
-            ByShare(stated.weight, np.ones(problem.n)),
+            ByShare(stated.weight, np.ones(problem.n), stated.task_shares),
             servers.evenest,
             servers.host,
         )
     elif hands_out is HandOut.LEAST_SHARE:
-        turns, rule = ByShare(stated.weight, stated.dominant), rule_of(servers, choice.option)
+        turns = ByShare(stated.weight, stated.dominant, stated.task_shares)
+        if whole.pool is None:
+            rule = rule_of(servers, choice.option)
     else:
         assert hands_out is not None  # noqa: S101 - nothing else is handed out again
         ahead = long_term.ahead(stated, before, whole.reasons)
@@ -357,7 +364,8 @@ def _replayed(whole: Whole, before: History) -> Launched:
         rounds = []
         for mine in tenants:
             rounds += [Round(mine[first[mine]], once=True), Round(mine)]
+    order = turns if stated.groups is None else InGroups(stated.groups, turns)
     waiting = queues(problem.workload_tenant, problem.priority, whole.reasons, problem.t)
     return replay(
-        waiting, problem.tasks, rounds, turns, servers, rule, whole.allocation.tasks, launch
+        waiting, problem.tasks, rounds, order, servers, rule, whole.allocation.tasks, launch
     )
