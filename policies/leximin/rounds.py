@@ -64,45 +64,8 @@ class Leximin:
     programs: int
 
 
-def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
-    """Solve the leximin to a certified relative gap of 1e-9 on every level.
-
-    Rounds that no prices prove to that are left open: ``Round.proven`` says so.
-
-    Raises:
-        SolveTimeoutError: ``deadline`` (``time.monotonic`` seconds) passed.
-        SolveFailedError: a round could not be certified.
-    """
-    if problem.t == 0:
-        nothing = np.zeros(0)
-        return Leximin(
-            nothing,
-            nothing,
-            np.zeros((0, problem.K)),
-            Certificate((), np.zeros(0, dtype=np.int64)),
-            programs=0,
-        )
-    if problem.allowed.size > SMALL and not problem.progressive_filling:
-        answer = _Rounds(problem, deadline, interior=True).run()
-        if _realised(problem, answer):
-            return answer
-    answer = _Rounds(problem, deadline, interior=False).run()
-    if not _realised(problem, answer):
-        raise SolveFailedError(
-            "solve.failed", f"the proven levels could not be realised: {TOO_FAR_APART}"
-        )
-    return answer
-
-
-def _realised(problem: LeximinProblem, answer: Leximin) -> bool:
-    """Does ``x`` give everybody the proven share, after it was made feasible?"""
-    return not (
-        np.abs(problem.tenant_sums(answer.x) - answer.share) > SOLVER_TOLERANCE * answer.share
-    ).any()
-
-
 @dataclass(frozen=True, eq=False)
-class _Attempt:
+class Attempt:
     """One engine's answer to a round.
 
     Attributes:
@@ -118,7 +81,9 @@ class _Attempt:
     satisfied: BoolArray
 
 
-class _Rounds:
+class Rounds:
+    """The rounds of a flat pool: all rising tenants have one level."""
+
     def __init__(self, problem: LeximinProblem, deadline: float | None, *, interior: bool) -> None:
         self.problem = problem
         self.deadline = deadline
@@ -139,6 +104,17 @@ class _Rounds:
                 rising &= ~self._round(stage, rising)
         x = few_placements(self.problem, self.x, self.deadline)
         x = preferred_workloads(self.problem, x, self.deadline)
+        x, share, rounds = self._refined(x)
+        return Leximin(
+            share,
+            share / self.problem.weight,
+            _exact(self.problem, x, share),
+            Certificate(rounds, self.frozen_in),
+            self.programs,
+        )
+
+    def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:
+        """Shares on classes, shares and rounds without the solver's tolerances, where that is cheap."""
         share, rounds = self.share, tuple(self.rounds)
         small = (x > 0).sum() <= 2 * SMALL
         if small:
@@ -149,13 +125,7 @@ class _Rounds:
                 replace(item, bound=max(proof.bound, item.level))
                 for item, (_, proof) in zip(rounds, proofs, strict=True)
             )
-        return Leximin(
-            share,
-            share / self.problem.weight,
-            _exact(self.problem, x, share),
-            Certificate(rounds, self.frozen_in),
-            self.programs,
-        )
+        return x, share, rounds
 
     def _round(self, stage: int, rising: BoolArray) -> BoolArray:
         """Solve one round by the first engine whose prices prove it; who is frozen.
@@ -163,16 +133,14 @@ class _Rounds:
         Where quantities are so far apart that rounding hides what is left for a tenant, no prices
         may prove anything: the round is then left open, with the bound that they do prove.
         """
-        problem = self.problem
-        best: tuple[float, _Attempt] | None = None
+        best: tuple[float, Attempt] | None = None
         for maximise in self.engines:
             try:
                 attempt = self._attempt(rising, maximise)
             except NoConvergenceError:
                 continue
-            unproven = (attempt.proof.bound - attempt.level) / level_scale(
-                problem, rising, attempt.level
-            )
+            scale = self._scale(rising, attempt.level)
+            unproven = (attempt.proof.bound - attempt.level) / scale
             frozen = attempt.satisfied | attempt.proof.stuck
             if frozen.any() and unproven <= SOLVER_TOLERANCE:
                 return self._freeze(stage, attempt, frozen, proven=True)
@@ -188,7 +156,7 @@ class _Rounds:
         frozen = attempt.satisfied if attempt.satisfied.any() else attempt.proof.dearest
         return self._freeze(stage, attempt, frozen, proven=False)
 
-    def _attempt(self, rising: BoolArray, maximise: Maximise) -> _Attempt:
+    def _attempt(self, rising: BoolArray, maximise: Maximise) -> Attempt:
         problem = self.problem
         level, solution = self._highest_level(rising, maximise)
         if level <= NOTHING * level_scale(problem, rising, 0.0):
@@ -203,10 +171,10 @@ class _Rounds:
             level = 0.0
             proof = self._proof(prices, level, rising)
         satisfied = rising & (problem.cap <= level * problem.weight * (1 + SOLVER_TOLERANCE))
-        return _Attempt(level, solution.x, prices, proof, satisfied)
+        return Attempt(level, solution.x, prices, proof, satisfied)
 
     def _freeze(
-        self, stage: int, attempt: _Attempt, frozen: BoolArray, *, proven: bool
+        self, stage: int, attempt: Attempt, frozen: BoolArray, *, proven: bool
     ) -> BoolArray:
         level, bound = attempt.level, attempt.proof.bound
         self.share[frozen] = np.minimum(self.problem.cap, level * self.problem.weight)[frozen]
@@ -214,6 +182,10 @@ class _Rounds:
         self.rounds.append(Round(stage, level, bound, attempt.prices, proven))
         self.x = attempt.x
         return frozen
+
+    def _scale(self, rising: BoolArray, level: float) -> float:
+        """What the tolerance of a round's level is relative to."""
+        return level_scale(self.problem, rising, level)
 
     def _proof(self, prices: FloatArray, level: float, rising: BoolArray) -> RoundProof:
         return prove_round(self.problem, prices, level=level, share=self.share, rising=rising)
@@ -236,7 +208,7 @@ class _Rounds:
             bound = self._bound(solution.prices, rising)
             if capped and solution.tau >= 1 - ARRIVED:
                 if bound <= trial * (1 + SOLVER_TOLERANCE) or not (rising & ~full).any():
-                    return trial, self._held_back(solution, rising)
+                    return trial, self._scaled_back(solution, rising)
                 # The level is where someone has all its tasks just as a resource fills: only
                 # with the full tenants kept do the prices speak about the others.
                 kept = np.where(full, problem.cap, np.where(rising, 0.0, self.share))
@@ -249,7 +221,7 @@ class _Rounds:
             trial = bound
         raise SolveFailedError("solve.failed", "the level of a round did not converge")
 
-    def _held_back(self, solution: LevelSolution, rising: BoolArray) -> LevelSolution:
+    def _scaled_back(self, solution: LevelSolution, rising: BoolArray) -> LevelSolution:
         """Take from rising tenants what the program gave them beyond the trial level."""
         if solution.tau > 1:
             solution.x[rising[self.problem.owner]] /= solution.tau

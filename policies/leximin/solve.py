@@ -8,8 +8,9 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.leximin.dust import above_dust
+from policies.leximin.leximin import leximin
 from policies.leximin.priority_order import preferred_workloads
-from policies.leximin.rounds import Leximin, leximin
+from policies.leximin.rounds import Leximin
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import Choice

@@ -68,7 +68,7 @@ class GroupTree:
     def is_flat(self) -> bool:
         """Whether the order of tenants is that of a pool without groups and tiers."""
         only_tenants = len(self.bottom_up) == 1
-        return only_tenants and bool((self.tier == self.tier[:1]).all())
+        return only_tenants and bool((self.tier[:-1] == self.tier[:1]).all())
 
     @classmethod
     def of(
@@ -111,6 +111,20 @@ class GroupTree:
             first_child=first,
             bottom_up=np.r_[t + np.argsort(-depth[groups], kind="stable"), pool].astype(np.int64),
             group_of_node=np.r_[np.full(t, -1), groups, -1].astype(np.int64),
+        )
+
+    def only(self, tenants: IntArray) -> GroupTree:
+        """Return the tree of some tenants (q,), and of the groups that have any of them below."""
+        groups = self.bottom_up[:-1]
+        t = self.pool - len(groups)
+        group_of = np.where(self.parent < self.pool, self.parent - t, POOL)
+        return GroupTree.of(
+            tenant_group=group_of[:t][tenants],
+            tenant_weight=self.weight[:t][tenants],
+            tenant_tier=self.tier[:t][tenants],
+            group_parent=group_of[t : self.pool],
+            group_weight=self.weight[t : self.pool],
+            group_tier=self.tier[t : self.pool],
         )
 
     def sums(self, leaves: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -8,6 +8,7 @@ from policies.arrays import FloatArray, IntArray
 from policies.model.certificate import Certificate
 from policies.model.problem import Problem
 from policies.model.reasons import LEVEL, TASK_LIMIT, limited_by_resource
+from policies.proofs.group_bounds import path_scale
 from policies.proofs.level_bounds import level_scale
 from policies.proofs.normal_form import LeximinProblem, Normalised
 
@@ -26,7 +27,10 @@ def quality(
     gap = 0.0
     for number, item in enumerate(certificate.rounds):
         rising = (problem.stage == item.stage) & (frozen_in >= number)
-        gap = max(gap, (item.bound - item.level) / level_scale(problem, rising, item.level))
+        scale = level_scale(problem, rising, item.level)
+        if problem.groups is not None:
+            scale = path_scale(item.level)
+        gap = max(gap, (item.bound - item.level) / scale)
     return certificate.rounds[0].level, certificate.rounds[0].bound, gap
 
 

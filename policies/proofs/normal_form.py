@@ -9,6 +9,7 @@ import numpy as np
 
 from policies import catalogue
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.model.group_tree import GroupTree
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons
@@ -16,6 +17,21 @@ from policies.model.server_classes import ServerClasses
 from policies.model.share_definition import ShareUnits, share_units
 
 DRFH_DIVISIBLE = Choice(catalogue.DRFH, "divisible")
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The tree of the tenants that take part, and in which proportions they use resources.
+
+    Attributes:
+        trees: with the weights of the first and of the second stage.
+        direction: (t, m) shares of the pool per unit of share, the largest 1.
+        part: (t,) part of the pool that each tenant is entitled to among those of its stage.
+    """
+
+    trees: tuple[GroupTree, GroupTree]
+    direction: FloatArray
+    part: FloatArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,6 +55,8 @@ class LeximinProblem:
         0 is served first, 1 from what is left.
     capacity_share : (K, m) float array
         Capacity of each class as a share of the pool.
+    groups : Groups or None
+        The tree of groups and what counts in it; None of a flat pool.
 
     Examples
     --------
@@ -56,6 +74,7 @@ class LeximinProblem:
     weight: FloatArray
     stage: IntArray
     capacity_share: FloatArray
+    groups: Groups | None = None
 
     @property
     def n(self) -> int:
@@ -206,12 +225,37 @@ def normalise(
             weight=problem.effective_weight[tenants],
             stage=problem.second_stage[tenants].astype(np.int64),
             capacity_share=np.ascontiguousarray(classes.capacity_share),
+            groups=_groups_of(problem, tenants, units.demand[workloads], limit, owner),
         ),
         tenants=tenants,
         workloads=workloads,
         merged=merged,
         reasons=reasons,
     )
+
+
+def _groups_of(
+    problem: Problem,
+    tenants: IntArray,
+    demand: FloatArray,
+    limit: FloatArray,
+    owner: IntArray,
+) -> Groups | None:
+    """Return the tree of tenants that take part; None if the pool is flat.
+
+    Args:
+        tenants: (t',) of the problem; demand: (q, m), limit, owner: (q,) of their workloads.
+    """
+    if not problem.has_groups:
+        return None
+    t = len(tenants)
+    endless = np.isin(owner, owner[np.isinf(limit)])
+    total = np.zeros((t, problem.m))
+    np.add.at(total, owner, np.where(endless, 1.0, limit)[:, None] * demand)
+    second = problem.second_stage[tenants]
+    trees = problem.tree(0).only(tenants), problem.tree(1).only(tenants)
+    part = np.where(second, trees[1].parts(second), trees[0].parts(~second))
+    return Groups(trees, total / total.max(axis=1, initial=0.0)[:, None], part)
 
 
 def alike_workloads(

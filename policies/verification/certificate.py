@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray
+from policies.arrays import FloatArray
 from policies.model.allocation import Allocation
-from policies.model.certificate import Certificate, Round
+from policies.model.certificate import Certificate
 from policies.model.policy import Proof
 from policies.model.tolerance import AGREEMENT, HIDDEN_BY_ROUNDING, LEVEL_TOLERANCE, OPEN_GAP
 from policies.verification.checks import Check, exactly
@@ -19,7 +19,8 @@ from policies.verification.exact_market import products_proven
 from policies.verification.form import Form, form_of
 from policies.verification.open_rounds import stuck_when_open
 from policies.verification.preference import check_preference
-from policies.verification.prices import bound_on_level, level_size, part_lifted, rising_in
+from policies.verification.prices import part_lifted
+from policies.verification.rounds import LevelRounds, rounds_of
 from policies.verification.stated import LEVEL, TASK_LIMIT, Places, Stated, by_resource
 
 
@@ -41,7 +42,7 @@ def check_certificate(
         stuck = stuck_when_open(stated, places, form, allocation, certificate, prices)
         names = [problem.tenants[i] for i in form.tenants.tolist()]
         yield from _check_leximin(
-            allocation, form, certificate, Proven(prices.levels, stuck), names
+            allocation, rounds_of(stated, form, certificate), Proven(prices.levels, stuck), names
         )
     yield check_preference(stated, form, allocation)
     reasons = _reasons(stated, form, certificate, allocation.tasks)
@@ -53,7 +54,7 @@ def check_certificate(
         problem.workload_names,
     )
     given = np.array([allocation.objective, allocation.bound, allocation.gap])
-    derived = np.array(_quality(form, certificate))
+    derived = np.array(_quality(rounds_of(stated, form, certificate)))
     same = np.isclose(given, derived, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True)
     same[:2] = np.isclose(given[:2], derived[:2], rtol=AGREEMENT, atol=0, equal_nan=True)
     yield _check(
@@ -92,23 +93,18 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
 
 
 def _check_leximin(
-    allocation: Allocation,
-    form: Form,
-    certificate: Certificate,
-    prices: Proven,
-    names: list[str],
+    allocation: Allocation, rounds: LevelRounds, prices: Proven, names: list[str]
 ) -> Iterator[Check]:
     """Shares and levels are those of the rounds, and each round is proven."""
+    form = rounds.form
     share = form.tenant_sums(form.shares_of(allocation.tasks))
-    frozen_in = certificate.frozen_in[form.tenants]
-    level_of_round = np.array([item.level for item in certificate.rounds])
-    expected = np.minimum(form.cap, level_of_round[frozen_in] * form.weight)
-    scale = np.maximum(expected, 1e-3 * AGREEMENT)
+    expected = rounds.frozen_at()
+    scale = rounds.share_scale(expected)
     yield _check(
         "shares",
         np.abs(share - expected) / scale,
         AGREEMENT,
-        "every tenant's share is its round's level × weight, or all its tasks",
+        "every tenant's share is what its round's level gives it, or all its tasks",
         names,
     )
     level = allocation.level[form.tenants] * form.weight
@@ -119,49 +115,30 @@ def _check_leximin(
         "every tenant's level is its share over its weight",
         names,
     )
-    yield from _check_rounds(form, certificate, expected, names, prices)
-
-
-def round_bounds(
-    form: Form, certificate: Certificate, share: FloatArray
-) -> Iterator[tuple[float, BoolArray]]:
-    """Of each round the bound that its prices prove, and whose level rises in it (t',).
-
-    Args:
-        form: who takes part; certificate: fitting; share: (t',) of each.
-    """
-    frozen_in = certificate.frozen_in[form.tenants]
-    for number, item in enumerate(certificate.rounds):
-        rising = rising_in(form, certificate.rounds, frozen_in, number)
-        before = np.where(frozen_in < number, share, 0.0)
-        yield bound_on_level(form, item.prices, before, rising), rising
+    yield from _check_rounds(rounds, expected, names, prices)
 
 
 def _check_rounds(
-    form: Form,
-    certificate: Certificate,
-    share: FloatArray,
-    names: list[str],
-    prices: Proven,
+    rounds: LevelRounds, share: FloatArray, names: list[str], prices: Proven
 ) -> Iterator[Check]:
     """Every round's bound, and of every tenant that it is stuck or has all its tasks.
 
     The proofs are about the stated levels; that tenants have them is checked before.
     """
+    certificate = rounds.certificate
     closed = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
     unproven = np.zeros(len(certificate.rounds))
     misstated = np.zeros(len(certificate.rounds))
     beyond = np.zeros(len(certificate.rounds), dtype=np.bool_)
     visible = np.zeros(len(certificate.rounds))
-    bounds = round_bounds(form, certificate, share)
-    for number, (item, (bound, rising)) in enumerate(zip(certificate.rounds, bounds, strict=True)):
-        scale = level_size(form, rising, item.level)
+    for number, item in enumerate(certificate.rounds):
+        bound, scale = rounds.bound(number, share), rounds.size(number)
         unproven[number] = abs(bound - item.level) / scale
         misstated[number] = abs(bound - item.bound) / scale
         beyond[number] = item.level - bound > LEVEL_TOLERANCE * scale
         if not item.proven:
-            visible[number] = _visible(form, item, rising, bound)
-    rounds = [f"round {number}" for number in range(len(certificate.rounds))]
+            visible[number] = _visible(rounds, number, bound)
+    numbers = [f"round {number}" for number in range(len(certificate.rounds))]
     yield _check(
         "levels_proven",
         np.where(
@@ -172,14 +149,14 @@ def _check_rounds(
         0.0,
         "each round's prices prove that its level cannot be higher; of one that is left open, but for "
         "what rounding hides",
-        rounds,
+        numbers,
     )
     yield _check(
         "bounds_stated",
         misstated,
         LEVEL_TOLERANCE,
         "the stated bounds are those that the prices give",
-        rounds,
+        numbers,
     )
     yield _check(
         "tenants_stuck",
@@ -191,29 +168,36 @@ def _check_rounds(
     )
 
 
-def left_open(form: Form, item: Round, rising: BoolArray, bound: float) -> bool:
+def left_open(rounds: LevelRounds, number: int, bound: float) -> bool:
     """May a round be left open, since no more than rounding is between its level and its bound?"""
-    return _visible(form, item, rising, bound) <= 0
+    return _visible(rounds, number, bound) <= 0
 
 
-def _visible(form: Form, item: Round, rising: BoolArray, bound: float) -> float:
+def _visible(rounds: LevelRounds, number: int, bound: float) -> float:
     """By how much what is between level and bound is more than rounding hides; at most 0: it is not."""
-    gap = (bound - item.level) / level_size(form, rising, item.level)
+    item = rounds.certificate.rounds[number]
+    gap = (bound - item.level) / rounds.size(number)
     if gap <= LEVEL_TOLERANCE:
         return 0.0
-    part = part_lifted(form, item.prices, rising, item.level, bound)
+    part = part_lifted(
+        rounds.form,
+        item.prices,
+        rounds.rising(number),
+        rounds.reached(number),
+        rounds.at(number, bound),
+    )
     return max(gap - OPEN_GAP, part - HIDDEN_BY_ROUNDING, 0.0)
 
 
-def _quality(form: Form, certificate: Certificate) -> tuple[float, float, float]:
+def _quality(rounds: LevelRounds) -> tuple[float, float, float]:
     """Level and bound of the first round, and the largest relative gap of all rounds."""
-    if not certificate.rounds:
+    stated = rounds.certificate.rounds
+    if not stated:
         return np.nan, np.nan, np.nan
-    gap, frozen_in = 0.0, certificate.frozen_in[form.tenants]
-    for number, item in enumerate(certificate.rounds):
-        rising = rising_in(form, certificate.rounds, frozen_in, number)
-        gap = max(gap, (item.bound - item.level) / level_size(form, rising, item.level))
-    return certificate.rounds[0].level, certificate.rounds[0].bound, gap
+    gap = 0.0
+    for number, item in enumerate(stated):
+        gap = max(gap, (item.bound - item.level) / rounds.size(number))
+    return stated[0].level, stated[0].bound, gap
 
 
 def _reasons(

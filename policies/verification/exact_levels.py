@@ -35,7 +35,8 @@ from policies.model.policy import ShareDefinition
 from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.verification.exact import UNIT
 from policies.verification.form import Form
-from policies.verification.prices import Costs, level_size, rising_in
+from policies.verification.prices import Costs
+from policies.verification.rounds import LevelRounds, rounds_of
 from policies.verification.stated import Places, Stated
 
 # Roundings behind one term: quantities to shares, shares to normalised demands, the level raised and
@@ -71,21 +72,22 @@ def proven(
         stated: the problem; places: what prices are for; form: who takes part.
         allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
     """
-    frozen_in = certificate.frozen_in[form.tenants]
+    rounds = rounds_of(stated, form, certificate)
+    frozen_in = rounds.frozen_in
     levels = np.ones(len(certificate.rounds), dtype=np.bool_)
     tenants = np.zeros(form.t, dtype=np.bool_)
     share = form.tenant_sums(form.shares_of(allocation.tasks))
     exact: Fractions | None = None
-    for number, item in enumerate(certificate.rounds):
-        rising = rising_in(form, certificate.rounds, frozen_in, number)
-        question = _Question.of(form, certificate, frozen_in, rising, share, number)
-        full = form.cap <= item.level * form.weight * (1 + LEVEL_TOLERANCE)
+    for number in range(len(certificate.rounds)):
+        rising = rounds.rising(number)
+        question = _Question.of(rounds, share, number)
+        full = form.cap <= rounds.reached(number) * (1 + LEVEL_TOLERANCE)
         mine = np.unique(form.group[(frozen_in == number) & ~full])
         groups = np.r_[EVERYBODY, mine]
         yes, no = question.answers(groups)
         for position in np.flatnonzero(~yes & ~no).tolist():
             if exact is None:
-                exact = Fractions.of(stated, places, form, allocation, certificate)
+                exact = Fractions.of(stated, places, rounds, allocation)
             yes[position] = exact.cannot_be_lifted(number, rising, int(groups[position]))
         levels[number] = yes[0]
         stuck = np.isin(form.group, mine[yes[1:]])
@@ -99,59 +101,78 @@ class _Question:
 
     Attributes:
         group: (t',) of interchangeable tenants.
-        cost, lift: (t',) of what each tenant has reached, and what the raised level costs more.
+        cost: (t',) of what each tenant has reached; lift, together: (t',) what it costs more to lift
+            the tenant alone, and to raise it with all.
         size: (t',) what roundings of these costs are relative to; worth: of all servers.
-        wants, may_want: (t',) who has tasks left at the raised level, certainly or perhaps.
+        wants, may_want: (t',) who has tasks left when lifted, certainly or perhaps; all_want,
+            all_may_want: whether anybody has when all are raised.
         unit: relative error of a term.
     """
 
     group: IntArray
     cost: FloatArray
     lift: FloatArray
+    together: FloatArray
     size: FloatArray
     worth: float
     wants: BoolArray
     may_want: BoolArray
+    all_want: bool
+    all_may_want: bool
     unit: float
 
     @classmethod
     def of(
         cls,
-        form: Form,
-        certificate: Certificate,
-        frozen_in: IntArray,
-        rising: BoolArray,
+        rounds: LevelRounds,
         share: FloatArray,
         number: int,
     ) -> _Question:
-        item = certificate.rounds[number]
-        least = np.where(rising, np.minimum(item.level * form.weight, share), share)
+        form, frozen_in, rising = rounds.form, rounds.frozen_in, rounds.rising(number)
+        item = rounds.certificate.rounds[number]
+        least = np.where(rising, np.minimum(rounds.reached(number), share), share)
         reached = np.where(rising | (frozen_in < number), np.minimum(form.cap, least), 0.0)
-        raised = (item.level + LEVEL_TOLERANCE * level_size(form, rising, item.level)) * form.weight
-        lifted = np.where(rising, np.minimum(form.cap, raised), reached)
+        alone, raised = rounds.lifted(number, LEVEL_TOLERANCE), rounds.raised(number)
         costs = Costs.at(form, item.prices)
         cost, _ = costs.of_shares(reached)
-        more, size = costs.of_shares(lifted)
+        more, size = costs.of_shares(np.where(rising, np.minimum(form.cap, alone), reached))
+        all_more, all_size = costs.of_shares(
+            np.where(rising, np.minimum(form.cap, raised), reached)
+        )
         most = int(np.bincount(form.owner, minlength=1).max())
         unit = UNIT * (ROUNDINGS + form.demand.shape[1] + most)
-        wants = rising & (form.cap > raised * (1 + unit))
-        may_want = rising & (form.cap > raised * (1 - unit))
+        wants = rising & (form.cap > alone * (1 + unit))
+        may_want = rising & (form.cap > alone * (1 - unit))
         worth = math.fsum((form.capacity * item.prices).ravel().tolist())
-        return cls(form.group, cost, more - cost, size, worth, wants, may_want, unit)
+        return cls(
+            group=form.group,
+            cost=cost,
+            lift=more - cost,
+            together=all_more - cost,
+            size=np.maximum(size, all_size),
+            worth=worth,
+            wants=wants,
+            may_want=may_want,
+            all_want=rounds.want_more(number, unit),
+            all_may_want=rounds.want_more(number, -unit),
+            unit=unit,
+        )
 
     def answers(self, groups: IntArray) -> tuple[BoolArray, BoolArray]:
         """(g,) and (g,) is it certain that a group, or ``EVERYBODY``, cannot be lifted; that it can?"""
         base = math.fsum([*self.cost.tolist(), -self.worth])
-        surplus = base + self._sums(self.lift, groups)
+        surplus = base + self._sums(self.lift, groups, float(self.together.sum()))
         error = 2 * self.unit * (math.fsum(self.size.tolist()) + self.worth)
-        error += 2 * UNIT * len(self.group) * float(self.lift.sum())
-        yes = (surplus > error) | (self._sums(self.may_want.astype(np.float64), groups) == 0)
-        no = (surplus < -error) & (self._sums(self.wants.astype(np.float64), groups) > 0)
+        error += 2 * UNIT * len(self.group) * float(max(self.lift.sum(), self.together.sum()))
+        may_want = self._sums(self.may_want.astype(np.float64), groups, float(self.all_may_want))
+        wants = self._sums(self.wants.astype(np.float64), groups, float(self.all_want))
+        yes = (surplus > error) | (may_want == 0)
+        no = (surplus < -error) & (wants > 0)
         return yes, no
 
-    def _sums(self, values: FloatArray, groups: IntArray) -> FloatArray:
+    def _sums(self, values: FloatArray, groups: IntArray, everybody: float) -> FloatArray:
         by_group = grouped_sum(values, self.group, len(self.group))
-        sums: FloatArray = np.where(groups == EVERYBODY, values.sum(), by_group[groups])
+        sums: FloatArray = np.where(groups == EVERYBODY, everybody, by_group[groups])
         return sums
 
 
@@ -160,15 +181,14 @@ class Fractions:
     """A problem and an answer in fractions, and the same questions about them.
 
     Attributes:
-        form: whose workloads and tenants these are; certificate: the statement.
+        rounds: the statement, and whose workloads and tenants these are.
         demand: (n') by resource, what one unit of share of a workload takes of the pool.
         limit: (n') share of all its tasks; None: no limit. owner: (n') tenant.
         x: (n') share of each workload, by its tasks; share: (t') of each tenant.
         allowed: (n') classes; capacity: (K) by resource, share of the pool.
     """
 
-    form: Form
-    certificate: Certificate
+    rounds: LevelRounds
     demand: list[list[Fraction]]
     limit: list[Fraction | None]
     x: list[Fraction]
@@ -182,10 +202,10 @@ class Fractions:
         cls,
         stated: Stated,
         places: Places,
-        form: Form,
+        rounds: LevelRounds,
         allocation: Allocation,
-        certificate: Certificate,
     ) -> Fractions:
+        form = rounds.form
         problem, amounts = stated.problem, stated.as_they_are
         demand, capacity = (
             [[Fraction(amount) for amount in row] for row in table.tolist()]
@@ -224,8 +244,7 @@ class Fractions:
             share[owner] += x[-1]
             limit.append(None if math.isinf(tasks) else Fraction(tasks) * per_task)
         return cls(
-            form=form,
-            certificate=certificate,
+            rounds=rounds,
             demand=per_share,
             limit=limit,
             x=x,
@@ -247,7 +266,7 @@ class Fractions:
         return self._worth(prices) - self._cost(number, rising, NOBODY, prices)[0]
 
     def _prices(self, number: int) -> list[list[Fraction]]:
-        prices = self.certificate.rounds[number].prices.tolist()
+        prices = self.rounds.certificate.rounds[number].prices.tolist()
         return [[Fraction(p) for p in row] for row in prices]
 
     def _worth(self, prices: list[list[Fraction]]) -> Fraction:
@@ -257,24 +276,24 @@ class Fractions:
         self, number: int, rising: BoolArray, group: int, prices: list[list[Fraction]]
     ) -> tuple[Fraction, bool]:
         """The least cost of all shares, and whether a lifted tenant has tasks left."""
-        form, rounds = self.form, self.certificate.rounds
-        level = Fraction(rounds[number].level)
-        scale = Fraction(level_size(form, rising, rounds[number].level))
-        raised = level + Fraction(LEVEL_TOLERANCE) * scale
+        form, frozen_in = self.rounds.form, self.rounds.frozen_in
         segments: list[list[tuple[Fraction, Fraction | None]]] = [[] for _ in range(form.t)]
         for row, limit, owner, allowed in zip(
             self.demand, self.limit, self.owner, self.allowed, strict=True
         ):
             segments[owner].append((min(product(row, prices[c]) for c in allowed), limit))
-        frozen_in = self.certificate.frozen_in[form.tenants]
         cost, wanting = Fraction(0), False
         for i, mine in enumerate(segments):
-            weight = Fraction(float(form.weight[i]))
             if rising[i]:
+                reached, raised, alone = self.rounds.exactly(number, i)
                 lifted = group in (EVERYBODY, form.group[i])
+                most = raised if group == EVERYBODY else alone
                 tasks = [limit for _, limit in mine if limit is not None]
-                wanting |= lifted and (len(tasks) < len(mine) or sum(tasks) > raised * weight)
-                left = raised * weight if lifted else min(level * weight, self.share[i])
+                if group == EVERYBODY and self.rounds.in_groups:
+                    wanting = self.rounds.want_more(number, 0.0)
+                else:
+                    wanting |= lifted and (len(tasks) < len(mine) or sum(tasks) > most)
+                left = most if lifted else min(reached, self.share[i])
             elif frozen_in[i] < number:
                 left = self.share[i]
             else:

@@ -25,6 +25,7 @@ from policies.verification.exact import UNIT
 from policies.verification.exact_levels import ROUNDINGS, Fractions, product
 from policies.verification.form import Form
 from policies.verification.market import Market
+from policies.verification.rounds import LevelRounds
 from policies.verification.stated import Places, Stated
 
 # The logarithm of 1 + the tolerance is not less.
@@ -54,7 +55,7 @@ def products_proven(
         certain = _certainly(market, shares, item.prices[0])
         if certain is None:
             if exact is None:
-                exact = Fractions.of(stated, places, form, allocation, certificate)
+                exact = Fractions.of(stated, places, LevelRounds(form, certificate), allocation)
             certain = _in_fractions(exact, market, item.stage, item.prices[0])
         result[number] = certain
     return result
@@ -78,7 +79,7 @@ def _certainly(market: Market, x: FloatArray, prices: FloatArray) -> bool | None
 
 
 def _in_fractions(exact: Fractions, market: Market, number: int, prices: FloatArray) -> bool:
-    form = exact.form
+    form = exact.rounds.form
     here = np.isin(form.kind, market.workloads).tolist()
     price = [Fraction(p) for p in prices.tolist()]
     left = list(exact.capacity[0])

@@ -1,7 +1,7 @@
 """A pool's tree of groups as the verifier reads it, and whose turn it is in one.
 
-Nodes are numbered: tenants, then groups, then the pool. Written from docs/policies/groups.md; it shares no
-code with what solvers walk.
+Nodes are numbered: tenants, then groups, then the pool. Written from docs/policies/groups.md;
+it shares no code with what solvers walk.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Groups:
         """(v,) parent of each node; -1 for the pool."""
         t = self.problem.t
         above = np.concatenate([self.problem.tenant_group, self.problem.group_parent])
-        return np.r_[np.where(above >= 0, above + t, self.pool), -1]
+        nodes: IntArray = np.r_[np.where(above >= 0, above + t, self.pool), -1]
+        return nodes
 
     @cached_property
     def tier(self) -> IntArray:
@@ -83,10 +84,10 @@ class Groups:
             total[node] = total[self.children[node]].sum(axis=0)
         return total
 
-    def parts(self, counted: BoolArray) -> FloatArray:
+    def parts(self, counted: BoolArray, stage: int = 0) -> FloatArray:
         """(t,) part of the pool that tenants are entitled to, of those that are counted (t,)."""
         present = self.sums(counted[:, None].astype(np.float64))[:, 0] > 0
-        weight = np.where(present, self.weights(0), 0.0)
+        weight = np.where(present, self.weights(stage), 0.0)
         part = np.zeros(self.pool + 1)
         part[self.pool] = 1.0
         for node in self.top_down:

@@ -141,7 +141,7 @@ def _completed(
         queues(problem.workload_tenant, problem.priority, why, problem.t),
         missing,
         [Round(np.flatnonzero(~stated.late)), Round(np.flatnonzero(stated.late))],
-        ByShare(stated.weight, share.max(axis=1, initial=0.0)),
+        ByShare(stated.weight, share.max(axis=1, initial=0.0), share),
         servers,
         rule,
         missing,

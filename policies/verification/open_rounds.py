@@ -21,7 +21,8 @@ from policies.model.certificate import Certificate
 from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
 from policies.verification.exact_levels import Fractions, Proven
 from policies.verification.form import Form
-from policies.verification.prices import Costs, level_size, rising_in
+from policies.verification.prices import Costs
+from policies.verification.rounds import LevelRounds, rounds_of
 from policies.verification.stated import Places, Stated
 
 
@@ -41,31 +42,31 @@ def stuck_when_open(
         prices: what they prove exactly.
     """
     stuck = prices.tenants.copy()
-    frozen_in = certificate.frozen_in[form.tenants]
+    rounds = rounds_of(stated, form, certificate)
+    frozen_in = rounds.frozen_in
     closed = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
     if not len(closed) or (stuck | closed[frozen_in]).all():
         return stuck
-    exact = Fractions.of(stated, places, form, allocation, certificate)
+    exact = Fractions.of(stated, places, rounds, allocation)
     shares = form.shares_of(allocation.tasks)
     for number in np.unique(frozen_in[~stuck & ~closed[frozen_in]]).tolist():
         mine = (frozen_in == number) & ~stuck
-        rising = rising_in(form, certificate.rounds, frozen_in, number)
+        rising = rounds.rising(number)
         unsold = max(exact.unsold(number, rising), Fraction(0))
-        paid_up = _paid_up(form, certificate, number, rising, unsold)
+        paid_up = _paid_up(rounds, number, unsold)
         stuck[mine] = (paid_up | _sold_out(form, certificate, number, shares, unsold))[mine]
     return stuck
 
 
-def _paid_up(
-    form: Form, certificate: Certificate, number: int, rising: BoolArray, unsold: Fraction
-) -> BoolArray:
+def _paid_up(rounds: LevelRounds, number: int, unsold: Fraction) -> BoolArray:
     """(t',) whose group's level, raised by what may be open, costs more than what is unsold."""
-    item = certificate.rounds[number]
+    form, item = rounds.form, rounds.certificate.rounds[number]
     costs = Costs.at(form, item.prices)
-    raised = item.level + OPEN_GAP * level_size(form, rising, item.level)
-    at, _ = costs.of_shares(np.minimum(form.cap, item.level * form.weight))
-    above, _ = costs.of_shares(np.minimum(form.cap, raised * form.weight))
-    lift = grouped_sum(np.where(rising, above - at, 0.0), form.group, form.t)[form.group]
+    at, _ = costs.of_shares(np.minimum(form.cap, rounds.reached(number)))
+    above, _ = costs.of_shares(np.minimum(form.cap, rounds.lifted(number, OPEN_GAP)))
+    lift = grouped_sum(np.where(rounds.rising(number), above - at, 0.0), form.group, form.t)[
+        form.group
+    ]
     return np.array(
         [cost > 0 and Fraction(cost) > unsold for cost in lift.tolist()], dtype=np.bool_
     )

@@ -111,16 +111,18 @@ def bound_on_level(form: Form, prices: FloatArray, share: FloatArray, rising: Bo
 
 
 def part_lifted(
-    form: Form, prices: FloatArray, rising: BoolArray, level: float, bound: float
+    form: Form, prices: FloatArray, rising: BoolArray, at: FloatArray, above: FloatArray
 ) -> float:
-    """What the lift of a level to its bound costs, as a part of the resources that it is taken from.
+    """What the lift of shares from those at a level (t',) to those at its bound costs.
+
+    It is a part of the resources that it is taken from.
 
     These are what rising tenants would take of the places that are cheapest for them: prices of anything
     else could make every lift a small part of the whole.
     """
     costs = Costs.at(form, prices)
-    reached, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, level * form.weight), 0.0))
-    lifted, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, bound * form.weight), 0.0))
+    reached, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, at), 0.0))
+    lifted, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, above), 0.0))
     mine = rising[form.owner]
     cost = form.demand[mine] @ prices.T
     cost[~form.allowed[mine]] = np.inf

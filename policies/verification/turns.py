@@ -81,7 +81,10 @@ class ByShare:
         return 1.0, float(self.level[tenant]), 0.0
 
     def measure(
-        self, used: FloatArray, alone: FloatArray, weight: float
+        self,
+        used: FloatArray,
+        alone: FloatArray,  # noqa: ARG002 - as of ByHistory
+        weight: float,
     ) -> tuple[float, float, float]:
         """What orders a group: the largest share of any resource that its tenants use together."""
         return 1.0, float(used.max(initial=0.0)) / weight, 0.0

@@ -16,7 +16,7 @@ from policies.model.history import History
 from policies.model.policy import Proof
 from policies.model.problem import Problem
 from policies.model.tolerance import AGREEMENT
-from policies.verification.certificate import check_certificate, left_open, round_bounds
+from policies.verification.certificate import check_certificate, left_open
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.division import check_division
@@ -26,6 +26,7 @@ from policies.verification.fits import Fits
 from policies.verification.form import form_of
 from policies.verification.history import check_history
 from policies.verification.open_rounds import stuck_when_open
+from policies.verification.rounds import rounds_of
 from policies.verification.schedule import check_schedule
 from policies.verification.shapes import check_shapes
 from policies.verification.stated import TASK_LIMIT, Places, Stated
@@ -257,9 +258,10 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
     loose = frozen_in[~prices.tenants]
     if not prices.levels.all():
         share = allocation.level[form.tenants] * form.weight
-        bounds = round_bounds(form, certificate, share)
-        for item, (bound, rising) in zip(certificate.rounds, bounds, strict=True):
-            if not left_open(form, item, rising, bound):
+        rounds = rounds_of(stated, form, certificate)
+        for number, item in enumerate(certificate.rounds):
+            bound = rounds.bound(number, share)
+            if not left_open(rounds, number, bound):
                 raise SolveFailedError(
                     "solve.failed",
                     f"policy {allocation.policy.name!r}: level {item.level} is not proven, "

@@ -199,9 +199,7 @@ def check_handed_out(
     if hands_out is HandOut.OWN_PARTITION:
         yield from _check_partition(whole)
     elif (
-        whole.pool is not None
-        and whole.stated.groups is None
-        and hands_out is HandOut.LEAST_SHARE
+        whole.pool is not None and whole.stated.groups is None and hands_out is HandOut.LEAST_SHARE
     ):
         passed_over = out_of_turn(whole.stated, whole.pool, whole.allocation.tasks)
         yield check(

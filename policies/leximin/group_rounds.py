@@ -1,0 +1,139 @@
+"""Rounds in a tree of groups: a round ends at the last feasible point of the path on which shares rise.
+
+The level of a round is a position on the path: the sum of the shares of all tenants. The point is found
+from above: prices of a position that is not feasible bound the true one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray
+from policies.leximin.interior_point.method import NoConvergenceError
+from policies.leximin.level_program import LevelSolution
+from policies.leximin.rounds import ARRIVED, Attempt, Leximin, Maximise, Rounds
+from policies.model.certificate import Round
+from policies.model.tolerance import DUST, SOLVER_TOLERANCE
+from policies.proofs.group_bounds import lifts, path_bound, path_scale, prove_on_path
+from policies.proofs.group_path import GroupPath
+from policies.proofs.level_bounds import normalised_prices
+from policies.proofs.normal_form import Groups
+
+MOST_PROGRAMS = 200
+# Bounds by prices, before the corners between what is feasible and the bound are halved instead.
+NEWTON_STEPS = 6
+
+
+class GroupRounds(Rounds):
+    """The rounds of a pool with groups."""
+
+    groups: Groups
+    now: FloatArray  # (t,) shares at the beginning of the round
+    path: GroupPath
+
+    def run(self) -> Leximin:
+        """Solve all rounds."""
+        assert self.problem.groups is not None  # noqa: S101 - for mypy
+        self.groups = self.problem.groups
+        self.now = np.zeros(self.problem.t)
+        return super().run()
+
+    def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:
+        return x, self.share, tuple(self.rounds)
+
+    def _round(self, stage: int, rising: BoolArray) -> BoolArray:
+        self.path = GroupPath(
+            self.groups.trees[stage],
+            self.groups.direction,
+            self.now,
+            self.problem.cap,
+            rising.copy(),
+        )
+        return super()._round(stage, rising)
+
+    def _scale(self, rising: BoolArray, level: float) -> float:  # noqa: ARG002 - as of flat pools
+        return path_scale(level)
+
+    def _attempt(self, rising: BoolArray, maximise: Maximise) -> Attempt:
+        problem, path = self.problem, self.path
+        level, solution = self._furthest(maximise)
+        prices = normalised_prices(problem, solution.prices, rising)
+        proof = prove_on_path(problem, path, prices, level, self.groups.part)
+        nothing = path.first + SOLVER_TOLERANCE * path_scale(path.first)
+        if level > proof.bound or path.first < level <= nothing:
+            # All that could be had is what rounding left of a full pool.
+            level = path.first if proof.bound <= nothing else proof.bound
+            proof = prove_on_path(problem, path, prices, level, self.groups.part)
+        reached = path.shares(level)
+        satisfied = rising & (problem.cap <= reached * (1 + SOLVER_TOLERANCE))
+        return Attempt(level, self._held_back(solution.x, reached), prices, proof, satisfied)
+
+    def _held_back(self, x: FloatArray, reached: FloatArray) -> FloatArray:
+        """Take from tenants what a program gave them beyond the shares that are reached."""
+        sums = self.problem.tenant_sums(x)
+        part = np.divide(reached, sums, out=np.ones_like(sums), where=sums > reached)
+        held: FloatArray = x * part[self.problem.owner, None]
+        return held
+
+    def _freeze(
+        self, stage: int, attempt: Attempt, frozen: BoolArray, *, proven: bool
+    ) -> BoolArray:
+        reached = self.path.shares(attempt.level)
+        # A rise that is rounding next to what the tenant is entitled to is none.
+        dust = DUST * lifts(reached, self.groups.part, attempt.level)
+        self.now = np.where(reached - self.now > dust, reached, self.now)
+        self.share[frozen] = self.now[frozen]
+        self.frozen_in[frozen] = len(self.rounds)
+        bound = max(attempt.proof.bound, attempt.level)
+        self.rounds.append(Round(stage, attempt.level, bound, attempt.prices, proven))
+        self.x = attempt.x
+        return frozen
+
+    def _furthest(self, maximise: Maximise) -> tuple[float, LevelSolution]:
+        """The last feasible position of the round's path, and the program that shows it."""
+        problem, path = self.problem, self.path
+        upper, prices = self._bound_at_pool_prices()
+        close = ARRIVED * path_scale(upper)
+        if problem.progressive_filling:
+            return upper, LevelSolution(path.shares(upper)[:, None], prices, tau=1.0, steps=0)
+        if upper <= path.first + close:
+            return path.first, LevelSolution(x=self.x, prices=prices, tau=0.0, steps=0)
+        lower, share = path.first, self.now
+        for step in range(MOST_PROGRAMS):
+            between = path.corners[(path.corners > lower) & (path.corners < upper)]
+            halves = step >= NEWTON_STEPS and len(between) > 0
+            trial = float(between[len(between) // 2]) if halves else upper
+            aim = path.shares(trial)
+            solution = maximise(np.maximum(aim - share, 0.0), share)
+            self.programs += 1
+            if solution.tau >= 1 - ARRIVED:
+                if not halves:
+                    return upper, replace(solution, prices=prices)
+                lower, share = trial, aim
+                continue
+            bound = path_bound(problem, path, solution.prices)
+            progress = upper - bound
+            if bound < upper:
+                upper, prices = bound, solution.prices
+            reached = lower + max(solution.tau, 0.0) * (trial - lower)
+            is_straight = not ((between > lower) & (between < trial)).any()
+            if is_straight and reached >= upper - close:
+                return min(reached, upper), solution
+            if upper <= lower + close:
+                return lower, solution
+            if progress <= close and not halves and step >= NEWTON_STEPS:
+                raise NoConvergenceError("prices do not bound the end of a round")
+        raise NoConvergenceError(f"no end of a round after {MOST_PROGRAMS} programs")
+
+    def _bound_at_pool_prices(self) -> tuple[float, FloatArray]:
+        """Least bound from pricing one resource, or all, the same on every server."""
+        problem, path = self.problem, self.path
+        level, best = path.last, np.zeros_like(problem.capacity_share)
+        for priced in (*np.eye(problem.m), np.ones(problem.m)):
+            prices = np.tile(priced, (problem.K, 1))
+            bound = path_bound(problem, path, prices)
+            if bound < level:
+                level, best = bound, prices
+        return level, best

@@ -1,0 +1,54 @@
+"""The weighted leximin of shares, in flat pools and in trees of groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.errors import SolveFailedError
+from policies.leximin.group_rounds import GroupRounds
+from policies.leximin.rounds import SMALL, Leximin, Rounds
+from policies.model.certificate import Certificate
+from policies.model.tolerance import SOLVER_TOLERANCE
+from policies.proofs.group_bounds import lifts
+from policies.proofs.level_bounds import TOO_FAR_APART
+from policies.proofs.normal_form import LeximinProblem
+
+
+def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
+    """Solve the leximin to a certified relative gap of 1e-9 on every level.
+
+    Rounds that no prices prove to that are left open: ``Round.proven`` says so.
+
+    Raises:
+        SolveTimeoutError: ``deadline`` (``time.monotonic`` seconds) passed.
+        SolveFailedError: a round could not be certified.
+    """
+    if problem.t == 0:
+        nothing = np.zeros(0)
+        return Leximin(
+            nothing,
+            nothing,
+            np.zeros((0, problem.K)),
+            Certificate((), np.zeros(0, dtype=np.int64)),
+            programs=0,
+        )
+    rounds = Rounds if problem.groups is None else GroupRounds
+    if problem.allowed.size > SMALL and not problem.progressive_filling:
+        answer = rounds(problem, deadline, interior=True).run()
+        if _realised(problem, answer):
+            return answer
+    answer = rounds(problem, deadline, interior=False).run()
+    if not _realised(problem, answer):
+        raise SolveFailedError(
+            "solve.failed", f"the proven levels could not be realised: {TOO_FAR_APART}"
+        )
+    return answer
+
+
+def _realised(problem: LeximinProblem, answer: Leximin) -> bool:
+    """Does ``x`` give everybody the proven share, after it was made feasible?"""
+    scale = answer.share
+    if problem.groups is not None:
+        scale = lifts(answer.share, problem.groups.part, float(answer.share.sum()))
+    missed = np.abs(problem.tenant_sums(answer.x) - answer.share)
+    return not (missed > SOLVER_TOLERANCE * scale).any()

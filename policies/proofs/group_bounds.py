@@ -1,0 +1,81 @@
+"""What prices prove about a point of the path on which shares rise in a tree of groups.
+
+Any feasible shares cost no more than the servers are worth (``cost_curve``), and the path is monotone in
+every share: the position at which the costs of all shares reach that worth is a bound on all feasible
+ones. A tenant is stuck where its own lift, and that of those with whom it can trade, costs more than
+what is left.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.model.tolerance import SMALLEST_LEVEL_SCALE, SOLVER_NOISE, SOLVER_TOLERANCE
+from policies.proofs.cost_curve import CostCurve, unit_costs
+from policies.proofs.group_path import GroupPath
+from policies.proofs.level_bounds import RoundProof, budget_left
+from policies.proofs.normal_form import LeximinProblem
+
+
+def path_scale(position: float) -> float:
+    """What tolerances of positions are relative to: the position, unless it is next to nothing."""
+    return max(position, SMALLEST_LEVEL_SCALE)
+
+
+def lifts(share: FloatArray, part: FloatArray, position: float) -> FloatArray:
+    """(t,) what the tolerance of a tenant's lift is relative to.
+
+    Its share, or its part of all that is handed out if that is more.
+
+    Args:
+        share: (t,) at the position; part: (t,) of the pool that each tenant is entitled to.
+    """
+    return np.maximum(share, part * path_scale(position))
+
+
+def path_bound(problem: LeximinProblem, path: GroupPath, prices: FloatArray) -> float:
+    """Return the greatest position that prices (K, m) leave open."""
+    curve = _curve(problem, prices)
+    return _bound(problem, path, prices, curve)
+
+
+def prove_on_path(
+    problem: LeximinProblem, path: GroupPath, prices: FloatArray, position: float, part: FloatArray
+) -> RoundProof:
+    """Work out what prices prove about a position, by the solver's own tolerance.
+
+    Args:
+        problem: the normalised problem; path: of the round; prices: (K, m), at least 0.
+        position: that the round reached; part: (t,) of the pool that tenants are entitled to.
+    """
+    curve = _curve(problem, prices)
+    bound = _bound(problem, path, prices, curve)
+    reached = path.shares(position)
+    rising = path.rising
+    budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
+    gap = budget - float(curve.cost_of(np.where(rising, reached, 0.0)).sum())
+    wanting: BoolArray = rising & (problem.cap > reached)
+    pays = np.where(wanting, curve.marginal(reached), 0.0)
+    group = problem.interchangeable
+    lift = pays * lifts(reached, part, position)
+    together = grouped_sum(lift, group, problem.t)[group]
+    gap = max(gap, 0.0) + SOLVER_NOISE * float((problem.capacity_share * prices).sum())
+    stuck = wanting & (together > 0) & (gap <= SOLVER_TOLERANCE * together)
+    dearest = wanting & (together >= together[wanting].max(initial=0.0))
+    return RoundProof(bound, stuck, dearest, curve)
+
+
+def _curve(problem: LeximinProblem, prices: FloatArray) -> CostCurve:
+    costs = unit_costs(problem.demand, problem.allowed, prices)
+    return CostCurve.of(problem.owner, problem.limit, costs, problem.t)
+
+
+def _bound(problem: LeximinProblem, path: GroupPath, prices: FloatArray, curve: CostCurve) -> float:
+    rising = path.rising
+    budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
+
+    def cost(share: FloatArray) -> float:
+        return float(curve.cost_of(np.where(rising, share, 0.0)).sum())
+
+    return min(path.furthest(cost, budget), path.last)

@@ -1,0 +1,319 @@
+"""The path on which shares rise in a tree of groups, as the verifier works it out.
+
+A node's path is a polygon: corners with its position (the sum of the shares below it that rise), what is
+held below it of each resource, and its level. That of a parent follows from those of its children, whose
+corners are swept in order of level: between two of them every child that has begun rises with the level,
+and a child whose level stays equal over a side jumps along it, in the order of siblings. All sums of a
+sweep are cumulative sums; nothing is iterated but nodes, and the few sides on which another resource
+comes to decide the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.verification.groups import Groups
+
+# Levels of siblings that differ by less, relative, are equal but for rounding.
+SAME_LEVEL = 1e-11
+# A resource is the one that decides a level if it is this near to the largest, relative.
+DECIDES = 1e-13
+HALVINGS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class _Polygon:
+    """A node's path.
+
+    Attributes:
+        at: (c,) positions of its corners; held: (c, m); level: (c,).
+        ray: (m,) growth of ``held`` per unit of position beyond the last corner; None: it ends there.
+        ray_level: growth of the level there.
+    """
+
+    at: FloatArray
+    held: FloatArray
+    level: FloatArray
+    ray: FloatArray | None
+    ray_level: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Sweep:
+    """The corners of a node's children in the order in which they are swept.
+
+    Attributes:
+        child: (e,) whose corner each is; at: (e,) the child's position there, after: (e,) once it
+            jumped; height: (e,) the level; slope: (e,) growth of the child's position with the level.
+        before, reached: (e,) the node's position when the corner comes, and after its jump.
+        rate: (e,) growth of the node's position with the level after it.
+    """
+
+    child: IntArray
+    at: FloatArray
+    after: FloatArray
+    height: FloatArray
+    slope: FloatArray
+    before: FloatArray
+    reached: FloatArray
+    rate: FloatArray
+
+    def positions(self, target: float) -> dict[int, float]:
+        """Position of each child that has begun, where the node's is ``target``."""
+        last = int(np.searchsorted(self.before, target, side="right")) - 1
+        if last < 0:
+            return {}
+        jumping = target < self.reached[last]
+        ended = {int(self.child[last]): float(self.at[last] + (target - self.before[last]))}
+        height = float(self.height[last])
+        if not jumping and self.rate[last] > 0:
+            height += (target - float(self.reached[last])) / float(self.rate[last])
+        some = slice(0, last if jumping else last + 1)
+        latest = np.full(int(self.child.max()) + 1, -1)
+        latest[self.child[some]] = np.arange(last + (not jumping))
+        children = np.flatnonzero(latest >= 0)
+        event = latest[children]
+        reached = self.after[event] + self.slope[event] * (height - self.height[event])
+        found = dict(zip(children.tolist(), reached.tolist(), strict=True))
+        return found | ended if jumping else found
+
+
+class GroupPath:
+    """The path of one round.
+
+    Args:
+        groups: the tree; stage: whose weights count.
+        direction: (t, m) shares of the pool per unit of share.
+        start: (t,) shares at the beginning; cap: (t,) of all tasks; rising: (t,) who is not frozen.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        stage: int,
+        direction: FloatArray,
+        start: FloatArray,
+        cap: FloatArray,
+        rising: BoolArray,
+    ) -> None:
+        self.groups, self.start, self.cap = groups, start, cap
+        self.moving = rising & (cap > start)
+        self._weight = groups.weights(stage)
+        self._held = groups.sums(start[:, None] * direction)
+        self._direction = direction
+        moving_start = np.where(self.moving, start, 0.0)[:, None]
+        self._position = groups.sums(moving_start)[:, 0]
+        self._moves = groups.sums(self.moving[:, None].astype(np.float64))[:, 0] > 0
+        self._polygons: dict[int, _Polygon] = {}
+        self._sweeps: dict[int, _Sweep] = {}
+        for node in groups.top_down[::-1]:
+            if self._moves[node]:
+                self._sweep(node)
+        self.first = float(start.sum())
+        self._rest = self.first - float(self._position[groups.pool])
+        self.last = np.inf
+        if not np.isinf(cap[self.moving]).any():
+            self.last = self.first + float((cap - start)[self.moving].sum())
+
+    @property
+    def corners(self) -> FloatArray:
+        """Positions between which all shares change at constant rates."""
+        if self.groups.pool not in self._sweeps:
+            return np.array([self.first])
+        sweep = self._sweeps[self.groups.pool]
+        return np.unique(np.concatenate([sweep.before, sweep.reached])) + self._rest
+
+    def shares(self, position: float) -> FloatArray:
+        """(t,) shares at a position."""
+        if position <= self.first:
+            return self.start.copy()
+        if position >= self.last:
+            return np.where(self.moving, self.cap, self.start)
+        share, t = self.start.copy(), len(self.start)
+        waiting = [(self.groups.pool, position - self._rest)]
+        while waiting:
+            node, target = waiting.pop()
+            for child, reached in self._sweeps[node].positions(target).items():
+                if child < t:
+                    share[child] = reached
+                elif reached > self._position[child]:
+                    waiting.append((child, reached))
+        return np.where(self.moving, np.clip(share, self.start, self.cap), self.start)
+
+    def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
+        """The greatest position at which shares cost at most the budget; inf: they always do."""
+        corners = self.corners
+        if cost(self.shares(self.first)) > budget:
+            return self.first
+        low, high = 0, len(corners)
+        while high - low > 1:
+            middle = (low + high) // 2
+            paid = cost(self.shares(float(corners[middle]))) <= budget
+            low, high = (middle, high) if paid else (low, middle)
+        begin = max(float(corners[low]), self.first)
+        if high < len(corners):
+            return self._pays_until(cost, budget, begin, float(corners[high]))
+        if np.isfinite(self.last):
+            return self.last
+        step = max(begin, 1.0)
+        while cost(self.shares(begin + step)) <= budget:
+            step *= 4
+            if step > 1e30:
+                return np.inf
+        return self._pays_until(cost, budget, begin, begin + step)
+
+    def _pays_until(
+        self, cost: Callable[[FloatArray], float], budget: float, begin: float, end: float
+    ) -> float:
+        """Where the cost crosses the budget on a straight part: halved, then by the last chord."""
+        first, second = self.shares(begin), self.shares(end)
+
+        def excess(part: float) -> float:
+            return cost(first + part * (second - first)) - budget
+
+        left, right = 0.0, 1.0
+        for _ in range(HALVINGS):
+            middle = (left + right) / 2
+            left, right = (middle, right) if excess(middle) <= 0 else (left, middle)
+        low, high = excess(left), excess(right)
+        if high > low:
+            left -= low * (right - left) / (high - low)
+        return begin + left * (end - begin)
+
+    def _sweep(self, node: int) -> None:
+        """Work out a node's sweep and polygon from its children's."""
+        groups, t = self.groups, len(self.start)
+        mine = [child for child in groups.children[node] if self._moves[child]]
+        parts = [self._polygon_of(child) if child < t else self._polygons[child] for child in mine]
+        sizes = np.array([len(part.at) for part in parts])
+        child = np.repeat(np.arange(len(mine)), sizes)
+        at = np.concatenate([part.at for part in parts])
+        held = np.concatenate([part.held for part in parts])
+        level = np.concatenate([part.level for part in parts])
+        tier = groups.tier[mine][child]
+        last = np.cumsum(sizes) - 1
+        m = held.shape[1]
+        endless = np.array([part.ray is not None for part in parts])
+        followed = np.ones(len(at), dtype=np.bool_)
+        followed[last] = False
+        height = _common_levels(tier, level)
+        order = np.lexsort((np.arange(len(at)), height, tier))
+        rises, jump = np.zeros(len(at)), np.zeros(len(at))
+        rise_held, jump_held = np.zeros((len(at), m)), np.zeros((len(at), m))
+        here = np.flatnonzero(followed)
+        length = height[here + 1] - height[here]
+        moved, moved_held = at[here + 1] - at[here], held[here + 1] - held[here]
+        slopes = length > 0
+        rises[here[slopes]] = moved[slopes] / length[slopes]
+        rise_held[here[slopes]] = moved_held[slopes] / length[slopes, None]
+        jump[here[~slopes]], jump_held[here[~slopes]] = moved[~slopes], moved_held[~slopes]
+        for part, corner in zip(parts, last.tolist(), strict=True):
+            if part.ray is not None:
+                rises[corner] = 1.0 / part.ray_level
+                rise_held[corner] = part.ray / part.ray_level
+        before_it = np.r_[False, child[1:] == child[:-1]]
+        changes = np.concatenate([rises[:, None], rise_held], axis=1)
+        earlier = np.r_[np.zeros((1, m + 1)), changes[:-1]] * before_it[:, None]
+        jumps = np.concatenate([jump[:, None], jump_held], axis=1)
+        # Siblings of a tier that rise for ever leave nothing to later ones.
+        endless_tiers = groups.tier[mine][endless]
+        if len(endless_tiers):
+            order = order[tier[order] <= endless_tiers.min()]
+        rate = np.cumsum((changes - earlier)[order], axis=0)
+        rate[:, :] = np.where(rate > 1e-13 * np.abs(changes).max(axis=0, initial=0.0), rate, 0.0)
+        gap = np.diff(height[order], append=height[order][-1:])
+        gap[np.r_[tier[order][1:] != tier[order][:-1], False]] = 0.0
+        grown = jumps[order] + rate * gap[:, None]
+        begin = np.r_[self._position[node], self._held[node]]
+        before = begin + np.r_[np.zeros((1, m + 1)), np.cumsum(grown, axis=0)[:-1]]
+        reached = before + jumps[order]
+        self._sweeps[node] = _Sweep(
+            child=np.array(mine)[child[order]],
+            at=at[order],
+            after=at[order] + jump[order],
+            height=height[order],
+            slope=rises[order],
+            before=before[:, 0],
+            reached=reached[:, 0],
+            rate=rate[:, 0],
+        )
+        if node == groups.pool:
+            return
+        weight = float(self._weight[node])
+        points = np.stack([before, reached], axis=1).reshape(-1, m + 1)
+        ray = rate[-1, 1:] / rate[-1, 0] if rate[-1, 0] > 0 else None
+        self._polygons[node] = _with_levels(points, ray, weight)
+
+    def _polygon_of(self, tenant: int) -> _Polygon:
+        start, cap, weight = self.start[tenant], self.cap[tenant], float(self._weight[tenant])
+        at = np.array([start, cap] if np.isfinite(cap) else [start])
+        direction = self._direction[tenant]
+        ray = None if np.isfinite(cap) else direction
+        return _Polygon(at, at[:, None] * direction, at / weight, ray, 1 / weight)
+
+
+def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:
+    """(e,) levels, one for all that are equal but for rounding within a tier."""
+    order = np.lexsort((level, tier))
+    sorted_, tiers = level[order], tier[order]
+    apart = (np.diff(sorted_) > SAME_LEVEL * sorted_[1:]) | (np.diff(tiers) != 0)
+    cluster = np.r_[0, np.cumsum(apart)]
+    last = np.r_[np.flatnonzero(apart), len(order) - 1]
+    common = np.empty_like(level)
+    common[order] = sorted_[last][cluster]
+    return common
+
+
+def _with_levels(points: FloatArray, ray: FloatArray | None, weight: float) -> _Polygon:
+    """The polygon through points (c, 1 + m), with corners where another resource decides the level."""
+    points = points[np.r_[True, np.diff(points[:, 0]) > 0]]
+    if ray is not None:
+        # Beyond the last of these points no other resource comes to decide the level.
+        points = np.concatenate([points, _changes_on_ray(points[-1], ray)])
+    held = points[:, 1:]
+    near = held >= held.max(axis=1, keepdims=True) * (1 - DECIDES)
+    split = ~(near[1:] & near[:-1]).any(axis=1)
+    if split.any():
+        rows: list[FloatArray] = []
+        for number in range(len(points) - 1):
+            rows.append(points[number])
+            if split[number]:
+                rows += _changes_between(points[number], points[number + 1])
+        points = np.array([*rows, points[-1]])
+        held = points[:, 1:]
+    level = np.maximum.accumulate(held.max(axis=1) / weight)
+    return _Polygon(
+        points[:, 0], held, level, ray, 0.0 if ray is None else float(ray.max()) / weight
+    )
+
+
+def _changes_between(begin: FloatArray, end: FloatArray) -> list[FloatArray]:
+    """Points of a side at which lines of resources cross that are the largest on both sides."""
+    change = end - begin
+    crossings: set[float] = set()
+    for r in range(1, len(begin)):
+        for s in range(r + 1, len(begin)):
+            if change[r] != change[s]:
+                part = float((begin[s] - begin[r]) / (change[r] - change[s]))
+                point = begin + part * change
+                most = point[1:].max()
+                if 0 < part < 1 and point[r] >= most * (1 - DECIDES) > 0:
+                    crossings.add(part)
+    return [begin + part * change for part in sorted(crossings)]
+
+
+def _changes_on_ray(begin: FloatArray, ray: FloatArray) -> FloatArray:
+    """(c, 1 + m) points of a ray at which another resource comes to decide the level."""
+    far = 0.0
+    fastest = int(ray.argmax())
+    for r in range(len(ray)):
+        if ray[r] < ray[fastest]:
+            far = max(far, float((begin[1 + r] - begin[1 + fastest]) / (ray[fastest] - ray[r])))
+    if far <= 0:
+        return np.zeros((0, len(begin)))
+    change: FloatArray = (begin + far * np.r_[1.0, ray])[None, :]
+    return change

@@ -1,0 +1,205 @@
+"""The shares that a leximin's rounds say, in a flat pool and in a tree of groups.
+
+In a flat pool all rising tenants have one level, and their shares are level × weight. In a tree a
+round's level is a position on the path on which shares rise (``group_path``), from where the round
+before ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.certificate import Certificate
+from policies.model.tolerance import AGREEMENT, BUDGET_ROUNDING, LEVEL_TOLERANCE, SMALLEST_LEVEL_SCALE
+from policies.verification.form import Form
+from policies.verification.group_path import GroupPath
+from policies.verification.groups import Groups
+from policies.verification.prices import Costs, bound_on_level, level_size, rising_in, worth
+from policies.verification.stated import Stated
+
+
+@dataclass(frozen=True, eq=False)
+class LevelRounds:
+    """Rounds of a flat pool.
+
+    Attributes:
+        form: who takes part; certificate: the rounds, which fit it.
+    """
+
+    form: Form
+    certificate: Certificate
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether levels are positions on a path."""
+        return False
+
+    @cached_property
+    def frozen_in(self) -> IntArray:
+        """(t',) round of each tenant."""
+        return self.certificate.frozen_in[self.form.tenants]
+
+    def rising(self, number: int) -> BoolArray:
+        """(t',) whose share still rises in a round."""
+        return rising_in(self.form, self.certificate.rounds, self.frozen_in, number)
+
+    def size(self, number: int) -> float:
+        """What the tolerance of a round's level is relative to."""
+        return level_size(self.form, self.rising(number), self.certificate.rounds[number].level)
+
+    def reached(self, number: int) -> FloatArray:
+        """(t',) shares of rising tenants at a round's level, before they have all their tasks."""
+        return self.at(number, self.certificate.rounds[number].level)
+
+    def at(self, number: int, level: float) -> FloatArray:  # noqa: ARG002 - of a path it counts
+        """(t',) the same at another level."""
+        shares: FloatArray = level * self.form.weight
+        return shares
+
+    def raised(self, number: int) -> FloatArray:
+        """(t',) shares if all rise together by the tolerance of a level."""
+        return self.lifted(number, LEVEL_TOLERANCE)
+
+    def want_more(self, number: int, margin: float) -> bool:
+        """Whether anybody rises beyond the raised shares, more by a part of ``margin``."""
+        raised = self.raised(number) * (1 + margin)
+        return bool((self.rising(number) & (self.form.cap > raised)).any())
+
+    def lifted(self, number: int, by: float) -> FloatArray:
+        """(t',) share of each tenant if it alone is lifted, by a part of the size of levels."""
+        item = self.certificate.rounds[number]
+        lifted: FloatArray = (item.level + by * self.size(number)) * self.form.weight
+        return lifted
+
+    def frozen_at(self) -> FloatArray:
+        """(t',) share at which each tenant was frozen."""
+        level = np.array([item.level for item in self.certificate.rounds])
+        return np.minimum(self.form.cap, level[self.frozen_in] * self.form.weight)
+
+    def share_scale(self, share: FloatArray) -> FloatArray:
+        """(t',) what an error in shares (t',) is relative to."""
+        return np.maximum(share, 1e-3 * AGREEMENT)
+
+    def bound(self, number: int, share: FloatArray) -> float:
+        """The highest level of a round that its prices leave open; share: (t',) of those frozen."""
+        before = np.where(self.frozen_in < number, share, 0.0)
+        prices = self.certificate.rounds[number].prices
+        return bound_on_level(self.form, prices, before, self.rising(number))
+
+    def exactly(self, number: int, tenant: int) -> tuple[Fraction, Fraction, Fraction]:
+        """A tenant's share at the level, raised with all, and lifted alone."""
+        item = self.certificate.rounds[number]
+        level, weight = Fraction(item.level), Fraction(float(self.form.weight[tenant]))
+        raised = level + Fraction(LEVEL_TOLERANCE) * Fraction(self.size(number))
+        return level * weight, raised * weight, raised * weight
+
+
+@dataclass(frozen=True, eq=False)
+class PathRounds(LevelRounds):
+    """Rounds of a pool with groups.
+
+    Attributes:
+        groups: the tree; tenants: how many the problem has.
+        direction: (t', m) in which proportions tenants use resources.
+    """
+
+    groups: Groups
+    direction: FloatArray
+
+    @property
+    def in_groups(self) -> bool:
+        return True
+
+    @cached_property
+    def _paths(self) -> list[GroupPath]:
+        t, form = self.groups.problem.t, self.form
+        direction = np.zeros((t, self.direction.shape[1]))
+        direction[form.tenants] = self.direction
+        cap, now = np.zeros(t), np.zeros(t)
+        cap[form.tenants] = form.cap
+        paths = []
+        for number, item in enumerate(self.certificate.rounds):
+            rising = np.zeros(t, dtype=np.bool_)
+            rising[form.tenants] = self.rising(number)
+            paths.append(GroupPath(self.groups, item.stage, direction, now, cap, rising))
+            now = paths[-1].shares(item.level)
+        return paths
+
+    @cached_property
+    def _part(self) -> FloatArray:
+        late = self.groups.late
+        parts = np.where(late, self.groups.parts(late, 1), self.groups.parts(~late, 0))
+        return parts[self.form.tenants]
+
+    def size(self, number: int) -> float:
+        return max(self.certificate.rounds[number].level, SMALLEST_LEVEL_SCALE)
+
+    def at(self, number: int, level: float) -> FloatArray:
+        return self._paths[number].shares(level)[self.form.tenants]
+
+    def raised(self, number: int) -> FloatArray:
+        level = self.certificate.rounds[number].level
+        return self.at(number, level + LEVEL_TOLERANCE * self.size(number))
+
+    def want_more(self, number: int, margin: float) -> bool:
+        level = self.certificate.rounds[number].level + LEVEL_TOLERANCE * self.size(number)
+        return self._paths[number].last > level * (1 + margin)
+
+    def lifted(self, number: int, by: float) -> FloatArray:
+        reached = self.reached(number)
+        return reached + by * np.maximum(reached, self._part * self.size(number))
+
+    def frozen_at(self) -> FloatArray:
+        share = np.zeros(self.form.t)
+        for number in range(len(self.certificate.rounds)):
+            mine = self.frozen_in == number
+            share[mine] = self.reached(number)[mine]
+        return np.minimum(self.form.cap, share)
+
+    def share_scale(self, share: FloatArray) -> FloatArray:
+        size = max((item.level for item in self.certificate.rounds), default=0.0)
+        return np.maximum(share, self._part * max(size, SMALLEST_LEVEL_SCALE))
+
+    def bound(self, number: int, share: FloatArray) -> float:
+        form, prices = self.form, self.certificate.rounds[number].prices
+        costs, rising, path = Costs.at(form, prices), self.rising(number), self._paths[number]
+        all_ = worth(form, prices)
+        spent, _ = costs.of_shares(np.where(self.frozen_in < number, share, 0.0))
+        budget = max(all_ - float(spent.sum()), 0.0) + BUDGET_ROUNDING * all_
+
+        def cost(shares: FloatArray) -> float:
+            paid, _ = costs.of_shares(np.where(rising, shares[form.tenants], 0.0))
+            return float(paid.sum())
+
+        return path.furthest(cost, budget)
+
+    def exactly(self, number: int, tenant: int) -> tuple[Fraction, Fraction, Fraction]:
+        reached, raised, lifted = (
+            Fraction(float(shares[tenant])) for shares in self._exact_shares(number)
+        )
+        return reached, raised, lifted
+
+    def _exact_shares(self, number: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.reached(number), self.raised(number), self.lifted(number, LEVEL_TOLERANCE)
+
+
+def rounds_of(stated: Stated, form: Form, certificate: Certificate) -> LevelRounds:
+    """The rounds of a certificate that fits."""
+    if stated.groups is None:
+        return LevelRounds(form, certificate)
+    problem, mine = stated.problem, form.workloads
+    owner = form.owner[form.kind]
+    tasks = problem.tasks[mine]
+    endless = np.isin(owner, owner[np.isinf(tasks)])
+    dominant = stated.task_shares[mine].max(axis=1, initial=0.0)
+    times = np.where(endless, 1 / dominant, tasks)
+    total = np.zeros((form.t, problem.m))
+    np.add.at(total, owner, times[:, None] * stated.task_shares[mine])
+    return PathRounds(
+        form, certificate, stated.groups, total / total.max(axis=1, initial=0.0)[:, None]
+    )

@@ -1,0 +1,188 @@
+"""Trees of groups in exact arithmetic, one event after the other: slow, and as docs/policies/groups.md says.
+
+Nodes are named as in the problem: tenants ``("tenant", i)``, groups ``("group", g)``, and ``POOL``.
+"""
+
+from fractions import Fraction
+
+from tests.references.filling import exact, exact_weights
+
+POOL = ("pool", 0)
+
+
+class PlainTree:
+    """A problem's tree, its directions and weights, as fractions."""
+
+    def __init__(self, problem, stage=0):
+        self.problem = problem
+        self.children = {POOL: []}
+        self.tier, self.weight, self.direction = {POOL: 0}, {POOL: Fraction(1)}, {}
+        totals = [
+            sum(exact(c) * int(k) for c, k, gone in zip(
+                column, problem.server_count, problem.contributed_only, strict=True) if not gone)
+            for column in problem.capacity.T.tolist()
+        ]  # fmt: skip
+        self.totals = totals
+        weights = exact_weights(problem)
+        for g in range(len(problem.groups)):
+            self.children["group", g] = []
+        for i in range(problem.t):
+            node = "tenant", i
+            self._put(node, problem.tenant_group[i], problem.tenant_tier[i], weights[i])
+            self.direction[node] = self._direction(i)
+        for g, weight in enumerate(self._group_weights(stage)):
+            self._put(("group", g), problem.group_parent[g], problem.group_tier[g], weight)
+
+    def _put(self, node, parent, tier, weight):
+        self.children[("group", int(parent)) if parent >= 0 else POOL].append(node)
+        self.tier[node], self.weight[node] = int(tier), weight
+
+    def _group_weights(self, stage):
+        problem = self.problem
+        explicit = [exact(w) for w in problem.group_weight]
+        if problem.weights_mode == "explicit" or stage == 1:
+            return explicit
+        brought = [[Fraction(0)] * problem.m for _ in problem.groups]
+        alone = [[Fraction(0)] * problem.m for _ in range(problem.t)]
+        for row, owner in enumerate(problem.contributed_by.tolist()):
+            for r in range(problem.m):
+                amount = exact(problem.capacity[row, r]) * int(problem.server_count[row])
+                if owner >= 0:
+                    alone[owner][r] += amount
+                group = int(problem.tenant_group[owner]) if owner >= 0 else -1
+                while group >= 0:
+                    brought[group][r] += amount
+                    group = int(problem.group_parent[group])
+        first = [i for i in range(problem.t) if not problem.best_effort[i]]
+        if not any(self._share(alone[i]) * exact(problem.weight[i]) > 0 for i in first):
+            return explicit
+        derived = [self._share(b) * w for b, w in zip(brought, explicit, strict=True)]
+        return [d or w for d, w in zip(derived, explicit, strict=True)]
+
+    def _share(self, amounts):
+        return max(
+            (a / total for a, total in zip(amounts, self.totals, strict=True) if total),
+            default=Fraction(0),
+        )
+
+    def task(self, j):
+        """Shares of the pool that one task of a workload takes."""
+        return [
+            exact(d) / total if total else Fraction(0)
+            for d, total in zip(self.problem.demand[j].tolist(), self.totals, strict=True)
+        ]
+
+    def _direction(self, tenant):
+        problem = self.problem
+        mine = [j for j in range(problem.n) if problem.workload_tenant[j] == tenant]
+        mine = [j for j in mine if self.can_run(j)]
+        finite = all(problem.tasks[j] < float("inf") for j in mine)
+        total = [Fraction(0)] * problem.m
+        for j in mine:
+            task = self.task(j)
+            by = Fraction(int(problem.tasks[j])) if finite else 1 / max(task)
+            total = [a + by * b for a, b in zip(total, task, strict=True)]
+        most = max(total, default=Fraction(0))
+        return [a / most for a in total] if most else total
+
+    def can_run(self, j):
+        """Whether a workload has tasks, and only demands what some server that it may use has."""
+        problem = self.problem
+        return problem.tasks[j] > 0 and any(self.may_use(j, row) for row in range(problem.k))
+
+    def may_use(self, j, row):
+        problem = self.problem
+        labels = problem.server_labels[row]
+        return (
+            not problem.contributed_only[row]
+            and all(labels.get(k) in v for k, v in problem.selectors[j].items())
+            and all(
+                c > 0
+                for c, d in zip(problem.capacity[row], problem.demand[j], strict=True)
+                if d > 0
+            )
+        )
+
+    def below(self, node):
+        """Tenants below a node."""
+        if node[0] == "tenant":
+            return [node]
+        return [leaf for child in self.children[node] for leaf in self.below(child)]
+
+    def vector(self, node, share):
+        """What the tenants below a node hold of each resource."""
+        parts = [(share[leaf], self.direction[leaf]) for leaf in self.below(node)]
+        return [sum((g * d[r] for g, d in parts), Fraction(0)) for r in range(self.problem.m)]
+
+    def level(self, node, share):
+        if node[0] == "tenant":
+            return share[node] / self.weight[node]
+        return max(self.vector(node, share), default=Fraction(0)) / self.weight[node]
+
+    def rates(self, node, share, moving):
+        """How fast the tenants below a node rise, and its level with them; None: nobody can."""
+        if node[0] == "tenant":
+            return ({node: self.weight[node]}, Fraction(1)) if node in moving else None
+        able = [c for c in self.children[node] if moving.intersection(self.below(c))]
+        if not able:
+            return None
+        first = min(self.tier[c] for c in able)
+        able = [c for c in able if self.tier[c] == first]
+        least = min(self.level(c, share) for c in able)
+        able = [c for c in able if self.level(c, share) == least]
+        rising = [(c, *self.rates(c, share, moving)) for c in able]
+        stays = [found for found in rising if found[2] == 0]
+        if stays:
+            together = dict(stays[0][1])
+        else:
+            together = {leaf: rate / by for _, found, by in rising for leaf, rate in found.items()}
+        return together, self._level_rate(node, share, together)
+
+    def _level_rate(self, node, share, rates):
+        now = self.vector(node, share)
+        grows = self.vector(node, {leaf: rates.get(leaf, Fraction(0)) for leaf in share})
+        most = max(now, default=Fraction(0))
+        top = [g for v, g in zip(now, grows, strict=True) if v == most]
+        return max(top, default=Fraction(0)) / self.weight[node]
+
+    def step(self, share, moving, cap):
+        """Rates at which tenants rise, and for how long; None: nobody can."""
+        found = self.rates(POOL, share, moving)
+        if found is None:
+            return None
+        rates = found[0]
+        whole = {leaf: rates.get(leaf, Fraction(0)) for leaf in share}
+        lengths = [(cap[i] - share[i]) / rate for i, rate in rates.items() if cap[i] is not None]
+        for node, children in self.children.items():
+            now, grows = self.vector(node, share), self.vector(node, whole)
+            most = max(now, default=Fraction(0))
+            top = max((g for v, g in zip(now, grows, strict=True) if v == most), default=0)
+            lengths += [(most - v) / (g - top) for v, g in zip(now, grows, strict=True) if g > top]
+            levels = {c: self.level(c, share) for c in children}
+            speeds = {
+                c: self.weight[c] and whole[c] / self.weight[c]
+                if c[0] == "tenant"
+                else self._level_rate(c, share, whole)
+                for c in children
+            }
+            for c in children:
+                for other in children:
+                    if speeds[c] > speeds[other] and levels[c] < levels[other]:
+                        lengths.append((levels[other] - levels[c]) / (speeds[c] - speeds[other]))
+        return rates, min((h for h in lengths if h > 0), default=None)
+
+
+def walk(tree, share, moving, cap, total):
+    """Shares where their sum over the moving tenants, as it was at first, is ``total``."""
+    share, moving, first = dict(share), set(moving), set(moving)
+    while True:
+        moving = {i for i in moving if cap[i] is None or share[i] < cap[i]}
+        found = tree.step(share, moving, cap)
+        left = total - sum(share[i] for i in first)
+        if found is None or left <= 0:
+            return share
+        rates, length = found
+        speed = sum(rates.values())
+        length = left / speed if length is None else min(length, left / speed)
+        for leaf, rate in rates.items():
+            share[leaf] += rate * length
