@@ -38,7 +38,7 @@ class SimplexLevels:
         """Maximise ``tau`` with tenant shares ``keep + tau * rise``.
 
         Args:
-            rise, keep: (t,) one of them 0 for each tenant.
+            rise, keep: (t,) at least 0.
 
         Raises:
             SolveTimeoutError, NoConvergenceError: HiGHS ran out of time, or gave no optimum.
@@ -47,7 +47,7 @@ class SimplexLevels:
         # Shares are counted in 1/t of the pool: tolerances are absolute and meant for numbers
         # around 1. Where rounding made the kept shares infeasible, a little is let go.
         scale = float(rise.max()) * t
-        complete = is_complete(self._problem, rise + keep)
+        complete = is_complete(self._problem, rise, keep)
         status = SolverStatus.ITERATING
         for let_go in (0.0, 1e-12, KEPT_WITHIN):
             self._set_rows(rise * t / scale, keep * t, complete, let_go)

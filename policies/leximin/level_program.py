@@ -51,14 +51,15 @@ class LevelProgram:
         return len(self.keep)
 
 
-def is_complete(problem: LeximinProblem, share: FloatArray) -> BoolArray:
-    """(t,) does ``share`` (t,) place all of a tenant's tasks?
+def is_complete(problem: LeximinProblem, rise: FloatArray, keep: FloatArray) -> BoolArray:
+    """(t,) whether a tenant's tasks are all placed at the level 1, and in proportion below it.
 
     Its workloads then have no choice, and their shares rise and stay each by itself; their
-    limits would bound the level although capacity does not.
+    limits would bound the level although capacity does not. A tenant that rises from a share that it
+    has already may have that by any of its workloads.
     """
-    complete: BoolArray = share >= problem.cap * (1 - 1e-12)
-    return complete
+    complete: BoolArray = keep + rise >= problem.cap * (1 - 1e-12)
+    return complete & ((keep == 0) | (rise == 0))
 
 
 def level_program(
@@ -99,7 +100,7 @@ def level_program(
     share = keep + rise
     j = np.flatnonzero(share[problem.owner] > 0)
     owner = problem.owner[j]
-    complete = is_complete(problem, share)[owner]
+    complete = is_complete(problem, rise, keep)[owner]
     begins = np.r_[True, owner[1:] != owner[:-1]] | complete
     row = np.cumsum(begins) - 1
     of_row = owner[begins]

@@ -5,6 +5,7 @@ Nodes are named as in the problem: tenants ``("tenant", i)``, groups ``("group",
 
 from fractions import Fraction
 
+from tests.references.exact_program import maximise
 from tests.references.filling import exact, exact_weights
 
 POOL = ("pool", 0)
@@ -13,8 +14,8 @@ POOL = ("pool", 0)
 class PlainTree:
     """A problem's tree, its directions and weights, as fractions."""
 
-    def __init__(self, problem, stage=0):
-        self.problem = problem
+    def __init__(self, problem, stage=0, *, pooled=False):
+        self.problem, self.pooled = problem, pooled
         self.children = {POOL: []}
         self.tier, self.weight, self.direction = {POOL: 0}, {POOL: Fraction(1)}, {}
         totals = [
@@ -88,6 +89,9 @@ class PlainTree:
     def can_run(self, j):
         """Whether a workload has tasks, and only demands what some server that it may use has."""
         problem = self.problem
+        if self.pooled:
+            needs = [r for r in range(problem.m) if problem.demand[j, r] > 0]
+            return problem.tasks[j] > 0 and all(self.totals[r] > 0 for r in needs)
         return problem.tasks[j] > 0 and any(self.may_use(j, row) for row in range(problem.k))
 
     def may_use(self, j, row):
@@ -186,3 +190,106 @@ def walk(tree, share, moving, cap, total):
         length = left / speed if length is None else min(length, left / speed)
         for leaf, rate in rates.items():
             share[leaf] += rate * length
+
+
+class PlainServers:
+    """What shares are feasible, as an exact program over every workload on every server."""
+
+    def __init__(self, problem, tree, pooled):
+        self.problem, self.tree = problem, tree
+        self.jobs = [j for j in range(problem.n) if tree.can_run(j)]
+        if pooled:
+            self.rooms = [[Fraction(int(total > 0)) for total in tree.totals]]
+            self.pairs = [(j, 0) for j in self.jobs]
+        else:
+            self.rooms = [
+                [
+                    exact(c) * int(problem.server_count[row]) / total if total else Fraction(0)
+                    for c, total in zip(problem.capacity[row].tolist(), tree.totals, strict=True)
+                ]
+                for row in range(problem.k)
+            ]
+            self.pairs = [
+                (j, row) for j in self.jobs for row in range(problem.k) if tree.may_use(j, row)
+            ]
+
+    def furthest(self, share, rates, length):
+        """How far shares can rise at these rates, at most ``length``."""
+        n = len(self.pairs) + 1  # the last is the length
+        rows, right, slack = [], [], []
+        for room_of, room in enumerate(self.rooms):
+            for r, amount in enumerate(room):
+                takes = [
+                    self.tree.task(j)[r] / max(self.tree.task(j)) if where == room_of else 0
+                    for j, where in self.pairs
+                ]
+                if any(takes):
+                    rows.append([*takes, 0])
+                    right.append(amount)
+                    slack.append(True)
+        for j in self.jobs:
+            if self.problem.tasks[j] < float("inf"):
+                rows.append([*(int(k == j) for k, _ in self.pairs), 0])
+                right.append(int(self.problem.tasks[j]) * max(self.tree.task(j)))
+                slack.append(True)
+        for leaf, has in share.items():
+            mine = [int(self.problem.workload_tenant[j] == leaf[1]) for j, _ in self.pairs]
+            if any(mine):
+                rows.append([*mine, -rates.get(leaf, Fraction(0))])
+                right.append(has)
+                slack.append(False)
+        if length is not None:
+            rows.append([0] * (n - 1) + [1])
+            right.append(length)
+            slack.append(True)
+        extra = [i for i, has in enumerate(slack) if has]
+        rows = [[*row, *(int(i == k) for k in extra)] for i, row in enumerate(rows)]
+        return maximise([0] * (n - 1) + [1] + [0] * len(extra), rows, right)
+
+
+def leximin_in_groups(problem, *, pooled=False):
+    """(t) exact shares: the path of levels, as far as it is feasible, again and again."""
+    share = {("tenant", i): Fraction(0) for i in range(problem.t)}
+    stages = stages_of(problem)
+    for stage in (0, 1):
+        tree = PlainTree(problem, stage, pooled=pooled)
+        servers = PlainServers(problem, tree, pooled)
+        cap = {}
+        for leaf in share:
+            mine = [j for j in servers.jobs if problem.workload_tenant[j] == leaf[1]]
+            endless = any(problem.tasks[j] == float("inf") for j in mine)
+            cap[leaf] = None if endless else sum(
+                (int(problem.tasks[j]) * max(tree.task(j)) for j in mine), Fraction(0)
+            )  # fmt: skip
+        moving = {leaf for leaf in share if stages[leaf[1]] == stage}
+        while True:
+            moving = {i for i in moving if cap[i] is None or share[i] < cap[i]}
+            found = tree.step(share, moving, cap)
+            if found is None:
+                break
+            rates, length = found
+            reached = servers.furthest(share, rates, length)
+            for leaf, rate in rates.items():
+                share[leaf] += rate * reached
+            if length is None or reached < length:
+                moving = {
+                    i for i in moving if servers.furthest(share, {i: Fraction(1)}, Fraction(1)) > 0
+                }
+    return [share["tenant", i] for i in range(problem.t)]
+
+
+def stages_of(problem):
+    """(t) 1 for tenants that are served with what the others leave."""
+    derived = [exact(w) for w in problem.weight]
+    if problem.weights_mode == "contribution":
+        tree = PlainTree(problem)
+        brought = [[Fraction(0)] * problem.m for _ in range(problem.t)]
+        for row, owner in enumerate(problem.contributed_by.tolist()):
+            for r in range(problem.m):
+                if owner >= 0:
+                    amount = exact(problem.capacity[row, r]) * int(problem.server_count[row])
+                    brought[owner][r] += amount
+        by_part = [tree._share(b) * w for b, w in zip(brought, derived, strict=True)]
+        if any(w > 0 for w, late in zip(by_part, problem.best_effort, strict=True) if not late):
+            derived = by_part
+    return [int(late or w <= 0) for late, w in zip(problem.best_effort, derived, strict=True)]
