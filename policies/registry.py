@@ -190,7 +190,7 @@ def solve(
 
 def _check_groups(choice: Choice) -> None:
     if not choice.policy.takes_groups:
-        names = ", ".join(name for name in _SOLVERS if policy_named(name).takes_groups)
+        names = ", ".join(name for name in sorted(_SOLVERS) if policy_named(name).takes_groups)
         raise PolicyNotApplicableError(
             "policy.no_groups",
             f"policy {choice.policy.name!r} does not decide by groups or tiers; these do: {names}",

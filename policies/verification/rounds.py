@@ -15,7 +15,12 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.certificate import Certificate
-from policies.model.tolerance import AGREEMENT, BUDGET_ROUNDING, LEVEL_TOLERANCE, SMALLEST_LEVEL_SCALE
+from policies.model.tolerance import (
+    AGREEMENT,
+    BUDGET_ROUNDING,
+    LEVEL_TOLERANCE,
+    SMALLEST_LEVEL_SCALE,
+)
 from policies.verification.form import Form
 from policies.verification.group_path import GroupPath
 from policies.verification.groups import Groups

@@ -35,13 +35,9 @@ def _climb(table, basis, objective, columns):
             if gain > 0:
                 break
         else:
-            return sum(
-                (p * row[-1] for p, row in zip(price, table, strict=True)), Fraction(0)
-            )
+            return sum((p * row[-1] for p, row in zip(price, table, strict=True)), Fraction(0))
         ratios = [
-            (row[-1] / row[column], basis[i], i)
-            for i, row in enumerate(table)
-            if row[column] > 0
+            (row[-1] / row[column], basis[i], i) for i, row in enumerate(table) if row[column] > 0
         ]
         _pivot(table, basis, min(ratios)[2], column)
 

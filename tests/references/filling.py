@@ -2,39 +2,11 @@
 
 from fractions import Fraction
 
+from tests.references.groups import PlainTree, largest_use
+from tests.references.numbers import exact, exact_weights
+
 MASK = 2**64 - 1
 POOL_RULES = ("pool", "asset", "single-resource", "slots")
-
-
-def exact(value):
-    """The decimal that a float was written as."""
-    return Fraction(repr(float(value)))
-
-
-def exact_weights(problem):
-    """The tenants' weights within their stage as fractions: contributed shares are seldom decimal."""
-    weights = [exact(weight) for weight in problem.weight]
-    if problem.derived_weight is problem.weight:
-        return weights
-    rows = range(problem.k)
-    amount = [
-        [exact(c) * int(problem.server_count[row]) for c in problem.capacity[row]] for row in rows
-    ]
-    offered = [row for row in rows if not problem.contributed_only[row]]
-    totals = [sum(amount[row][r] for row in offered) for r in range(problem.m)]
-
-    def contributed(tenant):
-        mine = [row for row in rows if problem.contributed_by[row] == tenant]
-        return max(
-            sum((amount[row][r] for row in mine), Fraction(0)) / total
-            for r, total in enumerate(totals)
-            if total
-        )
-
-    return [
-        weight if problem.second_stage[i] else weight * contributed(i)
-        for i, weight in enumerate(weights)
-    ]
 
 
 def in_slots(demand, servers, totals):
@@ -156,8 +128,15 @@ def fill(problem, rule, seed=0):
             if bool(problem.second_stage[i]) == stage
         }
         total = dict.fromkeys(waiting, Fraction(0))
+        tree = PlainTree(problem, int(stage))
         while waiting:
-            tenant = min(waiting, key=lambda i: (total[i] / weights[i], i))
+            tenant = tree.next(
+                waiting,
+                lambda i, total=total: (total[i] / weights[i],),
+                lambda group, below, tree=tree: (
+                    largest_use(problem, tree, below, count) / tree.weight[group],
+                ),
+            )
             if not waiting[tenant]:
                 del waiting[tenant]
                 continue

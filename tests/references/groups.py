@@ -1,4 +1,4 @@
-"""Trees of groups in exact arithmetic, one event after the other: slow, and as docs/policies/groups.md says.
+"""Trees of groups in exact arithmetic, one event after the other, as docs/policies/groups.md says.
 
 Nodes are named as in the problem: tenants ``("tenant", i)``, groups ``("group", g)``, and ``POOL``.
 """
@@ -6,7 +6,7 @@ Nodes are named as in the problem: tenants ``("tenant", i)``, groups ``("group",
 from fractions import Fraction
 
 from tests.references.exact_program import maximise
-from tests.references.filling import exact, exact_weights
+from tests.references.numbers import exact, exact_weights
 
 POOL = ("pool", 0)
 
@@ -107,6 +107,52 @@ class PlainTree:
             )
         )
 
+    def next(self, waiting, of_tenant, of_group):
+        """The tenant whose turn it is: from the pool down, to the child with the least key.
+
+        Args:
+            waiting: tenants, as indices; of_tenant: the key of one; of_group: of a group and of all
+                tenants below it.
+        """
+        node = POOL
+        while node[0] != "tenant":
+            able = [
+                (self.tier[child], position, child)
+                for position, child in enumerate(self.children[node])
+                if any(leaf[1] in waiting for leaf in self.below(child))
+            ]
+            first = min(tier for tier, _, _ in able)
+            node = min(
+                (
+                    of_tenant(child[1])
+                    if child[0] == "tenant"
+                    else of_group(child, [leaf[1] for leaf in self.below(child)]),
+                    position,
+                    child,
+                )
+                for tier, position, child in able
+                if tier == first
+            )[2]
+        return node[1]
+
+    def parts(self, weight, counted):
+        """(t) part of the pool of each tenant that is counted, by the weights (t) on its path."""
+        parts = [Fraction(0)] * self.problem.t
+        waiting = [(POOL, Fraction(1))]
+        while waiting:
+            node, part = waiting.pop()
+            if node[0] == "tenant":
+                parts[node[1]] = part
+                continue
+            able = [
+                child
+                for child in self.children[node]
+                if any(leaf[1] in counted for leaf in self.below(child))
+            ]
+            by = [weight[c[1]] if c[0] == "tenant" else self.weight[c] for c in able]
+            waiting += [(c, part * w / sum(by)) for c, w in zip(able, by, strict=True)]
+        return parts
+
     def below(self, node):
         """Tenants below a node."""
         if node[0] == "tenant":
@@ -190,6 +236,15 @@ def walk(tree, share, moving, cap, total):
         length = left / speed if length is None else min(length, left / speed)
         for leaf, rate in rates.items():
             share[leaf] += rate * length
+
+
+def largest_use(problem, tree, tenants, count):
+    """The largest share of any resource that the launched tasks of some tenants use together."""
+    used = [Fraction(0)] * problem.m
+    for j, owner in enumerate(problem.workload_tenant.tolist()):
+        if owner in tenants:
+            used = [u + count[j] * d for u, d in zip(used, tree.task(j), strict=True)]
+    return max(used, default=Fraction(0))
 
 
 class PlainServers:

@@ -3,7 +3,8 @@
 import math
 from fractions import Fraction
 
-from tests.references.filling import exact
+from tests.references.groups import PlainTree
+from tests.references.numbers import exact
 
 
 class Past:
@@ -39,6 +40,7 @@ class Step:
             for j in range(problem.n)
         ]
         self.weight, self.second = weights_of(problem, self.total)
+        self.tree = PlainTree(problem, 0)
         self.count = [0] * problem.n
         self.launched = []
 
@@ -59,9 +61,9 @@ class Step:
         )
 
     def partition(self, i):
-        first = [0 if s else w for w, s in zip(self.weight, self.second, strict=True)]
-        weight = first if any(first) else self.weight
-        return [c * weight[i] / sum(weight) for c in self.total]
+        first = [k for k in range(self.problem.t) if not self.second[k]]
+        part = self.tree.parts(self.weight, first or range(self.problem.t))[i]
+        return [c * part for c in self.total]
 
     def alone_in_step(self, i):
         room = self.partition(i)
@@ -97,21 +99,22 @@ class Step:
         pairs = zip(self.demand[j], self.left[server], self.total, strict=True)
         return sum(d * c / total**2 for d, c, total in pairs if total)
 
-    def key(self, i, everybody):
-        share = [u / c for u, c in zip(self.past.used[i], self.total, strict=True) if c]
-        aggregate = sum(share) / self.weight[i]
-        dominant = max(share, default=0) / self.weight[i]
-        if self.policy == "lt-drf":
-            return dominant, aggregate, i
-        if self.policy == "lt-af":
-            return aggregate, i
-        if min(self.degree(k) for k in everybody) < 1:
-            return self.degree(i), aggregate, i
-        return aggregate, dominant, i
-
-    def degree(self, i):
-        pairs = zip(self.past.used[i], self.past.alone[i], strict=True)
-        return min((u / a for u, a in pairs if a > 0), default=Fraction(1))
+    def keys(self, tenants, weight):
+        """Sharing degree, measure and what breaks ties, of tenants together."""
+        used, alone = (
+            [sum((table[i][r] for i in tenants), Fraction(0)) for r in range(self.problem.m)]
+            for table in (self.past.used, self.past.alone)
+        )
+        share = [u / c for u, c in zip(used, self.total, strict=True) if c]
+        aggregate = sum(share) / weight
+        dominant = max(share, default=0) / weight
+        degree = min(
+            (u / a for u, a in zip(used, alone, strict=True) if a > 0), default=Fraction(1)
+        )
+        if self.policy == "h-mrf":
+            # Degrees from 1 on do not order: then the measure decides among all siblings.
+            return (degree, aggregate, 0) if degree < 1 else (Fraction(1), aggregate, dominant)
+        return Fraction(1), *((dominant, aggregate) if self.policy == "lt-drf" else (aggregate, 0))
 
     def run(self):
         problem, past = self.problem, self.past
@@ -132,7 +135,12 @@ class Step:
                 active = first or [i for i in tenants if self.next_task(i)]
                 if not active:
                     break
-                i = min(active, key=lambda i: self.key(i, active))
+                tree = PlainTree(problem, int(second))
+                i = tree.next(
+                    active,
+                    lambda i: self.keys([i], self.weight[i]),
+                    lambda group, below, tree=tree: self.keys(below, tree.weight[group]),
+                )
                 j, server = self.next_task(i)
                 self.launched.append((j, server))
                 self.count[j] += 1

@@ -2,8 +2,8 @@
 
 from fractions import Fraction
 
-from tests.references.filling import exact
 from tests.references.long_term import weights_of
+from tests.references.numbers import exact
 
 
 def place(problem):

@@ -9,8 +9,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from tests.references.filling import SplitMix64, _choose, exact, exact_weights
+from tests.references.filling import SplitMix64, _choose
 from tests.references.long_term import Past, Step, weights_of
+from tests.references.numbers import exact, exact_weights
 
 ONE_POOL = ("drf", "asset", "single-resource")
 LONG_TERM = ("h-mrf", "lt-drf", "lt-af")

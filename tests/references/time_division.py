@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.optimize import linprog
 
-from tests.references.filling import exact
+from tests.references.numbers import exact
 
 LIFT = 1e-7
 

@@ -13,9 +13,10 @@ import numpy as np
 from tests.references import mrfs
 from tests.references.claims import no_numbers, not_preferred, other_order, too_open
 from tests.references.exact import broken, decimals
-from tests.references.filling import POOL_RULES, exact, fill, stand_alone
+from tests.references.filling import POOL_RULES, fill, stand_alone
 from tests.references.leximin import reference_shares
 from tests.references.long_term import Past, Step, weights_of
+from tests.references.numbers import exact
 from tests.references.time_division import leximin_shares, servers_of
 
 # Shares further apart than this are different: linear programs of this size are solved to 1e-12.

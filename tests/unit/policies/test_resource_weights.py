@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from policies import PolicyOptionsError, solve, verify
 from tests.examples import examples
-from tests.references.filling import exact, exact_weights
+from tests.references.numbers import exact, exact_weights
 from tests.unit.policies.problems import problem_of, problems
 
 

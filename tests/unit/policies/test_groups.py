@@ -1,0 +1,312 @@
+"""Trees of groups: the figures, plain references of all modes, and what is refused."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies import (
+    History,
+    PolicyNotApplicableError,
+    Problem,
+    ProblemError,
+    choose,
+    policies_available,
+    problem_from_document,
+    problem_to_document,
+    solve,
+    verify,
+)
+from policies.proofs.group_path import GroupPath
+from policies.verification.group_path import GroupPath as VerifiedPath
+from policies.verification.stated import Stated
+from tests.examples import examples
+from tests.references.filling import fill
+from tests.references.groups import PlainTree, leximin_in_groups, walk
+from tests.references.long_term import Past, Step
+from tests.unit.policies.trees import problems_in_groups, tree_of
+
+INF = np.inf
+F = Fraction
+
+# capacity, tenants, demand, tasks (0: unlimited) and the tree; divisible shares, whole tasks.
+FIGURES = {
+    "a department of two": (
+        [[10, 10]], "sci dev prod", [[1, 1], [1, 0], [0, 1]], [10, 10, 10],
+        {"groups": ["eng"], "tenant_group": [-1, 0, 0]},
+        [F(1, 2)] * 3, [5, 5, 5],
+    ),
+    "one of four is a group": (
+        [[30, 30]], "p1 p2 p31 p32 p4", [[1, 0], [1, 0], [1, 0], [0, 1], [0, 1]], [30] * 5,
+        {"groups": ["p3"], "tenant_group": [-1, -1, 0, 0, -1]},
+        [F(1, 3)] * 3 + [F(1, 2)] * 2, [10, 10, 10, 15, 15],
+    ),
+    "nobody else wants the other resource": (
+        [[10, 10]], "n1 n21 n22", [[1, 0], [1, 0], [0, 1]], [0, 0, 0],
+        {"groups": ["n2"], "tenant_group": [-1, 0, 0]},
+        [F(1, 2), F(1, 2), F(1)], [5, 5, 10],
+    ),
+    "A": (
+        [[100, 100]], "a b c", [[1, 1]] * 3, [20, 0, 0],
+        {
+            "weight": [2, 1, 1], "groups": ["g1", "g2"], "group_weight": [3, 1],
+            "tenant_group": [0, 0, 1],
+        },
+        [F(1, 5), F(11, 20), F(1, 4)], [20, 55, 25],
+    ),
+    "B": (
+        [[100, 100]], "a b c", [[1, 0], [0, 1], [0, 1]], [30, 0, 0],
+        {"weight": [3, 1, 1], "groups": ["g1", "g2"], "tenant_group": [0, 0, 1]},
+        [F(3, 10), F(1, 2), F(1, 2)], [30, 50, 50],
+    ),
+    "C": (
+        [[100, 100]], "a1 a2 b c e", [[1, 0], [1, 0], [0, 1], [0, 1], [1, 0]], [0] * 5,
+        {"groups": ["g1", "g2", "g3"], "tenant_group": [0, 0, 0, 1, 2]},
+        [F(1, 4)] * 2 + [F(1, 2)] * 3, [25, 25, 50, 50, 50],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_on_one_server(name, policy):
+    capacity, tenants, demand, tasks, tree, shares, whole = FIGURES[name]
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=capacity, tenants=tenants.split(), demand=demand,
+        tasks=[count or INF for count in tasks], **tree,
+    )  # fmt: skip
+    divisible = solve(problem, policy, mode="divisible")
+    assert divisible.tenant_share == pytest.approx([float(share) for share in shares], abs=1e-12)
+    indivisible = solve(problem, policy, mode="indivisible")
+    assert indivisible.tasks.tolist() == whole
+    assert verify(problem, divisible).valid
+    assert verify(problem, indivisible).valid
+
+
+def test_a_group_of_one_has_half_of_a_pool_of_large_tasks():
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], server_count=[12], demand=[[8]] * 11,
+        tenants=[f"t{i}" for i in range(11)], groups=["ten", "one"], tenant_group=[0] * 10 + [1],
+    )  # fmt: skip
+    assert solve(problem, "drfh", mode="indivisible").tasks.tolist() == [1] * 6 + [0] * 4 + [6]
+
+
+def test_a_faculty_beside_another_on_unlike_servers():
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=[[2, 12], [12, 2]], tenants=["a", "b", "biology"],
+        demand=[[0.2, 1], [1, 0.2], [1, 0.2]], groups=["physics"], tenant_group=[0, 0, -1],
+    )  # fmt: skip
+    answer = solve(problem, "drfh")
+    assert answer.tenant_share == pytest.approx([5 / 14, 5 / 14, 3 / 7], abs=1e-12)
+    assert solve(problem, "drfh", mode="indivisible").tasks.tolist() == [5, 5, 6]
+
+
+def test_a_group_with_gpus_beside_a_tenant_without():
+    problem = Problem.create(
+        resources=["cpu", "gpu"], capacity=[[64, 8], [96, 0]], tenants=["vision", "speech", "bio"],
+        demand=[[4, 1], [8, 1], [2, 0]], groups=["ml"], tenant_group=[0, 0, -1],
+    )  # fmt: skip
+    answer = solve(problem, "drfh")
+    assert answer.tenant_share == pytest.approx([5 / 13, 5 / 13, 10 / 13], abs=1e-12)
+
+
+@given(problem=problems_in_groups())
+@examples(200)
+def test_divisible_shares_of_a_pool_are_those_of_exact_arithmetic(problem):
+    answer = solve(problem, "drf", mode="divisible")
+    expected = [float(share) for share in leximin_in_groups(problem, pooled=True)]
+    assert answer.tenant_share == pytest.approx(expected, abs=1e-9)
+    assert verify(problem, answer).valid
+
+
+@given(problem=problems_in_groups(selectors=True))
+@examples(200)
+def test_divisible_shares_on_servers_are_those_of_exact_arithmetic(problem):
+    answer = solve(problem, "drfh", mode="divisible")
+    expected = [float(share) for share in leximin_in_groups(problem)]
+    assert answer.tenant_share == pytest.approx(expected, abs=1e-9)
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("placement", ["pool", "best-fit", "first-fit", "affinity", "two-choices"])
+@given(data=st.data())
+@examples(200)
+def test_whole_tasks_are_those_of_the_plain_reference(placement, data):
+    pooled = placement == "pool"
+    problem = data.draw(problems_in_groups(selectors=not pooled, finite=True))
+    options = {} if pooled else {"placement": placement, "seed": 5}
+    policy = "drf" if pooled else "drfh"
+    answer = solve(problem, policy, mode="indivisible", options=options)
+    _, count = fill(problem, placement, seed=5)
+    assert answer.tasks.tolist() == count
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("policy", ["lt-drf", "lt-af", "h-mrf"])
+@given(data=st.data())
+@examples(100)
+def test_long_term_policies_are_those_of_the_plain_reference(policy, data):
+    placement = data.draw(st.sampled_from(["pool", "affinity"]))
+    problem = data.draw(problems_in_groups(selectors=placement == "affinity", finite=True))
+    past = Past(problem.t, problem.m, 1.0)
+    history = History.zeros(problem)
+    for _ in range(3):
+        options = {"placement": placement, "borrow_cap": 0.5, "starvation_timeout": 2}
+        answer = solve(problem, policy, options=options, history=history)
+        step = Step(problem, policy, past, placement, timeout=2.0, cap=0.5)
+        assert answer.tasks.tolist() == step.run()
+        assert verify(problem, answer, history=history).valid
+        history = answer.history
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@examples(400)
+def test_both_walks_of_a_path_are_those_of_exact_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    t, m = int(rng.integers(2, 8)), int(rng.integers(1, 4))
+    demand = rng.integers(0, 4, (t, m))
+    demand[np.arange(t), rng.integers(0, m, t)] += 1
+    problem = Problem.create(
+        resources=["cpu", "memory", "gpu"][:m], capacity=[[12] * m], demand=demand,
+        tenants=[f"t{i}" for i in range(t)], weight=rng.integers(1, 4, t), **tree_of(rng, t),
+    )  # fmt: skip
+    groups = Stated(problem, choose("drf")).groups
+    if groups is None:
+        return
+    start = rng.integers(0, 5, t) * int(rng.random() < 0.5)
+    cap = np.where(rng.random(t) < 0.5, start + rng.integers(0, 6, t), INF)
+    rising = rng.random(t) < 0.8
+    tree = PlainTree(problem)
+    share = {("tenant", i): Fraction(int(start[i])) for i in range(t)}
+    caps = {i: None if np.isinf(cap[i[1]]) else Fraction(int(cap[i[1]])) for i in share}
+    moving = {i for i in share if rising[i[1]] and (caps[i] is None or share[i] < caps[i])}
+    direction = np.array(problem.normalised_demand)
+    paths = (
+        GroupPath(problem.tree(0), direction, start.astype(float), cap, rising),
+        VerifiedPath(groups, 0, direction, start.astype(float), cap, rising),
+    )
+    for further in (F(1, 3), F(1), F(7, 3), F(5), F(11), F(40)):
+        expected = walk(tree, share, moving, caps, sum(share[i] for i in moving) + further)
+        for path in paths:
+            found = path.shares(float(sum(share.values()) + further))
+            assert found == pytest.approx([float(expected[i]) for i in share], abs=1e-9)
+
+
+@given(problem=problems_in_groups(flat=True, finite=True))
+@examples(50)
+def test_groups_without_tenants_and_one_tier_for_all_change_no_bit(problem):
+    without = replace(problem, tenant_tier=np.zeros(problem.t, dtype=np.int64))
+    empty = replace(
+        without,
+        groups=("empty", "below"),
+        group_parent=np.array([-1, 0]),
+        group_weight=np.array([3.0, 1.0]),
+        group_tier=np.array([1, 0]),
+    )
+    for policy in ("drf", "drfh", "h-mrf"):
+        for mode in choose(policy).policy.modes:
+            plain = solve(without, policy, mode=mode)
+            for same in (problem, empty):
+                answer = solve(same, policy, mode=mode)
+                assert answer.tasks.tobytes() == plain.tasks.tobytes()
+                assert answer.level.tobytes() == plain.level.tobytes()
+
+
+def test_documents_keep_the_tree():
+    document = problem_to_document(
+        problem_from_document(
+            {
+                "resources": ["cpu"], "policy": {"name": "drfh"},
+                "groups": [
+                    {"name": "b", "parent": "a", "weight": 0.5, "tier": -1}, {"name": "a"},
+                ],
+                "tenants": [{"name": "x", "group": "b", "tier": 2}, {"name": "y"}],
+            }
+        )
+    )  # fmt: skip
+    assert document["groups"] == [
+        {"name": "b", "parent": "a", "weight": 0.5, "tier": -1},
+        {"name": "a", "parent": None, "weight": 1.0, "tier": 0},
+    ]
+    assert document["tenants"][0]["group"] == "b"
+    assert document["tenants"][0]["tier"] == 2
+    assert "group" not in document["tenants"][1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "code", "pointer"),
+    [
+        ([{"name": "a", "parent": "a"}], "group.cycle", "/groups/0/parent"),
+        (
+            [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}],
+            "group.cycle", "/groups/0/parent",
+        ),
+        ([{"name": "a", "parent": "none"}], "group.unknown", "/groups/0/parent"),
+        ([{"name": "a"}, {"name": "a"}], "group.duplicate", "/groups/1"),
+        ([{"name": ""}], "group.name", "/groups/0/name"),
+        ([{"name": "a", "weight": 0}], "weight.not_positive", "/groups/0/weight"),
+        ([{"name": "a", "weight": "NaN"}], "weight.not_a_number", "/groups/0/weight"),
+        ([{"name": "a", "tier": 10**7}], "tier.out_of_range", "/groups/0/tier"),
+        ([{"name": "a", "tier": 0.5}], "field.type", "/groups/0/tier"),
+        (
+            [{"name": str(i), "parent": str(i - 1) if i else None} for i in range(9)],
+            "group.too_deep", "/groups/8/parent",
+        ),
+        ([{"name": str(i)} for i in range(10_001)], "group.too_many", "/groups"),
+        ({"a": 1}, "field.type", "/groups"),
+    ],
+)  # fmt: skip
+def test_trees_that_are_none_are_refused(groups, code, pointer):
+    with pytest.raises(ProblemError) as refused:
+        problem_from_document({"resources": ["cpu"], "policy": {"name": "drf"}, "groups": groups})
+    assert (refused.value.code, refused.value.pointer) == (code, pointer)
+
+
+def test_a_tenant_of_an_unknown_group_is_refused():
+    with pytest.raises(ProblemError) as refused:
+        problem_from_document(
+            {
+                "resources": ["cpu"], "policy": {"name": "drf"},
+                "tenants": [{"name": "x", "group": "none"}],
+            }
+        )  # fmt: skip
+    assert (refused.value.code, refused.value.pointer) == ("group.unknown", "/tenants/0/group")
+
+
+def test_other_policies_refuse_groups_and_tiers():
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[4]], tenants=["a", "b"], demand=[[1], [1]],
+        groups=["g"], tenant_group=[0, -1],
+    )  # fmt: skip
+    tiers = replace(problem, tenant_group=np.array([-1, -1]), tenant_tier=np.array([0, 1]))
+    able = {policy.name for policy in policies_available() if policy.takes_groups}
+    assert able == {"drf", "drfh", "lt-drf", "lt-af", "h-mrf"}
+    for policy in policies_available():
+        for each in (problem, tiers):
+            if policy.name in able:
+                assert verify(each, solve(each, policy.name)).valid
+                continue
+            with pytest.raises(PolicyNotApplicableError, match="drf, drfh, h-mrf, lt-af, lt-drf"):
+                solve(each, policy.name)
+
+
+def test_weights_per_resource_are_for_flat_pools():
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[4]], tenants=["a", "b"], demand=[[1], [1]],
+        groups=["g"], tenant_group=[0, -1],
+    )  # fmt: skip
+    with pytest.raises(PolicyNotApplicableError) as refused:
+        solve(problem, "drf", options={"resource_weights": {"a": {"cpu": 2}}})
+    assert refused.value.code == "policy.no_groups"
+
+
+def test_a_lower_tier_goes_first():
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[10]], tenants=["a", "b", "c"], demand=[[1]] * 3,
+        tasks=[4, INF, INF], groups=["urgent"], group_tier=[-1], tenant_group=[0, -1, -1],
+    )  # fmt: skip
+    for mode in ("divisible", "indivisible"):
+        assert solve(problem, "drf", mode=mode).tasks.tolist() == pytest.approx([4, 3, 3])
