@@ -133,7 +133,7 @@ class GroupRounds(Rounds):
         level, best = path.last, np.zeros_like(problem.capacity_share)
         for priced in (*np.eye(problem.m), np.ones(problem.m)):
             prices = np.tile(priced, (problem.K, 1))
-            bound = path_bound(problem, path, prices)
+            bound = path_bound(problem, path, prices, level)
             if bound < level:
                 level, best = bound, prices
         return level, best

@@ -59,7 +59,8 @@ def is_complete(problem: LeximinProblem, rise: FloatArray, keep: FloatArray) -> 
     has already may have that by any of its workloads.
     """
     complete: BoolArray = keep + rise >= problem.cap * (1 - 1e-12)
-    return complete & ((keep == 0) | (rise == 0))
+    proportional: BoolArray = complete & ((keep == 0) | (rise == 0))
+    return proportional
 
 
 def level_program(

@@ -34,10 +34,12 @@ def lifts(share: FloatArray, part: FloatArray, position: float) -> FloatArray:
     return np.maximum(share, part * path_scale(position))
 
 
-def path_bound(problem: LeximinProblem, path: GroupPath, prices: FloatArray) -> float:
-    """Return the greatest position that prices (K, m) leave open."""
+def path_bound(
+    problem: LeximinProblem, path: GroupPath, prices: FloatArray, below: float = np.inf
+) -> float:
+    """Return the greatest position that prices (K, m) leave open; ``below`` if that is no less."""
     curve = _curve(problem, prices)
-    return _bound(problem, path, prices, curve)
+    return _bound(problem, path, prices, curve, below)
 
 
 def prove_on_path(
@@ -71,11 +73,19 @@ def _curve(problem: LeximinProblem, prices: FloatArray) -> CostCurve:
     return CostCurve.of(problem.owner, problem.limit, costs, problem.t)
 
 
-def _bound(problem: LeximinProblem, path: GroupPath, prices: FloatArray, curve: CostCurve) -> float:
+def _bound(
+    problem: LeximinProblem,
+    path: GroupPath,
+    prices: FloatArray,
+    curve: CostCurve,
+    below: float = np.inf,
+) -> float:
     rising = path.rising
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
 
     def cost(share: FloatArray) -> float:
         return float(curve.cost_of(np.where(rising, share, 0.0)).sum())
 
+    if below < np.inf and cost(path.shares(below)) <= budget:
+        return below
     return min(path.furthest(cost, budget), path.last)

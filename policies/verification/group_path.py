@@ -43,6 +43,24 @@ class _Polygon:
 
 
 @dataclass(frozen=True, eq=False)
+class _Corners:
+    """The corners of siblings.
+
+    Attributes:
+        child: (e,) position of the sibling; at, level: (e,), held: (e, m), as of a polygon.
+        endless: (q,) corners that a ray follows; ray: (q, m), ray_level: (q,).
+    """
+
+    child: IntArray
+    at: FloatArray
+    held: FloatArray
+    level: FloatArray
+    endless: IntArray
+    ray: FloatArray
+    ray_level: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class _Sweep:
     """The corners of a node's children in the order in which they are swept.
 
@@ -147,13 +165,19 @@ class GroupPath:
     def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
         """The greatest position at which shares cost at most the budget; inf: they always do."""
         corners = self.corners
-        if cost(self.shares(self.first)) > budget:
+        worth = {0: cost(self.shares(self.first)) - budget}
+        if worth[0] > 0:
             return self.first
         low, high = 0, len(corners)
         while high - low > 1:
+            # Where a straight line between both ends crosses, and every other time in the middle.
             middle = (low + high) // 2
-            paid = cost(self.shares(float(corners[middle]))) <= budget
-            low, high = (middle, high) if paid else (low, middle)
+            if high in worth and len(worth) % 2:
+                part = worth[low] / (worth[low] - worth[high])
+                aim = corners[low] + part * (corners[high] - corners[low])
+                middle = int(np.clip(np.searchsorted(corners, aim), low + 1, high - 1))
+            worth[middle] = cost(self.shares(float(corners[middle]))) - budget
+            low, high = (middle, high) if worth[middle] <= 0 else (low, middle)
         begin = max(float(corners[low]), self.first)
         if high < len(corners):
             return self._pays_until(cost, budget, begin, float(corners[high]))
@@ -186,20 +210,12 @@ class GroupPath:
 
     def _sweep(self, node: int) -> None:
         """Work out a node's sweep and polygon from its children's."""
-        groups, t = self.groups, len(self.start)
+        groups = self.groups
         mine = [child for child in groups.children[node] if self._moves[child]]
-        parts = [self._polygon_of(child) if child < t else self._polygons[child] for child in mine]
-        sizes = np.array([len(part.at) for part in parts])
-        child = np.repeat(np.arange(len(mine)), sizes)
-        at = np.concatenate([part.at for part in parts])
-        held = np.concatenate([part.held for part in parts])
-        level = np.concatenate([part.level for part in parts])
-        tier = groups.tier[mine][child]
-        last = np.cumsum(sizes) - 1
-        m = held.shape[1]
-        endless = np.array([part.ray is not None for part in parts])
-        followed = np.ones(len(at), dtype=np.bool_)
-        followed[last] = False
+        corners = self._corners_of(mine)
+        child, at, held, level = corners.child, corners.at, corners.held, corners.level
+        tier, m = groups.tier[mine][child], held.shape[1]
+        followed = np.r_[child[1:] == child[:-1], False]
         height = _common_levels(tier, level)
         order = np.lexsort((np.arange(len(at)), height, tier))
         rises, jump = np.zeros(len(at)), np.zeros(len(at))
@@ -211,16 +227,14 @@ class GroupPath:
         rises[here[slopes]] = moved[slopes] / length[slopes]
         rise_held[here[slopes]] = moved_held[slopes] / length[slopes, None]
         jump[here[~slopes]], jump_held[here[~slopes]] = moved[~slopes], moved_held[~slopes]
-        for part, corner in zip(parts, last.tolist(), strict=True):
-            if part.ray is not None:
-                rises[corner] = 1.0 / part.ray_level
-                rise_held[corner] = part.ray / part.ray_level
+        rises[corners.endless] = 1.0 / corners.ray_level
+        rise_held[corners.endless] = corners.ray / corners.ray_level[:, None]
         before_it = np.r_[False, child[1:] == child[:-1]]
         changes = np.concatenate([rises[:, None], rise_held], axis=1)
         earlier = np.r_[np.zeros((1, m + 1)), changes[:-1]] * before_it[:, None]
         jumps = np.concatenate([jump[:, None], jump_held], axis=1)
         # Siblings of a tier that rise for ever leave nothing to later ones.
-        endless_tiers = groups.tier[mine][endless]
+        endless_tiers = tier[corners.endless]
         if len(endless_tiers):
             order = order[tier[order] <= endless_tiers.min()]
         rate = np.cumsum((changes - earlier)[order], axis=0)
@@ -248,12 +262,33 @@ class GroupPath:
         ray = rate[-1, 1:] / rate[-1, 0] if rate[-1, 0] > 0 else None
         self._polygons[node] = _with_levels(points, ray, weight)
 
-    def _polygon_of(self, tenant: int) -> _Polygon:
-        start, cap, weight = self.start[tenant], self.cap[tenant], float(self._weight[tenant])
-        at = np.array([start, cap] if np.isfinite(cap) else [start])
-        direction = self._direction[tenant]
-        ray = None if np.isfinite(cap) else direction
-        return _Polygon(at, at[:, None] * direction, at / weight, ray, 1 / weight)
+    def _corners_of(self, mine: list[int]) -> _Corners:
+        """All corners of some siblings, those of tenants first."""
+        t = len(self.start)
+        tenants = np.array([child for child in mine if child < t], dtype=np.int64)
+        start, cap, weight = self.start[tenants], self.cap[tenants], self._weight[tenants]
+        sizes = 1 + np.isfinite(cap)
+        child = np.repeat(np.arange(len(tenants)), sizes)
+        first = np.cumsum(sizes) - sizes
+        at = start[child]
+        at[first[sizes == 2] + 1] = cap[sizes == 2]
+        held = at[:, None] * self._direction[tenants][child]
+        level = at / weight[child]
+        parts = [self._polygons[node] for node in mine[len(tenants) :]]
+        counts = [len(part.at) for part in parts]
+        ends = len(at) + np.cumsum(counts, dtype=np.int64) - 1
+        endless = [number for number, part in enumerate(parts) if part.ray is not None]
+        return _Corners(
+            child=np.r_[child, np.repeat(len(tenants) + np.arange(len(parts)), counts)],
+            at=np.concatenate([at, *(part.at for part in parts)]),
+            held=np.concatenate([held, *(part.held for part in parts)]),
+            level=np.concatenate([level, *(part.level for part in parts)]),
+            endless=np.r_[first[sizes == 1], ends[endless]].astype(np.int64),
+            ray=np.array(
+                [*self._direction[tenants][sizes == 1], *(parts[q].ray for q in endless)]
+            ).reshape(-1, held.shape[1]),
+            ray_level=np.r_[1 / weight[sizes == 1], [parts[q].ray_level for q in endless]],
+        )
 
 
 def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:

@@ -57,9 +57,15 @@ class LevelRounds:
         """What the tolerance of a round's level is relative to."""
         return level_size(self.form, self.rising(number), self.certificate.rounds[number].level)
 
+    @cached_property
+    def _reached(self) -> dict[int, FloatArray]:
+        return {}
+
     def reached(self, number: int) -> FloatArray:
         """(t',) shares of rising tenants at a round's level, before they have all their tasks."""
-        return self.at(number, self.certificate.rounds[number].level)
+        if number not in self._reached:
+            self._reached[number] = self.at(number, self.certificate.rounds[number].level)
+        return self._reached[number]
 
     def at(self, number: int, level: float) -> FloatArray:  # noqa: ARG002 - of a path it counts
         """(t',) the same at another level."""
