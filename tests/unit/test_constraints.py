@@ -6,7 +6,7 @@ from django.db import models
 
 from allocator_service.core.constraints import domain_error_for
 
-# Constraints that no request can violate: the value is the service's own, or a lock is held while it is written.
+# Constraints that no request can violate: the service chooses the value, or writes it under a lock.
 INTERNAL = {
     "allocation_position_unique": "publication numbers the rows of its run",
     "allocation_tasks_nonnegative": "a decision is checked before it is published",
