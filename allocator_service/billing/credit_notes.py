@@ -22,7 +22,7 @@ LARGEST = Decimal(10) ** 12
 
 
 def credit_notes_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[CreditNote]:
-    """Return the credit notes that a caller may see: all of the pool, or a tenant's own."""
+    """Return the pool's credit notes, or those of one tenant."""
     notes = CreditNote.objects.filter(pool=pool).select_related("pool", "tenant")
     return notes if tenant is None else notes.filter(tenant=tenant)
 
