@@ -1,4 +1,4 @@
-"""Events and webhooks: what is sent and answered.
+"""Documents of events and webhooks.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """

@@ -1,4 +1,4 @@
-"""Decisions: what is sent and answered.
+"""Documents of decisions.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """

@@ -5,8 +5,7 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from typing import Literal
 
-from allocator_client.answers import Answer, Rows
-from allocator_client.documents.events_and_webhooks import (
+from allocator_client._generated.documents.events_and_webhooks import (
     DeliveryDocument,
     EventDocument,
     RotationRequest,
@@ -15,6 +14,7 @@ from allocator_client.documents.events_and_webhooks import (
     WebhookRequestPatch,
     WebhookSecretDocument,
 )
+from allocator_client.answers import Answer, Rows
 from allocator_client.transport import Transport, path_part
 
 

@@ -1,4 +1,4 @@
-"""What is sent and answered, by group.
+"""Documents of requests and answers, by group.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """

@@ -6,14 +6,14 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 from datetime import datetime
 from typing import Literal
 
-from allocator_client.answers import Answer, Download
-from allocator_client.documents.reports import (
+from allocator_client._generated.documents.reports import (
     BillingDocument,
     FairnessDocument,
     LendingDocument,
     SharingDegreeDocument,
     UtilizationDocument,
 )
+from allocator_client.answers import Answer, Download
 from allocator_client.transport import Transport, path_part
 
 

@@ -5,9 +5,8 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from typing import Literal
 
-from allocator_client.answers import Answer, Download, Rows
-from allocator_client.documents.decisions import EvaluationRequest
-from allocator_client.documents.what_if import (
+from allocator_client._generated.documents.decisions import EvaluationRequest
+from allocator_client._generated.documents.what_if import (
     BacktestDocument,
     BacktestRequest,
     BacktestResultsDocument,
@@ -17,6 +16,7 @@ from allocator_client.documents.what_if import (
     SimulationDocument,
     SimulationRequest,
 )
+from allocator_client.answers import Answer, Download, Rows
 from allocator_client.transport import Transport, path_part
 
 

@@ -5,8 +5,7 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from typing import Literal
 
-from allocator_client.answers import Answer, Download, Rows
-from allocator_client.documents.money import (
+from allocator_client._generated.documents.money import (
     BankDocument,
     BudgetDocument,
     BudgetRequest,
@@ -26,6 +25,7 @@ from allocator_client.documents.money import (
     StatementDocument,
     StatementRowDocument,
 )
+from allocator_client.answers import Answer, Download, Rows
 from allocator_client.transport import Transport, path_part
 
 

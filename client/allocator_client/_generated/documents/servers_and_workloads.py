@@ -1,4 +1,4 @@
-"""Servers and workloads: what is sent and answered.
+"""Documents of servers and workloads.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """

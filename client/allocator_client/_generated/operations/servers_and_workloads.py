@@ -5,9 +5,8 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from typing import Literal
 
-from allocator_client.answers import Answer, Rows
-from allocator_client.documents.pools_and_members import ManyCreated
-from allocator_client.documents.servers_and_workloads import (
+from allocator_client._generated.documents.pools_and_members import ManyCreated
+from allocator_client._generated.documents.servers_and_workloads import (
     ImportDocument,
     NodeImportRequest,
     ServerChangePatch,
@@ -18,6 +17,7 @@ from allocator_client.documents.servers_and_workloads import (
     WorkloadImportRequest,
     WorkloadRequest,
 )
+from allocator_client.answers import Answer, Rows
 from allocator_client.transport import Transport, path_part
 
 

@@ -6,8 +6,7 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 from datetime import datetime
 from typing import Literal
 
-from allocator_client.answers import Answer, Rows
-from allocator_client.documents.decisions import (
+from allocator_client._generated.documents.decisions import (
     AllocationDocument,
     CertificateDocument,
     DecisionDocument,
@@ -22,6 +21,7 @@ from allocator_client.documents.decisions import (
     TenantAllocationDocument,
     VerificationDocument,
 )
+from allocator_client.answers import Answer, Rows
 from allocator_client.transport import Transport, path_part
 
 

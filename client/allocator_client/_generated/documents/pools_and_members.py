@@ -1,4 +1,4 @@
-"""Pools and members: what is sent and answered.
+"""Documents of pools and members.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """

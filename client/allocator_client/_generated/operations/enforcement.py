@@ -5,14 +5,14 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from typing import Literal
 
-from allocator_client.answers import Answer, Download
-from allocator_client.documents.enforcement import (
+from allocator_client._generated.documents.enforcement import (
     EnforcementDocument,
     EnforcementReport,
     EnforcementReportRequest,
     EntitlementsDocument,
     RenderingDocument,
 )
+from allocator_client.answers import Answer, Download
 from allocator_client.transport import Transport, path_part
 
 

@@ -5,8 +5,7 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from typing import Literal
 
-from allocator_client.answers import Answer, Download, Rows
-from allocator_client.documents.ledger import (
+from allocator_client._generated.documents.ledger import (
     BlockDocument,
     CorrectionRequest,
     EntryDocument,
@@ -14,7 +13,8 @@ from allocator_client.documents.ledger import (
     UsageImportRequest,
     UsageRequest,
 )
-from allocator_client.documents.servers_and_workloads import ImportDocument
+from allocator_client._generated.documents.servers_and_workloads import ImportDocument
+from allocator_client.answers import Answer, Download, Rows
 from allocator_client.transport import Transport, path_part
 
 

@@ -3,8 +3,7 @@
 Made from docs/openapi.yaml by client/generate.py: change those.
 """
 
-from allocator_client.answers import Answer, Rows
-from allocator_client.documents.pools_and_members import (
+from allocator_client._generated.documents.pools_and_members import (
     ManyCreated,
     MemberDocument,
     MemberRequest,
@@ -15,6 +14,7 @@ from allocator_client.documents.pools_and_members import (
     TenantRequest,
     TenantRequestPatch,
 )
+from allocator_client.answers import Answer, Rows
 from allocator_client.transport import Transport, path_part
 
 

@@ -1,4 +1,4 @@
-"""Ledger: what is sent and answered.
+"""Documents of ledger.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """

@@ -3,8 +3,12 @@
 Made from docs/openapi.yaml by client/generate.py: change those.
 """
 
+from allocator_client._generated.documents.service import (
+    ReadinessDocument,
+    RootDocument,
+    StatusDocument,
+)
 from allocator_client.answers import Answer
-from allocator_client.documents.service import ReadinessDocument, RootDocument, StatusDocument
 from allocator_client.transport import Transport
 
 

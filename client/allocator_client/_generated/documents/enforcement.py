@@ -1,4 +1,4 @@
-"""Enforcement: what is sent and answered.
+"""Documents of enforcement.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """

@@ -1,4 +1,4 @@
-"""Reports: what is sent and answered.
+"""Documents of reports.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """

@@ -1,16 +1,19 @@
-"""What if: what is sent and answered.
+"""Documents of what if.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from allocator_client.documents.decisions import (
+from allocator_client._generated.documents.decisions import (
     AllocationDocument,
     CertificateDocument,
     PlacementDocument,
 )
-from allocator_client.documents.servers_and_workloads import ServerRequest, WorkloadRequest
+from allocator_client._generated.documents.servers_and_workloads import (
+    ServerRequest,
+    WorkloadRequest,
+)
 
 BacktestHistory = TypedDict(
     "BacktestHistory",

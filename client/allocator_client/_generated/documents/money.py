@@ -1,4 +1,4 @@
-"""Money: what is sent and answered.
+"""Documents of money.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """

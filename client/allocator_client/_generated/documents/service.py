@@ -1,4 +1,4 @@
-"""Service: what is sent and answered.
+"""Documents of service.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """
