@@ -20,7 +20,7 @@ class WebhookDocument(TypedDict):
     tenant: str | None
     pool: str | None
     url: str
-    # Kinds of events; none: every kind, those of later versions too.
+    # Event kinds. An empty list means every kind, including those of later versions.
     events: NotRequired[
         list[
             Literal[
@@ -46,18 +46,18 @@ class WebhookDocument(TypedDict):
         ]
     ]
     enabled: bool
-    # `requested`; `failing`: nothing was taken for five days; `gone`: it answered 410.
+    # `requested` by a client, `failing` for five days, or `gone` (answered 410).
     disabled_because: Literal["requested", "failing", "gone"] | None
-    # Of the first failure after the last success.
+    # Instant of the first failure after the last success.
     failing_since: str | None
     version: int
     created_at: str
 
 
 class WebhookRequest(TypedDict):
-    # https, to public addresses.
+    # HTTPS URL with a public address.
     url: str
-    # Kinds of events; none: every kind, those of later versions too.
+    # Event kinds. An empty list means every kind, including those of later versions.
     events: NotRequired[
         list[
             Literal[
@@ -82,11 +82,11 @@ class WebhookRequest(TypedDict):
             ]
         ]
     ]
-    # Whose events: what a key of this tenant may see. Null: all, for operators.
+    # Tenant whose visible events are sent. Null means all events; for operators only.
     tenant: NotRequired[str | None]
-    # Events of this pool only; null: of all.
+    # Pool whose events are sent. Null means all pools.
     pool: NotRequired[str | None]
-    # False cancels what waits.
+    # Delivery of events. False cancels pending deliveries.
     enabled: NotRequired[bool]
 
 
@@ -95,7 +95,7 @@ class WebhookSecretDocument(TypedDict):
     tenant: str | None
     pool: str | None
     url: str
-    # Kinds of events; none: every kind, those of later versions too.
+    # Event kinds. An empty list means every kind, including those of later versions.
     events: NotRequired[
         list[
             Literal[
@@ -121,13 +121,13 @@ class WebhookSecretDocument(TypedDict):
         ]
     ]
     enabled: bool
-    # `requested`; `failing`: nothing was taken for five days; `gone`: it answered 410.
+    # `requested` by a client, `failing` for five days, or `gone` (answered 410).
     disabled_because: Literal["requested", "failing", "gone"] | None
-    # Of the first failure after the last success.
+    # Instant of the first failure after the last success.
     failing_since: str | None
     version: int
     created_at: str
-    # Shown once: null when the request is repeated with its Idempotency-Key.
+    # Signing secret, shown once. Null in the answer to a repeated Idempotency-Key.
     secret: str | None
 
 
@@ -165,9 +165,9 @@ class WebhookRequestPatch(TypedDict):
 
 class DeliveryAttempt(TypedDict):
     at: str
-    # Of the answer, if there was one.
+    # HTTP status of the answer. Null without an answer.
     status: int | None
-    # Null when it was taken: see the guide.
+    # Reason of the failure. Null after a success.
     error: (
         Literal["status", "redirect", "address", "connection", "tls", "timeout", "answer", "secret"]
         | None
@@ -177,7 +177,7 @@ class DeliveryAttempt(TypedDict):
 
 class DeliveryDocument(TypedDict):
     id: str
-    # As in the feed; null for a test.
+    # Event id, as in the feed. Null for a test.
     event: str | None
     kind: Literal[
         "allocation.changed",
@@ -202,14 +202,14 @@ class DeliveryDocument(TypedDict):
     ]
     state: Literal["pending", "delivered", "failed", "cancelled"]
     attempts: list[DeliveryAttempt]
-    # Of the next attempt.
+    # Time of the next attempt.
     due_at: str | None
-    # Of the last attempt.
+    # Time after which no attempt is made.
     give_up_at: str
     created_at: str
     finished_at: str | None
 
 
 class RotationRequest(TypedDict):
-    # For how long requests are signed with the old secret too; 0 ends it at once.
+    # Seconds for which the old secret signs as well. 0 expires it at once.
     overlap_seconds: NotRequired[int]

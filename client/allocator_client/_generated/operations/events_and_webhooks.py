@@ -45,22 +45,23 @@ class EventsAndWebhooks(Transport):
     def webhooks_create(
         self, body: WebhookRequest, *, idempotency_key: str | None = None
     ) -> Answer[WebhookSecretDocument]:
-        """Have events posted to a URL, signed, from now on.
+        """Subscribe a URL to events from now on, in signed requests.
 
-        A tenant key makes webhooks for its own tenant, which get what that key sees in `GET /events/`;
-        an operator's get all events, or those of one tenant. The answer shows `secret` this once: the
-        receiver verifies signatures with it. An event is sent again for 24 hours until the answer is
-        2xx, so it can arrive more than once. A tenant has at most 20 webhooks, operators 1,000 (409
-        `webhook.too_many`); a URL must be https to a public address (422 `webhook.url`,
-        `webhook.address`), unless the service was set up to allow others.
+        A tenant key creates webhooks for its own tenant. They get the events that the key sees in
+        `GET /events/`. An operator's webhooks get all events, or those of one tenant. The answer
+        shows `secret` once: the receiver verifies signatures with it. An event is sent again for 24
+        hours until the answer is 2xx, so it can arrive more than once. A tenant has at most 20
+        webhooks, operators 1,000 (409 `webhook.too_many`). A URL must be https to a public address
+        (422 `webhook.url`, `webhook.address`), unless the service is configured to allow other
+        networks.
         """
         return self._post("/api/v1/webhooks/", body, idempotency_key)
 
     def webhooks_show(self, webhook: str) -> Answer[WebhookDocument]:
-        """Show a webhook, with why it is disabled if it is.
+        """Show a webhook, including the reason if it is disabled.
 
-        Send its `ETag` as `If-Match` to change or delete it. The secret is not shown. For a tenant key
-        another tenant's webhook is 404 `webhook.not_found`.
+        Send its `ETag` as `If-Match` to change or delete it. The secret is not shown. For a tenant
+        key another tenant's webhook is 404 `webhook.not_found`.
         """
         return self._read(f"/api/v1/webhooks/{path_part(webhook)}/")
 
@@ -70,15 +71,15 @@ class EventsAndWebhooks(Transport):
         """Change a webhook's URL or events, disable it, or enable it again, by a JSON merge patch.
 
         It needs the webhook's `ETag` in `If-Match` (428 without it, 412 if the webhook has changed
-        since). Disabling cancels all deliveries that are pending; enabling starts with the events of
-        that moment on. `tenant` and `pool` cannot change (422 `field.immutable`).
+        since). Disabling cancels all pending deliveries. Enabling starts with the events from then
+        on. `tenant` and `pool` cannot change (422 `field.immutable`).
         """
         return self._change(
             "PATCH", f"/api/v1/webhooks/{path_part(webhook)}/", body or {}, if_match=if_match
         )
 
     def webhooks_retire(self, webhook: str, *, if_match: str | None = None) -> Answer[None]:
-        """Delete a webhook: nothing more is sent to it.
+        """Delete a webhook and stop sending to it.
 
         It needs the webhook's `ETag` in `If-Match` (428 without it, 412 if the webhook has changed
         since). Pending deliveries are cancelled, the secrets are deleted, and its deliveries can no
@@ -96,13 +97,13 @@ class EventsAndWebhooks(Transport):
     ) -> Rows[DeliveryDocument]:
         """List a webhook's deliveries, newest first, each with all its attempts.
 
-        A `pending` delivery says in `due_at` when it is tried next; 24 hours without success make it
-        `failed`. The log is kept for 30 days.
+        `due_at` is the time of a `pending` delivery's next attempt. After 24 hours without success
+        it is `failed`. Deliveries are kept for 30 days.
 
         Parameters
         ----------
         state
-            Deliveries in this state only; `cancelled` by disabling the webhook.
+            State of the deliveries to list. Disabling a webhook makes them `cancelled`.
         """
         return self._rows(
             f"/api/v1/webhooks/{path_part(webhook)}/deliveries/",
@@ -115,8 +116,8 @@ class EventsAndWebhooks(Transport):
     ) -> Answer[DeliveryDocument]:
         """Send a delivery again, with the same id, for up to another 24 hours.
 
-        Use it when the receiver was down for too long; a delivery that is still pending is tried at
-        once. A webhook that is disabled is refused with 409 `webhook.disabled`.
+        Use it after a long outage of the receiver. A pending delivery is attempted at once. A
+        disabled webhook is rejected with 409 `webhook.disabled`.
 
         Parameters
         ----------
@@ -136,11 +137,11 @@ class EventsAndWebhooks(Transport):
         *,
         idempotency_key: str | None = None,
     ) -> Answer[WebhookSecretDocument]:
-        """Give a webhook a new secret, which the answer shows this once.
+        """Rotate a webhook's secret. The answer shows the new one once.
 
-        Requests are signed with the old secret too for `overlap_seconds`: a day by default, at most
-        seven. With 0 all older secrets end at once: use it for one that leaked. While an older secret
-        is still in its overlap, another rotation with an overlap is refused with 409
+        The old secret signs requests as well for `overlap_seconds`, a day by default and at most
+        seven. With 0 all older secrets expire at once: use it for a leaked secret. While an older
+        secret is in its overlap, another rotation with an overlap is rejected with 409
         `webhook.rotating`.
         """
         return self._post(
@@ -152,7 +153,7 @@ class EventsAndWebhooks(Transport):
     ) -> Answer[DeliveryDocument]:
         """Send an event of kind `webhook.test` to a webhook.
 
-        The answer is the delivery that waits to be sent; read what came of it in the webhook's
-        deliveries. A webhook that is disabled is refused with 409 `webhook.disabled`.
+        The answer is the pending delivery. Its outcome is in the webhook's deliveries. A disabled
+        webhook is rejected with 409 `webhook.disabled`.
         """
         return self._post(f"/api/v1/webhooks/{path_part(webhook)}/test/", {}, idempotency_key)
