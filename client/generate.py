@@ -224,24 +224,27 @@ class Operations:
                 self.documents.source[each] for each, home in self._home.items() if home == group
             ]
             if own:
-                files[f"documents/{_snake(group)}.py"] = self._module(
-                    group, f"{group}: what is sent and answered.", "\n\n".join(own)
+                files[f"_generated/documents/{_snake(group)}.py"] = self._module(
+                    group, f"Documents of {group[0].lower()}{group[1:]}.", "\n\n".join(own)
                 )
             body = f'class {name}(Transport):\n    """{purpose}"""\n\n'
             body += "\n".join(self._methods[group])
-            files[f"operations/{_snake(group)}.py"] = self._module("", purpose, body)
-        files["operations/__init__.py"] = self._module(
+            files[f"_generated/operations/{_snake(group)}.py"] = self._module("", purpose, body)
+        files["_generated/operations/__init__.py"] = self._module(
             "",
             "Every operation of the service, in the groups of its document.",
             f"class Operations({', '.join(classes.values())}):\n"
             '    """A method for each operation of docs/openapi.yaml, named after its `operationId`."""',
             *(
-                f"from allocator_client.operations.{_snake(group)} import {name}"
+                f"from allocator_client._generated.operations.{_snake(group)} import {name}"
                 for group, name in classes.items()
             ),
         )
-        files["documents/__init__.py"] = (
-            f'"""What is sent and answered, by group.\n\n{_MADE}\n"""\n'
+        files["_generated/documents/__init__.py"] = (
+            f'"""Documents of requests and answers, by group.\n\n{_MADE}\n"""\n'
+        )
+        files["_generated/__init__.py"] = (
+            f'"""Operations and documents of the service.\n\n{_MADE}\n"""\n'
         )
         return {name: _formatted(text) for name, text in files.items()}
 
@@ -257,7 +260,9 @@ class Operations:
         ]
         for name, home in self._home.items():
             if home != group and re.search(rf"\b{name}\b", body):
-                lines.append(f"from allocator_client.documents.{_snake(home)} import {name}")
+                lines.append(
+                    f"from allocator_client._generated.documents.{_snake(home)} import {name}"
+                )
         return "\n".join([*lines, body, ""])
 
     def _written(self, operation: Operation) -> list[str]:
@@ -383,8 +388,7 @@ def outdated() -> list[str]:
     made = generated()
     there = {
         str(file.relative_to(PACKAGE)): file.read_text()
-        for folder in ("documents", "operations")
-        for file in (PACKAGE / folder).glob("*.py")
+        for file in (PACKAGE / "_generated").rglob("*.py")
     }
     return sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
 
@@ -399,7 +403,7 @@ def main(arguments: Sequence[str]) -> int:
     for name in outdated():
         file = PACKAGE / name
         if name in made:
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(made[name])
         else:
             file.unlink()

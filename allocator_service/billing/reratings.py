@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from allocator_service.billing.models import (
     Closing,
@@ -30,6 +31,11 @@ from allocator_service.core.outbox import event_record
 from allocator_service.core.planning import without_time_limit
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
+
+
+def reratings_of(pool: Pool) -> QuerySet[Rerating]:
+    """Return the pool's reratings."""
+    return Rerating.objects.filter(pool=pool).select_related("pool")
 
 
 def rerating_preview(

@@ -39,7 +39,10 @@ class Agent(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["pool", "name"], name="agent_name_unique"),
             models.CheckConstraint(
-                condition=Q(interval_seconds__gt=0), name="agent_interval_positive"
+                condition=Q(interval_seconds__gt=0),
+                name="agent_interval_positive",
+                violation_error_code="duration.zero",
+                violation_error_message="A duration must be longer than zero.",
             ),
         ]
 

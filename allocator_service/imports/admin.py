@@ -1,7 +1,7 @@
-"""Importing files in the admin: what would become of each row is shown, then it is done.
+"""Imports of files in the admin, with a preview of each row.
 
-What is imported, and refused, is what the commands and the API import and refuse. The file travels with
-the page that shows its rows: it is judged again when it is written.
+Commands and API import and refuse the same rows. The preview's page carries the file, which is
+classified again before it is written.
 """
 
 import base64
@@ -24,7 +24,7 @@ from allocator_service.core.board import counted
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.visible import visible_pools
-from allocator_service.imports.checks import checked_slug
+from allocator_service.imports.checks import check_slug
 from allocator_service.imports.kinds import NODES, WORKLOADS, ImportKind
 from allocator_service.imports.reading import utf8_text
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
@@ -39,17 +39,17 @@ from allocator_service.workloads.models import Workload
 MAX_MIB = 8
 MAX_BYTES = MAX_MIB * 2**20
 ROWS_SHOWN = 500
-_SENT_AGAIN = {"csrfmiddlewaretoken", "content", "apply", "reason", "generation"}
+_NOT_REPEATED = {"csrfmiddlewaretoken", "content", "apply", "reason", "generation"}
 
 
 class FileForm(forms.Form):
-    """A file, or the content of one whose rows have been shown; subclasses say what it is read as."""
+    """A file, or the content of one that was previewed. Subclasses determine its kind."""
 
     format = forms.ChoiceField()
     file = forms.FileField(required=False, help_text=f"UTF-8, at most {MAX_MIB} MiB.")
     content = forms.CharField(required=False, widget=forms.HiddenInput)
     skip_refused = forms.BooleanField(
-        required=False, help_text="Write the other rows when some are refused, instead of none."
+        required=False, help_text="Write the other rows if some are refused, instead of none."
     )
     formats: ClassVar[Sequence[str]]
 
@@ -68,21 +68,21 @@ class FileForm(forms.Form):
             self.add_error("file", f"The file is larger than {MAX_MIB} MiB: {self.otherwise}")
         elif not self.errors:
             try:
-                content = _unpacked(cleaned["content"]) if file is None else file.read()
+                content = _unpack(cleaned["content"]) if file is None else file.read()
                 cleaned["text"] = utf8_text(content, "The file")
             except DomainError as error:
                 self.add_error("file", error.detail)
             else:
-                cleaned["content"] = _packed(content)
+                cleaned["content"] = _pack(content)
         return cleaned
 
     @property
     def otherwise(self) -> str:
-        """How larger files are imported."""
+        """The other way to import a larger file."""
         return "import it by command or over HTTP."
 
     def report(self, *, dry_run: bool) -> ImportReport:
-        """Import what the valid form holds. Raises `DomainError` for a file that cannot be read."""
+        """Import the file of a valid form. Raises `DomainError` for a file that cannot be read."""
         raise NotImplementedError
 
     def choice(self, *, dry_run: bool) -> ImportChoice:
@@ -94,7 +94,7 @@ class FileForm(forms.Form):
 
 
 class TenantFileForm(FileForm):
-    """Tenants: a CSV with slug and name, or the JSON array that the API takes."""
+    """Tenants from a CSV with slug and name, or from the API's JSON array."""
 
     formats = TENANT_FORMATS
     field_order = ["format", "file"]
@@ -110,17 +110,15 @@ def open_pools() -> QuerySet[Pool]:
 
 
 class PoolFileForm(FileForm):
-    """What belongs to a pool, and whose the rows are that do not say."""
+    """Rows of a pool, with the tenant of rows that name none."""
 
     pool = forms.ModelChoiceField(open_pools(), to_field_name="slug")
-    tenant = forms.CharField(
-        required=False, help_text="The slug of the tenant of rows that name none."
-    )
+    tenant = forms.CharField(required=False, help_text="Slug of the tenant of rows that name none.")
     tenant_label = forms.CharField(
-        required=False, max_length=253, help_text="Or the label that names the tenant."
+        required=False, max_length=253, help_text="Label that names the tenant, instead of a slug."
     )
     register_tenants = forms.BooleanField(
-        required=False, help_text="Register tenants that are unknown, under their slug."
+        required=False, help_text="Register unknown tenants under their slug."
     )
     field_order = ["pool", "format", "file"]
     kind: ClassVar[ImportKind]
@@ -128,7 +126,7 @@ class PoolFileForm(FileForm):
     def clean_tenant(self) -> str | None:
         slug: str = self.cleaned_data["tenant"].strip()
         try:
-            return checked_slug(slug, "") if slug else None
+            return check_slug(slug, "") if slug else None
         except DomainError as error:
             raise ValidationError(error.detail) from error
 
@@ -148,19 +146,19 @@ class PoolFileForm(FileForm):
 
 
 class ServerFileForm(PoolFileForm):
-    """Servers out of CSV, `kubectl get nodes -o json`, `scontrol show node --json`."""
+    """Servers from CSV, `kubectl get nodes -o json` or `scontrol show node --json`."""
 
     kind, formats = NODES, NODES.formats
 
 
 class WorkloadFileForm(PoolFileForm):
-    """Workloads out of CSV or `kubectl get pods -o json`."""
+    """Workloads from CSV or `kubectl get pods -o json`."""
 
     kind, formats = WORKLOADS, WORKLOADS.formats
 
 
 class FileImportAdmin(ServiceAdmin):
-    """A list with an import: the form of a file, its rows and what would become of them, and done."""
+    """A list with an import of files."""
 
     change_list_template = "admin/imports/change_list.html"
     file_form: ClassVar[type[FileForm]]
@@ -171,7 +169,7 @@ class FileImportAdmin(ServiceAdmin):
         return [imported, *super().get_urls()]
 
     def import_file(self, request: HttpRequest) -> HttpResponse:
-        """The form; with a file the rows; with their content again, what was done."""
+        """Show the form, then the preview of a file, then write the file that was previewed."""
         if not (self.has_add_permission(request) and self.has_change_permission(request)):
             raise PermissionDenied
         form = self.file_form(request.POST or None, request.FILES or None)
@@ -185,6 +183,7 @@ class FileImportAdmin(ServiceAdmin):
         if request.method == "POST" and form.is_valid():
             applies = "apply" in request.POST
             try:
+                # A dry run also before writing: the pool may have changed since the preview.
                 report = form.report(dry_run=True)
                 if applies and _as_shown(report, request):
                     report = form.report(dry_run=False)
@@ -192,7 +191,7 @@ class FileImportAdmin(ServiceAdmin):
                         return self._done(request, report)
                 elif applies:
                     self.message_user(
-                        request, "The pool has changed: look at the rows again.", messages.WARNING
+                        request, "The pool has changed: check the rows again.", messages.WARNING
                     )
             except DomainError as error:
                 details = [item.detail for item in error.errors] or [error.detail]
@@ -208,19 +207,19 @@ class FileImportAdmin(ServiceAdmin):
         return render(request, "admin/imports/import.html", context)
 
     def _shown(self, request: HttpRequest, form: FileForm, report: ImportReport) -> dict[str, Any]:
-        """What the page shows of a dry run."""
+        """Return the context of a preview."""
         rows = sorted(report.rows, key=lambda row: row.outcome is not Outcome.REFUSED)
         pending = {outcome: report.objects.get(outcome, 0) for outcome in _DONE}
         possible = form.cleaned_data["skip_refused"] or not report.refused
         sent = [
             (name, value)
             for name, values in request.POST.lists()
-            if name not in _SENT_AGAIN
+            if name not in _NOT_REPEATED
             for value in values
         ]
         return {
             "report": report,
-            "rows": [(row, _why(row)) for row in rows[:ROWS_SHOWN]],
+            "rows": [(row, _reasons(row)) for row in rows[:ROWS_SHOWN]],
             "counts": ", ".join(f"{n:,} {name}" for name, n in report.objects.items()),
             "pending": self._in_words(pending, _DONE) if possible and any(pending.values()) else "",
             "hidden": [
@@ -232,8 +231,8 @@ class FileImportAdmin(ServiceAdmin):
         }
 
     def _done(self, request: HttpRequest, report: ImportReport) -> HttpResponse:
-        told = self._in_words(report.objects, {outcome: outcome for outcome in Outcome})
-        text = f"{told}." if told else "The file holds no rows: nothing was done."
+        done = self._in_words(report.objects, {outcome: outcome for outcome in Outcome})
+        text = f"{done}." if done else "The file holds no rows: nothing was done."
         if report.registered and report.written:
             text += f" {counted(len(report.registered), 'tenant')} registered."
         level = messages.SUCCESS if report.written else messages.INFO
@@ -241,7 +240,7 @@ class FileImportAdmin(ServiceAdmin):
         return redirect(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
     def _in_words(self, counts: Mapping[str, int], words: Mapping[str, str]) -> str:
-        """Such as 20 servers added, 3 changed."""
+        """Return a text such as "20 servers added, 3 changed"."""
         one, many = str(self.opts.verbose_name), str(self.opts.verbose_name_plural)
         parts: list[str] = []
         for outcome, word in words.items():
@@ -257,26 +256,27 @@ _DONE: Mapping[str, str] = {Outcome.ADDED: "to add", Outcome.CHANGED: "to change
 
 
 def _as_shown(report: ImportReport, request: HttpRequest) -> bool:
-    """Whether the pool is still what it was when the rows were shown."""
+    """Return whether the pool is unchanged since the preview."""
     return request.POST.get("generation") == str(report.generation)
 
 
-def _why(row: RowReport) -> str:
+def _reasons(row: RowReport) -> str:
     reasons = [f"{error.detail} ({error.code})" for error in row.errors]
     return " ".join(reasons) or row.detail
 
 
-def _packed(content: bytes) -> str:
+def _pack(content: bytes) -> str:
     return base64.b64encode(zlib.compress(content)).decode()
 
 
-def _unpacked(text: str) -> bytes:
+def _unpack(text: str) -> bytes:
     unreadable = ValidationError("The rows cannot be read: choose the file again.")
     try:
         unpacking = zlib.decompressobj()
         content = unpacking.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
     except (binascii.Error, zlib.error, ValueError) as error:
         raise unreadable from error
+    # The limit of bytes stopped the decompression: the form did not write such content.
     if not unpacking.eof:
         raise unreadable
     return content

@@ -1,4 +1,4 @@
-"""What a name, a label or a whole number of a file must be: as strict as the API is."""
+"""Checks of the values in files, as strict as the API's."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,36 +22,36 @@ _INSTANT = re.compile(
 _WHOLE = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
-def checked_text(value: object, pointer: str, *, blank: bool = False) -> str:
-    """One line of at most 253 characters. Raises `Unacceptable`."""
+def check_text(value: object, pointer: str, *, blank: bool = False) -> str:
+    """Return a text of one line of at most 253 characters. Raises `Unacceptable`."""
     if not isinstance(value, str):
         raise Unacceptable("Expected text.", code="field.type", pointer=pointer)
     if not value and not blank:
         raise Unacceptable("Expected text that is not empty.", code="field.blank", pointer=pointer)
     if len(value) > MAX_TEXT:
         raise Unacceptable(
-            f"This has at most {MAX_TEXT} characters.", code="field.length", pointer=pointer
+            f"Expected at most {MAX_TEXT} characters.", code="field.length", pointer=pointer
         )
     if not is_one_line(value):
         raise Unacceptable(
-            "Expected one line without blanks at its ends or characters that control text.",
+            "Expected one line without leading or trailing blanks and control characters.",
             code="field.text",
             pointer=pointer,
         )
     return value
 
 
-def checked_title(value: object, pointer: str) -> str:
-    """The name of a tenant: one line of at most 200 characters. Raises `Unacceptable`."""
-    text = checked_text(value, pointer)
+def check_title(value: object, pointer: str) -> str:
+    """Return a tenant's name, one line of at most 200 characters. Raises `Unacceptable`."""
+    text = check_text(value, pointer)
     if len(text) > MAX_TITLE:
-        detail = f"This has at most {MAX_TITLE} characters."
+        detail = f"Expected at most {MAX_TITLE} characters, got {len(text)}."
         raise Unacceptable(detail, code="field.length", pointer=pointer)
     return text
 
 
-def checked_slug(value: object, pointer: str) -> str:
-    """The slug of a tenant. Raises `Unacceptable`."""
+def check_slug(value: object, pointer: str) -> str:
+    """Return a tenant's slug. Raises `Unacceptable`."""
     if not isinstance(value, str):
         raise Unacceptable("Expected text.", code="field.type", pointer=pointer)
     if not _SLUG.fullmatch(value):
@@ -64,16 +64,17 @@ def checked_slug(value: object, pointer: str) -> str:
     return value
 
 
-def slug_of(name: str, pointer: str) -> str:
-    """The slug that an account, a user or a group of another system has here.
+def slug_from_name(name: str, pointer: str) -> str:
+    """Return the slug for an account, a user or a group of another system.
 
-    Lower case, with hyphens for `_` and `.`. Raises `Unacceptable` for what is no slug then either.
+    The name is lowered, and `_` and `.` become hyphens. Raises `Unacceptable` if the result is not
+    a slug.
     """
-    return checked_slug(name.lower().replace("_", "-").replace(".", "-"), pointer)
+    return check_slug(name.lower().replace("_", "-").replace(".", "-"), pointer)
 
 
-def checked_instant(text: object, pointer: str) -> datetime:
-    """An instant as RFC 3339 writes it; without an offset it is in UTC. Raises `Unacceptable`."""
+def check_instant(text: object, pointer: str) -> datetime:
+    """Return an instant in the notation of RFC 3339, in UTC without an offset. Raises `Unacceptable`."""
     refusal = Unacceptable(
         f'"{str(text)[:40]}" is not an instant such as 2026-01-05T00:00:00Z.',
         code="timestamp.syntax",
@@ -82,63 +83,64 @@ def checked_instant(text: object, pointer: str) -> datetime:
     if not isinstance(text, str) or not _INSTANT.fullmatch(text):
         raise refusal
     try:
+        # An offset can move an instant beyond the years that `datetime` has: OverflowError.
         instant = datetime.fromisoformat(text.upper())
         return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise refusal from error
 
 
-def refuse_other_width(values: Sequence[str], header: Sequence[str]) -> None:
-    """Raise `Unacceptable` for a row that has not a cell for each column."""
+def check_width(values: Sequence[str], header: Sequence[str]) -> None:
+    """Raise `Unacceptable` unless a row has one cell for each column."""
     if len(values) != len(header):
         raise Unacceptable(
-            f"The row has {len(values)} cells, the header {len(header)}.", code="row.cells"
+            f"Expected {len(header)} cells, as in the header, got {len(values)}.", code="row.cells"
         )
 
 
-def checked_labels(labels: Mapping[str, object], pointer: str) -> dict[str, str]:
-    """At most 64 labels, texts keyed by texts. Raises `Unacceptable`."""
+def check_labels(labels: Mapping[str, object], pointer: str) -> dict[str, str]:
+    """Return at most 64 labels. Raises `Unacceptable`."""
     if len(labels) > MAX_LABELS:
         raise Unacceptable(
-            f"There are {len(labels)} labels; at most {MAX_LABELS} are kept.",
+            f"Expected at most {MAX_LABELS} labels, got {len(labels)}.",
             code="labels.count",
             pointer=pointer,
         )
     return {
-        checked_text(key, f"{pointer}/{pointer_token(key)}"): checked_text(
+        check_text(key, f"{pointer}/{pointer_token(key)}"): check_text(
             value, f"{pointer}/{pointer_token(key)}", blank=True
         )
         for key, value in labels.items()
     }
 
 
-def checked_selector(selector: Mapping[str, list[str]], pointer: str) -> Selector:
-    """For each label the values allowed, a single one as itself. Raises `Unacceptable`."""
-    checked_labels(dict.fromkeys(selector, ""), pointer)
+def check_selector(selector: Mapping[str, list[str]], pointer: str) -> Selector:
+    """Return the permitted values of each label, a single one as a text. Raises `Unacceptable`."""
+    check_labels(dict.fromkeys(selector, ""), pointer)
     checked: Selector = {}
     for label, values in selector.items():
         where = f"{pointer}/{pointer_token(label)}"
-        allowed = list(dict.fromkeys(checked_text(value, where, blank=True) for value in values))
+        allowed = list(dict.fromkeys(check_text(value, where, blank=True) for value in values))
         if not 1 <= len(allowed) <= 100:
             raise Unacceptable(
-                "A selector names 1 to 100 values of a label.", code="selector.count", pointer=where
+                "Expected 1 to 100 values of a label.", code="selector.count", pointer=where
             )
         checked[label] = allowed[0] if len(allowed) == 1 else allowed
     return checked
 
 
-def whole_number(text: str, pointer: str, *, minimum: int, maximum: int) -> int:
-    """A whole number from `minimum` to `maximum`. Raises `Unacceptable`."""
+def check_whole_number(text: str, pointer: str, *, minimum: int, maximum: int) -> int:
+    """Return a whole number from `minimum` to `maximum`. Raises `Unacceptable`."""
     if not _WHOLE.fullmatch(text):
         raise Unacceptable(
-            f'"{text[:40]}" is not a whole number, written without a fraction.',
+            f'Expected a whole number without a fraction, got "{text[:40]}".',
             code="field.type",
             pointer=pointer,
         )
     number = int(text)
     if not minimum <= number <= maximum:
         raise Unacceptable(
-            f"This is a whole number from {minimum} to {maximum}.",
+            f"Expected a whole number from {minimum} to {maximum}, got {number}.",
             code="field.range",
             pointer=pointer,
         )

@@ -1,4 +1,7 @@
-"""CSV files of nodes, workloads and usage: a header of known columns, one row a line, UTF-8, commas."""
+"""CSV files of nodes, workloads, usage and tenants.
+
+The first line is a header of known columns, the separator a comma, the encoding UTF-8.
+"""
 
 import csv
 import io
@@ -7,16 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.imports.checks import (
-    checked_instant,
-    checked_labels,
-    checked_selector,
-    checked_slug,
-    checked_text,
-    checked_title,
-    refuse_other_width,
-    whole_number,
+    check_instant,
+    check_labels,
+    check_selector,
+    check_slug,
+    check_text,
+    check_title,
+    check_whole_number,
+    check_width,
 )
-from allocator_service.imports.reading import findings_of, refuse_too_many
+from allocator_service.imports.reading import check_row_count, errors_of
 from allocator_service.imports.rows import (
     NodeFile,
     NodeRow,
@@ -44,21 +47,21 @@ USAGE_COLUMNS = ("id", "source", "tenant", "start", "end", "resources.")
 
 
 def csv_nodes(content: str, resources: Sequence[Resource], owner: Owner) -> NodeFile:
-    """The nodes of a CSV with the columns name, contributed_by, count, capacity.*, labels.*.
+    """Read nodes. Columns are name, contributed_by, count, capacity.* and labels.*.
 
-    Raises `Unacceptable` for a file that is no such CSV as a whole.
+    Raises `Unacceptable` if the file as a whole is not such a CSV.
     """
 
     def node(place: Place, cells: Cells) -> NodeRow:
         count = cells.get("count", "")
-        labels = checked_labels(_below(cells, "labels."), "/labels")
+        labels = check_labels(_family(cells, "labels."), "/labels")
         return NodeRow(
             place,
-            checked_text(cells["name"], "/name"),
+            check_text(cells["name"], "/name"),
             _owner(cells.get("contributed_by", ""), labels, owner, "/contributed_by"),
-            vector_from(_below(cells, "capacity."), resources, pointer="/capacity"),
+            vector_from(_family(cells, "capacity."), resources, pointer="/capacity"),
             labels,
-            whole_number(count, "/count", minimum=1, maximum=MAX_SERVERS_PER_REQUEST)
+            check_whole_number(count, "/count", minimum=1, maximum=MAX_SERVERS_PER_REQUEST)
             if count
             else 1,
         )
@@ -67,71 +70,76 @@ def csv_nodes(content: str, resources: Sequence[Resource], owner: Owner) -> Node
 
 
 def csv_workloads(content: str, resources: Sequence[Resource], owner: Owner) -> WorkloadFile:
-    """The workloads of a CSV: tenant, name, demand.*, tasks (empty: no limit), priority, selector.*.
+    """Read workloads. Columns are tenant, name, demand.*, tasks, priority and selector.*.
 
-    A selector's cell names one value, or several with `|` between them. Raises `Unacceptable` for
-    a file that is no such CSV as a whole.
+    An empty cell of tasks is no limit. A selector's cell has one value, or several separated by
+    `|`. Raises `Unacceptable` if the file as a whole is not such a CSV.
     """
 
     def workload(place: Place, cells: Cells) -> WorkloadRow:
         tasks, priority = cells.get("tasks", ""), cells.get("priority", "")
         selector = {
-            label: values.split("|") for label, values in _below(cells, "selector.").items()
+            label: values.split("|") for label, values in _family(cells, "selector.").items()
         }
         tenant = _owner(cells.get("tenant", ""), {}, owner, "/tenant")
         if tenant is None:
             raise Unacceptable(
-                "The row does not name a tenant.", code="field.required", pointer="/tenant"
+                "Expected a tenant: name it in the row, or by an option of the import.",
+                code="field.required",
+                pointer="/tenant",
             )
         return WorkloadRow(
             place,
-            checked_text(cells["name"], "/name"),
+            check_text(cells["name"], "/name"),
             tenant,
-            vector_from(_below(cells, "demand."), resources, pointer="/demand"),
-            whole_number(tasks, "/tasks", minimum=0, maximum=MAX_TASKS) if tasks else None,
-            whole_number(priority, "/priority", minimum=-MAX_PRIORITY, maximum=MAX_PRIORITY)
+            vector_from(_family(cells, "demand."), resources, pointer="/demand"),
+            check_whole_number(tasks, "/tasks", minimum=0, maximum=MAX_TASKS) if tasks else None,
+            check_whole_number(priority, "/priority", minimum=-MAX_PRIORITY, maximum=MAX_PRIORITY)
             if priority
             else 0,
-            checked_selector(selector, "/selector"),
+            check_selector(selector, "/selector"),
         )
 
     return WorkloadFile(_rows(content, WORKLOAD_COLUMNS, "demand.", resources, workload))
 
 
 def csv_usage(content: str, resources: Sequence[Resource], owner: Owner, source: str) -> UsageFile:
-    """The usage of a CSV: id, tenant, start, end, resources.*, source (else the one given).
+    """Read usage. Columns are id, tenant, start, end, resources.* and source.
 
-    Raises `Unacceptable` for a file that is no such CSV as a whole.
+    A row without a source gets `source`. Raises `Unacceptable` if the file as a whole is not such a
+    CSV.
     """
 
     def usage(place: Place, cells: Cells) -> UsageRow:
         tenant = _owner(cells.get("tenant", ""), {}, owner, "/tenant")
         if tenant is None:
             raise Unacceptable(
-                "The row does not name a tenant.", code="field.required", pointer="/tenant"
+                "Expected a tenant: name it in the row, or by an option of the import.",
+                code="field.required",
+                pointer="/tenant",
             )
         return UsageRow(
             place,
-            checked_text(cells["id"], "/id"),
+            check_text(cells["id"], "/id"),
             tenant,
-            checked_text(cells.get("source") or source, "/source"),
-            vector_from(_below(cells, "resources."), resources, pointer="/resources"),
-            checked_instant(cells.get("start", ""), "/start"),
-            checked_instant(cells.get("end", ""), "/end"),
+            check_text(cells.get("source") or source, "/source"),
+            vector_from(_family(cells, "resources."), resources, pointer="/resources"),
+            check_instant(cells.get("start", ""), "/start"),
+            check_instant(cells.get("end", ""), "/end"),
         )
 
     return UsageFile(_rows(content, USAGE_COLUMNS, "resources.", resources, usage, key="id"))
 
 
 def csv_tenants(content: str) -> TenantFile:
-    """The tenants of a CSV with the columns slug and, if you like, name (else the slug).
+    """Read tenants. Columns are slug and name; a tenant without a name gets its slug.
 
-    Raises `Unacceptable` for a file that is no such CSV as a whole.
+    Raises `Unacceptable` if the file as a whole is not such a CSV.
     """
 
     def tenant(place: Place, cells: Cells) -> TenantRow:
-        slug = checked_slug(cells["slug"], "/slug")
-        return TenantRow(place, slug, checked_title(cells.get("name") or slug, "/name"))
+        slug = check_slug(cells["slug"], "/slug")
+        return TenantRow(place, slug, check_title(cells.get("name") or slug, "/name"))
 
     return TenantFile(_rows(content, TENANT_COLUMNS, "", (), tenant, key="slug"))
 
@@ -150,20 +158,22 @@ def _rows(
     _check_header(header, columns, quantities, resources, key)
     rows: list[Row | RefusedRow] = []
     for place, values in lines:
-        refuse_too_many(len(rows) + 1)
+        check_row_count(len(rows) + 1)
         cells = dict(zip(header, values, strict=False))
         try:
-            refuse_other_width(values, header)
+            check_width(values, header)
             rows.append(read(place, cells))
         except Unacceptable as error:
-            rows.append(RefusedRow(place, cells.get(key, "")[:80], findings_of(error)))
+            rows.append(RefusedRow(place, cells.get(key, "")[:80], errors_of(error)))
     return rows
 
 
 def _lines(content: str) -> Iterator[tuple[Place, list[str]]]:
-    """The rows that are not empty, each with the line it begins on."""
+    """Yield the rows that are not empty, each with its first line."""
     reader = csv.reader(io.StringIO(content.removeprefix("\ufeff"), newline=""), strict=True)
     while True:
+        # A quoted cell may span lines, and the reader counts them: the row begins after those read
+        # so far.
         begins = reader.line_num + 1
         try:
             values = next(reader)
@@ -190,12 +200,13 @@ def _check_header(
             code="import.column",
         )
     errors = []
+    # An unknown column is an error, not ignored: a misspelt one would otherwise be a silent zero.
     counted_names = {item.name for item in resources}
     seen: set[str] = set()
     for name in header:
         family, dot, rest = name.partition(".")
         if name in seen:
-            errors.append(_header_error(name, "import.column", "is there twice"))
+            errors.append(_header_error(name, "import.column", "occurs twice"))
         elif f"{family}{dot}" not in columns or (dot and not rest):
             known = ", ".join(f"{column}*" if column[-1] == "." else column for column in columns)
             errors.append(_header_error(name, "import.column", f"is unknown; there are: {known}"))
@@ -217,8 +228,8 @@ def _header_error(name: str, code: str, what: str) -> FieldError:
     return FieldError("/content", code, f'Line 1: the column "{name[:80]}" {what}.')
 
 
-def _below(cells: Cells, prefix: str) -> Cells:
-    """The cells of a family of columns that are not empty, by the rest of their names."""
+def _family(cells: Cells, prefix: str) -> Cells:
+    """Return the cells of a family of columns that are not empty, by the rest of their names."""
     return {
         name.removeprefix(prefix): value
         for name, value in cells.items()
@@ -228,4 +239,4 @@ def _below(cells: Cells, prefix: str) -> Cells:
 
 def _owner(cell: str, labels: Cells, owner: Owner, pointer: str) -> str | None:
     named = cell or owner.of(labels)
-    return checked_slug(named, pointer) if named else None
+    return check_slug(named, pointer) if named else None

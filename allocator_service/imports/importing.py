@@ -1,4 +1,7 @@
-"""What all imports have in common: each row is judged, then all are written or none."""
+"""The steps of every import.
+
+Each row is classified first. Then all of them are written in one transaction, or none.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,18 +32,18 @@ NAMES_PER_QUERY = 10_000
 
 
 def no_progress(step: str, done: int, total: int) -> None:
-    """For whoever does not look on."""
+    """Ignore the progress."""
 
 
 class Owners:
-    """The tenants that a file names: those there are, and those that may be registered.
+    """The tenants that a file names, existing ones and those to register.
 
-    With `retired`, those that are retired count as there: their rows are of the time before.
+    With `retired`, retired tenants count as existing: their rows are about the time before.
     """
 
     def __init__(self, slugs: Iterable[str | None], choice: ImportChoice, *, retired: bool) -> None:
-        wanted = {slug for slug in slugs if slug}
-        found = list(Tenant.objects.filter(slug__in=wanted))
+        named = {slug for slug in slugs if slug}
+        found = list(Tenant.objects.filter(slug__in=named))
         self._present = {
             tenant.slug: tenant for tenant in found if retired or tenant.retired_at is None
         }
@@ -49,23 +52,24 @@ class Owners:
         self._registering: dict[str, None] = {}
 
     def refusal(self, slug: str | None) -> FieldError | None:
-        """Why no row of this tenant can be imported, if none can."""
+        """Return the error of every row of this tenant, or None."""
         if slug is None or slug in self._present:
             return None
         if slug in self._retired:
             return FieldError("", "tenant.retired", f'The tenant "{slug}" is retired.')
         if not self._register:
             return FieldError("", "tenant.unknown", f'No tenant has the slug "{slug}".')
+        # Registered only when the file is written, and not at all in a dry run.
         self._registering[slug] = None
         return None
 
     @property
     def registered(self) -> list[str]:
-        """The tenants that are registered, in the order in which the file names them."""
+        """The tenants to register, in the order of the file."""
         return list(self._registering)
 
     def register(self, now: datetime) -> None:
-        """Register the tenants that `refusal` let pass without being there."""
+        """Register the tenants that `refusal` accepted although they do not exist."""
         for slug in self._registering:
             self._present[slug] = tenant_create(slug=slug, name=slug, now=now)
 
@@ -73,51 +77,54 @@ class Owners:
         return self._present[slug]
 
 
-class Claims:
-    """Which row of a file was the first to have a name of an owner."""
+class NameClaims:
+    """The first row of a file for each name of an owner."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str | None, str], Place] = {}
 
     def refusal(self, owner: str | None, names: Sequence[str], place: Place) -> FieldError | None:
-        """Claim the names for the row; why that is impossible, if a row before has one of them."""
+        """Claim the names for a row, or return the error if an earlier row has one of them."""
         for name in names:
             first = self._first.get((owner, name))
             if first is not None:
-                detail = f'"{name}" stands at {first} already, for the same owner.'
+                detail = f'"{name}" of the same owner is at {first} already.'
                 return FieldError("/name", "row.duplicate", detail)
         self._first.update({(owner, name): place for name in names})
         return None
 
 
 class Work(ABC, Generic[Row]):
-    """What one kind of import does with its rows: judges each, remembers what it asks for, writes."""
+    """The part of an import that depends on the kind of its rows.
+
+    It classifies each row, collects the changes and writes them.
+    """
 
     row_type: type[Row]
-    of_the_past: ClassVar[bool] = False  # its rows tell of a time in which tenants were not retired
+    accepts_retired: ClassVar[bool] = False  # usage may be from before a tenant was retired
 
     @abstractmethod
-    def findings(self, row: Row) -> Iterable[FieldError | None]:
-        """Why the row cannot be imported, whoever's it is."""
+    def errors(self, row: Row) -> Iterable[FieldError | None]:
+        """Return the errors of a row, apart from those of its owner."""
 
     @abstractmethod
-    def judge(self, row: Row) -> Outcome:
-        """What an acceptable row asks for, which is remembered for writing."""
+    def classify(self, row: Row) -> Outcome:
+        """Return the outcome of an acceptable row, and collect its change."""
 
     @abstractmethod
-    def pending(self) -> bool:
-        """Whether any row asks for a change."""
+    def has_changes(self) -> bool:
+        """Return whether any change was collected."""
 
     @abstractmethod
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
-        """Do what the rows ask for."""
+        """Write the collected changes."""
 
     def names(self, row: Row) -> Sequence[str]:
-        """The names that the row takes."""
+        """Return the names that a row claims."""
         return [row.name]
 
     def namespace(self, row: Row) -> str | None:
-        """Whose names they are."""
+        """Return the owner within which the names must be unique."""
         return row.owner
 
 
@@ -130,20 +137,21 @@ def rows_import(
     now: datetime,
     progress: Progress,
 ) -> ImportReport:
-    """Judge every row of a file, and write what they ask for within the open transaction.
+    """Classify every row of a file and write the changes within the open transaction.
 
-    `pool` is None for what belongs to none. Nothing is written in a dry run, or when a row is refused,
-    unless the choice is to skip those.
+    `pool` is None for tenants, which belong to no pool. Nothing is written in a dry run, or if a
+    row is refused and refused rows are not skipped.
     """
     rows = rows_of(file, work.row_type)
-    owners = Owners((row.owner for row in rows), choice, retired=work.of_the_past)
-    claims = Claims()
+    owners = Owners((row.owner for row in rows), choice, retired=work.accepts_retired)
+    claims = NameClaims()
     reports = []
     for number, row in enumerate(file.rows):
         progress("checking", number, len(file.rows))
-        reports.append(_judged(row, work, owners, claims))
-    writes = _may_write(choice, reports) and work.pending()
+        reports.append(_report(row, work, owners, claims))
+    writes = _may_write(choice, reports) and work.has_changes()
     if writes:
+        # Tenants first: the rows refer to them.
         owners.register(now)
         work.write(owners, now, progress)
         if pool is not None:
@@ -153,44 +161,46 @@ def rows_import(
 
 
 def rows_of(file: ImportedFile[Row], row_type: type[Row]) -> list[Row]:
-    """The rows that could be read and ask for something."""
+    """Return the rows that were read without errors."""
     return [row for row in file.rows if isinstance(row, row_type)]
 
 
-def _judged(
-    row: Row | RefusedRow | SkippedRow, work: Work[Any], owners: Owners, claims: Claims
+def _report(
+    row: Row | RefusedRow | SkippedRow, work: Work[Any], owners: Owners, claims: NameClaims
 ) -> RowReport:
     if isinstance(row, RefusedRow):
         return RowReport(row.place, row.name, None, Outcome.REFUSED, errors=row.errors)
     if isinstance(row, SkippedRow):
         return RowReport(row.place, row.name, None, Outcome.SKIPPED, row.reason)
-    findings = [
-        *work.findings(row),
+    found = [
+        *work.errors(row),
         owners.refusal(row.owner),
         claims.refusal(work.namespace(row), work.names(row), row.place),
     ]
-    errors = [finding for finding in findings if finding is not None]
+    errors = [error for error in found if error is not None]
     if errors:
         return RowReport(row.place, row.name, row.owner, Outcome.REFUSED, errors=errors)
-    outcome = work.judge(row)
+    # Only now, since it collects the row's change.
+    outcome = work.classify(row)
     return RowReport(row.place, row.name, row.owner, outcome, objects=len(work.names(row)))
 
 
 def _may_write(choice: ImportChoice, reports: Sequence[RowReport]) -> bool:
-    """Whether rows are written: not in a dry run, nor beside refused ones unless that was asked."""
+    """Return whether rows may be written, given the choice and the refused rows."""
     if choice.dry_run:
         return False
     return choice.skip_refused or all(row.outcome is not Outcome.REFUSED for row in reports)
 
 
 def same_vector(stored: Sequence[Decimal], given: Sequence[Decimal]) -> bool:
-    """Whether two vectors are equal; what a shorter one leaves out is 0."""
+    """Return whether two vectors are equal. Missing entries of the stored one are 0."""
+    # Resources may have been added to the pool since the vector was stored.
     padded = [*stored, *[Decimal(0)] * (len(given) - len(stored))]
     return padded == list(given)
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """The items in lists of at most `size`."""
+    """Yield the items in lists of at most `size`."""
     remaining = iter(items)
     while batch := list(islice(remaining, size)):
         yield batch

@@ -1,4 +1,4 @@
-"""What `kubectl get nodes -o json` and `kubectl get pods -o json` print, as nodes and workloads."""
+"""Nodes, workloads and usage from `kubectl get nodes -o json` and `kubectl get pods -o json`."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -9,13 +9,14 @@ from typing import Any
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.imports.checks import (
-    checked_labels,
-    checked_selector,
-    checked_slug,
-    checked_text,
+    check_instant,
+    check_labels,
+    check_selector,
+    check_slug,
+    check_text,
 )
-from allocator_service.imports.measures import ASKED, OFFERED, Measures
-from allocator_service.imports.reading import findings_of, json_content, listed, part
+from allocator_service.imports.measures import ROUND_CAPACITY, ROUND_REQUEST, Measures
+from allocator_service.imports.reading import errors_of, json_content, list_at, object_at
 from allocator_service.imports.rows import (
     NodeFile,
     NodeRow,
@@ -23,6 +24,8 @@ from allocator_service.imports.rows import (
     Place,
     RefusedRow,
     SkippedRow,
+    UsageFile,
+    UsageRow,
     WorkloadFile,
     WorkloadRow,
 )
@@ -32,44 +35,45 @@ Content = str | dict[str, Any]
 
 
 def kubernetes_nodes(content: Content, resources: Sequence[Resource], owner: Owner) -> NodeFile:
-    """The nodes of a cluster with what is allocatable on them; cordoned ones are draining.
+    """Read nodes with their allocatable resources. Cordoned nodes are draining.
 
-    Raises `Unacceptable` for content that is not what kubectl prints.
+    Raises `Unacceptable` for content that is not the output of kubectl.
     """
     measures = Measures(resources)
     rows: list[NodeRow | RefusedRow] = []
-    items = listed(json_content(content), "items", "kubectl get nodes -o json")
+    items = list_at(json_content(content), "items", "kubectl get nodes -o json")
     for number, item in enumerate(items):
         place = Place("item", number)
         try:
             rows.append(_node(place, item, measures, owner))
         except Unacceptable as error:
-            rows.append(RefusedRow(place, shown_name(item), findings_of(error)))
+            rows.append(RefusedRow(place, _display_name(item), errors_of(error)))
     return NodeFile(rows, measures.ignored)
 
 
 def _node(place: Place, item: Any, measures: Measures, owner: Owner) -> NodeRow:
-    refuse_other_kind(item, "Node")
-    labels = checked_labels(part(item, "metadata", "labels"), "/metadata/labels")
-    field = "allocatable" if part(item, "status", "allocatable") else "capacity"
+    _check_kind(item, "Node")
+    labels = check_labels(object_at(item, "metadata", "labels"), "/metadata/labels")
+    # `capacity` includes what the node reserves for itself.
+    field = "allocatable" if object_at(item, "status", "allocatable") else "capacity"
     slug = owner.of(labels)
     return NodeRow(
         place,
-        checked_text(part(item, "metadata").get("name"), "/metadata/name"),
-        checked_slug(slug, "/metadata/labels") if slug else None,
+        check_text(object_at(item, "metadata").get("name"), "/metadata/name"),
+        check_slug(slug, "/metadata/labels") if slug else None,
         measures.vector(
-            part(item, "status", field),
-            rounding=OFFERED,
+            object_at(item, "status", field),
+            rounding=ROUND_CAPACITY,
             pointer=f"/status/{field}",
         ),
         labels,
-        draining=part(item, "spec").get("unschedulable") is True,
+        draining=object_at(item, "spec").get("unschedulable") is True,
     )
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """What pods of one workload have in common."""
+class _PodGroup:
+    """The properties that the pods of one workload share."""
 
     tenant: str
     controller: tuple[str, str]
@@ -80,32 +84,34 @@ class _Kind:
 def kubernetes_workloads(
     content: Content, resources: Sequence[Resource], owner: Owner
 ) -> WorkloadFile:
-    """The pods that have not finished; those of one owner, requests and selector are one workload.
+    """Read workloads from the pods that have not finished.
 
-    A workload is named after its pods' owner; a second one of the same owner is `<name>-2`, in the
-    order of their demands and selectors. Raises `Unacceptable` for content that is not what
-    kubectl prints.
+    Pods of one controller with equal requests and selectors are one workload, named after the
+    controller. A second workload of the same controller is `<name>-2`, in the order of their
+    demands and selectors. Raises `Unacceptable` for content that is not the output of kubectl.
     """
     measures = Measures(resources)
-    items = listed(json_content(content), "items", "kubectl get pods -o json")
+    items = list_at(json_content(content), "items", "kubectl get pods -o json")
     others: list[RefusedRow | SkippedRow] = []
-    places: defaultdict[_Kind, list[Place]] = defaultdict(list)
+    places: defaultdict[_PodGroup, list[Place]] = defaultdict(list)
     for number, item in enumerate(items):
         place = Place("item", number)
         try:
-            phase = part(item, "status").get("phase")
+            phase = object_at(item, "status").get("phase")
             if phase in FINISHED:
                 reason = f"The pod has finished: {phase}."
-                others.append(SkippedRow(place, shown_name(item), reason))
+                others.append(SkippedRow(place, _display_name(item), reason))
             else:
                 places[_kind(item, measures, owner)].append(place)
         except Unacceptable as error:
-            others.append(RefusedRow(place, shown_name(item), findings_of(error)))
+            others.append(RefusedRow(place, _display_name(item), errors_of(error)))
     rows = [*_workloads(places), *others]
     return WorkloadFile(sorted(rows, key=lambda row: row.place.number), measures.ignored)
 
 
-def _workloads(places: dict[_Kind, list[Place]]) -> list[WorkloadRow]:
+def _workloads(places: dict[_PodGroup, list[Place]]) -> list[WorkloadRow]:
+    # Sorted, so that the same pods in another order get the same names and an import changes
+    # nothing.
     used: Counter[tuple[str, str]] = Counter()
     rows = []
     for kind in sorted(places, key=lambda k: (k.tenant, k.controller, k.demand, k.selector)):
@@ -116,90 +122,101 @@ def _workloads(places: dict[_Kind, list[Place]]) -> list[WorkloadRow]:
         rows.append(
             WorkloadRow(
                 places[kind][0],
+                # Shortened, so that a name with its number keeps within 253 characters.
                 name if number == 1 else f"{name[:240]}-{number}",
                 kind.tenant,
                 list(kind.demand),
                 len(places[kind]),
-                selector=checked_selector(selector, "/spec/nodeSelector"),
+                selector=check_selector(selector, "/spec/nodeSelector"),
             )
         )
     return rows
 
 
-def _kind(item: Any, measures: Measures, owner: Owner) -> _Kind:
-    refuse_other_kind(item, "Pod")
-    metadata = part(item, "metadata")
-    demand = pod_requests(part(item, "spec"), measures)
+def _kind(item: Any, measures: Measures, owner: Owner) -> _PodGroup:
+    _check_kind(item, "Pod")
+    metadata = object_at(item, "metadata")
+    demand = _pod_requests(object_at(item, "spec"), measures)
     if not any(demand):
         raise Unacceptable(
             "The pod requests none of the pool's resources.", code="demand.zero", pointer="/spec"
         )
-    selector = _selector(part(item, "spec"))
-    return _Kind(
-        pod_tenant(metadata, owner),
+    selector = _selector(object_at(item, "spec"))
+    return _PodGroup(
+        _pod_tenant(metadata, owner),
         _controller(metadata),
         tuple(demand),
         tuple(sorted((label, tuple(values)) for label, values in selector.items())),
     )
 
 
-def pod_tenant(metadata: dict[str, Any], owner: Owner) -> str:
-    """Whose a pod is: what its label names, or its namespace. Raises `Unacceptable`."""
-    named = owner.of(part(metadata, "labels")) or (
+def _pod_tenant(metadata: dict[str, Any], owner: Owner) -> str:
+    """Return the tenant of a pod, by its label or its namespace. Raises `Unacceptable`."""
+    # With a label given, a pod without it is an error: its namespace would be another kind of name.
+    named = owner.of(object_at(metadata, "labels")) or (
         None if owner.label else metadata.get("namespace")
     )
     if not isinstance(named, str) or not named:
         raise Unacceptable(
-            "Neither a label nor the namespace of the pod names its tenant.",
+            "Expected a label or a namespace that names the pod's tenant.",
             code="field.required",
             pointer="/metadata",
         )
-    return checked_slug(named, "/metadata/namespace")
+    return check_slug(named, "/metadata/namespace")
 
 
 def _controller(metadata: dict[str, Any]) -> tuple[str, str]:
-    """Kind and name of what made the pod; a pod that nothing made is its own."""
+    """Return kind and name of the pod's controller, or of the pod itself without one."""
     references = metadata.get("ownerReferences")
     for reference in references if isinstance(references, list) else []:
-        if part(reference).get("controller") is True:
-            name = checked_text(reference.get("name"), "/metadata/ownerReferences")
+        if object_at(reference).get("controller") is True:
+            name = check_text(reference.get("name"), "/metadata/ownerReferences")
             return str(reference.get("kind", "")), name
-    return "Pod", checked_text(metadata.get("name"), "/metadata/name")
+    return "Pod", check_text(metadata.get("name"), "/metadata/name")
 
 
-def pod_requests(spec: dict[str, Any], measures: Measures) -> list[Decimal]:
-    """What the scheduler keeps free for a pod: its containers together, or more while it starts.
+def _pod_requests(spec: dict[str, Any], measures: Measures) -> list[Decimal]:
+    """Return the requests of a pod as the Kubernetes scheduler counts them.
 
-    Init containers run one after the other before the others do, those that restart always
-    (sidecars) go on beside all that come after them.
+    Init containers run one after the other before the main ones. Sidecars, which are init
+    containers that always restart, keep running beside all that follow. The pod needs the larger of
+    its peak while it starts and its sum while it runs, and its overhead.
     """
-    sidecars = measures.vector({}, rounding=ASKED, pointer="")
+    sidecars = measures.vector({}, rounding=ROUND_REQUEST, pointer="")
     peak = sidecars
     for number, container in enumerate(_containers(spec, "initContainers")):
-        asked = _asked(container, measures, f"/spec/initContainers/{number}")
-        peak = _each(max, peak, _added(sidecars, asked))
+        asked = _container_requests(container, measures, f"/spec/initContainers/{number}")
+        peak = _each(max, peak, _sum(sidecars, asked))
         if container.get("restartPolicy") == "Always":
-            sidecars = _added(sidecars, asked)
+            sidecars = _sum(sidecars, asked)
     running = sidecars
     for number, container in enumerate(_containers(spec, "containers")):
-        running = _added(running, _asked(container, measures, f"/spec/containers/{number}"))
-    overhead = measures.vector(part(spec, "overhead"), rounding=ASKED, pointer="/spec/overhead")
-    return _added(_each(max, peak, running), overhead)
+        running = _sum(
+            running, _container_requests(container, measures, f"/spec/containers/{number}")
+        )
+    overhead = measures.vector(
+        object_at(spec, "overhead"), rounding=ROUND_REQUEST, pointer="/spec/overhead"
+    )
+    return _sum(_each(max, peak, running), overhead)
 
 
 def _containers(spec: dict[str, Any], name: str) -> list[dict[str, Any]]:
     containers = spec.get(name) or []
     if not isinstance(containers, list):
         raise Unacceptable("Expected an array.", code="import.shape", pointer=f"/spec/{name}")
-    return [part(container) for container in containers]
+    return [object_at(container) for container in containers]
 
 
-def _asked(container: dict[str, Any], measures: Measures, pointer: str) -> list[Decimal]:
-    requests = part(container, "resources", "requests")
-    return measures.vector(requests, rounding=ASKED, pointer=f"{pointer}/resources/requests")
+def _container_requests(
+    container: dict[str, Any], measures: Measures, pointer: str
+) -> list[Decimal]:
+    requests = object_at(container, "resources", "requests")
+    return measures.vector(
+        requests, rounding=ROUND_REQUEST, pointer=f"{pointer}/resources/requests"
+    )
 
 
-def _added(first: Sequence[Decimal], second: Sequence[Decimal]) -> list[Decimal]:
+def _sum(first: Sequence[Decimal], second: Sequence[Decimal]) -> list[Decimal]:
     return [one + other for one, other in zip(first, second, strict=True)]
 
 
@@ -211,30 +228,32 @@ _AFFINITY = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringEx
 
 
 def _selector(spec: dict[str, Any]) -> dict[str, list[str]]:
-    """The labels a node must have: `nodeSelector`, and required affinity as far as it is a list.
+    """Return the required labels of a node, from `nodeSelector` and required affinity.
 
-    Raises `Unacceptable` for affinity that a selector cannot say: several terms, operators but In.
+    Raises `Unacceptable` for affinity that a selector cannot express: several terms, or operators
+    other than In.
     """
     selector = {
-        label: [checked_text(value, "/spec/nodeSelector", blank=True)]
-        for label, value in part(spec, "nodeSelector").items()
+        label: [check_text(value, "/spec/nodeSelector", blank=True)]
+        for label, value in object_at(spec, "nodeSelector").items()
     }
-    required = part(
+    required = object_at(
         spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
     )
     terms = required.get("nodeSelectorTerms") or []
     if not terms:
         return selector
-    term = part(terms[0]) if isinstance(terms, list) and len(terms) == 1 else {}
+    term = object_at(terms[0]) if isinstance(terms, list) and len(terms) == 1 else {}
     expressions = term.get("matchExpressions")
     if term.keys() != {"matchExpressions"} or not isinstance(expressions, list):
-        raise _unsupported("it has other than one term of matchExpressions")
-    for expression in map(part, expressions):
+        raise _unsupported("expected one term of matchExpressions")
+    for expression in map(object_at, expressions):
         label, values = expression.get("key"), expression.get("values")
         if expression.get("operator") != "In" or not isinstance(values, list):
-            raise _unsupported(f"the operator {expression.get('operator')} is not In")
-        name = checked_text(label, _AFFINITY)
-        texts = [checked_text(value, _AFFINITY, blank=True) for value in values]
+            raise _unsupported(f"expected the operator In, got {expression.get('operator')}")
+        name = check_text(label, _AFFINITY)
+        texts = [check_text(value, _AFFINITY, blank=True) for value in values]
+        # Two conditions on one label must both hold.
         allowed = frozenset(selector.get(name, texts))
         selector[name] = [value for value in texts if value in allowed]
     return selector
@@ -248,14 +267,74 @@ def _unsupported(reason: str) -> Unacceptable:
     )
 
 
-def refuse_other_kind(item: Any, kind: str) -> None:
-    """Raise `Unacceptable` for an item that says it is of another kind."""
-    if part(item).get("kind", kind) != kind:
-        raise Unacceptable(f"The item is not a {kind}.", code="import.shape", pointer="/kind")
+def _check_kind(item: Any, kind: str) -> None:
+    """Raise `Unacceptable` for an item of another kind."""
+    if object_at(item).get("kind", kind) != kind:
+        raise Unacceptable(
+            f"Expected an item of kind {kind}.", code="import.shape", pointer="/kind"
+        )
 
 
-def shown_name(item: Any) -> str:
-    """The name under which a report shows an item, whatever it is."""
+def _display_name(item: Any) -> str:
+    """Return the name of an item for a report, or an empty text."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return name[:80] if isinstance(name, str) else ""
+
+
+def kubernetes_usage(
+    content: Content, resources: Sequence[Resource], owner: Owner, source: str
+) -> UsageFile:
+    """Read usage from the pods that have finished.
+
+    A pod used its requests from its start until its last container ended. The id is the pod's uid.
+    Raises `Unacceptable` for content that is not the output of kubectl.
+    """
+    measures = Measures(resources)
+    rows: list[UsageRow | RefusedRow | SkippedRow] = []
+    items = list_at(json_content(content), "items", "kubectl get pods -o json")
+    for number, item in enumerate(items):
+        place = Place("item", number)
+        try:
+            rows.append(_usage_row(place, item, measures, owner, source))
+        except Unacceptable as error:
+            rows.append(RefusedRow(place, _display_name(item), errors_of(error)))
+    return UsageFile(rows, measures.ignored)
+
+
+def _usage_row(
+    place: Place, item: Any, measures: Measures, owner: Owner, source: str
+) -> UsageRow | SkippedRow:
+    _check_kind(item, "Pod")
+    metadata, status = object_at(item, "metadata"), object_at(item, "status")
+    if status.get("phase") not in FINISHED:
+        return SkippedRow(
+            place, _display_name(item), f"The pod has not ended: {status.get('phase')}."
+        )
+    ends = [
+        check_instant(ended, "/status/containerStatuses")
+        for container in _statuses(status)
+        if (ended := object_at(container, "state", "terminated").get("finishedAt")) is not None
+    ]
+    if status.get("startTime") is None or not ends:
+        return SkippedRow(
+            place, _display_name(item), "The pod has no start or no end: it never ran."
+        )
+    return UsageRow(
+        place,
+        check_text(metadata.get("uid"), "/metadata/uid"),
+        _pod_tenant(metadata, owner),
+        source,
+        _pod_requests(object_at(item, "spec"), measures),
+        check_instant(status["startTime"], "/status/startTime"),
+        max(ends),
+    )
+
+
+def _statuses(status: dict[str, Any]) -> list[dict[str, Any]]:
+    statuses = status.get("containerStatuses") or []
+    if not isinstance(statuses, list):
+        raise Unacceptable(
+            "Expected an array.", code="import.shape", pointer="/status/containerStatuses"
+        )
+    return [object_at(each) for each in statuses]

@@ -1,4 +1,4 @@
-"""Quantities as clusters name and measure them, as the vector of a pool."""
+"""Vectors of a pool from the quantities of a cluster."""
 
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -6,15 +6,17 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import Resource, parse_kubernetes, pointer_token
 
-OFFERED = ROUND_FLOOR  # never more than there is
-ASKED = ROUND_CEILING  # never less than is needed
+# Capacity is rounded down and requests are rounded up, so that rounding never makes a task fit that
+# does not.
+ROUND_CAPACITY = ROUND_FLOOR
+ROUND_REQUEST = ROUND_CEILING
 
 
 class Measures:
-    """Turns a cluster's quantities into vectors and remembers what the pool does not count.
+    """Conversion of a cluster's quantities to vectors, with a record of uncounted resources.
 
-    A resource is the pool's of the same name, or of the name after the last slash: `nvidia.com/gpu`
-    is `gpu`.
+    A name is matched with the pool's resource of the same name, or of its part after the last
+    slash: `nvidia.com/gpu` is `gpu`.
     """
 
     def __init__(self, resources: Sequence[Resource]) -> None:
@@ -24,15 +26,16 @@ class Measures:
 
     @property
     def ignored(self) -> list[str]:
-        """The names met so far that the pool does not count, in alphabetical order."""
+        """The names so far that the pool does not count, in alphabetical order."""
         return sorted(self._ignored)
 
     def vector(
         self, quantities: Mapping[str, object], *, rounding: str, pointer: str
     ) -> list[Decimal]:
-        """The vector of an object of Kubernetes quantities, rounded at the 12th fractional digit.
+        """Return the vector of Kubernetes quantities, rounded at the 12th fractional digit.
 
-        Raises `Unacceptable` naming every quantity that is none, and two that mean one resource.
+        Raises `Unacceptable` with every quantity that cannot be read, and every two names of one
+        resource.
         """
         vector = [Decimal(0)] * len(self._resources)
         named: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""Importing nodes: each becomes a server, changes the one it is, or leaves it as it is."""
+"""Import of nodes as servers."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -43,12 +43,13 @@ def nodes_import(
     now: datetime,
     progress: Progress = no_progress,
 ) -> ImportReport:
-    """Make the pool's servers as a file tells them; those it does not name stay as they are.
+    """Add the servers of a file to a pool and change those that differ.
 
-    A row is the server of the same contributor and name. Nothing is written in a dry run, or when
-    a row is refused, unless the choice is to skip those. Raises `TooLarge` for more than a million
-    servers.
+    A row and a server match by contributor and name. Servers that the file does not name stay.
+    Nothing is written in a dry run, or if a row is refused and refused rows are not skipped. Raises
+    `TooLarge` for more than a million servers.
     """
+    # Locked before the rows are compared, so that the comparison holds when they are written.
     if not choice.dry_run:
         pool = pool_lock(pool)
     rows = rows_of(file, NodeRow)
@@ -61,7 +62,7 @@ def nodes_import(
 
 
 class _Nodes(Work[NodeRow]):
-    """Rows that become servers, or change those they are."""
+    """Nodes, matched with the servers of the pool."""
 
     row_type = NodeRow
 
@@ -73,21 +74,22 @@ class _Nodes(Work[NodeRow]):
     def names(self, row: NodeRow) -> list[str]:
         return _names(row)
 
-    def findings(self, row: NodeRow) -> list[FieldError | None]:
+    def errors(self, row: NodeRow) -> list[FieldError | None]:
         return [_empty(row)]
 
-    def judge(self, row: NodeRow) -> Outcome:
+    def classify(self, row: NodeRow) -> Outcome:
         names = _names(row)
         servers = [self._present.get((row.owner, name)) for name in names]
         changed = [server for server in servers if server is not None and _differs(server, row)]
         added = [name for name, server in zip(names, servers, strict=True) if server is None]
         self._changed.extend((row, server) for server in changed)
         self._added.extend((row, name) for name in added)
+        # A row with a count stands for several servers, some of which may exist.
         if len(added) == len(names):
             return Outcome.ADDED
         return Outcome.CHANGED if added or changed else Outcome.UNCHANGED
 
-    def pending(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self._added or self._changed)
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
@@ -100,7 +102,7 @@ def _names(row: NodeRow) -> list[str]:
 
 
 def _present(pool: Pool, rows: list[NodeRow]) -> Present:
-    """The servers in the pool that have a name of the file."""
+    """Return the pool's servers that the file names."""
     names = (name for row in rows for name in _names(row))
     return {
         (server.contributed_by.slug if server.contributed_by else None, server.name): server
@@ -114,7 +116,7 @@ def _present(pool: Pool, rows: list[NodeRow]) -> Present:
 def _empty(row: NodeRow) -> FieldError | None:
     if any(row.capacity):
         return None
-    detail = "A server has some capacity: at least one resource that the pool counts above 0."
+    detail = "A server must have capacity in at least one resource of the pool."
     return FieldError("/capacity", "capacity.zero", detail)
 
 
@@ -141,6 +143,7 @@ def _add(
     done = 0
     for batch in batches(rows, MAX_SERVERS_PER_REQUEST):
         created = servers_contribute(pool=pool, drafts=list(_drafts(batch, owners)), now=now)
+        # Servers are contributed as active, so that those of draining nodes change state after it.
         draining = [
             server_id
             for server_id, (row, _) in zip(created.ids, batch, strict=True)

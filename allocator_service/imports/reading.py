@@ -1,4 +1,4 @@
-"""Texts and JSON documents out of files, or a sentence that says why not."""
+"""Texts and JSON documents in files."""
 
 import json
 from decimal import Decimal
@@ -13,9 +13,10 @@ MAX_FILE_BYTES = 512 * 2**20
 
 
 def file_text(path: str) -> str:
-    """The text of a file in UTF-8, with or without a byte order mark.
+    """Return the text of a file in UTF-8, without a byte order mark.
 
-    Raises `Unacceptable` for a file that cannot be read or is in another encoding, `TooLarge`.
+    Raises `Unacceptable` for a file that cannot be read or is in another encoding, `TooLarge` above
+    512 MiB.
     """
     try:
         with Path(path).open("rb") as file:
@@ -33,7 +34,7 @@ def file_text(path: str) -> str:
 
 
 def utf8_text(content: bytes, name: str) -> str:
-    """The text of a file called `name`. Raises `Unacceptable` for one in another encoding."""
+    """Decode the content of the file `name`. Raises `Unacceptable` for an encoding other than UTF-8."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -46,24 +47,24 @@ def utf8_text(content: bytes, name: str) -> str:
 
 
 def json_content(content: str | dict[str, Any]) -> dict[str, Any]:
-    """The object that a text is the JSON of; one that has been parsed already is returned as it is.
+    """Parse a JSON object, or return one that is parsed already.
 
-    Raises `Unacceptable` for what is no JSON object, and for NaN and Infinity.
+    Raises `Unacceptable` for other content, and for NaN and Infinity.
     """
     if not isinstance(content, str):
         return content
     document = _json(content)
     if not isinstance(document, dict):
-        raise _no_json("it is no object")
+        raise _no_json("expected an object")
     return document
 
 
 def json_items(content: str) -> list[Any]:
-    """The items of the JSON array that a text is. Raises `Unacceptable`, `TooLarge`."""
+    """Parse a JSON array and return its items. Raises `Unacceptable`, `TooLarge`."""
     items = _json(content)
     if not isinstance(items, list):
-        raise _no_json("it is no array")
-    refuse_too_many(len(items))
+        raise _no_json("expected an array")
+    check_row_count(len(items))
     return items
 
 
@@ -91,7 +92,7 @@ def _no_json(reason: str) -> Unacceptable:
     return Unacceptable(f"The content is not the expected JSON: {reason}.", code="import.json")
 
 
-def listed(document: dict[str, Any], name: str, command: str) -> list[Any]:
+def list_at(document: dict[str, Any], name: str, command: str) -> list[Any]:
     """The list of this name in a document. Raises `Unacceptable` naming the command that makes one."""
     items = document.get(name)
     if not isinstance(items, list):
@@ -99,23 +100,23 @@ def listed(document: dict[str, Any], name: str, command: str) -> list[Any]:
             f'The content has no list "{name}": it is not the output of {command}.',
             code="import.shape",
         )
-    refuse_too_many(len(items))
+    check_row_count(len(items))
     return items
 
 
-def refuse_too_many(rows: int) -> None:
-    """Raise `TooLarge` for more rows than one import takes."""
+def check_row_count(rows: int) -> None:
+    """Raise `TooLarge` for more than 200,000 rows."""
     if rows > MAX_ROWS:
         raise TooLarge(
-            f"{rows} rows in one file; at most {MAX_ROWS} are taken: split it.",
+            f"Expected at most {MAX_ROWS:,} rows in one file, got {rows:,}: split it.",
             code="import.too_many",
         )
 
 
-def part(document: Any, *names: str) -> dict[str, Any]:
-    """The object at the end of a path of names; an empty one where there is none.
+def object_at(document: Any, *names: str) -> dict[str, Any]:
+    """Return the object at a path of names, or an empty one if the path does not exist.
 
-    Raises `Unacceptable` where something else than an object stands.
+    Raises `Unacceptable` for a value that is not an object.
     """
     for name in names:
         document = document.get(name) if isinstance(document, dict) else document
@@ -127,6 +128,6 @@ def part(document: Any, *names: str) -> dict[str, Any]:
     return document
 
 
-def findings_of(error: Unacceptable) -> tuple[FieldError, ...]:
-    """What an error found; one that names no place is one finding about the whole row."""
+def errors_of(error: Unacceptable) -> tuple[FieldError, ...]:
+    """Return the errors of an exception. One without a place is about the whole row."""
     return error.errors or (FieldError("", error.code, error.detail),)

@@ -1,4 +1,4 @@
-"""What a file holds, row by row, and what an import made of it."""
+"""Rows of files, and reports of imports."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Selector = dict[str, str | list[str]]
 
 
 class Outcome(StrEnum):
-    """What became of a row: `skipped` ones ask for nothing, such as a pod that has finished."""
+    """The outcome of a row. A skipped row changes nothing, such as a pod that has finished."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a row stands in its file: the line of a CSV from 1, the item of a JSON list from 0."""
+    """The position of a row, as a line of a CSV from 1 or an item of a JSON list from 0."""
 
     kind: str
     number: int
@@ -36,7 +36,7 @@ class Place:
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A server, or `count` identical ones. `draining` is None where the format does not tell."""
+    """A server, or `count` identical ones. `draining` is None if the format has no such state."""
 
     place: Place
     name: str
@@ -49,7 +49,7 @@ class NodeRow:
 
 @dataclass(frozen=True)
 class WorkloadRow:
-    """A workload; `demand` is that of one task, `tasks` None is no limit."""
+    """A workload. `demand` is that of one task, and `tasks` is None without a limit."""
 
     place: Place
     name: str
@@ -62,7 +62,7 @@ class WorkloadRow:
 
 @dataclass(frozen=True)
 class UsageRow:
-    """What was used over `[start, end)`: `name` is its permanent id at `source`."""
+    """Usage over `[start, end)`. `name` is its permanent id at `source`."""
 
     place: Place
     name: str
@@ -75,7 +75,7 @@ class UsageRow:
 
 @dataclass(frozen=True)
 class TenantRow:
-    """A tenant: `name` is its slug, `title` its name. It belongs to nobody: `owner` is always None."""
+    """A tenant. `name` is its slug and `title` its name. It has no owner."""
 
     place: Place
     name: str
@@ -88,7 +88,7 @@ Row = TypeVar("Row", NodeRow, WorkloadRow, UsageRow, TenantRow)
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """A row that cannot be imported, with everything that is wrong with it."""
+    """A row that cannot be imported, with all of its errors."""
 
     place: Place
     name: str
@@ -97,7 +97,7 @@ class RefusedRow:
 
 @dataclass(frozen=True)
 class SkippedRow:
-    """A row that is read and left out, and why."""
+    """A row that is omitted, with the reason."""
 
     place: Place
     name: str
@@ -106,7 +106,7 @@ class SkippedRow:
 
 @dataclass(frozen=True)
 class ImportedFile(Generic[Row]):
-    """The rows of a file, and the resources it tells that the pool does not count."""
+    """The rows of a file, and its resources that the pool does not count."""
 
     rows: Sequence[Row | RefusedRow | SkippedRow]
     ignored: Sequence[str] = ()
@@ -120,20 +120,24 @@ TenantFile = ImportedFile[TenantRow]
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose the rows are that do not say: the tenant `slug`, or what their label `label` names."""
+    """The owner of rows that name none, given as a slug or as a label that holds it."""
 
     slug: str | None = None
     label: str | None = None
 
     def of(self, labels: Mapping[str, object]) -> str | None:
-        """The owner that these labels of an object stand for, None for nobody's."""
+        """Return the owner for an object with these labels, or None."""
         named = labels.get(self.label) if self.label else None
         return named if isinstance(named, str) and named else self.slug
 
 
 @dataclass(frozen=True)
 class ImportChoice:
-    """How to import: only tell (`dry_run`), write in spite of refused rows, register tenants."""
+    """Options of an import.
+
+    `dry_run` writes nothing, `skip_refused` writes the other rows, `register_tenants` registers
+    unknown ones.
+    """
 
     dry_run: bool = False
     skip_refused: bool = False
@@ -142,9 +146,10 @@ class ImportChoice:
 
 @dataclass(frozen=True)
 class RowReport:
-    """What became of one row; `errors` are why it was refused, `detail` why it was skipped.
+    """The outcome of one row, with its errors if refused and the detail if skipped.
 
-    `objects` is how many it stands for: a row of servers with a count, for as many.
+    `objects` is the number of objects that the row stands for, such as the count of identical
+    servers.
     """
 
     place: Place
@@ -158,9 +163,9 @@ class RowReport:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What became of a file. `written` says whether anything changed.
+    """The outcome of a file. `written` is true if anything changed.
 
-    `generation` is the pool's, 0 where the file is of no pool.
+    `generation` is the pool's, and 0 for tenants, which belong to no pool.
     """
 
     rows: Sequence[RowReport]
@@ -171,13 +176,13 @@ class ImportReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows had each outcome, those that none had included."""
+        """The number of rows by outcome, zeros included."""
         counted = Counter(row.outcome for row in self.rows)
         return {outcome.value: counted[outcome] for outcome in Outcome}
 
     @property
     def objects(self) -> dict[str, int]:
-        """The same of what the rows stand for, without outcomes that none had."""
+        """The number of objects by outcome, without zeros."""
         counted: Counter[str] = Counter()
         for row in self.rows:
             counted[row.outcome.value] += row.objects

@@ -1,6 +1,7 @@
-"""What `sacct --allocations --parsable2` prints, as usage: the jobs that have ended.
+"""Usage from `sacct --allocations --parsable2`, for the jobs that have ended.
 
-Slurm counts memory in binary units: `16G` are 16 GiB. Its times have no offset: let it print UTC.
+Slurm counts memory in binary units: `16G` are 16 GiB. Its times have no offset, so it must print
+UTC.
 """
 
 import re
@@ -9,13 +10,13 @@ from collections.abc import Sequence
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.imports.checks import (
-    checked_instant,
-    checked_text,
-    refuse_other_width,
-    slug_of,
+    check_instant,
+    check_text,
+    check_width,
+    slug_from_name,
 )
-from allocator_service.imports.measures import ASKED, Measures
-from allocator_service.imports.reading import findings_of, refuse_too_many
+from allocator_service.imports.measures import ROUND_REQUEST, Measures
+from allocator_service.imports.reading import check_row_count, errors_of
 from allocator_service.imports.rows import (
     Owner,
     Place,
@@ -41,11 +42,11 @@ Cells = dict[str, str]
 def sacct_usage(
     content: str, resources: Sequence[Resource], owner: Owner, source: str
 ) -> UsageFile:
-    """The jobs that have ended: what was allocated to each from its start to its end.
+    """Read the allocation of each job that has ended, from its start to its end.
 
-    The id is the job's number and its start, because a job that is requeued runs again. The tenant
-    is the account, or the column that `owner` names. Raises `Unacceptable` for content that sacct
-    does not print.
+    The id is the job's number and its start, because a requeued job runs again under the same
+    number. The tenant is the account, or the column that `owner` names. Raises `Unacceptable` for
+    content that is not the output of sacct.
     """
     lines = content.splitlines()
     header = lines[0].split("|") if lines else []
@@ -57,7 +58,7 @@ def sacct_usage(
             f"Line 1 lacks the columns {', '.join(missing)}: import the output of {COMMAND}.",
             code="import.shape",
         )
-    refuse_too_many(len(lines) - 1)
+    check_row_count(len(lines) - 1)
     measures = Measures(resources)
     rows: list[UsageRow | RefusedRow | SkippedRow] = []
     for number, line in enumerate(lines[1:], start=2):
@@ -66,38 +67,39 @@ def sacct_usage(
             continue
         place = Place("line", number)
         try:
-            refuse_other_width(cells, header)
+            check_width(cells, header)
             job = dict(zip(header, cells, strict=True))
             rows.append(_row(place, job, measures, owner.slug or job[tenant_column], source))
         except Unacceptable as error:
-            rows.append(RefusedRow(place, cells[0][:80], findings_of(error)))
+            rows.append(RefusedRow(place, cells[0][:80], errors_of(error)))
     return UsageFile(rows, measures.ignored)
 
 
 def _row(
     place: Place, job: Cells, measures: Measures, tenant: str, source: str
 ) -> UsageRow | SkippedRow:
-    number = checked_text(job["JobIDRaw"], "/JobIDRaw")
+    number = check_text(job["JobIDRaw"], "/JobIDRaw")
     if _STEP.match(number):
-        return SkippedRow(place, number, "A step: its job counts as a whole.")
+        return SkippedRow(place, number, "A step of a job, which is counted as a whole.")
+    # A job that was cancelled in the queue has no start, or one equal to its end.
     if job["Start"] in _UNKNOWN or job["Start"] == job["End"]:
-        return SkippedRow(place, number, "It never ran.")
+        return SkippedRow(place, number, "The job never ran.")
     if job["End"] in _UNKNOWN:
-        return SkippedRow(place, number, "It has not ended.")
-    start = checked_instant(job["Start"], "/Start")
+        return SkippedRow(place, number, "The job has not ended.")
+    start = check_instant(job["Start"], "/Start")
     return UsageRow(
         place,
         f"{number}@{start:%Y-%m-%dT%H:%M:%SZ}",
-        slug_of(tenant, "/tenant"),
+        slug_from_name(tenant, "/tenant"),
         source,
-        measures.vector(_tres(job["AllocTRES"]), rounding=ASKED, pointer="/AllocTRES"),
+        measures.vector(_tres(job["AllocTRES"]), rounding=ROUND_REQUEST, pointer="/AllocTRES"),
         start,
-        checked_instant(job["End"], "/End"),
+        check_instant(job["End"], "/End"),
     )
 
 
 def _tres(text: str) -> dict[str, object]:
-    """`cpu=4,mem=16G,gres/gpu=1` as quantities; of a kind that is there by model too, all of it."""
+    """Return the quantities of `cpu=4,mem=16G,gres/gpu=1`."""
     if len(text) > LONGEST_TRES:
         raise Unacceptable(
             f"Expected at most {LONGEST_TRES} characters.",
@@ -110,12 +112,14 @@ def _tres(text: str) -> dict[str, object]:
         match = _AMOUNT.fullmatch(amount)
         if not equals or match is None:
             raise Unacceptable(
-                f'"{item[:40]}" is not a trackable resource such as cpu=4 or mem=16G.',
+                f'Expected a trackable resource such as cpu=4 or mem=16G, got "{item[:40]}".',
                 code="import.shape",
                 pointer="/AllocTRES",
             )
         number, suffix = match.groups()
         amounts["memory" if name == "mem" else name] = f"{number}{suffix}{'i' if suffix else ''}"
+    # `gres/gpu` is the total, and `gres/gpu:a100` a part of it: the parts count only without the
+    # total.
     kinds = {name for name in amounts if ":" not in name}
     return {
         name.partition(":")[0]: amount

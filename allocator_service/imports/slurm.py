@@ -1,4 +1,4 @@
-"""What `scontrol show node --json` and `sinfo --json` print, as nodes.
+"""Nodes from `scontrol show node --json` and `sinfo --json`.
 
 Slurm counts memory in MiB. A node that drains, is down, fails or is under maintenance is draining.
 """
@@ -14,24 +14,25 @@ from allocator_service.core.quantities import Resource
 from allocator_service.imports.checks import (
     MAX_LABELS,
     MAX_TEXT,
-    checked_labels,
-    checked_slug,
-    checked_text,
+    check_labels,
+    check_slug,
+    check_text,
 )
-from allocator_service.imports.measures import OFFERED, Measures
+from allocator_service.imports.measures import ROUND_CAPACITY, Measures
 from allocator_service.imports.reading import (
-    findings_of,
+    check_row_count,
+    errors_of,
     json_content,
-    listed,
-    part,
-    refuse_too_many,
+    list_at,
+    object_at,
 )
 from allocator_service.imports.rows import NodeFile, NodeRow, Owner, Place, RefusedRow
 
-OUT_OF_WORK = ("DRAIN", "DOWN", "FAIL", "MAINT")
+UNAVAILABLE_STATES = ("DRAIN", "DOWN", "FAIL", "MAINT")
 GRES_LABEL = "gres."
-HAS_FEATURE = "true"
-# The model is looked at ahead: tried at each of its ends, a long one would take quadratic time.
+FEATURE_VALUE = "true"
+# The look-ahead and the possessive quantifiers keep the match linear: with backtracking, a long
+# model would take quadratic time.
 _GRES = re.compile(
     r"([a-zA-Z][\w-]*+)(?::((?=[0-9]*[a-zA-Z_.-])[\w.-]++))?(?::([0-9]{1,12}))?", re.ASCII
 )
@@ -41,38 +42,39 @@ _OUTSIDE = re.compile(r"\([^()]*+\)")
 def slurm_nodes(
     content: str | dict[str, Any], resources: Sequence[Resource], owner: Owner
 ) -> NodeFile:
-    """The nodes of a cluster: cpus, memory, generic resources, features as labels.
+    """Read nodes with CPUs, memory and generic resources. Features become labels.
 
-    Raises `Unacceptable` for content that neither command prints.
+    Raises `Unacceptable` for content that is not the output of either command.
     """
     document = json_content(content)
     measures = Measures(resources)
     rows: list[NodeRow | RefusedRow] = []
     for place, node in _nodes(document):
         try:
-            rows.append(_row(place, part(node), measures, owner))
+            rows.append(_row(place, object_at(node), measures, owner))
         except Unacceptable as error:
             name = node.get("name") if isinstance(node, dict) else ""
-            rows.append(RefusedRow(place, str(name or "")[:80], findings_of(error)))
+            rows.append(RefusedRow(place, str(name or "")[:80], errors_of(error)))
     return NodeFile(rows, measures.ignored)
 
 
 def _nodes(document: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
-    """The nodes in the shape of `scontrol`, each once, with the item that tells it."""
+    """Yield each node once, in the shape of `scontrol`, with its item."""
     if "sinfo" not in document:
-        for number, node in enumerate(listed(document, "nodes", "scontrol show node --json")):
+        for number, node in enumerate(list_at(document, "nodes", "scontrol show node --json")):
             yield Place("item", number), node
         return
-    # A node appears once for each of its partitions. Groups are compared once, not once for each node.
+    # A node appears once for each of its partitions. Groups are compared once, not once for each
+    # node.
     kinds: dict[str, int] = {}
     seen: dict[str, int] = {}
     count = 0
-    for number, group in enumerate(listed(document, "sinfo", "sinfo --json")):
+    for number, group in enumerate(list_at(document, "sinfo", "sinfo --json")):
         node = _node_of_group(group)
         kind = kinds.setdefault(json.dumps(node, default=str, sort_keys=True), len(kinds))
-        names = _texts(part(group, "nodes").get("nodes"), "/nodes/nodes")
+        names = _texts(object_at(group, "nodes").get("nodes"), "/nodes/nodes")
         count += len(names)
-        refuse_too_many(count)
+        check_row_count(count)
         for name in names:
             if seen.get(name) != kind:
                 yield Place("item", number), {**node, "name": name}
@@ -81,22 +83,22 @@ def _nodes(document: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
 
 def _node_of_group(group: dict[str, Any]) -> dict[str, Any]:
     return {
-        "cpus": _same(part(group, "cpus")),
-        "real_memory": _same(part(group, "memory")),
-        "features": part(group, "features").get("total"),
-        "gres": part(group, "gres").get("total"),
-        "state": part(group, "node").get("state"),
+        "cpus": _uniform(object_at(group, "cpus")),
+        "real_memory": _uniform(object_at(group, "memory")),
+        "features": object_at(group, "features").get("total"),
+        "gres": object_at(group, "gres").get("total"),
+        "state": object_at(group, "node").get("state"),
     }
 
 
-def _same(figures: dict[str, Any]) -> Any:
-    """The one figure of all the nodes of a group; a text where they differ, which is refused."""
+def _uniform(figures: dict[str, Any]) -> Any:
+    """Return the figure that the nodes of a group share, or a text, which is refused, if they differ."""
     least, most = figures.get("minimum"), figures.get("maximum")
     return least if least == most else f"{least} to {most}"
 
 
 def _row(place: Place, node: dict[str, Any], measures: Measures, owner: Owner) -> NodeRow:
-    labels = dict.fromkeys(_few_texts(node.get("features"), "/features"), HAS_FEATURE)
+    labels = dict.fromkeys(_few_texts(node.get("features"), "/features"), FEATURE_VALUE)
     counts: Counter[str] = Counter()
     unread: dict[str, str] = {}
     for item in _generic_resources(node.get("gres")):
@@ -110,18 +112,20 @@ def _row(place: Place, node: dict[str, Any], measures: Measures, owner: Owner) -
             labels[GRES_LABEL + kind] = model
     quantities: dict[str, object] = {
         **counts,
-        **unread,  # refused as no quantity, if the pool counts its kind
+        **unread,  # an error if the pool counts its kind, and ignored otherwise
         "cpu": _number(node.get("cpus"), "/cpus"),
         "memory": f"{_number(node.get('real_memory'), '/real_memory')}Mi",
     }
     slug = owner.of(labels) or None
     return NodeRow(
         place,
-        checked_text(node.get("name"), "/name"),
-        checked_slug(slug, "/features") if slug else None,
-        measures.vector(quantities, rounding=OFFERED, pointer=""),
-        checked_labels(labels, "/features"),
-        draining=any(word in state.upper() for state in _states(node) for word in OUT_OF_WORK),
+        check_text(node.get("name"), "/name"),
+        check_slug(slug, "/features") if slug else None,
+        measures.vector(quantities, rounding=ROUND_CAPACITY, pointer=""),
+        check_labels(labels, "/features"),
+        draining=any(
+            word in state.upper() for state in _states(node) for word in UNAVAILABLE_STATES
+        ),
     )
 
 
@@ -133,7 +137,7 @@ def _states(node: dict[str, Any]) -> list[str]:
 
 
 def _texts(value: Any, pointer: str) -> list[str]:
-    """The words of an array, or of a text with commas or plus signs between them."""
+    """Return the words of an array, or of a text separated by commas or plus signs."""
     if isinstance(value, str):
         value = re.split(r"[,+]", value)
     if not isinstance(value, list | None) or not all(isinstance(word, str) for word in value or []):
@@ -144,7 +148,9 @@ def _texts(value: Any, pointer: str) -> list[str]:
 
 
 def _few_texts(value: Any, pointer: str) -> list[str]:
-    """The words of one node. All nodes of a group share them: they are read once for each node."""
+    """Return the words of one node, at most 64."""
+    # The nodes of a group share one text, which is parsed once per node: a long one would take
+    # quadratic time.
     size = len(value) if isinstance(value, str | list) else 0
     most = MAX_TEXT * MAX_LABELS if isinstance(value, str) else MAX_LABELS
     if size > most:
@@ -155,13 +161,13 @@ def _few_texts(value: Any, pointer: str) -> list[str]:
 
 
 def _number(value: Any, pointer: str) -> int:
-    """A whole number, or the object in which newer versions put one."""
+    """Return a whole number, also from the object that wraps it in newer versions."""
     if isinstance(value, dict) and value.get("set", True) and not value.get("infinite", False):
         value = value.get("number")
     if isinstance(value, bool) or not isinstance(value, int):
         raise Unacceptable(
-            f"Expected one whole number, not {str(value)[:40]}: import the output of scontrol show node"
-            " --json, where nodes differ.",
+            f"Expected one whole number, got {str(value)[:40]}: if the nodes of a group differ,"
+            " import the output of scontrol show node --json.",
             code="field.type",
             pointer=pointer,
         )
@@ -169,7 +175,7 @@ def _number(value: Any, pointer: str) -> int:
 
 
 def _generic_resources(value: Any) -> list[str]:
-    """The items of `gpu:a100:4(S:0-1),gpu:2`, without where they sit."""
+    """Return the items of `gpu:a100:4(S:0-1),gpu:2` without their sockets."""
     text = value if isinstance(value, str) else ""
     if len(text) > MAX_TEXT * MAX_LABELS:
         raise Unacceptable(

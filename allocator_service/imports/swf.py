@@ -1,4 +1,6 @@
-"""Traces in the Standard Workload Format, as usage: 18 numbers a job, -1 where one is not known.
+"""Usage from traces in the Standard Workload Format.
+
+A job has 18 numbers, -1 for an unknown one.
 
 Source: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers, 1999;
 the Parallel Workloads Archive.
@@ -10,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
-from allocator_service.imports.checks import checked_slug
-from allocator_service.imports.measures import ASKED, Measures
-from allocator_service.imports.reading import findings_of, refuse_too_many
+from allocator_service.imports.checks import check_slug
+from allocator_service.imports.measures import ROUND_REQUEST, Measures
+from allocator_service.imports.reading import check_row_count, errors_of
 from allocator_service.imports.rows import (
     Owner,
     Place,
@@ -40,19 +42,19 @@ def swf_usage(
     source: str,
     begin: datetime | None = None,
 ) -> UsageFile:
-    """The jobs that ran: their processors as `cpu`, their memory if it is known as `memory`.
+    """Read the jobs that ran, with processors as `cpu` and known memory as `memory`.
 
-    A job's start is `begin`, or the trace's UnixStartTime, and the seconds of its submission and its
-    wait. The tenant is `user-<number>`, or that of another field which `owner` names: group, queue,
-    partition. Raises `Unacceptable` for a trace that does not say when it began.
+    A job starts at `begin`, or the trace's UnixStartTime, plus the seconds of its submission and
+    its wait. The tenant is `user-<number>`, or the number of another field that `owner` names:
+    group, queue or partition. Raises `Unacceptable` for a trace without a start.
     """
     lines = content.splitlines()
-    refuse_too_many(len(lines))
-    began = begin or _began(lines)
+    check_row_count(len(lines))
+    began = begin or _trace_start(lines)
     field = owner.label or "user"
     if field not in TENANT_FIELDS:
         raise Unacceptable(
-            f"A trace names tenants by {', '.join(TENANT_FIELDS)}, not by {field}.",
+            f"Expected a field of {', '.join(TENANT_FIELDS)}, got {field[:40]}.",
             code="import.owner",
         )
     measures = Measures(resources)
@@ -64,16 +66,18 @@ def swf_usage(
         try:
             rows.append(_row(place, values, measures, owner.slug, field, source, began))
         except Unacceptable as error:
-            rows.append(RefusedRow(place, values[0][:80], findings_of(error)))
+            rows.append(RefusedRow(place, values[0][:80], errors_of(error)))
     return UsageFile(rows, measures.ignored)
 
 
-def _began(lines: Sequence[str]) -> datetime:
+def _trace_start(lines: Sequence[str]) -> datetime:
     for line in lines:
         match = _START.match(line)
         if match:
-            return _after(_EPOCH, int(match[1]))
-    raise Unacceptable("The trace has no UnixStartTime: state when it begins.", code="import.shape")
+            return _instant_after(_EPOCH, int(match[1]))
+    raise Unacceptable(
+        "The trace has no UnixStartTime: give the instant at which it begins.", code="import.shape"
+    )
 
 
 def _row(
@@ -86,31 +90,33 @@ def _row(
     began: datetime,
 ) -> UsageRow | SkippedRow:
     if len(values) != FIELDS or not all(_NUMBER.fullmatch(value) for value in values):
-        raise Unacceptable(f"A job has {FIELDS} numbers.", code="row.cells")
+        raise Unacceptable(f"Expected {FIELDS} numbers in a job.", code="row.cells")
     seconds = [float(value) for value in values[: _RUN + 1]]
     if seconds[_RUN] <= 0:
-        return SkippedRow(place, values[_JOB], "It ran for no time that is known.")
-    processors = _known(values[_PROCESSORS], values[_ASKED_PROCESSORS])
+        return SkippedRow(place, values[_JOB], "The job has no known run time.")
+    # The numbers used are preferred; many traces have only the requested ones.
+    processors = _first_positive(values[_PROCESSORS], values[_ASKED_PROCESSORS])
     if processors is None:
-        return SkippedRow(place, values[_JOB], "Its number of processors is not known.")
+        return SkippedRow(place, values[_JOB], "The job has no known number of processors.")
     amounts: dict[str, object] = {"cpu": processors}
-    kibibytes = _known(values[_MEMORY], values[_ASKED_MEMORY])
+    # The format counts memory per processor.
+    kibibytes = _first_positive(values[_MEMORY], values[_ASKED_MEMORY])
     if kibibytes is not None:
         amounts["memory"] = f"{int(float(kibibytes) * float(processors))}Ki"
-    start = _after(began, max(seconds[_SUBMIT], 0) + max(seconds[_WAIT], 0))
+    start = _instant_after(began, max(seconds[_SUBMIT], 0) + max(seconds[_WAIT], 0))
     return UsageRow(
         place,
         values[_JOB],
-        slug or checked_slug(f"{field}-{values[TENANT_FIELDS[field]]}", f"/{field}"),
+        slug or check_slug(f"{field}-{values[TENANT_FIELDS[field]]}", f"/{field}"),
         source,
-        measures.vector(amounts, rounding=ASKED, pointer=""),
+        measures.vector(amounts, rounding=ROUND_REQUEST, pointer=""),
         start,
-        _after(start, seconds[_RUN]),
+        _instant_after(start, seconds[_RUN]),
     )
 
 
-def _after(instant: datetime, seconds: float) -> datetime:
-    """The instant some seconds after another one. Raises `Unacceptable` from the year 9999 on."""
+def _instant_after(instant: datetime, seconds: float) -> datetime:
+    """Return the instant some seconds later. Raises `Unacceptable` from the year 9999 on."""
     if seconds >= (_LAST - instant).total_seconds():
         raise Unacceptable(
             f"Expected a time before the year 9999, got {seconds:g} s after {instant:%Y-%m-%d}.",
@@ -119,6 +125,6 @@ def _after(instant: datetime, seconds: float) -> datetime:
     return instant + timedelta(seconds=seconds)
 
 
-def _known(*values: str) -> str | None:
-    """The first that is above 0."""
+def _first_positive(*values: str) -> str | None:
+    """Return the first number greater than 0, or None."""
     return next((value for value in values if float(value) > 0), None)

@@ -1,4 +1,4 @@
-"""Importing tenants: each is registered, renamed, or left as it is."""
+"""Import of tenants."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from django.db import transaction
 
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import pointer_token
-from allocator_service.imports.checks import checked_slug, checked_title
+from allocator_service.imports.checks import check_slug, check_title
 from allocator_service.imports.csv_files import TENANT_COLUMNS, csv_tenants
 from allocator_service.imports.importing import (
     NAMES_PER_QUERY,
@@ -20,7 +20,7 @@ from allocator_service.imports.importing import (
     rows_import,
     rows_of,
 )
-from allocator_service.imports.reading import findings_of, json_items
+from allocator_service.imports.reading import errors_of, json_items
 from allocator_service.imports.rows import (
     ImportChoice,
     ImportReport,
@@ -42,10 +42,10 @@ TENANT_FORMATS = ("csv", "json")
 
 
 def read_tenants(content: str, file_format: str) -> TenantFile:
-    """The tenants in `content`: a CSV with slug and name, or a JSON array of objects with them.
+    """Read tenants from a CSV with slug and name, or from a JSON array of objects with them.
 
-    Raises `Unacceptable` for content that is not of the format as a whole; what is wrong with a row
-    stands at the row.
+    Errors of a row are in the row. Raises `Unacceptable` if the content as a whole is not of the
+    format.
     """
     if file_format == "csv":
         return csv_tenants(content)
@@ -58,7 +58,7 @@ def _from_item(number: int, item: Any) -> TenantRow | RefusedRow:
         return _row(place, item)
     except Unacceptable as error:
         slug = item.get("slug") if isinstance(item, dict) else None
-        return RefusedRow(place, str(slug or "")[:80], findings_of(error))
+        return RefusedRow(place, str(slug or "")[:80], errors_of(error))
 
 
 def _row(place: Place, item: Any) -> TenantRow:
@@ -68,8 +68,8 @@ def _row(place: Place, item: Any) -> TenantRow:
         if name not in TENANT_COLUMNS:
             detail = f'The field "{name[:80]}" is unknown; there are: {", ".join(TENANT_COLUMNS)}.'
             raise Unacceptable(detail, code="field.unknown", pointer=f"/{pointer_token(name)}")
-    slug = checked_slug(item.get("slug"), "/slug")
-    return TenantRow(place, slug, checked_title(item.get("name", slug), "/name"))
+    slug = check_slug(item.get("slug"), "/slug")
+    return TenantRow(place, slug, check_title(item.get("name", slug), "/name"))
 
 
 @transaction.atomic
@@ -80,17 +80,17 @@ def tenants_import(
     now: datetime,
     progress: Progress = no_progress,
 ) -> ImportReport:
-    """Register the tenants of a file and rename those it calls otherwise; others stay as they are.
+    """Register the tenants of a file and rename those whose name differs.
 
-    A row is the tenant of its slug. Nothing is written in a dry run, or when a row is refused, unless
-    the choice is to skip those.
+    A row and a tenant match by slug. Nothing is written in a dry run, or if a row is refused and
+    refused rows are not skipped.
     """
     work = _Tenants(_present(rows_of(file, TenantRow)))
     return rows_import(pool=None, file=file, work=work, choice=choice, now=now, progress=progress)
 
 
 class _Tenants(Work[TenantRow]):
-    """Rows that become tenants, or rename those they are."""
+    """Tenants of a file, matched with registered ones."""
 
     row_type = TenantRow
 
@@ -99,14 +99,14 @@ class _Tenants(Work[TenantRow]):
         self._added: list[TenantRow] = []
         self._changed: list[tuple[TenantRow, Tenant]] = []
 
-    def findings(self, row: TenantRow) -> Iterable[FieldError | None]:
+    def errors(self, row: TenantRow) -> Iterable[FieldError | None]:
         present = self._present.get(row.name)
         if present is None or present.retired_at is None:
             return ()
-        detail = f'The tenant "{row.name}" is retired: a slug is not given again.'
+        detail = f'The tenant "{row.name}" is retired: choose another slug.'
         return [FieldError("/slug", "tenant.retired", detail)]
 
-    def judge(self, row: TenantRow) -> Outcome:
+    def classify(self, row: TenantRow) -> Outcome:
         tenant = self._present.get(row.name)
         if tenant is None:
             self._added.append(row)
@@ -116,7 +116,7 @@ class _Tenants(Work[TenantRow]):
         self._changed.append((row, tenant))
         return Outcome.CHANGED
 
-    def pending(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self._added or self._changed)
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:  # noqa: ARG002
@@ -128,7 +128,7 @@ class _Tenants(Work[TenantRow]):
 
 
 def _present(rows: Sequence[TenantRow]) -> dict[str, Tenant]:
-    """The tenants, retired ones too, that have a slug of the file."""
+    """Return the tenants that the file names, retired ones included."""
     return {
         tenant.slug: tenant
         for batch in batches((row.name for row in rows), NAMES_PER_QUERY)

@@ -1,4 +1,7 @@
-"""Importing usage: each row is posted to the ledger once, under the id that its source gave it."""
+"""Import of usage.
+
+Each row is posted to the ledger once, identified by its source and id.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -41,10 +44,11 @@ def usage_import(
     now: datetime,
     progress: Progress = no_progress,
 ) -> ImportReport:
-    """Post the usage in a file; what was posted before stays as it is.
+    """Post the usage of a file that was not posted before.
 
-    A row that was already posted with different content is refused. Nothing is written in a dry run,
-    or when a row is refused, unless those are skipped. Raises `Conflict` for a pool that meters itself.
+    A row that was posted with different content is refused. Nothing is written in a dry run, or if
+    a row is refused and refused rows are not skipped. Raises `Conflict` for a pool that meters
+    itself.
     """
     refuse_metered(pool)
     work = _Usage(pool, _posted(pool, rows_of(file, UsageRow)), choice, now)
@@ -52,42 +56,45 @@ def usage_import(
 
 
 class _Usage(Work[UsageRow]):
-    """Rows that become events of usage."""
+    """Usage of a file, matched with posted events."""
 
     row_type = UsageRow
-    of_the_past = True
+    accepts_retired = True
 
     def __init__(self, pool: Pool, posted: Posted, choice: ImportChoice, now: datetime) -> None:
         self._pool, self._posted, self._now = pool, posted, now
         self._members_only = not choice.register_tenants
+        # Read once: `errors` is called for each of up to 200,000 rows.
         others = Tenant.objects.exclude(memberships__pool=pool)
-        self._strangers = set(others.values_list("slug", flat=True) if self._members_only else ())
-        gone = Tenant.objects.exclude(retired_at=None)
-        self._retired = {tenant.slug: tenant for tenant in gone}
+        self._non_members = set(others.values_list("slug", flat=True) if self._members_only else ())
+        retired = Tenant.objects.exclude(retired_at=None)
+        self._retired = {tenant.slug: tenant for tenant in retired}
         self._added: list[UsageRow] = []
 
     def namespace(self, row: UsageRow) -> str:
         return row.source
 
-    def findings(self, row: UsageRow) -> list[FieldError | None]:
+    def errors(self, row: UsageRow) -> list[FieldError | None]:
+        # The digest contains the tenant's slug and nothing else of it, so a tenant that is not
+        # registered yet can be compared.
         event = _event(row, self._retired.get(row.owner) or Tenant(slug=row.owner))
         posted = self._posted.get((row.source, row.name))
         conflict = None
         if posted is not None and posted != event.digest:
             detail = f'"{row.name}" of {row.source} was already posted with different content.'
             conflict = FieldError("/id", "usage.conflict", detail)
-        stranger = None
-        if posted is None and row.owner in self._strangers:
-            stranger = not_a_member(row.owner, "/tenant")
-        return [what_is_impossible(event, self._now), conflict, stranger]
+        non_member = None
+        if posted is None and row.owner in self._non_members:
+            non_member = not_a_member(row.owner, "/tenant")
+        return [what_is_impossible(event, self._now), conflict, non_member]
 
-    def judge(self, row: UsageRow) -> Outcome:
+    def classify(self, row: UsageRow) -> Outcome:
         if (row.source, row.name) in self._posted:
             return Outcome.UNCHANGED
         self._added.append(row)
         return Outcome.ADDED
 
-    def pending(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self._added)
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
@@ -104,7 +111,7 @@ def _event(row: UsageRow, tenant: Tenant) -> UsageEvent:
 
 
 def _posted(pool: Pool, rows: Sequence[UsageRow]) -> Posted:
-    """The digests of the rows' identities that were posted before."""
+    """Return the digests of the rows that were posted before."""
     sources = {row.source for row in rows}
     return {
         (source, event_id): bytes(digest)

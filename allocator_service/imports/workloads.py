@@ -1,4 +1,4 @@
-"""Importing workloads: each is submitted, changes the one it is, or leaves it as it is."""
+"""Import of workloads."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -47,11 +47,13 @@ def workloads_import(
     now: datetime,
     progress: Progress = no_progress,
 ) -> ImportReport:
-    """Make the pool's workloads as a file tells them; those it does not name stay as they are.
+    """Submit the workloads of a file to a pool and change those that differ.
 
-    A row is the workload of the same tenant and name; a paused one stays paused. Nothing is written
-    in a dry run, or when a row is refused, unless the choice is to skip those.
+    A row and a workload match by tenant and name. A paused workload stays paused, and workloads
+    that the file does not name stay. Nothing is written in a dry run, or if a row is refused and
+    refused rows are not skipped.
     """
+    # Locked before the rows are compared, so that the comparison holds when they are written.
     if not choice.dry_run:
         pool = pool_lock(pool)
     work = _Workloads(pool, _present(pool, rows_of(file, WorkloadRow)))
@@ -59,7 +61,7 @@ def workloads_import(
 
 
 class _Workloads(Work[WorkloadRow]):
-    """Rows that become workloads, or change those they are."""
+    """Workloads of a file, matched with those of the pool."""
 
     row_type = WorkloadRow
 
@@ -68,10 +70,10 @@ class _Workloads(Work[WorkloadRow]):
         self._added: list[WorkloadRow] = []
         self._changed: list[tuple[WorkloadRow, Workload]] = []
 
-    def findings(self, row: WorkloadRow) -> list[FieldError | None]:
+    def errors(self, row: WorkloadRow) -> list[FieldError | None]:
         return [_empty(row), _unplaced(self._pool, row)]
 
-    def judge(self, row: WorkloadRow) -> Outcome:
+    def classify(self, row: WorkloadRow) -> Outcome:
         workload = self._present.get((row.owner, row.name))
         if workload is None:
             self._added.append(row)
@@ -81,7 +83,7 @@ class _Workloads(Work[WorkloadRow]):
             return Outcome.CHANGED
         return Outcome.UNCHANGED
 
-    def pending(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self._added or self._changed)
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
@@ -90,7 +92,7 @@ class _Workloads(Work[WorkloadRow]):
 
 
 def _present(pool: Pool, rows: list[WorkloadRow]) -> Present:
-    """The workloads in the pool that have a name of the file."""
+    """Return the pool's workloads that the file names."""
     return {
         (workload.tenant.slug, workload.name): workload
         for batch in batches((row.name for row in rows), NAMES_PER_QUERY)
@@ -103,14 +105,14 @@ def _present(pool: Pool, rows: list[WorkloadRow]) -> Present:
 def _empty(row: WorkloadRow) -> FieldError | None:
     if any(row.demand):
         return None
-    detail = "A task demands something: at least one resource above 0."
+    detail = "A task must demand at least one resource of the pool."
     return FieldError("/demand", "demand.zero", detail)
 
 
 def _unplaced(pool: Pool, row: WorkloadRow) -> FieldError | None:
     if not row.selector or pool.policy_places:
         return None
-    detail = f"The pool's policy, {pool.policy_name}, places nothing: no workload selects servers."
+    detail = f"The pool's policy, {pool.policy_name}, does not place tasks: remove the selector."
     return FieldError("/selector", "policy.no_placement", detail)
 
 

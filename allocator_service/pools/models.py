@@ -125,7 +125,12 @@ class ResourceType(models.Model):
         db_table = "pool_resource_type"
         ordering = ["position"]
         constraints = [
-            models.UniqueConstraint(fields=["pool", "name"], name="resource_type_name_unique"),
+            models.UniqueConstraint(
+                fields=["pool", "name"],
+                name="resource_type_name_unique",
+                violation_error_code="resource.duplicate",
+                violation_error_message="The pool has a resource of this name.",
+            ),
             models.UniqueConstraint(
                 fields=["pool", "position"], name="resource_type_position_unique"
             ),

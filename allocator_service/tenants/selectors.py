@@ -18,6 +18,11 @@ def tenants_for(tenant: Tenant | None) -> QuerySet[Tenant]:
     return tenants if tenant is None else tenants.filter(pk=tenant.pk)
 
 
+def tenants_with_retired() -> QuerySet[Tenant]:
+    """Return all tenants, including retired ones, which past entries and statements name."""
+    return Tenant.objects.all()
+
+
 def tenant_get(*, slug: str, within: QuerySet[Tenant] | None = None) -> Tenant:
     """The tenant of this slug. Raises `Missing`."""
     tenants = Tenant.objects.filter(retired_at=None) if within is None else within

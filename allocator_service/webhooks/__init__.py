@@ -1,1 +1,1 @@
-"""Webhooks: events, pushed to their receivers in signed requests until they are taken."""
+"""Webhooks, which push events to receivers in signed requests."""

@@ -1,4 +1,4 @@
-"""Webhooks in the admin: who is told of what, what was sent; sent again, disabled, enabled."""
+"""Webhooks and deliveries in the admin."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,11 +23,11 @@ from allocator_service.webhooks.services import (
     webhook_update,
 )
 
-WAITS_TOO_LONG = timedelta(hours=1)
+LATE_AFTER = timedelta(hours=1)
 
 
-class ActedOnAdmin(ServiceAdmin):
-    """Made over REST, where the secret is shown once; here it is read and acted on."""
+class ActionsOnlyAdmin(ServiceAdmin):
+    """Objects of the API that the admin shows and has actions on, but neither adds nor edits."""
 
     action_form = ReasonForm
 
@@ -42,10 +42,10 @@ class ActedOnAdmin(ServiceAdmin):
 
 
 @tells(permission="webhooks.view_webhook", place=4)
-def webhooks_told(now: datetime, pools: VisiblePools) -> Section:
-    """Receivers that do not take what is sent."""
-    if pools.limited:
-        return Section()  # counted for the whole installation
+def webhooks_section(now: datetime, pools: VisiblePools) -> Section:
+    """Return the notices of webhooks that are disabled, failing or late."""
+    if pools.limited:  # the counts are of the whole installation, other pools included
+        return Section()
     counts = delivery_counts(failed_since=now - timedelta(days=1))
     notices = []
     if counts["disabled"]:
@@ -53,20 +53,18 @@ def webhooks_told(now: datetime, pools: VisiblePools) -> Section:
         url = reverse("admin:webhooks_webhook_changelist")
         notices.append(Notice(Urgency.WARNING, text, url))
     if counts["failed"]:
-        text = (
-            f"{counted(counts['failed'], 'delivery', 'deliveries')} given up in the last 24 hours."
-        )
+        text = f"{counted(counts['failed'], 'delivery', 'deliveries')} failed in the last 24 hours."
         url = reverse("admin:webhooks_delivery_changelist") + "?state__exact=failed"
         notices.append(Notice(Urgency.WARNING, text, url))
-    if counts["oldest"] is not None and now - counts["oldest"] > WAITS_TOO_LONG:
-        text = f"A webhook's delivery has waited for {age(now - counts['oldest'])}."
+    if counts["oldest"] is not None and now - counts["oldest"] > LATE_AFTER:
+        text = f"The oldest pending delivery has waited for {age(now - counts['oldest'])}."
         url = reverse("admin:webhooks_delivery_changelist") + "?state__exact=pending"
         notices.append(Notice(Urgency.WARNING, text, url))
     return Section(notices)
 
 
 @admin.register(Webhook)
-class WebhookAdmin(ActedOnAdmin):
+class WebhookAdmin(ActionsOnlyAdmin):
     list_display = [
         "url", "tenant", "pool", "disabled_at", "disabled_because", "failing_since", "retired_at",
     ]  # fmt: skip
@@ -74,7 +72,7 @@ class WebhookAdmin(ActedOnAdmin):
     list_select_related = ["tenant", "pool"]
     actions = ["disable", "enable", "test"]
 
-    @admin.action(description="Disable: what waits is cancelled", permissions=["change"])
+    @admin.action(description="Disable and cancel pending deliveries", permissions=["change"])
     def disable(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
         self._set_enabled(request, queryset, False, "disabled")
 
@@ -109,7 +107,7 @@ class WebhookAdmin(ActedOnAdmin):
 
 
 @admin.register(Delivery)
-class DeliveryAdmin(ActedOnAdmin):
+class DeliveryAdmin(ActionsOnlyAdmin):
     pool_path = "webhook__pool__slug"
     list_display = ["created_at", "kind", "webhook", "state", "tries", "due_at", "finished_at"]
     list_filter = ["state", "kind"]

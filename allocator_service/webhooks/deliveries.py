@@ -1,9 +1,15 @@
-"""A delivery's way: made from a sealed event, claimed, settled by what came of it, dropped when old.
+"""Life cycle of deliveries.
 
-A claim is a lease on the webhook's queue row, committed before anything is sent: who dies while sending
-is succeeded when the lease ends, and who comes back late settles nothing. One request at a time goes to
-a webhook, the oldest event first; after a failure the webhook rests for a moment, the event for longer.
-Locks: the webhook, its queue, its deliveries.
+A delivery is created from a sealed event, claimed, attempted until it succeeds or 24 hours have
+passed, and deleted after its retention.
+
+A claim is a lease on the webhook's queue row, committed before the request is sent. If a sender
+dies, another takes over when its lease expires. The claim's token fences the outcome: a sender that
+comes back after its lease was taken over records nothing. Each webhook gets one request at a time,
+the oldest event first. After a failure, the webhook rests for a short time and the delivery backs
+off for longer.
+
+Lock order: the webhook, its queue, its deliveries.
 """
 
 from dataclasses import dataclass
@@ -29,91 +35,94 @@ from allocator_service.webhooks.services import (
     webhook_disable,
     webhook_lock,
 )
-from allocator_service.webhooks.signing import SecretLost, secret_of, signed_headers
+from allocator_service.webhooks.signing import SecretLost, signed_headers, signing_key
 
-MADE_AT_ONCE = 200
+EVENTS_PER_BATCH = 200
+# Longer than a request may take (ten seconds), so that a lease expires only if its sender has died.
 LEASE = timedelta(seconds=45)
 SLOW_SECONDS = 2.0
-FIRST_RETRY = timedelta(seconds=5)
-LAST_RETRY = timedelta(hours=2)
-FIRST_REST = timedelta(seconds=1)
-LAST_REST = timedelta(minutes=5)
+SHORTEST_RETRY, LONGEST_RETRY = timedelta(seconds=5), timedelta(hours=2)
+SHORTEST_REST, LONGEST_REST = timedelta(seconds=1), timedelta(minutes=5)
 DISABLED_AFTER = timedelta(days=5)
 RETENTION = timedelta(days=30)
-PRUNED_AT_ONCE = 10_000
+DELETIONS_PER_BATCH = 10_000
 GONE = 410
 
-# Who may see an event: as `core.outbox.events_after` has it for a key of the webhook's tenant.
-_MAKE = """
-WITH told AS (
+# A webhook gets the events that `core.outbox.events_after` shows to a key of its tenant: the two
+# conditions must stay equal. Ids are UUIDs of version 7, made in SQL so that a batch is one
+# statement.
+_CREATE = """
+WITH event AS (
     SELECT s.sequence, e.id, e.kind, e.pool, e.tenant
     FROM core_event_seal s JOIN core_event e ON e.id = s.event_id
-    WHERE s.sequence > %(after)s AND s.sequence <= %(upto)s),
-made AS (
+    WHERE s.sequence > %(after)s AND s.sequence <= %(through)s),
+created AS (
     INSERT INTO webhook_delivery (id, webhook_id, event_id, kind, sequence, state, attempts, due_at,
                                   give_up_at, created_at)
     SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) placing
                substring(int8send(%(milliseconds)s) from 3) from 1 for 6), 52, 1), 53, 1), 'hex')::uuid,
-           w.id, told.id, told.kind, told.sequence, 'pending', '[]', %(now)s, %(give_up)s, %(now)s
-    FROM told JOIN webhook w
-      ON w.retired_at IS NULL AND w.disabled_at IS NULL AND w.since < told.sequence
-     AND (w.events = '{}' OR told.kind = ANY (w.events))
+           w.id, event.id, event.kind, event.sequence, 'pending', '[]', %(now)s, %(give_up)s, %(now)s
+    FROM event JOIN webhook w
+      ON w.retired_at IS NULL AND w.disabled_at IS NULL AND w.since < event.sequence
+     AND (w.events = '{}' OR event.kind = ANY (w.events))
     LEFT JOIN tenant t ON t.id = w.tenant_id
     LEFT JOIN pool p ON p.id = w.pool_id
-    WHERE (w.pool_id IS NULL OR p.slug = told.pool)
+    WHERE (w.pool_id IS NULL OR p.slug = event.pool)
       AND (t.id IS NULL OR t.retired_at IS NULL AND (
-               told.tenant = t.slug
-               OR told.tenant IS NULL AND EXISTS (
+               event.tenant = t.slug
+               OR event.tenant IS NULL AND EXISTS (
                    SELECT FROM pool_membership m JOIN pool o ON o.id = m.pool_id
-                   WHERE m.tenant_id = t.id AND o.slug = told.pool AND o.retired_at IS NULL
+                   WHERE m.tenant_id = t.id AND o.slug = event.pool AND o.retired_at IS NULL
                      AND m.ended_at IS NULL)))
-    ORDER BY told.sequence
+    ORDER BY event.sequence
     ON CONFLICT DO NOTHING
     RETURNING webhook_id)
-SELECT DISTINCT webhook_id FROM made
+SELECT DISTINCT webhook_id FROM created
 """
 
 
 @transaction.atomic
-def deliveries_make(*, now: datetime) -> bool:
-    """Make the deliveries of the events that were sealed since; returns whether more wait.
+def deliveries_create(*, now: datetime) -> bool:
+    """Create the deliveries of the next sealed events and return whether more events remain.
 
-    What was made and up to where is one transaction: every event is delivered to whom it concerns, and
-    no event twice, whoever dies and however many call this.
+    Deliveries and cursor are written in one transaction: each event gets a delivery for each
+    webhook that may see it, exactly once, even if a sender dies or several senders call this.
     """
     DeliveryCursor.objects.get_or_create(pk=1)
     cursor = DeliveryCursor.objects.select_for_update(skip_locked=True).filter(pk=1).first()
-    if cursor is None:
+    if cursor is None:  # another sender holds the cursor
         return False
     with connection.cursor() as sql:
         sql.execute("SELECT COALESCE(max(sequence), 0) FROM core_event_seal")
         (last,) = sql.fetchall()[0]
-        upto = min(last, cursor.sequence + MADE_AT_ONCE)
-        if upto <= cursor.sequence:
+        through = min(last, cursor.sequence + EVENTS_PER_BATCH)
+        if through <= cursor.sequence:
             return False
         sql.execute(
-            _MAKE,
+            _CREATE,
             {
                 "after": cursor.sequence,
-                "upto": upto,
+                "through": through,
                 "now": now,
                 "give_up": now + GIVE_UP_AFTER,
                 "milliseconds": int(now.timestamp() * 1000),
             },
         )
         webhooks = [webhook for (webhook,) in sql.fetchall()]
-    # The rows are locked here, so that whoever settles meanwhile sees what was made, or is seen.
+    # The update locks the queue rows. A sender that releases one concurrently either committed
+    # before, so that its due time is kept or an idle queue is woken here, or it waits and then sees
+    # the deliveries.
     WebhookQueue.objects.filter(webhook__in=webhooks).update(due_at=Coalesce("due_at", Value(now)))
-    cursor.sequence = upto
+    cursor.sequence = through
     cursor.save()
-    return bool(upto < last)
+    return bool(through < last)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A request that is to be made now, and the token that its outcome is settled with.
+    """One request to send now, with the token that fences its outcome.
 
-    `headers` are empty when the secret is lost: then nothing is sent.
+    `headers` are empty if the secret is lost. Such a request must not be sent.
     """
 
     webhook: UUID
@@ -124,7 +133,8 @@ class Claim:
     body: bytes
 
 
-# MATERIALIZED: a join may run a subquery again, whose limit would then hold for each time.
+# MATERIALIZED: without it the planner may run the subquery once per row of a join, each time with a
+# limit of its own, and claim more queues than asked for.
 _CLAIM = """
 WITH due AS MATERIALIZED (
     SELECT webhook_id FROM webhook_queue
@@ -145,9 +155,11 @@ CROSS JOIN LATERAL (
 
 @transaction.atomic
 def deliveries_claim(*, slow: bool, limit: int, secret_key: str, now: datetime) -> list[Claim]:
-    """Take the next request of up to `limit` webhooks; commit before sending.
+    """Claim the next delivery of up to `limit` webhooks.
 
-    `slow` chooses between webhooks that answered late the last time and the others.
+    The caller must commit before it sends: a lease that is not committed protects nothing.
+
+    `slow` selects the webhooks whose last answer took long, or all others.
     """
     with connection.cursor() as sql:
         sql.execute(_CLAIM, {"now": now, "until": now + LEASE, "slow": slow, "limit": limit})
@@ -164,47 +176,49 @@ def deliveries_claim(*, slow: bool, limit: int, secret_key: str, now: datetime) 
     claims = []
     for delivery in found:
         webhook = delivery.webhook
-        if _is_stopped(webhook):
+        if _is_stopped(webhook):  # deliveries were created while the webhook was being stopped
             webhook.deliveries.filter(state=DeliveryState.PENDING).update(
                 state=DeliveryState.CANCELLED, finished_at=now
             )
             continue
         token = tokens.pop(webhook.pk)
         message, body = message_of(delivery)
-        headers = _signed(webhook, message, body, secret_key, now)
+        headers = _sign(webhook, message, body, secret_key, now)
         claims.append(Claim(webhook.pk, delivery.pk, token, webhook.url, headers, body))
-    for idle in tokens:  # what made them due was sent, cancelled, or waits
-        _queue_release(idle, not_before=now)
+    # The queues that are left had no delivery due: it was sent, cancelled, or backs off.
+    for idle in tokens:
+        _release_queue(idle, not_before=now)
     return claims
 
 
 def _is_stopped(webhook: Webhook) -> bool:
-    """Whether nothing is sent, though something was made while it was being stopped."""
+    """Return whether the webhook is retired or disabled, or its tenant is retired."""
     tenant = webhook.tenant
     retired = webhook.retired_at is not None or (tenant and tenant.retired_at is not None)
     return bool(retired or webhook.disabled_at is not None)
 
 
-def _signed(
+def _sign(
     webhook: Webhook, message: str, body: bytes, secret_key: str, now: datetime
 ) -> dict[str, str]:
     live = [
         each for each in webhook.secrets.all() if each.expires_at is None or each.expires_at > now
     ]
+    # Both secrets sign during a rotation's overlap. The newest signature comes first.
     live.sort(key=lambda each: each.created_at, reverse=True)
     try:
-        keys = [secret_of(each, secret_key=secret_key) for each in live]
+        keys = [signing_key(each, secret_key=secret_key) for each in live]
     except SecretLost:
         return {}
     return signed_headers(message=message, timestamp=int(now.timestamp()), body=body, keys=keys)
 
 
 @transaction.atomic
-def delivery_settle(*, claim: Claim, outcome: Outcome, jitter: float, now: datetime) -> None:
-    """Store what came of a claim's request, and when its webhook is due again.
+def attempt_record(*, claim: Claim, outcome: Outcome, jitter: float, now: datetime) -> None:
+    """Record the outcome of a claim's request and schedule the webhook's next one.
 
-    `jitter`, from 0 to 1, makes waits up to half as long again. A claim whose lease ended and was taken
-    over changes nothing.
+    `jitter`, from 0 to 1, lengthens each wait by up to half. A claim whose lease was taken over
+    changes nothing.
     """
     webhook = webhook_lock(claim.webhook)
     queue = (
@@ -216,12 +230,12 @@ def delivery_settle(*, claim: Claim, outcome: Outcome, jitter: float, now: datet
     if queue is None or delivery is None:
         return
     failed = bool(outcome.error)
-    _attempt_keep(delivery, outcome, jitter, now)
+    _append_attempt(delivery, outcome, jitter, now)
     queue.failures = queue.failures + 1 if failed else 0
     queue.slow = outcome.seconds >= SLOW_SECONDS
     queue.save(update_fields=["failures", "slow"])
-    rest = _doubled(FIRST_REST, LAST_REST, queue.failures, jitter) if failed else timedelta(0)
-    _queue_release(webhook.pk, not_before=now + rest)
+    rest = _backoff(SHORTEST_REST, LONGEST_REST, queue.failures, jitter) if failed else timedelta(0)
+    _release_queue(webhook.pk, not_before=now + rest)
     if not failed:
         if webhook.failing_since is not None:
             webhook.failing_since = None
@@ -230,6 +244,7 @@ def delivery_settle(*, claim: Claim, outcome: Outcome, jitter: float, now: datet
     if webhook.failing_since is None:
         webhook.failing_since = now
         webhook.save(update_fields=["failing_since"])
+    # It may have been disabled or retired while the request was in flight.
     if webhook.disabled_at is None and webhook.retired_at is None:
         if outcome.status == GONE:
             webhook_disable(webhook=webhook, because=DisabledBecause.GONE, now=now)
@@ -237,7 +252,7 @@ def delivery_settle(*, claim: Claim, outcome: Outcome, jitter: float, now: datet
             webhook_disable(webhook=webhook, because=DisabledBecause.FAILING, now=now)
 
 
-def _attempt_keep(delivery: Delivery, outcome: Outcome, jitter: float, now: datetime) -> None:
+def _append_attempt(delivery: Delivery, outcome: Outcome, jitter: float, now: datetime) -> None:
     delivery.attempts = [
         *delivery.attempts,
         {
@@ -247,25 +262,26 @@ def _attempt_keep(delivery: Delivery, outcome: Outcome, jitter: float, now: date
             "milliseconds": round(outcome.seconds * 1000),
         },
     ]
+    # A delivery that was cancelled while its request was in flight stays cancelled.
     if delivery.state == DeliveryState.PENDING:
         if not outcome.error:
             delivery.state, delivery.finished_at = DeliveryState.DELIVERED, now
         elif now >= delivery.give_up_at:
             delivery.state, delivery.finished_at = DeliveryState.FAILED, now
         else:
-            wait = _doubled(FIRST_RETRY, LAST_RETRY, len(delivery.attempts), jitter)
+            wait = _backoff(SHORTEST_RETRY, LONGEST_RETRY, len(delivery.attempts), jitter)
             delivery.due_at = min(now + wait, delivery.give_up_at)
     delivery.save(update_fields=["attempts", "state", "finished_at", "due_at"])
 
 
-def _doubled(first: timedelta, last: timedelta, number: int, jitter: float) -> timedelta:
-    """The wait after the `number`-th failure: twice the one before it, at most `last`, and jitter."""
-    doublings: int = 2 ** min(number - 1, 20)
-    return min(first * doublings, last) * (1 + jitter / 2)
+def _backoff(shortest: timedelta, longest: timedelta, failures: int, jitter: float) -> timedelta:
+    """Return the wait after a number of failures, doubled with each one up to `longest`, with jitter."""
+    doubled: int = 2 ** min(failures - 1, 20)  # bounded, since a timedelta overflows
+    return min(shortest * doubled, longest) * (1 + jitter / 2)
 
 
-def _queue_release(webhook: UUID, *, not_before: datetime) -> None:
-    """Let go of a locked queue row: due with the first that waits, idle if nothing does."""
+def _release_queue(webhook: UUID, *, not_before: datetime) -> None:
+    """Release a locked queue row and make it due with its first pending delivery, if there is one."""
     pending = Delivery.objects.filter(webhook=webhook, state=DeliveryState.PENDING)
     first = pending.aggregate(first=Min("due_at"))["first"]
     WebhookQueue.objects.filter(webhook=webhook).update(
@@ -274,13 +290,16 @@ def _queue_release(webhook: UUID, *, not_before: datetime) -> None:
 
 
 def queues_wake(*, now: datetime) -> int:
-    """Set what waits in an idle queue due; returns how many were, which is 0 unless rows were edited."""
-    waiting = Delivery.objects.filter(webhook=OuterRef("webhook"), state=DeliveryState.PENDING)
-    return WebhookQueue.objects.filter(Exists(waiting), due_at=None).update(due_at=now)
+    """Make idle queues due that have pending deliveries, and return how many there were.
+
+    A repair: services keep queues due, so the number is 0 unless rows were edited by hand.
+    """
+    pending = Delivery.objects.filter(webhook=OuterRef("webhook"), state=DeliveryState.PENDING)
+    return WebhookQueue.objects.filter(Exists(pending), due_at=None).update(due_at=now)
 
 
 def deliveries_prune(*, before: datetime) -> int:
-    """Drop deliveries that ended before an instant; returns how many. Call again while there are."""
+    """Delete one batch of deliveries that finished before an instant, and return its size."""
     old = Delivery.objects.filter(finished_at__lt=before).order_by("finished_at")
-    ids = list(old.values_list("pk", flat=True)[:PRUNED_AT_ONCE])
+    ids = list(old.values_list("pk", flat=True)[:DELETIONS_PER_BATCH])
     return Delivery.objects.filter(pk__in=ids).delete()[0]

@@ -1,4 +1,4 @@
-"""Who is told of what, and each event's way to each of them: the row of a delivery is the job."""
+"""Webhooks, their secrets and queues, and deliveries. The row of a delivery is its job."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -19,10 +19,11 @@ class DisabledBecause(models.TextChoices):
 
 
 class Webhook(models.Model):
-    """A URL that is told of events. Of a tenant: of what that tenant's key may see, else of all.
+    """A subscription of a URL to events.
 
-    `since` is the sequence of the last event that it is not told of, `failing_since` when the first of
-    the attempts was made that have failed without a success between them.
+    A tenant's webhook gets the events that a key of the tenant may see; without a tenant it gets
+    all events. Delivery begins after the event of sequence `since`. `failing_since` is the instant
+    of the first failure after the last success.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -55,10 +56,10 @@ class Webhook(models.Model):
 
 
 class WebhookSecret(models.Model):
-    """What a webhook's secret is derived from, together with SECRET_KEY: the secret is nowhere stored.
+    """The nonce from which a webhook's secret is derived with SECRET_KEY.
 
-    `digest` tells whether SECRET_KEY is still the one that it was derived with. The present secret has
-    no end; the one before it signs too until its own.
+    `digest` detects a changed SECRET_KEY. The present secret has no `expires_at`; the previous one
+    signs as well until its own.
     """
 
     webhook = models.ForeignKey(Webhook, models.CASCADE, related_name="secrets")
@@ -80,10 +81,11 @@ class WebhookSecret(models.Model):
 
 
 class WebhookQueue(models.Model):
-    """When a webhook's next request is due, and who is making it: one at a time.
+    """The due time and the lease of a webhook's next request.
 
-    `due_at` is null while nothing waits. `failures` counts the attempts that failed one after the
-    other; `slow` says that the last answer took long, which keeps it out of others' way.
+    `due_at` is null without pending deliveries. `failures` counts consecutive failures. `slow`
+    marks a webhook whose last answer took long; such webhooks have threads of their own. `token`
+    fences the outcome of the claim that holds the lease through `claimed_until`.
     """
 
     webhook = models.OneToOneField(Webhook, models.CASCADE, primary_key=True, related_name="queue")
@@ -115,10 +117,10 @@ class DeliveryState(models.TextChoices):
 
 
 class Delivery(models.Model):
-    """One event on its way to one webhook; without an event it is a test.
+    """One event for one webhook, or a test if `event` is null.
 
-    `attempts` lists what was tried: `at`, `status` (of the answer, or null), `error` and
-    `milliseconds`. `due_at` is when the next one is, `give_up_at` when the last one is.
+    `attempts` lists `at`, `status` (null without an answer), `error` and `milliseconds` of each
+    attempt. `due_at` is the time of the next attempt, `give_up_at` that of the last one.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -163,7 +165,7 @@ class Delivery(models.Model):
 
 
 class DeliveryCursor(models.Model):
-    """Up to which sealed event deliveries were made: one row."""
+    """The sequence of the last event whose deliveries were created. The table has one row."""
 
     sequence = models.BigIntegerField(default=0)
 

@@ -13,18 +13,18 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.webhooks.models import Delivery, DeliveryState, Webhook
 
 TEST_KIND = "webhook.test"
-# What is larger is sent without its `payload`, which the feed has.
+# A larger body is sent without its `payload`, which the receiver can read from the feed.
 BODY_BYTES = 256 * 1024
 
 
 def webhooks_for(tenant: Tenant | None) -> QuerySet[Webhook]:
-    """The webhooks that a caller may see: all, or a tenant's own."""
+    """Return all webhooks, or those of one tenant."""
     webhooks = Webhook.objects.filter(retired_at=None).select_related("tenant", "pool")
     return webhooks if tenant is None else webhooks.filter(tenant=tenant)
 
 
 def webhook_get(*, webhook_id: UUID | None, tenant: Tenant | None) -> Webhook:
-    """The webhook of this id, if the caller may see it. Raises `Missing`."""
+    """Return the webhook of an id, within those of a tenant if given. Raises `Missing`."""
     found = None
     if webhook_id is not None:
         found = webhooks_for(tenant).filter(pk=webhook_id).first()
@@ -34,7 +34,7 @@ def webhook_get(*, webhook_id: UUID | None, tenant: Tenant | None) -> Webhook:
 
 
 def delivery_get(*, webhook: Webhook, delivery_id: UUID | None) -> Delivery:
-    """The delivery of this id to the webhook. Raises `Missing`."""
+    """Return a webhook's delivery by its id. Raises `Missing`."""
     found = None
     if delivery_id is not None:
         found = webhook.deliveries.filter(pk=delivery_id).first()
@@ -44,7 +44,10 @@ def delivery_get(*, webhook: Webhook, delivery_id: UUID | None) -> Delivery:
 
 
 def message_of(delivery: Delivery) -> tuple[str, bytes]:
-    """The id and the body of a delivery's requests, the same in each: the id is the event's."""
+    """Return the message id and the body of a delivery's requests, equal in each attempt.
+
+    The id is the event's, so that a receiver recognises an event in the feed.
+    """
     event = delivery.event
     if event is None:
         content: dict[str, Any] = {"webhook": delivery.webhook_id}
@@ -60,7 +63,7 @@ def message_of(delivery: Delivery) -> tuple[str, bytes]:
 
 
 def delivery_counts(*, failed_since: datetime) -> dict[str, Any]:
-    """Of all webhooks: `pending`, the `oldest` of them, `failed` since an instant, `disabled`."""
+    """Count pending, recently failed and disabled over all webhooks, with the `oldest` pending one."""
     pending = Delivery.objects.filter(state=DeliveryState.PENDING)
     failed = Delivery.objects.filter(state=DeliveryState.FAILED, finished_at__gt=failed_since)
     stopped = Q(retired_at=None, disabled_at__isnull=False)

@@ -1,7 +1,8 @@
-"""The process that sends webhooks: a loop that claims and settles, and threads that wait for receivers.
+"""The process that sends webhooks.
 
-Threads touch no database. Receivers that answered late have threads of their own, so that they keep
-nobody waiting; decisions are other processes' work.
+One loop claims deliveries and records outcomes, and threads wait for receivers. The threads use no
+database connection. Receivers whose last answer took long have threads of their own, so that they
+do not delay the others.
 """
 
 import ssl
@@ -18,10 +19,10 @@ from allocator_service.allocation.services import heartbeat_record
 from allocator_service.webhooks.deliveries import (
     RETENTION,
     Claim,
+    attempt_record,
     deliveries_claim,
-    deliveries_make,
+    deliveries_create,
     deliveries_prune,
-    delivery_settle,
     queues_wake,
 )
 from allocator_service.webhooks.sending import Outcome, request_send
@@ -42,10 +43,10 @@ log = structlog.get_logger(__name__)
 
 
 class Sender:
-    """Sends what is due until `stop` is called, then ends with the requests that are under way.
+    """A loop that sends due deliveries until `stop` is called.
 
-    `clock` tells the wall-clock time, `random` gives numbers from 0 to 1; `sign` is called at each
-    turn, and while a database is waited for.
+    `clock` returns the wall-clock time and `random` numbers from 0 to 1. `sign` is the sign of
+    life: it is called in each turn, also while the database is unavailable.
     """
 
     def __init__(
@@ -64,17 +65,17 @@ class Sender:
             slow: ThreadPoolExecutor(threads, thread_name_prefix="slow" if slow else "fast")
             for slow, threads in ((False, FAST_THREADS), (True, SLOW_THREADS))
         }
-        self._under_way: dict[Future[Outcome], tuple[Claim, bool]] = {}
+        self._in_flight: dict[Future[Outcome], tuple[Claim, bool]] = {}
         self._heartbeat_due = self._housekeeping_due = 0.0
         self._stopped = False
 
     def stop(self) -> None:
-        """End `run` when what is under way has ended, which takes ten seconds at the most."""
+        """Stop claiming. `run` returns after the requests in flight, in at most ten seconds."""
         self._stopped = True
 
     def run(self) -> None:
-        """Make, claim, send and settle; wait for a lost database."""
-        while not self._stopped or self._under_way:
+        """Create, claim and send deliveries until stopped, and reconnect to a lost database."""
+        while not self._stopped or self._in_flight:
             self._sign()
             try:
                 self.turn(time.monotonic())
@@ -86,25 +87,26 @@ class Sender:
             lane.shutdown()
 
     def turn(self, monotonic: float) -> None:
-        """Settle what has ended, send what is due, and wait for a moment."""
-        for future in [each for each in self._under_way if each.done()]:
-            claim, _ = self._under_way[future]
-            delivery_settle(
+        """Record finished requests, send due deliveries, and wait for a short time."""
+        for future in [each for each in self._in_flight if each.done()]:
+            claim, _ = self._in_flight[future]
+            attempt_record(
                 claim=claim, outcome=future.result(), jitter=self._random(), now=self._clock()
             )
-            del self._under_way[future]  # only now: what the database did not take is settled again
+            # Only after the commit: if the database was lost, the next turn records the outcome.
+            del self._in_flight[future]
         if not self._stopped:
-            self._keep_house(monotonic)
-            while deliveries_make(now=self._clock()):
+            self._run_housekeeping(monotonic)
+            while deliveries_create(now=self._clock()):
                 pass
             for slow in (False, True):
                 self._send_due(slow)
-        if self._under_way:
-            wait(self._under_way, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+        if self._in_flight:
+            wait(self._in_flight, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
         else:
             time.sleep(POLL_SECONDS)
 
-    def _keep_house(self, monotonic: float) -> None:
+    def _run_housekeeping(self, monotonic: float) -> None:
         now = self._clock()
         if monotonic >= self._heartbeat_due:
             heartbeat_record(process="sender", now=now)
@@ -115,17 +117,17 @@ class Sender:
             self._housekeeping_due = monotonic + HOUSEKEEPING_SECONDS
 
     def _send_due(self, slow: bool) -> None:
-        taken = sum(lane == slow for _, lane in self._under_way.values())
-        free = (SLOW_THREADS if slow else FAST_THREADS) - taken
+        busy = sum(lane == slow for _, lane in self._in_flight.values())
+        free = (SLOW_THREADS if slow else FAST_THREADS) - busy
         if free <= 0:
             return
         claims = deliveries_claim(
             slow=slow, limit=free, secret_key=self._secret_key, now=self._clock()
         )
         for claim in claims:
-            self._under_way[self._lanes[slow].submit(self._sent, claim)] = (claim, slow)
+            self._in_flight[self._lanes[slow].submit(self._send, claim)] = (claim, slow)
 
-    def _sent(self, claim: Claim) -> Outcome:
+    def _send(self, claim: Claim) -> Outcome:
         if not claim.headers:
             return Outcome(None, "secret", 0.0)
         outcome = request_send(

@@ -1,4 +1,4 @@
-"""One request: to an address that was judged, within ten seconds in all, and never on to elsewhere."""
+"""One request to a receiver, to a checked address, within ten seconds and without redirects."""
 
 import io
 import socket
@@ -13,15 +13,16 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.webhooks.targets import (
     Address,
     Networks,
+    NoUsableAddress,
     Target,
-    Unreachable,
-    addresses_of,
-    target_read,
+    resolve,
+    target_parse,
 )
 
 TIMEOUT_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
-# Of an answer only the status counts; this much of it is read so that the receiver may end its sentence.
+# Only the status of an answer counts. A little of its body is read all the same: a receiver that
+# writes to a closed connection reports an error on its side.
 READ_BYTES = 16 * 1024
 READ_SECONDS = 1.0
 USER_AGENT = "allocator-webhooks/1"
@@ -29,10 +30,11 @@ USER_AGENT = "allocator-webhooks/1"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an attempt: the status of the answer, or why there is none.
+    """The status of an attempt's answer, or the error in its place.
 
-    `error` is empty for an answer of 2xx, and else one of: `status`, `redirect`, `address` (the host
-    has no public address), `connection`, `tls`, `timeout`, `answer` (not HTTP), `secret`.
+    `error` is empty for an answer of 2xx. Otherwise it is one of `status`, `redirect`, `address`
+    (the host has no public address), `connection`, `tls`, `timeout`, `answer` (not HTTP) and
+    `secret`.
     """
 
     status: int | None
@@ -40,8 +42,8 @@ class Outcome:
     seconds: float
 
 
-class _Reading(io.RawIOBase):
-    """A socket that is read until an instant, however slowly it drips."""
+class _DeadlineReader(io.RawIOBase):
+    """A socket whose reads end at a deadline, also if single bytes arrive within each timeout."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection, self._deadline = connection, deadline
@@ -50,7 +52,7 @@ class _Reading(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        self._connection.settimeout(_left(self._deadline))
+        self._connection.settimeout(_remaining(self._deadline))
         return self._connection.recv_into(buffer)
 
     def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002 - http.client asks for "rb"
@@ -65,12 +67,12 @@ def request_send(
     allowed: Networks,
     context: ssl.SSLContext,
 ) -> Outcome:
-    """POST a body; raises nothing that the receiver can cause."""
-    began = time.monotonic()
+    """POST a body and return the outcome. Nothing that a receiver does raises an error."""
+    started = time.monotonic()
     status, error = None, ""
     try:
-        status = _posted(url, headers, body, allowed, context, began + TIMEOUT_SECONDS)
-    except (Unreachable, Unacceptable):
+        status = _post(url, headers, body, allowed, context, started + TIMEOUT_SECONDS)
+    except (NoUsableAddress, Unacceptable):
         error = "address"
     except TimeoutError:
         error = "timeout"
@@ -82,10 +84,10 @@ def request_send(
         error = "answer"
     if status is not None and not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         error = "redirect" if status < HTTPStatus.BAD_REQUEST else "status"
-    return Outcome(status, error, time.monotonic() - began)
+    return Outcome(status, error, time.monotonic() - started)
 
 
-def _posted(
+def _post(
     url: str,
     headers: Mapping[str, str],
     body: bytes,
@@ -93,37 +95,40 @@ def _posted(
     context: ssl.SSLContext,
     deadline: float,
 ) -> int:
-    target = target_read(url, allowed=allowed)
-    addresses = addresses_of(target, allowed=allowed)
-    with _connected(target, addresses, deadline) as plain:
-        plain.settimeout(_left(deadline))
+    # The URL is checked again: networks that were allowed when the webhook was created may no
+    # longer be.
+    target = target_parse(url, allowed=allowed)
+    addresses = resolve(target, allowed=allowed)
+    with _connect(target, addresses, deadline) as plain:
+        plain.settimeout(_remaining(deadline))
         if target.scheme == "http":
-            return _answered(plain, target, headers, body, deadline)
+            return _exchange(plain, target, headers, body, deadline)
         with context.wrap_socket(plain, server_hostname=target.host) as secured:
-            return _answered(secured, target, headers, body, deadline)
+            return _exchange(secured, target, headers, body, deadline)
 
 
-def _connected(target: Target, addresses: list[Address], deadline: float) -> socket.socket:
-    """A connection to the first address that answers. Raises the last one's `OSError`."""
+def _connect(target: Target, addresses: list[Address], deadline: float) -> socket.socket:
+    """Connect to the first address that accepts. Raises the `OSError` of the last one."""
     failed: OSError = TimeoutError()
     for address in addresses:
+        # The address is passed, not the name: connecting by name would resolve it again.
         try:
             return socket.create_connection(
-                (str(address), target.port), timeout=min(_left(deadline), CONNECT_SECONDS)
+                (str(address), target.port), timeout=min(_remaining(deadline), CONNECT_SECONDS)
             )
         except OSError as error:
             failed = error
     raise failed
 
 
-def _answered(
+def _exchange(
     connection: socket.socket,
     target: Target,
     headers: Mapping[str, str],
     body: bytes,
     deadline: float,
 ) -> int:
-    """The status of the answer to the request."""
+    """Send the request and return the status of the answer."""
     own = {
         "Host": target.authority,
         "User-Agent": USER_AGENT,
@@ -134,30 +139,31 @@ def _answered(
     }
     lines = [f"POST {target.path} HTTP/1.1", *(f"{name}: {value}" for name, value in own.items())]
     head = "\r\n".join([*lines, "", ""]).encode("ascii")
-    connection.settimeout(_left(deadline))
+    connection.settimeout(_remaining(deadline))
     connection.sendall(head + body)
-    response = HTTPResponse(_Reading(connection, deadline), method="POST")  # type: ignore[arg-type]
+    response = HTTPResponse(_DeadlineReader(connection, deadline), method="POST")  # type: ignore[arg-type]
     response.begin()
-    _read_some(connection, min(deadline, time.monotonic() + READ_SECONDS))
+    _drain(connection, min(deadline, time.monotonic() + READ_SECONDS))
     return response.status
 
 
-def _read_some(connection: socket.socket, until: float) -> None:
-    """Read on for a moment: who writes to a closed connection sees an error."""
+def _drain(connection: socket.socket, until: float) -> None:
+    """Read and discard the start of an answer's body."""
     size = 0
     try:
         while size < READ_BYTES:
-            connection.settimeout(_left(until))
-            piece = connection.recv(READ_BYTES)
-            if not piece:
+            connection.settimeout(_remaining(until))
+            chunk = connection.recv(READ_BYTES)
+            if not chunk:
                 return
-            size += len(piece)
+            size += len(chunk)
     except (OSError, TimeoutError):
         return
 
 
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
+def _remaining(deadline: float) -> float:
+    """Return the seconds until a deadline. Raises `TimeoutError` if it has passed."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
         raise TimeoutError
-    return left
+    return seconds

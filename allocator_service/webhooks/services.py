@@ -1,4 +1,4 @@
-"""Writes to webhooks: made, changed, given another secret, tried, retired."""
+"""Writes to webhooks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from allocator_service.webhooks.models import (
     WebhookSecret,
 )
 from allocator_service.webhooks.selectors import TEST_KIND
-from allocator_service.webhooks.signing import secret_new
-from allocator_service.webhooks.targets import Networks, target_read
+from allocator_service.webhooks.signing import secret_generate
+from allocator_service.webhooks.targets import Networks, target_parse
 
 GIVE_UP_AFTER = timedelta(hours=24)
 MAX_OVERLAP = timedelta(days=7)
@@ -35,7 +35,7 @@ WEBHOOKS_OF_OPERATORS = 1_000
 
 @dataclass(frozen=True)
 class WebhookSettings:
-    """What is edited. No events: all of them."""
+    """The editable settings of a webhook. No `events` means every kind."""
 
     url: str
     events: Sequence[str]
@@ -43,8 +43,8 @@ class WebhookSettings:
 
 
 @dataclass(frozen=True)
-class WithSecret:
-    """A webhook and its new secret, which is shown once and cannot be had again."""
+class IssuedSecret:
+    """A webhook and its new secret, which cannot be read again."""
 
     webhook: Webhook
     secret: str
@@ -59,33 +59,36 @@ def webhook_create(
     allowed: Networks,
     secret_key: str,
     now: datetime,
-) -> WithSecret:
-    """Tell a URL of the events from now on; of all pools, or of one.
+) -> IssuedSecret:
+    """Subscribe a URL to the events from now on, of all pools or of one.
 
-    Raises `Unacceptable` for a URL that no request is made to, `Conflict` when there are too many.
+    Raises `Unacceptable` for a URL that is not permitted, `Conflict` for too many webhooks.
     """
-    _check(settings, allowed)
-    if tenant is not None:  # twins wait for each other, so that the limit is one
+    _validate(settings, allowed)
+    if (
+        tenant is not None
+    ):  # concurrent requests wait here, so that both are counted against the limit
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     limit = WEBHOOKS_OF_OPERATORS if tenant is None else WEBHOOKS_PER_TENANT
     if Webhook.objects.filter(tenant=tenant, retired_at=None).count() >= limit:
         raise Conflict(
-            f"There are {limit} webhooks already: delete one first.", code="webhook.too_many"
+            f"Expected at most {limit} webhooks: delete one first.", code="webhook.too_many"
         )
     webhook = Webhook.objects.create(
         tenant=tenant,
         pool=pool,
         url=settings.url,
-        events=_kinds(settings),
+        events=_event_kinds(settings),
         disabled_at=None if settings.enabled else now,
         disabled_because="" if settings.enabled else DisabledBecause.REQUESTED,
+        # Events are sealed in one order, so the last sequence divides past from future events.
         since=EventSeal.objects.aggregate(last=Max("sequence"))["last"] or 0,
         created_at=now,
     )
     WebhookQueue.objects.create(webhook=webhook)
-    text = _secret_add(webhook, secret_key, now)
+    text = _add_secret(webhook, secret_key, now)
     audit_record(action="webhook.create", instance=webhook, now=now, pool=_slug(pool))
-    return WithSecret(webhook, text)
+    return IssuedSecret(webhook, text)
 
 
 @transaction.atomic
@@ -97,13 +100,17 @@ def webhook_update(
     allowed: Networks,
     now: datetime,
 ) -> Webhook:
-    """Change URL and events; disable, which cancels what waits, or enable again."""
-    _check(settings, allowed)
+    """Change URL and events, disable the webhook, or enable it again.
+
+    Disabling cancels the pending deliveries.
+    """
+    _validate(settings, allowed)
     webhook = _locked(webhook, version)
     before = stated_fields(webhook)
-    webhook.url, webhook.events = settings.url, _kinds(settings)
+    webhook.url, webhook.events = settings.url, _event_kinds(settings)
     if settings.enabled and webhook.disabled_at is not None:
         webhook.disabled_at, webhook.disabled_because = None, ""
+        # A new start: the failures before must neither delay nor disable it.
         webhook.failing_since = None
         WebhookQueue.objects.filter(webhook=webhook).update(failures=0, slow=False)
     elif not settings.enabled and webhook.disabled_at is None:
@@ -119,7 +126,7 @@ def webhook_update(
 
 @transaction.atomic
 def webhook_retire(*, webhook: Webhook, version: int | None, now: datetime) -> None:
-    """Tell it nothing more. Its secrets are gone, its deliveries stay for a while."""
+    """Retire a webhook and delete its secrets. Its deliveries stay for their retention."""
     webhook = _locked(webhook, version)
     before = stated_fields(webhook)
     webhook.retired_at = now
@@ -135,21 +142,22 @@ def webhook_retire(*, webhook: Webhook, version: int | None, now: datetime) -> N
 @transaction.atomic
 def webhook_rotate(
     *, webhook: Webhook, overlap: timedelta, secret_key: str, now: datetime
-) -> WithSecret:
-    """Give a webhook another secret; requests are signed with the old one too while `overlap` lasts.
+) -> IssuedSecret:
+    """Rotate a webhook's secret. The old one signs as well for the duration of `overlap`.
 
-    Raises `Conflict` while an older one still signs, unless there is no overlap: that ends all others.
+    Without an overlap all older secrets expire at once. Raises `Conflict` for an overlap while an
+    older secret still signs: a request carries at most two signatures.
     """
     webhook = _locked(webhook, None)
     live = webhook.secrets.filter(Q(expires_at=None) | Q(expires_at__gt=now))
     if overlap and live.filter(expires_at__isnull=False).exists():
         raise Conflict(
-            "The secret before the present one still signs: wait for its end, or rotate with"
-            " `overlap_seconds` 0, which ends both.",
+            "The previous secret still signs: wait until it expires, or rotate with `overlap_seconds` 0,"
+            " which ends both.",
             code="webhook.rotating",
         )
     live.update(expires_at=now + overlap)
-    text = _secret_add(webhook, secret_key, now)
+    text = _add_secret(webhook, secret_key, now)
     webhook.version += 1
     webhook.save(update_fields=["version"])
     audit_record(
@@ -159,12 +167,12 @@ def webhook_rotate(
         pool=_slug(webhook.pool),
         extra={"overlap_seconds": int(overlap.total_seconds())},
     )
-    return WithSecret(webhook, text)
+    return IssuedSecret(webhook, text)
 
 
 @transaction.atomic
 def webhook_test(*, webhook: Webhook, now: datetime) -> Delivery:
-    """Send an event of kind `webhook.test`, in turn. Raises `Conflict` for a disabled webhook."""
+    """Queue a delivery of kind `webhook.test`. Raises `Conflict` for a disabled webhook."""
     webhook = _enabled(webhook)
     delivery = Delivery.objects.create(
         webhook=webhook,
@@ -179,9 +187,9 @@ def webhook_test(*, webhook: Webhook, now: datetime) -> Delivery:
 
 @transaction.atomic
 def delivery_resend(*, delivery: Delivery, now: datetime) -> Delivery:
-    """Send a delivery again, with the same id, for another 24 hours; one that waits is sent at once.
+    """Queue a delivery again, with the same id, for another 24 hours.
 
-    Raises `Conflict` for a disabled webhook.
+    A pending delivery becomes due at once. Raises `Conflict` for a disabled webhook.
     """
     webhook = _enabled(delivery.webhook)
     WebhookQueue.objects.filter(webhook=webhook).update(due_at=now, failures=0)
@@ -200,7 +208,7 @@ def delivery_resend(*, delivery: Delivery, now: datetime) -> Delivery:
 
 
 def webhook_disable(*, webhook: Webhook, because: str, now: datetime) -> None:
-    """Stop a locked webhook whose receiver does not take what is sent, and tell so."""
+    """Disable a locked webhook whose receiver fails, and record the event `webhook.disabled`."""
     before = stated_fields(webhook)
     webhook.disabled_at, webhook.disabled_because = now, because
     webhook.version += 1
@@ -222,7 +230,7 @@ def webhook_disable(*, webhook: Webhook, because: str, now: datetime) -> None:
 
 
 def webhook_lock(webhook_id: UUID) -> Webhook:
-    """The webhook, locked: before its queue and its deliveries."""
+    """Lock a webhook and return it. Its queue and its deliveries are locked after it."""
     webhooks = Webhook.objects.select_for_update(of=("self",), no_key=True)
     return webhooks.select_related("tenant", "pool").get(pk=webhook_id)
 
@@ -240,18 +248,18 @@ def _enabled(webhook: Webhook) -> Webhook:
     return webhook
 
 
-def _check(settings: WebhookSettings, allowed: Networks) -> None:
-    target_read(settings.url, allowed=allowed)
+def _validate(settings: WebhookSettings, allowed: Networks) -> None:
+    target_parse(settings.url, allowed=allowed)
     unknown = [kind for kind in settings.events if kind not in EVENT_KINDS]
     if unknown:
         raise Unacceptable(
-            f"Expected kinds of events: {', '.join(EVENT_KINDS)}.",
+            f"Expected event kinds from this list: {', '.join(EVENT_KINDS)}.",
             code="webhook.events",
             pointer="/events",
         )
 
 
-def _kinds(settings: WebhookSettings) -> list[str]:
+def _event_kinds(settings: WebhookSettings) -> list[str]:
     return sorted(set(settings.events))
 
 
@@ -262,8 +270,8 @@ def _cancel(webhook: Webhook, now: datetime) -> None:
     )
 
 
-def _secret_add(webhook: Webhook, secret_key: str, now: datetime) -> str:
-    secret = secret_new(secret_key=secret_key)
+def _add_secret(webhook: Webhook, secret_key: str, now: datetime) -> str:
+    secret = secret_generate(secret_key=secret_key)
     WebhookSecret.objects.create(
         webhook=webhook, nonce=secret.nonce, digest=secret.digest, created_at=now
     )

@@ -1,7 +1,8 @@
-"""Secrets of webhooks, and the signature of a request: Standard Webhooks (standardwebhooks.com).
+"""Secrets of webhooks and signatures of requests, after Standard Webhooks (standardwebhooks.com).
 
-A secret is HMAC-SHA256 of random bytes under a key of SECRET_KEY: neither the database nor a copy of
-it holds a secret, and who changes SECRET_KEY has secrets to rotate.
+A secret is HMAC-SHA256 of a stored nonce under a key derived from SECRET_KEY. The database and its
+backups therefore hold no secret. After a change of SECRET_KEY every webhook's secret must be
+rotated.
 """
 
 import base64
@@ -17,29 +18,29 @@ _PURPOSE = b"webhook secret"
 
 
 class SecretLost(Exception):
-    """SECRET_KEY is another one than the secret was derived with."""
+    """SECRET_KEY has changed since the secret was derived."""
 
 
 @dataclass(frozen=True)
 class NewSecret:
-    """What is stored of a new secret, and its text, which is shown once."""
+    """The stored parts of a new secret, and its text, which is shown once."""
 
     nonce: bytes
     digest: bytes
     text: str
 
 
-def secret_new(*, secret_key: str) -> NewSecret:
-    """A fresh secret of 256 bits."""
+def secret_generate(*, secret_key: str) -> NewSecret:
+    """Generate a secret of 256 bits."""
     nonce = secrets.token_bytes(32)
-    key = _derived(nonce, secret_key)
+    key = _derive(nonce, secret_key)
     text = SECRET_PREFIX + base64.b64encode(key).decode()
     return NewSecret(nonce, hashlib.sha256(key).digest(), text)
 
 
-def secret_of(secret: WebhookSecret, *, secret_key: str) -> bytes:
-    """The key that a stored secret stands for. Raises `SecretLost`."""
-    key = _derived(bytes(secret.nonce), secret_key)
+def signing_key(secret: WebhookSecret, *, secret_key: str) -> bytes:
+    """Return the key of a stored secret. Raises `SecretLost`."""
+    key = _derive(bytes(secret.nonce), secret_key)
     if not hmac.compare_digest(hashlib.sha256(key).digest(), bytes(secret.digest)):
         raise SecretLost
     return key
@@ -48,7 +49,7 @@ def secret_of(secret: WebhookSecret, *, secret_key: str) -> bytes:
 def signed_headers(
     *, message: str, timestamp: int, body: bytes, keys: list[bytes]
 ) -> dict[str, str]:
-    """The headers that name and sign a message, once with each key."""
+    """Return the headers that identify a message and sign it once with each key."""
     content = f"{message}.{timestamp}.".encode() + body
     signatures = [
         "v1," + base64.b64encode(hmac.digest(key, content, "sha256")).decode() for key in keys
@@ -60,6 +61,6 @@ def signed_headers(
     }
 
 
-def _derived(nonce: bytes, secret_key: str) -> bytes:
+def _derive(nonce: bytes, secret_key: str) -> bytes:
     root = hmac.digest(secret_key.encode(), _PURPOSE, "sha256")
     return hmac.digest(root, nonce, "sha256")

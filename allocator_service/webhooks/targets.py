@@ -1,7 +1,8 @@
-"""Where a webhook's requests may go: URLs as they are given, addresses as they are resolved.
+"""Permitted targets of webhooks, as URLs and as resolved addresses.
 
-What a name means is asked once, every address is judged, and the connection is made to an address that
-was judged: a name that means something else a moment later leads nowhere.
+A host is resolved once per request. All of its addresses are checked, and the connection goes to an
+address that was checked. A name that resolves to a private address a moment later (DNS rebinding)
+has no effect.
 """
 
 import re
@@ -20,11 +21,14 @@ Networks = Sequence[IPv4Network | IPv6Network]
 _VISIBLE = re.compile(r"[!-~]+", re.ASCII)
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?", re.ASCII)
+_NOTATION = "expected an address in its usual notation, such as 192.0.2.1 or [2001:db8::1]."
 _PORTS = {"https": 443, "http": 80}
 _GLOBAL_V6 = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Beyond what `ipaddress` calls private: addresses that hold others, and those that answer for many.
-_NEVER = [
+# Networks that `ipaddress` counts as global but that embed private addresses (6to4, Teredo), are
+# shared (carrier-grade NAT), or are reserved for benchmarks, documentation and multicast. Registry:
+# RFC 6890.
+_NOT_PUBLIC = [
     ip_network(text)
     for text in (
         "0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15",
@@ -35,7 +39,7 @@ _NEVER = [
 
 @dataclass(frozen=True)
 class Target:
-    """A URL in its parts. `address` is set where the host is one."""
+    """A parsed URL. `address` is set if the host is an IP address."""
 
     scheme: str
     host: str
@@ -45,35 +49,34 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """The Host header: the port is left out where it is the scheme's."""
+        """The value of the Host header, without the scheme's default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-class Unreachable(Exception):
-    """No address of the host may be connected to, or the host has none."""
+class NoUsableAddress(Exception):
+    """The host has no address, or one that is not permitted."""
 
 
-def target_read(url: str, *, allowed: Networks) -> Target:
-    """The parts of a URL. Raises `Unacceptable` for what no request is ever made to.
+def target_parse(url: str, *, allowed: Networks) -> Target:
+    """Parse a URL. Raises `Unacceptable` for a URL that cannot be a target.
 
-    `allowed` are networks whose addresses are not public and may be connected to all the same, over
-    plain HTTP too.
+    `allowed` lists networks that are permitted although they are not public, also over plain HTTP.
     """
     if len(url) > MAX_URL or not _VISIBLE.fullmatch(url) or "\\" in url:
-        raise _refused(f"a URL has at most {MAX_URL} visible ASCII characters.")
+        raise _url_error(f"expected at most {MAX_URL} visible ASCII characters.")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise _refused(f"{error}.") from error
+        raise _url_error(f"{error}.") from error
     if parts.scheme != "https" and not (parts.scheme == "http" and allowed):
-        raise _refused("expected one that begins with https://.")
+        raise _url_error("expected a URL that begins with https://.")
     if parts.username is not None or parts.password is not None or "#" in url:
-        raise _refused("it has no user, password or fragment.")
+        raise _url_error("a user, a password or a fragment cannot be part of it.")
     if port == 0:
-        raise _refused("port 0 is none.")
-    address = _literal(host, bracketed="[" in parts.netloc)
+        raise _url_error("expected a port from 1 to 65535, got 0.")
+    address = _literal_address(host, bracketed="[" in parts.netloc)
     target = Target(
         parts.scheme,
         host,
@@ -81,15 +84,13 @@ def target_read(url: str, *, allowed: Networks) -> Target:
         (parts.path or "/") + ("?" + parts.query if parts.query else ""),
         address,
     )
-    if address is not None and not _may(address, target.scheme, allowed):
-        raise Unacceptable(
-            "Webhooks are sent to public addresses only.", code="webhook.address", pointer="/url"
-        )
+    if address is not None and not _is_permitted(address, target.scheme, allowed):
+        raise Unacceptable("The address must be public.", code="webhook.address", pointer="/url")
     return target
 
 
-def addresses_of(target: Target, *, allowed: Networks) -> list[Address]:
-    """The addresses of a target, asked for once. Raises `Unreachable` unless all of them may be used."""
+def resolve(target: Target, *, allowed: Networks) -> list[Address]:
+    """Return the addresses of a target. Raises `NoUsableAddress` unless all of them are permitted."""
     if target.address is not None:
         found: list[Address] = [target.address]
     else:
@@ -97,14 +98,16 @@ def addresses_of(target: Target, *, allowed: Networks) -> list[Address]:
             rows = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
             found = list(dict.fromkeys(ip_address(row[4][0]) for row in rows))
         except (OSError, ValueError, UnicodeError) as error:
-            raise Unreachable from error
-    if not found or not all(_may(address, target.scheme, allowed) for address in found):
-        raise Unreachable
+            raise NoUsableAddress from error
+    # One private address among public ones would let the receiver choose: all of them must be
+    # permitted.
+    if not found or not all(_is_permitted(address, target.scheme, allowed) for address in found):
+        raise NoUsableAddress
     return found
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public Internet, whatever it is wrapped in."""
+    """Return whether an address, or the IPv4 address that it embeds, is on the public Internet."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return is_public(address.ipv4_mapped)
@@ -112,33 +115,33 @@ def is_public(address: Address) -> bool:
             return is_public(IPv4Address(int(address) & 0xFFFFFFFF))
         if address.scope_id is not None or address not in _GLOBAL_V6:
             return False
-    return address.is_global and not any(address in network for network in _NEVER)
+    return address.is_global and not any(address in network for network in _NOT_PUBLIC)
 
 
-def _may(address: Address, scheme: str, allowed: Networks) -> bool:
+def _is_permitted(address: Address, scheme: str, allowed: Networks) -> bool:
     plain = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     named = any((plain or address) in network for network in allowed)
     return named or (scheme == "https" and is_public(address))
 
 
-def _literal(host: str, *, bracketed: bool) -> Address | None:
-    """The address that a host is, None for a name.
+def _literal_address(host: str, *, bracketed: bool) -> Address | None:
+    """Return the IP address of a literal host, or None for a name.
 
-    A name does not end in a number: what looks like an address and is none in its usual notation
-    (octal, hexadecimal, shortened) is refused.
+    The last label of a name cannot be a number. Resolvers read such hosts as addresses in other
+    notations (octal, hexadecimal, shortened: `0x7f.1` is 127.0.0.1), so they are rejected.
     """
     if bracketed or re.fullmatch(r"[0-9.]+", host):
         try:
             return ip_address(host)
         except ValueError as error:
-            raise _refused("its host is no address in the usual notation.") from error
+            raise _url_error(_NOTATION) from error
     last = host.rstrip(".").rpartition(".")[2]
     if len(host) > 253 or not _NAME.fullmatch(host):
-        raise _refused("its host is a name of letters, digits and hyphens, or an address.")
+        raise _url_error("expected a host of letters, digits and hyphens, or an address.")
     if re.fullmatch(r"0[xX][0-9A-Fa-f]*|[0-9]+", last):
-        raise _refused("its host is no address in the usual notation.")
+        raise _url_error(_NOTATION)
     return None
 
 
-def _refused(why: str) -> Unacceptable:
+def _url_error(why: str) -> Unacceptable:
     return Unacceptable(f"Not a URL for webhooks: {why}", code="webhook.url", pointer="/url")

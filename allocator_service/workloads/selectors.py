@@ -1,5 +1,7 @@
 """Reads of workloads."""
 
+from collections.abc import Collection
+
 from django.db.models import QuerySet
 
 from allocator_service.pools.models import Pool
@@ -10,3 +12,8 @@ from allocator_service.workloads.models import Workload
 def workloads_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Workload]:
     """The pool's workloads that a caller may see, withdrawn ones included."""
     return Workload.objects.filter(pool=pool).for_tenant(tenant).select_related("tenant", "pool")
+
+
+def workloads_named(*, pool: Pool, names: Collection[str]) -> QuerySet[Workload]:
+    """Return the pool's workloads of these names, withdrawn ones included, oldest first."""
+    return Workload.objects.filter(pool=pool, name__in=names).order_by("pk")

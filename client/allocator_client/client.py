@@ -1,6 +1,6 @@
 """The client: every operation of the service as a method, sent with care."""
 
-from allocator_client.operations import Operations
+from allocator_client._generated.operations import Operations
 from allocator_client.transport import Transport
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import generate
 from allocator_client import Client
-from allocator_client.operations import Operations
+from allocator_client._generated.operations import Operations
 from tests.documented import openapi
 
 DOCUMENT = openapi()

@@ -143,7 +143,7 @@ def test_tenants_are_added_renamed_and_left(operator, fig2, tenant, file_format,
         ({}, b"", "The submitted file is empty."),
         ({}, b"\n", "the column &quot;slug&quot; is missing"),
         ({}, b"slug,colour\na,b\n", "the column &quot;colour&quot; is unknown"),
-        ({"format": "json"}, b'{"slug": "a"}', "it is no array"),
+        ({"format": "json"}, b'{"slug": "a"}', "expected an array"),
         ({"format": "json"}, b"[" * 100_000, "nested too deeply"),
         ({"format": "json"}, b"[NaN]", "NaN is not a JSON number"),
         ({"format": "xml"}, b"slug\na\n", "Select a valid choice"),
@@ -178,7 +178,7 @@ def test_rows_are_shown_again_when_the_pool_has_changed_meanwhile(operator, fig2
         operator, SERVERS, sent(operator, SERVERS, "name,capacity.cpu\nother,4\n", pool="lab")
     )
     page = confirmed(operator, SERVERS, first)
-    assert said(page) == ["The pool has changed: look at the rows again."]
+    assert said(page) == ["The pool has changed: check the rows again."]
     assert not Server.objects.filter(name="node").exists()
     assert said(confirmed(operator, SERVERS, page)) == ["1 server added."]
 

@@ -30,6 +30,6 @@ def test_every_kind_that_is_told_is_listed_and_no_other():
 
 def test_the_guide_lists_every_kind_and_no_other():
     guide = (PROJECT / "docs" / "guides" / "webhooks.md").read_text()
-    _, _, table = guide.partition("## Kinds of events")
+    _, _, table = guide.partition("## Event kinds")
     rows = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
     assert rows == list(EVENT_KINDS)

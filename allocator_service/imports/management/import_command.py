@@ -1,4 +1,4 @@
-"""What the import commands have in common: options, the progress bar, the report, the exit code."""
+"""The base of the import commands, with their options, progress bar, report and exit code."""
 
 import sys
 from argparse import ArgumentParser
@@ -23,7 +23,10 @@ UNREADABLE_EXIT = 2
 
 
 class ImportCommand(BaseCommand):
-    """`POOL FILE` with a format and an owner. Exit 0, 1 when rows were refused, 2 when unreadable."""
+    """A command with `POOL FILE`, a format and an owner.
+
+    The exit code is 1 if rows were refused and 2 if the file cannot be read.
+    """
 
     kind: ClassVar[ImportKind]
 
@@ -68,29 +71,29 @@ class ImportCommand(BaseCommand):
                     options["format"],
                     resources_of(pool),
                     owner,
-                    **self.particulars(options),
+                    **self.read_options(options),
                 )
                 report = self.kind.write(
                     pool=pool, file=file, choice=choice, now=utc_now(), progress=shown
                 )
         except DomainError as error:
-            self._unreadable(error)
-        self._tell(report, choice)
+            self._exit_unreadable(error)
+        self._print_report(report, choice)
 
-    def particulars(self, options: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """What reading a file of this kind takes besides."""
+    def read_options(self, options: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Return further arguments of the reader of this kind."""
         return {}
 
     @contextmanager
     def _progress(self) -> Any:
-        """A bar on standard error while somebody looks at it."""
+        """Show a progress bar if standard error is a terminal."""
         if not sys.stderr.isatty():
             yield no_progress
             return
-        yield drawn(sys.stderr.write)
+        yield progress_bar(sys.stderr.write)
         sys.stderr.write("\r\x1b[K")
 
-    def _tell(self, report: ImportReport, choice: ImportChoice) -> None:
+    def _print_report(self, report: ImportReport, choice: ImportChoice) -> None:
         for row in report.rows:
             if choice.dry_run or row.outcome is Outcome.REFUSED:
                 self.stdout.write(row_line(row))
@@ -111,7 +114,7 @@ class ImportCommand(BaseCommand):
                 returncode=REFUSED_EXIT,
             )
 
-    def _unreadable(self, error: DomainError) -> NoReturn:
+    def _exit_unreadable(self, error: DomainError) -> NoReturn:
         further = [item.detail for item in error.errors if item.detail != error.detail]
         raise CommandError("\n".join([error.detail, *further]), returncode=UNREADABLE_EXIT)
 
@@ -121,17 +124,17 @@ def _option(name: str) -> str:
 
 
 def row_line(row: RowReport) -> str:
-    """One row of the report as a line: where, what became of it, whose, which, and why."""
+    """Return a row of the report as a line of place, outcome, owner and name, and reasons."""
     whose = f"{row.owner}/" if row.owner else ""
     reasons = "; ".join(
         f"{error.code} {error.pointer}: {error.detail}".replace(" :", ":") for error in row.errors
     )
     cells = [str(row.place), row.outcome.value, f"{whose}{row.name}", reasons or row.detail]
-    return "\t".join(part for part in cells if part)
+    return "\t".join(cell for cell in cells if cell)
 
 
-def drawn(write: Callable[[str], object]) -> Progress:
-    """A progress bar of one line that `write` draws again whenever it grows by a cell."""
+def progress_bar(write: Callable[[str], object]) -> Progress:
+    """Return a progress bar of one line, which `write` draws again when it grows by a cell."""
     last = ("", -1)
 
     def draw(step: str, done: int, total: int) -> None:

@@ -15,13 +15,18 @@ from allocator_service.billing.budgets import (
     budget_update,
     budgets_for,
 )
-from allocator_service.billing.credit_notes import credit_note_create, credit_note_reverse
-from allocator_service.billing.models import Budget, CreditNote, Rerating
+from allocator_service.billing.credit_notes import (
+    credit_note_create,
+    credit_note_get,
+    credit_note_reverse,
+    credit_notes_for,
+)
+from allocator_service.billing.models import Budget, CreditNote
 from allocator_service.billing.plans.selectors import plans_for
-from allocator_service.billing.reratings import rerating_apply, rerating_preview
+from allocator_service.billing.reratings import rerating_apply, rerating_preview, reratings_of
 from allocator_service.billing.service_units import banks_of, units_grant
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing, Unacceptable
+from allocator_service.core.errors import Unacceptable
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for
 from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING
@@ -74,8 +79,7 @@ class ReratingsView(PoolView):
 
         A tenant key gets 403 `auth.scope`: only operator and billing keys may read the list.
         """
-        found = Rerating.objects.filter(pool=self.pool).select_related("pool")
-        page = RERATINGS.page(found, **self.query)
+        page = RERATINGS.page(reratings_of(self.pool), **self.query)
         return self.listing(page, rerating_document, list(ReratingDocument.fields))
 
     @creates(
@@ -128,9 +132,7 @@ class CreditNotesView(PoolView):
         A note that takes another one back has a negative `amount` and names it in `reverses`. A tenant
         key sees its own notes only. The list stays readable after the pool is retired.
         """
-        found = CreditNote.objects.filter(pool=self.pool).select_related("pool", "tenant")
-        if self.tenant is not None:
-            found = found.filter(tenant=self.tenant)
+        found = credit_notes_for(pool=self.pool, tenant=self.tenant)
         page = CREDIT_NOTES.page(found, **self.query)
         return self.listing(page, credit_note_document, list(CreditNoteDocument.fields))
 
@@ -175,11 +177,7 @@ class ReverseView(PoolView):
         and a note that takes another one back cannot be taken back itself (409 `credit_note.reversal`):
         write a new one.
         """
-        found = CreditNote.objects.filter(pool=self.pool).select_related("pool", "tenant")
-        note_id = uuid_or_none(credit_note)
-        note = None if note_id is None else found.filter(pk=note_id).first()
-        if note is None:
-            raise Missing("There is no such credit note.", code="credit_note.not_found")
+        note = credit_note_get(pool=self.pool, note_id=uuid_or_none(credit_note))
         reason = self.read(ReversalRequest)["reason"]
         return _note_made(credit_note_reverse(note=note, reason=reason, now=utc_now()))
 

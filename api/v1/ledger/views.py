@@ -26,7 +26,9 @@ from allocator_service.ledger.selectors import (
 )
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.selectors import tenants_with_retired
 from allocator_service.workloads.models import Workload, WorkloadState
+from allocator_service.workloads.selectors import workloads_named
 from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING, OPERATOR_AND_TENANT
 from api.contract.bulk import Items, read_items, tenants_named
 from api.contract.fields import uuid_or_none
@@ -86,7 +88,7 @@ class UsageView(PoolView):
 
     def _events(self, items: Items) -> list[UsageEvent]:
         tenants = tenants_named(
-            items, "tenant", caller=self.tenant, required=True, among=Tenant.objects.all()
+            items, "tenant", caller=self.tenant, required=True, among=tenants_with_retired()
         )
         workloads = self._workloads(items)
         resources = resources_of(self.pool)
@@ -107,7 +109,7 @@ class UsageView(PoolView):
     def _workloads(self, items: Items) -> dict[tuple[int, str], Workload]:
         """The workloads that are named, withdrawn ones too where no present one has the name."""
         names = {fields["workload"] for fields in items.fields} - {None}
-        found = Workload.objects.filter(pool=self.pool, name__in=names).order_by("pk")
+        found = workloads_named(pool=self.pool, names=names)
         by_name: dict[tuple[int, str], Workload] = {}
         for workload in found:
             key = (workload.tenant_id, workload.name)

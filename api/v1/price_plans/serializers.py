@@ -24,7 +24,7 @@ from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.services import MAX_RESOURCES
 from allocator_service.tenants.models import Tenant
-from allocator_service.tenants.selectors import tenants_for
+from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
 from api.contract.fields import IdField, SlugField, TimestampField
 from api.contract.money import CurrencyField, PriceField, decimal_field
 from api.contract.parameters import PageParameters
@@ -293,7 +293,9 @@ def _fixed_costs(plan: PricePlan, caller: Tenant | None) -> list[dict[str, Any]]
     keys = {key for cost in costs for key, _ in cost.tenants}
     if caller is not None:
         keys &= {caller.pk}
-    slugs = dict(Tenant.objects.filter(pk__in=keys).values_list("pk", "slug")) if keys else {}
+    slugs = (
+        dict(tenants_with_retired().filter(pk__in=keys).values_list("pk", "slug")) if keys else {}
+    )
     return [
         {
             "name": cost.name,

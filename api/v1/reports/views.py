@@ -17,7 +17,7 @@ from allocator_service.ledger.reporting.sharing_degree import sharing_degree_rep
 from allocator_service.ledger.reporting.utilization import utilization_report
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
-from allocator_service.tenants.selectors import tenants_for
+from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
 from api.auth import EVERY_SCOPE
 from api.contract.parameters import Parameters
 from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
@@ -65,7 +65,7 @@ class ReportView(PoolView):
         asked, pool = self.query["tenant"], self.pool
         if asked is None:
             return
-        slugs = Tenant.objects.values_list("slug", flat=True)
+        slugs = tenants_with_retired().values_list("slug", flat=True)
         if self.tenant is None:
             known = slugs.filter(slug=asked).exists()
         elif sees_whole(pool, self.tenant):

@@ -32,6 +32,7 @@ from allocator_service.core.headers import PAGE_POLICY
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
 from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.selectors import tenants_with_retired
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.documents import NoFields
 from api.contract.fields import is_slug
@@ -176,7 +177,7 @@ class StatementView(PoolView):
 
     def _tenant(self, slug: str) -> Tenant:
         """The tenant of the path, retired or not, if the caller may see it. Raises `Missing`."""
-        found = Tenant.objects.filter(slug=slug).first() if is_slug(slug) else None
+        found = tenants_with_retired().filter(slug=slug).first() if is_slug(slug) else None
         if found is None or self.tenant not in (None, found):
             raise statement_not_found()
         return found

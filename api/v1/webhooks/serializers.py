@@ -30,7 +30,7 @@ DEFAULT_OVERLAP = 86_400
 
 
 class UrlField(StringField):
-    """A URL, judged by the service."""
+    """A URL, which the service validates."""
 
     def describe(self) -> dict[str, Any]:
         return {"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": MAX_URL}
@@ -41,22 +41,26 @@ EVENTS = ListField(
     min_items=0,
     max_items=len(EVENT_KINDS),
     default=list,
-    description="Kinds of events; none: every kind, those of later versions too.",
+    description="Event kinds. An empty list means every kind, including those of later versions.",
 )
 
 
 class WebhookRequest(Document):
-    url = UrlField(description="https, to public addresses.")
+    url = UrlField(description="HTTPS URL with a public address.")
     events = EVENTS
     tenant = SlugField(
         required=False,
         allow_null=True,
-        description="Whose events: what a key of this tenant may see. Null: all, for operators.",
+        description="Tenant whose visible events are sent. Null means all events; for operators only.",
     )
     pool = SlugField(
-        required=False, allow_null=True, description="Events of this pool only; null: of all."
+        required=False,
+        allow_null=True,
+        description="Pool whose events are sent. Null means all pools.",
     )
-    enabled = BooleanField(default=True, description="False cancels what waits.")
+    enabled = BooleanField(
+        default=True, description="Delivery of events. False cancels pending deliveries."
+    )
 
 
 class WebhookDocument(Document):
@@ -69,10 +73,10 @@ class WebhookDocument(Document):
     disabled_because = ChoiceField(
         choices=DisabledBecause.values,
         allow_null=True,
-        description="`requested`; `failing`: nothing was taken for five days; `gone`: it answered 410.",
+        description="`requested` by a client, `failing` for five days, or `gone` (answered 410).",
     )
     failing_since = TimestampField(
-        allow_null=True, description="Of the first failure after the last success."
+        allow_null=True, description="Instant of the first failure after the last success."
     )
     version = IntegerField(minimum=1, maximum=MAX_VERSION)
     created_at = TimestampField()
@@ -81,7 +85,7 @@ class WebhookDocument(Document):
 class WebhookSecretDocument(WebhookDocument):
     secret = StringField(
         allow_null=True,
-        description="Shown once: null when the request is repeated with its Idempotency-Key.",
+        description="Signing secret, shown once. Null in the answer to a repeated Idempotency-Key.",
     )
 
 
@@ -90,7 +94,7 @@ class RotationRequest(Document):
         minimum=0,
         maximum=int(MAX_OVERLAP.total_seconds()),
         default=DEFAULT_OVERLAP,
-        description="For how long requests are signed with the old secret too; 0 ends it at once.",
+        description="Seconds for which the old secret signs as well. 0 expires it at once.",
     )
 
 
@@ -98,29 +102,32 @@ class DeliveryParameters(PageParameters):
     state = ChoiceField(
         choices=DeliveryState.values,
         required=False,
-        description="Deliveries in this state only; `cancelled` by disabling the webhook.",
+        description="State of the deliveries to list. Disabling a webhook makes them `cancelled`.",
     )
 
 
 class AttemptDocument(Document):
     at = TimestampField()
     status = IntegerField(
-        minimum=100, maximum=999, allow_null=True, description="Of the answer, if there was one."
+        minimum=100,
+        maximum=999,
+        allow_null=True,
+        description="HTTP status of the answer. Null without an answer.",
     )
     error = ChoiceField(
-        choices=ERRORS, allow_null=True, description="Null when it was taken: see the guide."
+        choices=ERRORS, allow_null=True, description="Reason of the failure. Null after a success."
     )
     milliseconds = IntegerField(minimum=0, maximum=10**9)
 
 
 class DeliveryDocument(Document):
     id = IdField()
-    event = IdField(allow_null=True, description="As in the feed; null for a test.")
+    event = IdField(allow_null=True, description="Event id, as in the feed. Null for a test.")
     kind = ChoiceField(choices=[*EVENT_KINDS, TEST_KIND])
     state = ChoiceField(choices=DeliveryState.values)
     attempts = ListField(DocumentField(AttemptDocument), min_items=0)
-    due_at = TimestampField(allow_null=True, description="Of the next attempt.")
-    give_up_at = TimestampField(description="Of the last attempt.")
+    due_at = TimestampField(allow_null=True, description="Time of the next attempt.")
+    give_up_at = TimestampField(description="Time after which no attempt is made.")
     created_at = TimestampField()
     finished_at = TimestampField(allow_null=True)
 
@@ -137,7 +144,7 @@ def webhook_document(webhook: Webhook) -> dict[str, Any]:
 
 
 def webhook_fields(webhook: Webhook) -> dict[str, Any]:
-    """What a merge-patch changes."""
+    """Return the fields that a merge patch may change."""
     return {
         "tenant": None if webhook.tenant is None else webhook.tenant.slug,
         "pool": None if webhook.pool is None else webhook.pool.slug,

@@ -1,4 +1,4 @@
-"""Webhooks: whom to tell of which events, what was sent, and sending it again."""
+"""Webhooks and their deliveries."""
 
 from datetime import timedelta
 from http import HTTPStatus
@@ -15,8 +15,8 @@ from allocator_service.pools.selectors import pools_for
 from allocator_service.webhooks.models import Delivery, Webhook
 from allocator_service.webhooks.selectors import delivery_get, webhook_get, webhooks_for
 from allocator_service.webhooks.services import (
+    IssuedSecret,
     WebhookSettings,
-    WithSecret,
     delivery_resend,
     webhook_create,
     webhook_retire,
@@ -64,22 +64,23 @@ class WebhooksView(ContractView):
         page = WEBHOOKS.page(webhooks_for(self.tenant), **self.query)
         return self.listing(page, webhook_document, list(WebhookDocument.fields))
 
-    @creates(WebhookRequest, WebhookSecretDocument, "Have events sent to a URL, from now on")
+    @creates(WebhookRequest, WebhookSecretDocument, "Subscribe a URL to events from now on")
     @writes
     def post(self, request: Request) -> Response:
-        """Have events posted to a URL, signed, from now on.
+        """Subscribe a URL to events from now on, in signed requests.
 
-        A tenant key makes webhooks for its own tenant, which get what that key sees in `GET /events/`;
-        an operator's get all events, or those of one tenant. The answer shows `secret` this once: the
-        receiver verifies signatures with it. An event is sent again for 24 hours until the answer is
-        2xx, so it can arrive more than once. A tenant has at most 20 webhooks, operators 1,000 (409
-        `webhook.too_many`); a URL must be https to a public address (422 `webhook.url`,
-        `webhook.address`), unless the service was set up to allow others.
+        A tenant key creates webhooks for its own tenant. They get the events that the key sees in
+        `GET /events/`. An operator's webhooks get all events, or those of one tenant. The answer
+        shows `secret` once: the receiver verifies signatures with it. An event is sent again for 24
+        hours until the answer is 2xx, so it can arrive more than once. A tenant has at most 20
+        webhooks, operators 1,000 (409 `webhook.too_many`). A URL must be https to a public address
+        (422 `webhook.url`, `webhook.address`), unless the service is configured to allow other
+        networks.
         """
         fields = self.read(WebhookRequest)
         items = Items([fields], alone=True)
         (tenant,) = tenants_named(items, "tenant", caller=self.tenant, required=False)
-        made = webhook_create(
+        issued = webhook_create(
             tenant=tenant,
             pool=self._pool(fields["pool"]),
             settings=_settings(fields),
@@ -87,8 +88,8 @@ class WebhooksView(ContractView):
             secret_key=settings.SECRET_KEY,
             now=utc_now(),
         )
-        response = _with_secret(made)
-        response["Location"] = f"{request.path}{made.webhook.pk}/"
+        response = _with_secret(issued)
+        response["Location"] = f"{request.path}{issued.webhook.pk}/"
         return response
 
     def _pool(self, slug: str | None) -> Pool | None:
@@ -103,7 +104,7 @@ class WebhooksView(ContractView):
 
 
 class OneWebhookView(ContractView):
-    """A route of one webhook, which is absent for whoever may not see it."""
+    """A route of one webhook. It is 404 for a caller that cannot see the webhook."""
 
     def webhook(self, webhook: str) -> Webhook:
         return webhook_get(webhook_id=uuid_or_none(webhook), tenant=self.tenant)
@@ -114,10 +115,10 @@ class WebhookView(OneWebhookView):
 
     @shows(WebhookDocument, "Show a webhook")
     def get(self, request: Request, webhook: str) -> Response:
-        """Show a webhook, with why it is disabled if it is.
+        """Show a webhook, including the reason if it is disabled.
 
-        Send its `ETag` as `If-Match` to change or delete it. The secret is not shown. For a tenant key
-        another tenant's webhook is 404 `webhook.not_found`.
+        Send its `ETag` as `If-Match` to change or delete it. The secret is not shown. For a tenant
+        key another tenant's webhook is 404 `webhook.not_found`.
         """
         return _shown(self.webhook(webhook))
 
@@ -127,8 +128,8 @@ class WebhookView(OneWebhookView):
         """Change a webhook's URL or events, disable it, or enable it again, by a JSON merge patch.
 
         It needs the webhook's `ETag` in `If-Match` (428 without it, 412 if the webhook has changed
-        since). Disabling cancels all deliveries that are pending; enabling starts with the events of
-        that moment on. `tenant` and `pool` cannot change (422 `field.immutable`).
+        since). Disabling cancels all pending deliveries. Enabling starts with the events from then
+        on. `tenant` and `pool` cannot change (422 `field.immutable`).
         """
         found = self.webhook(webhook)
         version = expected_version(request, actual=found.version)
@@ -143,10 +144,10 @@ class WebhookView(OneWebhookView):
         )
         return _shown(changed)
 
-    @retires("Tell a URL nothing more")
+    @retires("Delete a webhook")
     @writes
     def delete(self, request: Request, webhook: str) -> Response:
-        """Delete a webhook: nothing more is sent to it.
+        """Delete a webhook and stop sending to it.
 
         It needs the webhook's `ETag` in `If-Match` (428 without it, 412 if the webhook has changed
         since). Pending deliveries are cancelled, the secrets are deleted, and its deliveries can no
@@ -164,24 +165,24 @@ class RotateSecretView(OneWebhookView):
     @creates(
         RotationRequest,
         WebhookSecretDocument,
-        "Give a webhook another secret, shown once",
+        "Rotate a webhook's secret, shown once",
         headers=("ETag",),
     )
     @writes
     def post(self, request: Request, webhook: str) -> Response:
-        """Give a webhook a new secret, which the answer shows this once.
+        """Rotate a webhook's secret. The answer shows the new one once.
 
-        Requests are signed with the old secret too for `overlap_seconds`: a day by default, at most
-        seven. With 0 all older secrets end at once: use it for one that leaked. While an older secret
-        is still in its overlap, another rotation with an overlap is refused with 409
+        The old secret signs requests as well for `overlap_seconds`, a day by default and at most
+        seven. With 0 all older secrets expire at once: use it for a leaked secret. While an older
+        secret is in its overlap, another rotation with an overlap is rejected with 409
         `webhook.rotating`.
         """
         found = self.webhook(webhook)
         overlap = timedelta(seconds=self.read(RotationRequest)["overlap_seconds"])
-        made = webhook_rotate(
+        issued = webhook_rotate(
             webhook=found, overlap=overlap, secret_key=settings.SECRET_KEY, now=utc_now()
         )
-        return _with_secret(made)
+        return _with_secret(issued)
 
 
 class TestWebhookView(OneWebhookView):
@@ -192,8 +193,8 @@ class TestWebhookView(OneWebhookView):
     def post(self, request: Request, webhook: str) -> Response:
         """Send an event of kind `webhook.test` to a webhook.
 
-        The answer is the delivery that waits to be sent; read what came of it in the webhook's
-        deliveries. A webhook that is disabled is refused with 409 `webhook.disabled`.
+        The answer is the pending delivery. Its outcome is in the webhook's deliveries. A disabled
+        webhook is rejected with 409 `webhook.disabled`.
         """
         found = self.webhook(webhook)
         self.read(NoFields)
@@ -205,12 +206,12 @@ class DeliveriesView(OneWebhookView):
     parameters = DeliveryParameters
     listed = True
 
-    @lists(DeliveryDocument, "List what was sent and what waits, newest first")
+    @lists(DeliveryDocument, "List deliveries, newest first")
     def get(self, request: Request, webhook: str) -> Response:
         """List a webhook's deliveries, newest first, each with all its attempts.
 
-        A `pending` delivery says in `due_at` when it is tried next; 24 hours without success make it
-        `failed`. The log is kept for 30 days.
+        `due_at` is the time of a `pending` delivery's next attempt. After 24 hours without success
+        it is `failed`. Deliveries are kept for 30 days.
         """
         found = self.webhook(webhook).deliveries.filter(**self.filters())
         page = DELIVERIES.page(found, cursor=self.query["cursor"], limit=self.query["limit"])
@@ -225,8 +226,8 @@ class ResendView(OneWebhookView):
     def post(self, request: Request, webhook: str, delivery: str) -> Response:
         """Send a delivery again, with the same id, for up to another 24 hours.
 
-        Use it when the receiver was down for too long; a delivery that is still pending is tried at
-        once. A webhook that is disabled is refused with 409 `webhook.disabled`.
+        Use it after a long outage of the receiver. A pending delivery is attempted at once. A
+        disabled webhook is rejected with 409 `webhook.disabled`.
         """
         found = delivery_get(webhook=self.webhook(webhook), delivery_id=uuid_or_none(delivery))
         self.read(NoFields)
@@ -241,13 +242,13 @@ def _shown(webhook: Webhook) -> Response:
     return Response(webhook_document(webhook), headers={"ETag": entity_tag(webhook.version)})
 
 
-def _with_secret(made: WithSecret) -> Response:
-    """The answer that shows a secret; what is kept for repeated requests does not."""
-    shown = webhook_document(made.webhook)
+def _with_secret(issued: IssuedSecret) -> Response:
+    """Return an answer that shows the secret. The copy kept for repeated requests hides it."""
+    shown = webhook_document(issued.webhook)
     response = Response(
-        {**shown, "secret": made.secret},
+        {**shown, "secret": issued.secret},
         HTTPStatus.CREATED,
-        headers={"ETag": entity_tag(made.webhook.version)},
+        headers={"ETag": entity_tag(issued.webhook.version)},
     )
     response.kept = {**shown, "secret": None}  # type: ignore[attr-defined]
     return response

@@ -10,6 +10,13 @@ from typing import IO, Any
 
 import click
 
+from allocator_client._generated.documents.what_if import (
+    BacktestDocument,
+    BacktestRequest,
+    BacktestRequestPolicy,
+    BacktestResultsColumn,
+    BacktestResultsDocument,
+)
 from allocator_client.cli.demanding import PAIRS, waited_for
 from allocator_client.cli.failures import Failure, WaitedInVain
 from allocator_client.cli.output import (
@@ -23,13 +30,6 @@ from allocator_client.cli.output import (
     table,
 )
 from allocator_client.cli.session import Instant, Session, asking, in_zone, pool_names
-from allocator_client.documents.what_if import (
-    BacktestDocument,
-    BacktestRequest,
-    BacktestRequestPolicy,
-    BacktestResultsColumn,
-    BacktestResultsDocument,
-)
 
 _GZIP = b"\x1f\x8b"
 _UNFINISHED = ("queued", "running")

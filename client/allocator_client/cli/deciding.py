@@ -6,6 +6,13 @@ from decimal import Decimal
 
 import click
 
+from allocator_client._generated.documents.decisions import (
+    AllocationDocument,
+    DecisionDocument,
+    ExplanationDocument,
+)
+from allocator_client._generated.documents.enforcement import EntitlementsDocument
+from allocator_client._generated.documents.reports import SharingDegreeDocument
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.output import (
     SECONDS_PER_HOUR,
@@ -29,13 +36,6 @@ from allocator_client.cli.session import (
     tenant_option,
     units,
 )
-from allocator_client.documents.decisions import (
-    AllocationDocument,
-    DecisionDocument,
-    ExplanationDocument,
-)
-from allocator_client.documents.enforcement import EntitlementsDocument
-from allocator_client.documents.reports import SharingDegreeDocument
 from allocator_client.errors import Problem, Unreachable
 
 _WATCHED_SECONDS = 2.0

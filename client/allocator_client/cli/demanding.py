@@ -7,6 +7,16 @@ from typing import Any, TypeVar
 
 import click
 
+from allocator_client._generated.documents.decisions import AllocationDocument, DecisionDocument
+from allocator_client._generated.documents.servers_and_workloads import (
+    WorkloadDocument,
+    WorkloadRequest,
+)
+from allocator_client._generated.documents.what_if import (
+    SimulationDocument,
+    SimulationRequest,
+    SimulationRequestWorkloadsChange,
+)
 from allocator_client.cli.failures import Failure, WaitedInVain
 from allocator_client.cli.output import note, number, percent, print_json, quantities, say, table
 from allocator_client.cli.session import (
@@ -15,13 +25,6 @@ from allocator_client.cli.session import (
     pool_argument,
     tenant_option,
     units,
-)
-from allocator_client.documents.decisions import AllocationDocument, DecisionDocument
-from allocator_client.documents.servers_and_workloads import WorkloadDocument, WorkloadRequest
-from allocator_client.documents.what_if import (
-    SimulationDocument,
-    SimulationRequest,
-    SimulationRequestWorkloadsChange,
 )
 from allocator_client.errors import Problem
 

@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
+from allocator_client._generated.documents.decisions import AllocationDocument
+from allocator_client._generated.documents.pools_and_members import PoolDocument
 from allocator_client.cli import profiles
 from allocator_client.cli.failures import Failure, NotSetUp
 from allocator_client.client import Client
-from allocator_client.documents.decisions import AllocationDocument
-from allocator_client.documents.pools_and_members import PoolDocument
 from allocator_client.errors import AllocatorError
 
 P = ParamSpec("P")

@@ -6,6 +6,8 @@ from decimal import Decimal
 
 import click
 
+from allocator_client._generated.documents.money import StatementDocument
+from allocator_client._generated.documents.reports import SharingDegreeDocument
 from allocator_client.cli.output import (
     SECONDS_PER_HOUR,
     instant,
@@ -27,8 +29,6 @@ from allocator_client.cli.session import (
     units,
     zone_named,
 )
-from allocator_client.documents.money import StatementDocument
-from allocator_client.documents.reports import SharingDegreeDocument
 
 
 @click.command()

@@ -10,7 +10,7 @@ from django.db import connection
 from allocator_service.core.clock import utc_now
 from allocator_service.core.models import AuditEntry, IdempotencyClaim
 from allocator_service.core.outbox import EVENT_KINDS, event_record, events_seal
-from allocator_service.webhooks.deliveries import deliveries_make
+from allocator_service.webhooks.deliveries import deliveries_create
 from allocator_service.webhooks.models import Delivery, Webhook, WebhookSecret
 from allocator_service.webhooks.services import WEBHOOKS_PER_TENANT
 from tests.api.v1.test_conventions import code
@@ -30,7 +30,7 @@ def made(client, **fields):
 def happened(kind, **fields):
     event_record(kind=kind, payload={}, now=utc_now(), **fields)
     events_seal()
-    deliveries_make(now=utc_now())
+    deliveries_create(now=utc_now())
 
 
 def test_a_webhook_is_made_and_its_secret_shown_once(operator):

@@ -20,7 +20,7 @@ from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import jobs_due
 from allocator_service.pools.services import pool_create
 from allocator_service.tenants.services import tenant_create
-from allocator_service.webhooks.deliveries import deliveries_make
+from allocator_service.webhooks.deliveries import deliveries_create
 from allocator_service.webhooks.models import Delivery, Webhook
 from tests.integration.conftest import NOON, settings
 from tests.integration.ledger.conftest import report, usage
@@ -62,13 +62,13 @@ def test_events_are_sealed_and_delivered():
     )
     events(BACKLOG)
     events_seal()
-    deliveries_make(now=NOON)
+    deliveries_create(now=NOON)
     analyze()
     events(BACKLOG)
     assert rows_read_by(events_seal) < READS_PER_ROW * BACKLOG
     assert EventSeal.objects.count() == 2 * BACKLOG
     assert not PendingEvent.objects.exists()
-    assert rows_read_by(lambda: deliveries_make(now=NOON)) < READS_PER_ROW * BACKLOG
+    assert rows_read_by(lambda: deliveries_create(now=NOON)) < READS_PER_ROW * BACKLOG
     assert Delivery.objects.filter(webhook=webhook).exists()
 
 

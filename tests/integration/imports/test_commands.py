@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from allocator_service.core.models import AuditEntry
-from allocator_service.imports.management.import_command import drawn
+from allocator_service.imports.management.import_command import progress_bar
 from allocator_service.pools.models import Server
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
@@ -222,7 +222,7 @@ class TestWorkloads:
 
 def test_the_bar_grows_to_its_end_and_is_drawn_only_when_it_grows():
     drawings = []
-    draw = drawn(drawings.append)
+    draw = progress_bar(drawings.append)
     for done in range(1001):
         draw("checking", done, 1000)
     assert len(drawings) == 31

@@ -7,9 +7,9 @@ import pytest
 
 from allocator_service.core.outbox import event_record, events_seal
 from allocator_service.webhooks.deliveries import (
+    attempt_record,
     deliveries_claim,
-    deliveries_make,
-    delivery_settle,
+    deliveries_create,
 )
 from allocator_service.webhooks.models import Delivery
 from allocator_service.webhooks.sending import Outcome
@@ -42,7 +42,7 @@ def happened(kind="decision.published", *, pool=None, tenant=None, payload=None,
 
 
 def made(now=NOW):
-    while deliveries_make(now=now):
+    while deliveries_create(now=now):
         pass
     return Delivery.objects.count()
 
@@ -52,7 +52,7 @@ def claimed(now=NOW, *, slow=False, limit=100, key=KEY):
 
 
 def settled(claim, outcome=TAKEN, now=NOW, jitter=0.0):
-    delivery_settle(claim=claim, outcome=outcome, jitter=jitter, now=now)
+    attempt_record(claim=claim, outcome=outcome, jitter=jitter, now=now)
     return Delivery.objects.get(pk=claim.delivery)
 
 

@@ -13,7 +13,7 @@ from allocator_service.core.outbox import EVENT_KINDS, event_record, events_afte
 from allocator_service.pools.selectors import pools_for
 from allocator_service.webhooks.deliveries import (
     LEASE,
-    deliveries_make,
+    deliveries_create,
     deliveries_prune,
     queues_wake,
 )
@@ -83,11 +83,11 @@ def test_nothing_of_before_is_told(db):
 
 
 def test_no_events_no_deliveries_and_no_webhooks_no_deliveries(db):
-    assert deliveries_make(now=NOW) is False
+    assert deliveries_create(now=NOW) is False
     for _ in range(450):
         event_record(kind="decision.published", payload={}, now=NOW)
     events_seal()
-    assert [deliveries_make(now=NOW) for _ in range(4)] == [True, True, False, False]
+    assert [deliveries_create(now=NOW) for _ in range(4)] == [True, True, False, False]
     hook = webhook()
     happened()
     assert made() == hook.deliveries.count() == 1
@@ -103,7 +103,7 @@ def test_twins_make_each_delivery_once(world):
 
     def make():
         try:
-            while deliveries_make(now=NOW):
+            while deliveries_create(now=NOW):
                 pass
         finally:
             connection.close()

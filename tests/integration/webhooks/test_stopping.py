@@ -8,7 +8,7 @@ from django.db import connection, transaction
 from allocator_service.core.models import Event
 from allocator_service.core.outbox import event_record, events_seal
 from allocator_service.tenants.models import Tenant
-from allocator_service.webhooks.deliveries import deliveries_make
+from allocator_service.webhooks.deliveries import deliveries_create
 from allocator_service.webhooks.models import Delivery, Webhook, WebhookQueue
 from allocator_service.webhooks.selectors import delivery_counts
 from allocator_service.webhooks.sending import Outcome
@@ -106,7 +106,7 @@ def test_disabled_while_its_deliveries_are_made_it_is_sent_none_of_them(world):
     def make():
         try:
             with transaction.atomic():
-                deliveries_make(now=NOW)
+                deliveries_create(now=NOW)
                 inserted.set()
                 disabled.wait(10)
         finally:

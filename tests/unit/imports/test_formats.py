@@ -7,7 +7,7 @@ import pytest
 from allocator_service.core.errors import TooLarge, Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.imports import reading
-from allocator_service.imports.formats import read_nodes, read_workloads
+from allocator_service.imports.kinds import read_nodes, read_workloads
 from allocator_service.imports.rows import NodeRow, Owner, Place, RefusedRow, SkippedRow
 
 LAB = [Resource("cpu", "core"), Resource("memory", "GiB"), Resource("gpu", "")]

@@ -12,7 +12,7 @@ import pytest
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
 from allocator_service.imports.csv_files import csv_tenants
-from allocator_service.imports.formats import read_nodes, read_usage, read_workloads
+from allocator_service.imports.kinds import read_nodes, read_usage, read_workloads
 from allocator_service.imports.rows import Owner
 from tests.examples import long, thorough
 

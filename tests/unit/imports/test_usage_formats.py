@@ -8,7 +8,7 @@ import pytest
 
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
-from allocator_service.imports.formats import read_usage
+from allocator_service.imports.kinds import read_usage
 from allocator_service.imports.rows import Owner, Place, RefusedRow, SkippedRow, UsageRow
 from tests.data import trace
 
@@ -133,9 +133,9 @@ class TestKubernetes:
         running = self.POD | {"status": {"phase": "Running"}}
         evicted = self.POD | {"status": {"phase": "Failed"}}
         rows = usage({"items": [running, evicted]}, "kubernetes").rows
-        assert [row.reason.split()[:3] for row in rows] == [
-            ["It", "has", "not"],
-            ["It", "never", "ran:"],
+        assert [row.reason for row in rows] == [
+            "The pod has not ended: Running.",
+            "The pod has no start or no end: it never ran.",
         ]
 
 
@@ -164,7 +164,7 @@ class TestSwf:
         assert only_error(usage(self.TRACE + "4 x\n", "swf").rows[-1]) == ("", "row.cells")
         with pytest.raises(Unacceptable, match="UnixStartTime"):
             usage("1 0\n", "swf")
-        with pytest.raises(Unacceptable, match="not by colour"):
+        with pytest.raises(Unacceptable, match="got colour"):
             usage(self.TRACE, "swf", owner=Owner(label="colour"))
 
     @pytest.mark.data

@@ -7,10 +7,10 @@ import pytest
 
 from allocator_service.core.errors import Unacceptable
 from allocator_service.webhooks.targets import (
-    Unreachable,
-    addresses_of,
+    NoUsableAddress,
     is_public,
-    target_read,
+    resolve,
+    target_parse,
 )
 
 LOOPBACK = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
@@ -44,7 +44,7 @@ def test_it_is_public(text):
 def test_a_url_with_a_private_address_is_refused(text):
     host = f"[{text}]" if ":" in text else text
     with pytest.raises(Unacceptable) as refused:
-        target_read(f"https://{host}/hook", allowed=[])
+        target_parse(f"https://{host}/hook", allowed=[])
     assert refused.value.code in ("webhook.address", "webhook.url")
     assert refused.value.errors[0].pointer == "/url"
 
@@ -67,7 +67,7 @@ def test_a_url_with_a_private_address_is_refused(text):
 )  # fmt: skip
 def test_it_is_no_url_for_webhooks(url):
     with pytest.raises(Unacceptable) as refused:
-        target_read(url, allowed=[])
+        target_parse(url, allowed=[])
     assert refused.value.code == "webhook.url"
 
 
@@ -83,7 +83,7 @@ def test_it_is_no_url_for_webhooks(url):
     ],
 )
 def test_the_parts_of_a_url(url, authority, path):
-    target = target_read(url, allowed=[])
+    target = target_parse(url, allowed=[])
     assert (target.authority, target.path) == (authority, path)
 
 
@@ -106,26 +106,26 @@ def resolving(monkeypatch, *addresses):
 )
 def test_a_name_with_no_or_any_private_address_is_unreachable(monkeypatch, found):
     resolving(monkeypatch, found)
-    with pytest.raises(Unreachable):
-        addresses_of(target_read("https://example.org/", allowed=[]), allowed=[])
+    with pytest.raises(NoUsableAddress):
+        resolve(target_parse("https://example.org/", allowed=[]), allowed=[])
 
 
 def test_a_name_is_asked_for_once(monkeypatch):
     left = resolving(monkeypatch, ["8.8.8.8", "1.1.1.1"], ["127.0.0.1"])
-    found = addresses_of(target_read("https://example.org/", allowed=[]), allowed=[])
+    found = resolve(target_parse("https://example.org/", allowed=[]), allowed=[])
     assert [str(address) for address in found] == ["8.8.8.8", "1.1.1.1"]
     assert left == [["127.0.0.1"]]
 
 
 def test_a_setting_allows_named_networks_and_plain_http_within_them(monkeypatch):
-    target_read("https://127.0.0.1/", allowed=LOOPBACK)
-    target_read("https://[::ffff:127.0.0.1]/", allowed=LOOPBACK)
-    target = target_read("http://hooks.internal:8080/", allowed=LOOPBACK)
+    target_parse("https://127.0.0.1/", allowed=LOOPBACK)
+    target_parse("https://[::ffff:127.0.0.1]/", allowed=LOOPBACK)
+    target = target_parse("http://hooks.internal:8080/", allowed=LOOPBACK)
     resolving(monkeypatch, ["127.0.0.7"], ["8.8.8.8"], ["10.0.0.1"])
-    assert [str(each) for each in addresses_of(target, allowed=LOOPBACK)] == ["127.0.0.7"]
+    assert [str(each) for each in resolve(target, allowed=LOOPBACK)] == ["127.0.0.7"]
     for _ in range(2):  # neither a public address nor another network over plain HTTP
-        with pytest.raises(Unreachable):
-            addresses_of(target, allowed=LOOPBACK)
+        with pytest.raises(NoUsableAddress):
+            resolve(target, allowed=LOOPBACK)
     for url in ("http://8.8.8.8/", "http://10.0.0.1/", "https://10.0.0.1/"):
         with pytest.raises(Unacceptable):
-            target_read(url, allowed=LOOPBACK)
+            target_parse(url, allowed=LOOPBACK)

@@ -1,4 +1,4 @@
-"""`manage.py import_nodes POOL FILE`: servers out of CSV, Kubernetes or Slurm."""
+"""The command `manage.py import_nodes POOL FILE`, for servers from CSV, Kubernetes or Slurm."""
 
 from allocator_service.imports.kinds import NODES
 from allocator_service.imports.management.import_command import ImportCommand

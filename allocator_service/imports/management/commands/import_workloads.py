@@ -1,4 +1,4 @@
-"""`manage.py import_workloads POOL FILE`: workloads out of CSV or Kubernetes pods."""
+"""The command `manage.py import_workloads POOL FILE`, for workloads from CSV or Kubernetes pods."""
 
 from allocator_service.imports.kinds import WORKLOADS
 from allocator_service.imports.management.import_command import ImportCommand

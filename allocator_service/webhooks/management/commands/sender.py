@@ -1,4 +1,4 @@
-"""`manage.py sender`: send webhooks until told to stop."""
+"""The command `manage.py sender`, which sends webhooks until SIGTERM."""
 
 import random
 import signal

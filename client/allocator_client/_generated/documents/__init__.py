@@ -1,0 +1,4 @@
+"""Documents of requests and answers, by group.
+
+Made from docs/openapi.yaml by client/generate.py: change those.
+"""

@@ -1,0 +1,424 @@
+"""Documents of decisions.
+
+Made from docs/openapi.yaml by client/generate.py: change those.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class PolicyInfoDocument(TypedDict):
+    name: str
+    description: str
+    modes: list[str]
+    # The JSON Schema of the policy's options.
+    options: dict[str, Any]
+    complexity: str
+    source: str
+    # It keeps a history, limited by the pool's window.
+    long_term: bool
+    # It places tasks on servers and honours selectors.
+    places: bool
+
+
+class AllocationWorkload(TypedDict):
+    id: str | None
+    name: str
+
+
+class AllocationDocument(TypedDict):
+    tenant: str
+    workload: AllocationWorkload
+    tasks: float
+    resources: dict[str, float | str]
+    dominant_resource: str
+    # The workload's.
+    dominant_share: float
+    # The tenant's.
+    weighted_share: float | None
+    limited_by: (
+        Literal[
+            "task_limit",
+            "no_eligible_server",
+            "resource_absent",
+            "no_server_large_enough",
+            "out_of_range",
+            "level",
+        ]
+        | str
+    )
+
+
+class TenantAllocationDocument(TypedDict):
+    tenant: str
+    workloads: int
+    tasks: float
+    resources: dict[str, float | str]
+    # The tenant's.
+    dominant_share: float
+    weighted_share: float | None
+    # At which the tenant's share was frozen.
+    level: float | None
+
+
+class RunPolicy(TypedDict):
+    name: str
+    mode: str
+    options: dict[str, Any]
+
+
+class RunError(TypedDict):
+    code: str
+    detail: str
+
+
+class RunSummary(TypedDict):
+    tenants: int
+    workloads: int
+    servers: int
+    server_classes: int
+    min_weighted_share: float | None
+    mean_weighted_share: float | None
+    jain_index: float | None
+    utilization: dict[str, float | str]
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    # Whole tasks that run on another server than in the decision before; null where that is not
+    # known.
+    moved_tasks: NotRequired[int | None]
+    # Limit at which the search for a better schedule ended; absent if it ended by itself. An
+    # answer that the time limit ended depends on the machine's load.
+    stopped: NotRequired[Literal["work", "time"]]
+
+
+class RunDocument(TypedDict):
+    id: str
+    pool: str
+    status: Literal["pending", "running", "succeeded", "failed", "cancelled"]
+    reason: str | None
+    policy: RunPolicy | None
+    generation: int | None
+    input_digest: str | None
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    effective_from: str | None
+    effective_until: str | None
+    solve_seconds: float | None
+    error: RunError | None
+    summary: RunSummary | None
+
+
+class DecisionSlotAllocationServer(TypedDict):
+    server: str
+    tasks: int
+
+
+class DecisionSlotAllocation(TypedDict):
+    tenant: str
+    workload: str
+    tasks: int
+    # Of packed slots.
+    servers: NotRequired[list[DecisionSlotAllocationServer]]
+
+
+class DecisionSlot(TypedDict):
+    # The slot in force, for time-sharing policies.
+    start: str
+    end: str
+    # Of the period.
+    fraction: float
+    allocations: list[DecisionSlotAllocation]
+
+
+class DecisionDocument(TypedDict):
+    pool: str
+    at: str
+    generation: int
+    run: RunDocument
+    # The slot in force, for time-sharing policies.
+    slot: DecisionSlot | None
+
+
+class VerificationCheck(TypedDict):
+    name: str
+    holds: bool
+    detail: str
+
+
+class VerificationDocument(TypedDict):
+    valid: bool
+    checks: list[VerificationCheck]
+
+
+class PlacementServers(TypedDict):
+    # Servers of the same capacity and labels: `count`, in the order of the input.
+    count: int
+    capacity: dict[str, float | str]
+    labels: dict[str, str]
+    first: str
+    last: str
+
+
+class PlacementDocument(TypedDict):
+    tenant: str
+    workload: AllocationWorkload
+    # On each of the servers.
+    tasks: float
+    # On each of the servers.
+    resources: dict[str, float | str]
+    server: NotRequired[str]
+    # Servers of the same capacity and labels: `count`, in the order of the input.
+    servers: NotRequired[PlacementServers]
+
+
+class RunRequest(TypedDict):
+    reason: NotRequired[str]
+
+
+class CertificateRound(TypedDict):
+    stage: int
+    level: float
+    bound: float
+    # Per server class, per resource: in shares of the pool. Of tda: per tenant.
+    prices: list[list[float]] | list[float]
+    # False where the round is left open: only its bound is proven.
+    proven: NotRequired[bool]
+
+
+class CertificateDocument(TypedDict):
+    rounds: list[CertificateRound]
+    # Per tenant the round in which its share was frozen; -1: it has nothing to run.
+    frozen_in: list[int]
+    # Of tda: what proves the bound of divisible tasks, per server class, per resource.
+    divisible_prices: NotRequired[list[list[float]]]
+
+
+class ExplanationWorkload(TypedDict):
+    workload: str
+    limited_by: (
+        Literal[
+            "task_limit",
+            "no_eligible_server",
+            "resource_absent",
+            "no_server_large_enough",
+            "out_of_range",
+            "level",
+        ]
+        | str
+    )
+
+
+class ExplanationBindingServers(TypedDict):
+    # null: the pool as one server.
+    count: int
+    capacity: dict[str, float | str]
+    labels: dict[str, str]
+
+
+class ExplanationBinding(TypedDict):
+    resource: str
+    unit: str
+    # What one more unit would add to the least weighted share.
+    price: float
+    # null: the pool as one server.
+    servers: ExplanationBindingServers | None
+
+
+class ExplanationNeighbours(TypedDict):
+    # The next greater weighted share of a tenant.
+    above: float | None
+    # The next smaller one.
+    below: float | None
+
+
+class ExplanationCounterfactual(TypedDict):
+    words: str
+    # As a simulation takes them.
+    changes: dict[str, Any]
+    workload: str
+    tasks_before: float
+    tasks_after: float
+
+
+class ExplanationBlocked(TypedDict):
+    # Jobs that wait in the scheduler although more was decided than is used; null for a decision
+    # that is not in force.
+    since: str
+    pending_tasks: int | None
+    # The scheduler's own reason; may be empty.
+    reason: str
+
+
+class ExplanationDocument(TypedDict):
+    tenant: str
+    # The tenant's dominant share.
+    share: float
+    weight: float
+    weighted_share: float | None
+    # The weighted share at which it was frozen.
+    level: float | None
+    workloads: list[ExplanationWorkload]
+    binding: list[ExplanationBinding]
+    neighbours: ExplanationNeighbours
+    counterfactuals: list[ExplanationCounterfactual]
+    sentence: str
+    # Jobs that wait in the scheduler although more was decided than is used; null for a decision
+    # that is not in force.
+    blocked: ExplanationBlocked | None
+
+
+class EvaluationRequestResource(TypedDict):
+    name: str
+    # Such as `core` or `GiB`.
+    unit: NotRequired[str]
+
+
+class EvaluationRequestServer(TypedDict):
+    # By default `server-0001` and so on, by position.
+    name: NotRequired[str]
+    # Of each server.
+    capacity: dict[str, float | str]
+    # How many servers of this kind there are.
+    count: NotRequired[int]
+    labels: NotRequired[dict[str, str]]
+    # The tenant; null: the pool's own.
+    contributed_by: NotRequired[str | None]
+    # Contributed, but no capacity.
+    draining: NotRequired[bool]
+
+
+class EvaluationRequestTenant(TypedDict):
+    name: str
+    weight: NotRequired[float | str]
+    # Served with what the other tenants leave.
+    best_effort: NotRequired[bool]
+    # tda: the deficit to repay, in dominant share × periods; below 0 is a surplus.
+    owed: NotRequired[float | str]
+
+
+class EvaluationRequestWorkload(TypedDict):
+    tenant: str
+    name: str
+    # Of each task.
+    demand: dict[str, float | str]
+    # How many can run at once; null is no limit.
+    tasks: NotRequired[int | None]
+    priority: NotRequired[int]
+    # For each label the value, or the values, one of which a server must have. An empty object is
+    # no constraint.
+    server_selector: NotRequired[dict[str, str | list[str]]]
+
+
+class EvaluationRequestPolicy(TypedDict):
+    # One of those that `GET /policies/` lists.
+    name: str
+    # The policy's first mode by default.
+    mode: NotRequired[Literal["divisible", "indivisible"] | None]
+    # By the policy's own schema.
+    options: NotRequired[dict[str, Any]]
+
+
+class EvaluationRequestHistoryTenantLiteral(TypedDict):
+    # `alone` by the paper's formula (2) read literally.
+    alone: NotRequired[dict[str, float | str]]
+    # Ignored.
+    sharing_degree: NotRequired[Any]
+
+
+class EvaluationRequestHistoryTenant(TypedDict):
+    # Resource × time that was allocated.
+    used: NotRequired[dict[str, float | str]]
+    # Resource × time that it would have used in its own partition.
+    alone: NotRequired[dict[str, float | str]]
+    # For how long it has had pending tasks and received nothing.
+    waiting: NotRequired[float | str]
+    literal: NotRequired[EvaluationRequestHistoryTenantLiteral | None]
+    # Ignored.
+    sharing_degree: NotRequired[Any]
+
+
+class EvaluationRequestHistory(TypedDict):
+    # Of long-term policies: what an answer returned as `history`.
+    # The length of the step that is decided.
+    step: float | str
+    # The length of the window so far.
+    elapsed: NotRequired[float | str]
+    # By name; a tenant that is missing starts from zeros.
+    tenants: NotRequired[dict[str, EvaluationRequestHistoryTenant]]
+
+
+class EvaluationRequestRunning(TypedDict):
+    tenant: str
+    workload: str
+    # Name of a server row; any other has left the pool.
+    server: str
+    # Position in the row of the first server.
+    offset: NotRequired[int]
+    servers: NotRequired[int]
+    # On each of the servers.
+    tasks: int
+
+
+class EvaluationRequest(TypedDict):
+    # What the pool counts: names, or names with units.
+    resources: list[str | EvaluationRequestResource]
+    # Without servers nothing runs: each workload has 0 tasks, and the reason.
+    servers: NotRequired[list[EvaluationRequestServer]]
+    tenants: NotRequired[list[EvaluationRequestTenant]]
+    workloads: NotRequired[list[EvaluationRequestWorkload]]
+    policy: EvaluationRequestPolicy
+    # Whether `weight` is the weight itself or a factor on what was contributed.
+    weights: NotRequired[Literal["explicit", "contribution"]]
+    # Of long-term policies: what an answer returned as `history`.
+    history: NotRequired[EvaluationRequestHistory | None]
+    # Where whole tasks run now: they stay there where that gives the same counts.
+    running: NotRequired[list[EvaluationRequestRunning]]
+    # Optional parts to include in the answer.
+    include: NotRequired[
+        list[Literal["placements", "certificate", "properties", "schedule", "explanations"]]
+    ]
+
+
+class ProofDigests(TypedDict):
+    input: str
+    answer: str
+
+
+class ProofDocument(TypedDict):
+    run: str
+    pool: str
+    # As `GET /runs/{run}/input/`.
+    input: dict[str, Any]
+    # As an evaluation's answer, with the policy; `certificate.servers` names the servers of each
+    # row of prices.
+    answer: dict[str, Any]
+    digests: ProofDigests
+
+
+class ScheduleSlot(TypedDict):
+    # Of the period.
+    fraction: float
+    allocations: list[DecisionSlotAllocation]
+
+
+class ScheduleTimetable(TypedDict):
+    # Seconds into the period.
+    start: int
+    end: int
+    # Position in `slots`.
+    slot: int
+
+
+class ScheduleDocument(TypedDict):
+    objective: float | None
+    bound: float | None
+    lp_bound: float | None
+    gap: float | None
+    # Whether no other order of the slots moves fewer tasks; up to 12 slots.
+    order_proven: bool
+    slots: list[ScheduleSlot]
+    period_seconds: int
+    timetable: list[ScheduleTimetable]
+    # After rounding to whole seconds of the period.
+    gap_on_the_clock: float | None

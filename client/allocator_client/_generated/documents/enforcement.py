@@ -1,0 +1,182 @@
+"""Documents of enforcement.
+
+Made from docs/openapi.yaml by client/generate.py: change those.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class RenderingTenant(TypedDict):
+    tenant: str
+    # In the pool's units.
+    decided: dict[str, str]
+    # In the target's units.
+    rendered: dict[str, int]
+    # To rounding, in the pool's units; below 0: gained.
+    lost: dict[str, str]
+    # What cannot be enforced.
+    notes: list[str]
+
+
+class RenderingDocument(TypedDict):
+    pool: str
+    run: str
+    generation: int
+    policy: str
+    mode: str
+    target: Literal["slurm", "kueue", "kubernetes", "volcano", "kai"]
+    class_label: str
+    rendered_from: str
+    # When what it gives changes next without a change: the next slot or interval.
+    next_boundary: str | None
+    # What 1 means to the target, by resource.
+    units: dict[str, str]
+    notes: list[str]
+    tenants: list[RenderingTenant]
+    # The target's objects: docs/enforcement.md has their shapes.
+    objects: list[dict[str, Any]]
+
+
+class EnforcementAgent(TypedDict):
+    agent: str
+    target: Literal["slurm", "kueue", "kubernetes", "volcano", "kai"]
+    run: str | None
+    generation: int | None
+    reported_at: str
+    # By the service's clock.
+    received_at: str
+    interval: str
+    # Silent for more than three intervals.
+    stale: bool
+    # By how many generations its decision is older than the one in force.
+    behind: int | None
+    problems: list[str]
+
+
+class EnforcementTenant(TypedDict):
+    tenant: str
+    decided: dict[str, str]
+    # What the scheduler is told: decided in its whole units.
+    rendered: dict[str, str]
+    # Null where no agent reported it.
+    enforced: dict[str, str] | None
+    used: dict[str, str] | None
+    # enforced − rendered where that is not 0.
+    drift: dict[str, str]
+    # More is used than was decided.
+    over: bool
+    pending_tasks: int | None
+    running_tasks: int | None
+    # The scheduler's own reason why the first pending job waits.
+    pending_reason: str | None
+    # Since when its jobs wait although more was decided than it uses; null until that has lasted
+    # three intervals.
+    blocked_since: str | None
+    problems: list[str]
+
+
+class EnforcementDocument(TypedDict):
+    pool: str
+    # The decision in force.
+    run: str | None
+    generation: int | None
+    agents: list[EnforcementAgent]
+    tenants: list[EnforcementTenant]
+    # Any agent is silent: limits stay as they are.
+    stale: bool
+    # Why the decision cannot be rendered for the agent; or empty.
+    refused: str
+
+
+class EnforcementReportRequestTenant(TypedDict):
+    tenant: str
+    # The limits that the scheduler has.
+    applied: dict[str, float | str]
+    # What runs.
+    used: NotRequired[dict[str, float | str]]
+    pending_tasks: NotRequired[int | None]
+    running_tasks: NotRequired[int | None]
+    # The scheduler's own reason why the first pending job waits.
+    pending_reason: NotRequired[str | None]
+    # Demand of the first pending job.
+    pending_demand: NotRequired[dict[str, float | str] | None]
+    problems: NotRequired[list[str]]
+
+
+class EnforcementReportRequest(TypedDict):
+    # The agent's name, unique in the pool.
+    agent: str
+    target: Literal["slurm", "kueue", "kubernetes", "volcano", "kai"]
+    class_label: NotRequired[str]
+    # The decision that it applied; null without any.
+    run: str | None
+    generation: NotRequired[int | None]
+    # How often it reports, such as PT15S; at most a day.
+    interval: str
+    # By the agent's clock.
+    reported_at: str
+    tenants: list[EnforcementReportRequestTenant]
+    problems: NotRequired[list[str]]
+
+
+class EnforcementReportTenant(TypedDict):
+    tenant: str
+    applied: dict[str, str]
+    used: dict[str, str]
+    pending_tasks: int | None
+    running_tasks: int | None
+    pending_reason: str | None
+    pending_demand: dict[str, str] | None
+    problems: list[str]
+
+
+class EnforcementReport(TypedDict):
+    # The agent's name, unique in the pool.
+    agent: str
+    target: Literal["slurm", "kueue", "kubernetes", "volcano", "kai"]
+    class_label: NotRequired[str]
+    # The decision that it applied; null without any.
+    run: str | None
+    generation: NotRequired[int | None]
+    # How often it reports, such as PT15S; at most a day.
+    interval: str
+    # By the agent's clock.
+    reported_at: str
+    tenants: list[EnforcementReportTenant]
+    problems: NotRequired[list[str]]
+
+
+class EntitlementsTenantLentTo(TypedDict):
+    # A pseudonym for the keys of other tenants.
+    tenant: str
+    resources: dict[str, str]
+
+
+class EntitlementsTenantReturns(TypedDict):
+    # Null where nothing is lent.
+    when: Literal["at_once", "next_boundary", "next_slot"]
+    # Null: at once, or in no slot.
+    at: str | None
+
+
+class EntitlementsTenant(TypedDict):
+    tenant: str
+    entitled: dict[str, str]
+    has: dict[str, str]
+    lent: dict[str, str]
+    borrowed: dict[str, str]
+    unused: dict[str, str]
+    lent_to: list[EntitlementsTenantLentTo]
+    borrowed_from: list[EntitlementsTenantLentTo]
+    # Null where nothing is lent.
+    returns: EntitlementsTenantReturns | None
+
+
+class EntitlementsDocument(TypedDict):
+    pool: str
+    run: str
+    generation: int
+    at: str
+    # The definition of each figure, in a sentence.
+    definitions: dict[str, Any]
+    tenants: list[EntitlementsTenant]

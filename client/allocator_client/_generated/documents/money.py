@@ -1,0 +1,483 @@
+"""Documents of money.
+
+Made from docs/openapi.yaml by client/generate.py: change those.
+"""
+
+from typing import Literal, NotRequired, TypedDict
+
+
+class BudgetDocument(TypedDict):
+    id: str
+    pool: str
+    tenant: str
+    resource: str | None
+    amount: str
+    currency: str | None
+    thresholds: list[int]
+    version: int
+    created_at: str
+
+
+class BudgetRequest(TypedDict):
+    tenant: str
+    # Hours of it; else money.
+    resource: NotRequired[str | None]
+    # Per month.
+    amount: str | float
+    # Per cents, at each of which one event a month is told.
+    thresholds: NotRequired[list[int]]
+
+
+class BudgetRequestPatch(TypedDict):
+    tenant: NotRequired[str | None]
+    resource: NotRequired[str | None | None]
+    amount: NotRequired[str | float | None]
+    thresholds: NotRequired[list[int] | None]
+
+
+class CreditNoteDocument(TypedDict):
+    id: str
+    pool: str
+    tenant: str
+    # Of the statement that it is on.
+    month: str
+    # Below 0 where it takes another one back.
+    amount: str
+    currency: str
+    reason: str
+    reverses: str | None
+    created_at: str
+
+
+class CreditNoteRequest(TypedDict):
+    tenant: str
+    # What the tenant is credited with, above 0.
+    amount: str | float
+    reason: str
+
+
+class ReversalRequest(TypedDict):
+    reason: str
+
+
+class MonthMissing(TypedDict):
+    code: str
+    detail: str
+
+
+class MonthAccount(TypedDict):
+    account: Literal["tenant", "fee", "pool"]
+    tenant: str | None
+    billed: str
+
+
+MonthDocument = TypedDict(
+    "MonthDocument",
+    {
+        "pool": str,
+        "month": str,
+        "state": Literal["open", "closed"],
+        "currency": str,
+        "timezone": str,
+        "from": str,
+        "to": str,
+        "closed_at": str | None,
+        "sequence": int | None,
+        "previous_sequence": int | None,
+        # What it lacks to be closed.
+        "missing": list[MonthMissing],
+        "lines": int,
+        "accounts": list[MonthAccount],
+        # Of the accounts: 0.
+        "sum": str,
+    },
+)
+
+
+class ManifestSum(TypedDict):
+    tenant: str
+    resource: str
+    kind: str
+    rows: int
+    amount: str
+
+
+ManifestDocument = TypedDict(
+    "ManifestDocument",
+    {
+        "pool": str,
+        "month": str,
+        "sequence": int,
+        "previous_sequence": int,
+        "from": str,
+        "to": str,
+        "rows": int,
+        "sums": list[ManifestSum],
+        "sha256": str,
+        # Where these entries are.
+        "entries": str,
+        "definition": str,
+    },
+)
+
+
+class ReratingChange(TypedDict):
+    tenant: str
+    # Posted for that time before.
+    before: str
+    after: str
+    # What it adds to the open statement.
+    difference: str
+
+
+class ReratingDocument(TypedDict):
+    # Null for a dry run.
+    id: str | None
+    pool: str
+    plan: str
+    # Of the statements that its lines are on.
+    month: str
+    # The closed months that it changes.
+    months: list[str]
+    reason: str
+    currency: str
+    changes: list[ReratingChange]
+    created_at: str
+
+
+class ReratingRequest(TypedDict):
+    # A draft whose time is in closed months.
+    plan: str
+    reason: str
+    # Answer what it would change, and do nothing.
+    dry_run: NotRequired[bool]
+
+
+class BankDocument(TypedDict):
+    pool: str
+    tenant: str
+    # Of the first grant.
+    since: str
+    granted: str
+    used: str
+    balance: str
+
+
+class GrantRequest(TypedDict):
+    tenant: str
+    # Service units, above 0.
+    units: str | float
+    reason: NotRequired[str]
+
+
+class StatementRowDocument(TypedDict):
+    month: str
+    tenant: str
+    state: Literal["open", "closed"]
+    # Null while it is open: it is computed when it is read.
+    billed: str | None
+    currency: str
+    closed_at: str | None
+
+
+class CloseRequest(TypedDict):
+    month: str
+
+
+StatementLine = TypedDict(
+    "StatementLine",
+    {
+        "number": int,
+        "kind": Literal[
+            "usage",
+            "commitment",
+            "commitment_unused",
+            "upfront",
+            "fixed",
+            "adjustment",
+            "reversal",
+            "rerated",
+            "credit_note",
+        ],
+        # A credit is for servers that others used.
+        "role": Literal["charge", "credit"],
+        "resource": str | None,
+        "unit": str | None,
+        # Null is the pool; others by pseudonyms.
+        "server_owner": str | None,
+        "user": str,
+        "plan": str | None,
+        "from": str,
+        "to": str,
+        "service_month": str,
+        # Unit × seconds, exactly.
+        "amount": str | None,
+        # Unit × hours, to 12 digits.
+        "hours": str | None,
+        # Null where several held.
+        "price": str | None,
+        # What the user pays.
+        "charge": str,
+        # What of it the pool keeps.
+        "fee": str,
+        # What it adds to this statement.
+        "billed": str,
+        "effective": str,
+        # Late entry of an adjustment that has only one; else `entries`.
+        "entry": str | None,
+        # The closed month that it changes.
+        "adjusts": str | None,
+        "note": str | None,
+        # Kind of the billed lines that an adjustment or rerating changes.
+        "adjusted_kind": NotRequired[
+            Literal[
+                "usage",
+                "commitment",
+                "commitment_unused",
+                "upfront",
+                "fixed",
+                "adjustment",
+                "reversal",
+                "rerated",
+                "credit_note",
+            ]
+            | None
+        ],
+        # Commitment of the price plan.
+        "commitment": NotRequired[str | None],
+        # Late entries that caused the difference.
+        "entries": NotRequired[list[str]],
+    },
+)
+
+
+class StatementTotals(TypedDict):
+    charges: str
+    credits: str
+    billed: str
+    effective: str
+
+
+class StatementSavings(TypedDict):
+    alone_cost: str | None
+    outside_cost: str | None
+    paid: str
+    saved: str | None
+    reason: Literal["no_alone", "no_outside", "no_own"] | None
+    why: str | None
+    lost_hours: dict[str, str]
+    definition: str
+
+
+class StatementMethod(TypedDict):
+    # How it was decided; entries name the run, and each run has its certificate.
+    policy: str
+    mode: str
+
+
+StatementDocument = TypedDict(
+    "StatementDocument",
+    {
+        "pool": str,
+        "tenant": str,
+        "month": str,
+        "state": Literal["open", "closed"],
+        "currency": str,
+        "timezone": str,
+        "from": str,
+        "to": str,
+        "closed_at": str | None,
+        # Entries up to this number are in it.
+        "sequence": NotRequired[int | None],
+        "lines": list[StatementLine],
+        "totals": StatementTotals,
+        "savings": StatementSavings,
+        # How it was decided; entries name the run, and each run has its certificate.
+        "method": StatementMethod,
+        "notes": list[str],
+    },
+)
+
+
+class PlanRateTier(TypedDict):
+    through: str | None
+    price: str
+
+
+class PlanRate(TypedDict):
+    resource: str
+    owner: str | None
+    own: str | None
+    shared: str | None
+    pool: str | None
+    outside: str | None
+    tiers: list[PlanRateTier]
+
+
+PlanSpotPrice = TypedDict(
+    "PlanSpotPrice",
+    {
+        "resource": str,
+        "kind": Literal["own", "shared", "pool"],
+        "from": str,
+        "to": str,
+        "price": str,
+    },
+)
+
+
+PlanCommitment = TypedDict(
+    "PlanCommitment",
+    {
+        "tenant": str,
+        "resource": str,
+        "quantity": str,
+        "price": str,
+        "upfront": str,
+        "from": str,
+        "to": str,
+    },
+)
+
+
+class PlanFixedCostShare(TypedDict):
+    tenant: str
+    share: str
+
+
+class PlanFixedCost(TypedDict):
+    name: str
+    amount: str
+    shares: list[PlanFixedCostShare]
+
+
+PlanDocument = TypedDict(
+    "PlanDocument",
+    {
+        "id": str,
+        "pool": str,
+        "name": str,
+        # `rerated` replaces prices of closed months.
+        "state": Literal["draft", "published", "rerated"],
+        "number": int | None,
+        "from": str,
+        "to": str | None,
+        "currency": str,
+        "fee": str,
+        "increment": Literal["exact", "second-min-60", "hour-up"],
+        "rates": list[PlanRate],
+        "spot_prices": list[PlanSpotPrice],
+        "commitments": list[PlanCommitment],
+        "fixed_costs": list[PlanFixedCost],
+        "unit_weights": dict[str, str],
+        "exhausted": Literal["event", "best_effort"],
+        "version": int,
+        "created_at": str,
+        "published_at": str | None,
+    },
+)
+
+
+class PlanRequestRateTier(TypedDict):
+    through: NotRequired[str | float | None]
+    price: str | float
+
+
+class PlanRequestRate(TypedDict):
+    resource: str
+    # On this tenant's servers; else on all.
+    owner: NotRequired[str | None]
+    own: NotRequired[str | float | None]
+    shared: NotRequired[str | float | None]
+    pool: NotRequired[str | float | None]
+    outside: NotRequired[str | float | None]
+    # Graduated price where `own`, `shared` or `pool` is null: by the tenant's hours of the
+    # resource in the month, in the order of the ledger.
+    tiers: NotRequired[list[PlanRequestRateTier]]
+
+
+PlanRequestSpotPrice = TypedDict(
+    "PlanRequestSpotPrice",
+    {
+        "resource": str,
+        "kind": Literal["own", "shared", "pool"],
+        "from": str,
+        "to": str,
+        "price": str | float,
+    },
+)
+
+
+PlanRequestCommitment = TypedDict(
+    "PlanRequestCommitment",
+    {
+        "tenant": str,
+        "resource": str,
+        # Units, all the while.
+        "quantity": str | float,
+        # Per unit and hour.
+        "price": str | float,
+        # Paid in the first month.
+        "upfront": NotRequired[str | float],
+        "from": str,
+        "to": str,
+    },
+)
+
+
+class PlanRequestFixedCostShare(TypedDict):
+    tenant: str
+    share: NotRequired[str | float]
+
+
+class PlanRequestFixedCost(TypedDict):
+    name: str
+    # Per month.
+    amount: str | float
+    shares: list[PlanRequestFixedCostShare]
+
+
+PlanRequest = TypedDict(
+    "PlanRequest",
+    {
+        "pool": str,
+        "name": str,
+        "from": str,
+        # Exclusive; null is until the next plan.
+        "to": NotRequired[str | None],
+        # The pool's, for certainty.
+        "currency": NotRequired[str | None],
+        # The part of shared prices that the pool keeps.
+        "fee": NotRequired[str | float],
+        # Steps in which the time of usage events counts.
+        "increment": NotRequired[Literal["exact", "second-min-60", "hour-up"]],
+        "rates": NotRequired[list[PlanRequestRate]],
+        "spot_prices": NotRequired[list[PlanRequestSpotPrice]],
+        "commitments": NotRequired[list[PlanRequestCommitment]],
+        "fixed_costs": NotRequired[list[PlanRequestFixedCost]],
+        # Service units per unit and second.
+        "unit_weights": NotRequired[dict[str, str | float]],
+        # When service units are used up.
+        "exhausted": NotRequired[Literal["event", "best_effort"]],
+    },
+)
+
+
+PlanRequestPatch = TypedDict(
+    "PlanRequestPatch",
+    {
+        "pool": NotRequired[str | None],
+        "name": NotRequired[str | None],
+        "from": NotRequired[str | None],
+        "to": NotRequired[str | None | None],
+        "currency": NotRequired[str | None | None],
+        "fee": NotRequired[str | float | None],
+        "increment": NotRequired[Literal["exact", "second-min-60", "hour-up"] | None],
+        "rates": NotRequired[list[PlanRequestRate] | None],
+        "spot_prices": NotRequired[list[PlanRequestSpotPrice] | None],
+        "commitments": NotRequired[list[PlanRequestCommitment] | None],
+        "fixed_costs": NotRequired[list[PlanRequestFixedCost] | None],
+        "unit_weights": NotRequired[dict[str, str | float | None] | None],
+        "exhausted": NotRequired[Literal["event", "best_effort"] | None],
+    },
+)

@@ -1,0 +1,133 @@
+"""Documents of pools and members.
+
+Made from docs/openapi.yaml by client/generate.py: change those.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class PoolResource(TypedDict):
+    name: str
+    unit: NotRequired[str]
+
+
+class PoolPolicy(TypedDict):
+    name: str
+    mode: str
+    options: dict[str, Any]
+
+
+class PoolWindow(TypedDict):
+    kind: Literal["tumbling", "sliding", "decay", "unbounded", "none"]
+    length: str | None
+    anchor: str
+    half_life: str | None
+
+
+class PoolDocument(TypedDict):
+    slug: str
+    name: str
+    resources: list[PoolResource]
+    policy: PoolPolicy
+    window: PoolWindow
+    weights: Literal["contribution", "explicit"]
+    decision_interval: str
+    metering: Literal["allocation", "reported"]
+    currency: str
+    timezone: str
+    transparent: bool
+    generation: int
+    version: int
+    created_at: str
+
+
+class PoolRequestPolicy(TypedDict):
+    name: str
+    mode: NotRequired[str | None]
+    options: NotRequired[dict[str, Any]]
+
+
+class PoolRequestWindow(TypedDict):
+    kind: NotRequired[Literal["tumbling", "sliding", "decay", "unbounded", "none"]]
+    length: NotRequired[str | None]
+    anchor: NotRequired[str]
+    half_life: NotRequired[str | None]
+
+
+class PoolRequest(TypedDict):
+    slug: str
+    name: str
+    resources: list[PoolResource]
+    policy: PoolRequestPolicy
+    window: NotRequired[PoolRequestWindow]
+    weights: NotRequired[Literal["contribution", "explicit"]]
+    decision_interval: NotRequired[str]
+    metering: NotRequired[Literal["allocation", "reported"]]
+    currency: NotRequired[str]
+    timezone: NotRequired[str]
+    transparent: NotRequired[bool]
+
+
+class PoolRequestPatchPolicy(TypedDict):
+    name: NotRequired[str | None]
+    mode: NotRequired[str | None | None]
+    options: NotRequired[dict[str, Any] | None]
+
+
+class PoolRequestPatchWindow(TypedDict):
+    kind: NotRequired[Literal["tumbling", "sliding", "decay", "unbounded", "none"] | None]
+    length: NotRequired[str | None | None]
+    anchor: NotRequired[str | None]
+    half_life: NotRequired[str | None | None]
+
+
+class PoolRequestPatch(TypedDict):
+    slug: NotRequired[str | None]
+    name: NotRequired[str | None]
+    resources: NotRequired[list[PoolResource] | None]
+    policy: NotRequired[PoolRequestPatchPolicy | None]
+    window: NotRequired[PoolRequestPatchWindow | None]
+    weights: NotRequired[Literal["contribution", "explicit"] | None]
+    decision_interval: NotRequired[str | None]
+    metering: NotRequired[Literal["allocation", "reported"] | None]
+    currency: NotRequired[str | None]
+    timezone: NotRequired[str | None]
+    transparent: NotRequired[bool | None]
+
+
+class MemberDocument(TypedDict):
+    pool: str
+    tenant: str
+    weight: float
+    best_effort: bool
+    weight_since: str
+    admitted_at: str
+    version: int
+
+
+class MemberRequest(TypedDict):
+    weight: NotRequired[float]
+    best_effort: NotRequired[bool]
+
+
+class TenantDocument(TypedDict):
+    slug: str
+    name: str
+    version: int
+    created_at: str
+
+
+class TenantRequest(TypedDict):
+    slug: str
+    name: str
+
+
+class ManyCreated(TypedDict):
+    created: int
+    first: str
+    last: str
+
+
+class TenantRequestPatch(TypedDict):
+    slug: NotRequired[str | None]
+    name: NotRequired[str | None]

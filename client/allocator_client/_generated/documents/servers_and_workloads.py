@@ -1,0 +1,153 @@
+"""Documents of servers and workloads.
+
+Made from docs/openapi.yaml by client/generate.py: change those.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class NodeImportRequest(TypedDict):
+    content: str | dict[str, Any]
+    # Report every row and write nothing.
+    dry_run: NotRequired[bool]
+    # Write the other rows when some are refused, instead of none.
+    skip_refused: NotRequired[bool]
+    # Register unknown tenants.
+    register_tenants: NotRequired[bool]
+    format: NotRequired[Literal["csv", "kubernetes", "slurm"]]
+    # The tenant of nodes that name none.
+    contributed_by: NotRequired[str | None]
+    # The label that names the tenant.
+    owner_label: NotRequired[str | None]
+
+
+class ImportCounts(TypedDict):
+    added: int
+    changed: int
+    unchanged: int
+    refused: int
+    skipped: int
+
+
+class ImportRowError(TypedDict):
+    pointer: str
+    code: str
+    detail: str
+
+
+class ImportRow(TypedDict):
+    # The line of the CSV, from 1.
+    line: int | None
+    # The item of the JSON list, from 0.
+    item: int | None
+    name: str
+    owner: str | None
+    outcome: Literal["added", "changed", "unchanged", "refused", "skipped"]
+    detail: str
+    errors: list[ImportRowError]
+
+
+class ImportDocument(TypedDict):
+    dry_run: bool
+    # Whether anything changed.
+    written: bool
+    generation: int
+    counts: ImportCounts
+    # Resources of the file that the pool does not count.
+    ignored: list[str]
+    # Tenants that were, or in a dry run would be, registered.
+    registered: list[str]
+    rows: list[ImportRow]
+
+
+class WorkloadImportRequest(TypedDict):
+    content: str | dict[str, Any]
+    # Report every row and write nothing.
+    dry_run: NotRequired[bool]
+    # Write the other rows when some are refused, instead of none.
+    skip_refused: NotRequired[bool]
+    # Register unknown tenants.
+    register_tenants: NotRequired[bool]
+    format: NotRequired[Literal["csv", "kubernetes"]]
+    # The tenant of rows that name none.
+    tenant: NotRequired[str | None]
+    # The label that names the tenant.
+    tenant_label: NotRequired[str | None]
+
+
+class ServerDocument(TypedDict):
+    id: str
+    pool: str
+    name: str
+    contributed_by: str | None
+    capacity: dict[str, float | str]
+    labels: dict[str, str]
+    state: Literal["active", "draining", "retired"]
+    version: int
+    created_at: str
+    retired_at: str | None
+
+
+class ServerRequest(TypedDict):
+    name: str
+    # null: the pool's own. A tenant's key: itself.
+    contributed_by: NotRequired[str | None]
+    capacity: dict[str, float | str]
+    labels: NotRequired[dict[str, str]]
+    # Identical servers name-0001, ...: at most 100000 a request.
+    count: NotRequired[int]
+
+
+class ServerChangePatch(TypedDict):
+    name: NotRequired[str | None]
+    contributed_by: NotRequired[str | None | None]
+    capacity: NotRequired[dict[str, float | str | None] | None]
+    labels: NotRequired[dict[str, str | None] | None]
+
+
+class NoFields(TypedDict):
+    pass
+
+
+class WorkloadCondition(TypedDict):
+    type: Literal["unsatisfiable"]
+    reason: Literal[
+        "no_eligible_server", "resource_absent", "no_server_large_enough", "out_of_range"
+    ]
+
+
+class WorkloadDocument(TypedDict):
+    id: str
+    pool: str
+    tenant: str
+    name: str
+    demand: dict[str, float | str]
+    tasks: int | None
+    priority: int
+    server_selector: dict[str, str | list[str]]
+    state: Literal["active", "paused", "withdrawn"]
+    conditions: list[WorkloadCondition]
+    version: int
+    created_at: str
+    withdrawn_at: str | None
+
+
+class WorkloadRequest(TypedDict):
+    # Optional for a tenant's key, which means itself.
+    tenant: NotRequired[str]
+    name: str
+    demand: dict[str, float | str]
+    # How many can run at once; null is no limit.
+    tasks: NotRequired[int | None]
+    priority: NotRequired[int]
+    server_selector: NotRequired[dict[str, str | list[str]]]
+
+
+class WorkloadChangePatch(TypedDict):
+    tenant: NotRequired[str | None]
+    name: NotRequired[str | None]
+    demand: NotRequired[dict[str, float | str | None] | None]
+    tasks: NotRequired[int | None | None]
+    priority: NotRequired[int | None]
+    server_selector: NotRequired[dict[str, str | list[str] | None] | None]
+    state: NotRequired[Literal["active", "paused", "withdrawn"] | None]

@@ -1,0 +1,336 @@
+"""Documents of what if.
+
+Made from docs/openapi.yaml by client/generate.py: change those.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from allocator_client._generated.documents.decisions import (
+    AllocationDocument,
+    CertificateDocument,
+    PlacementDocument,
+)
+from allocator_client._generated.documents.servers_and_workloads import (
+    ServerRequest,
+    WorkloadRequest,
+)
+
+BacktestHistory = TypedDict(
+    "BacktestHistory",
+    {
+        # Inclusive.
+        "from": str,
+        # Exclusive.
+        "to": str,
+    },
+)
+
+
+class BacktestDocument(TypedDict):
+    id: str
+    name: str
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    # Per cent.
+    progress: int
+    pool: str | None
+    history: BacktestHistory | None
+    # Of the trace.
+    format: str | None
+    policies: list[dict[str, Any]]
+    seeds: list[int]
+    resample: bool
+    # Policies times seeds.
+    simulations: int
+    price_plan: str | None
+    # What was read: `digest` (SHA-256), sizes, `left_out` by reason, `bad_lines`, and how many
+    # tasks fit on no server.
+    input: dict[str, Any] | None
+    created_at: str
+    finished_at: str | None
+    # `code`, `detail` and `errors` as of a problem.
+    error: dict[str, Any] | None
+
+
+class BacktestRequestTrace(TypedDict):
+    # csv: our own table; sacct: what `sacct --parsable2` prints; swf: the Standard Workload
+    # Format; google: the first instant of Google's trace; alibaba: its list of pods; swim: times
+    # of submission, each with a job of the mix of H-MRF's Table 3.
+    format: Literal["csv", "sacct", "swf", "google", "alibaba", "swim"]
+    # The file: its text, or gzip in base64.
+    content: str
+    encoding: NotRequired[Literal["text", "gzip"]]
+    # Count lines that cannot be read instead of refusing the trace.
+    skip_bad_lines: NotRequired[bool]
+    # When second 0 was, where times are not seconds since 1970.
+    begin: NotRequired[str | None]
+    # Whose a job is: sacct: account, user, group, partition, qos; swf: user, group, queue,
+    # partition.
+    tenant: NotRequired[str | None]
+    # sacct: which count; cpu and memory by default.
+    resources: NotRequired[list[str] | None]
+    # swf: memory is a second resource.
+    memory: NotRequired[bool | None]
+    # swf: a job is so many tasks; one by default.
+    processors_per_task: NotRequired[int | None]
+    # alibaba: how many to divide the pods among; swim: whose the jobs are in turn.
+    tenants: NotRequired[int | None]
+    # swim: so many of the first jobs; all by default.
+    jobs: NotRequired[int | None]
+    # swim: of kinds and durations, which it does not state; 0 by default.
+    seed: NotRequired[int | None]
+
+
+class BacktestRequestServer(TypedDict):
+    name: NotRequired[str | None]
+    # Of each server, in the resources of the trace.
+    capacity: dict[str, float | str]
+    count: NotRequired[int]
+    labels: NotRequired[dict[str, str]]
+    contributed_by: NotRequired[str | None]
+
+
+class BacktestRequestTenant(TypedDict):
+    name: str
+    weight: NotRequired[float | str]
+    best_effort: NotRequired[bool]
+
+
+class BacktestRequestPolicy(TypedDict):
+    # One of those that `GET /policies/` lists.
+    name: str
+    mode: NotRequired[str | None]
+    # By the policy's own schema.
+    options: NotRequired[dict[str, Any]]
+
+
+class BacktestRequestWindow(TypedDict):
+    # How far back they look: the pool's window, or unbounded.
+    kind: Literal["unbounded", "sliding", "decay"]
+    # Of a sliding window.
+    length: NotRequired[str | None]
+    # Where it decays.
+    half_life: NotRequired[str | None]
+
+
+class BacktestRequest(TypedDict):
+    # For your own lists.
+    name: NotRequired[str]
+    trace: NotRequired[BacktestRequestTrace | None]
+    # Instead of a trace: what ran in the pool, on its servers, in this period.
+    history: NotRequired[BacktestHistory | None]
+    # Whose history; for a trace whose servers and price plan.
+    pool: NotRequired[str | None]
+    # Those of the pool by default.
+    servers: NotRequired[list[BacktestRequestServer]]
+    # Their weights; a trace may then name nobody else. By default everybody weighs 1, or as
+    # members of the pool do.
+    tenants: NotRequired[list[BacktestRequestTenant]]
+    # A column each, in this order; the first is what the others are compared with.
+    policies: list[str | BacktestRequestPolicy]
+    # Of policies that draw; the result has means and the spread.
+    seeds: NotRequired[list[int]]
+    # Draw the jobs of each seed with replacement, so that every policy has a spread.
+    resample: NotRequired[bool]
+    # The decision interval of long-term policies: the pool's, or PT1M.
+    step: NotRequired[str | None]
+    # How far back they look: the pool's window, or unbounded.
+    window: NotRequired[BacktestRequestWindow | None]
+    # What use costs; the plan that the pool publishes by default.
+    price_plan: NotRequired[str | None]
+
+
+class BacktestResultsColumn(TypedDict):
+    policy: dict[str, Any]
+    # Why this policy could not run it; the others still answer.
+    error: dict[str, Any] | None
+    seeds: list[int]
+    # What the simulations took.
+    seconds: float
+    # Measurements of the whole pool, each with mean, deviation, least and most over the seeds;
+    # `utilisation` by resource.
+    pool: dict[str, Any] | None
+    by_job_size: list[dict[str, Any]] | None
+    tenants: list[dict[str, Any]] | None
+    money: dict[str, Any] | None
+    curves: dict[str, Any] | None
+
+
+class BacktestResultsDocument(TypedDict):
+    backtest: str
+    # With the `digest` of what every policy was given.
+    input: dict[str, Any]
+    baseline: str | None
+    resources: list[str]
+    units: list[str]
+    price_plan: str | None
+    currency: str | None
+    seeds: list[int]
+    resample: bool
+    definitions: dict[str, Any]
+    columns: list[BacktestResultsColumn]
+
+
+class ComparisonRequest(TypedDict):
+    # A column each, in this order.
+    policies: list[str | BacktestRequestPolicy]
+    # An evaluation, as `POST /evaluations/` takes it (its policy may be left out and is not
+    # read), or `{"run": id}`: the stored input of a run that the caller may see whole.
+    input: dict[str, Any]
+
+
+class ComparisonColumnError(TypedDict):
+    # Why this policy has no answer; the others still answer.
+    code: str
+    detail: str
+    pointer: str
+
+
+class ComparisonColumn(TypedDict):
+    policy: BacktestRequestPolicy
+    # Why this policy has no answer; the others still answer.
+    error: ComparisonColumnError | None
+    seconds: float
+    allocations: list[AllocationDocument] | None
+    min_weighted_share: float | None
+    mean_weighted_share: float | None
+    jain_index: float | None
+    utilization: dict[str, float | str] | None
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    sharing_degree: dict[str, Any] | None
+    properties: NotRequired[dict[str, Any]]
+    placements: NotRequired[list[PlacementDocument]]
+    certificate: NotRequired[CertificateDocument | None]
+    schedule: NotRequired[dict[str, Any] | None]
+    history: NotRequired[dict[str, Any]]
+
+
+class ComparisonDocument(TypedDict):
+    columns: list[ComparisonColumn]
+
+
+class EvaluationSummary(TypedDict):
+    tenants: int
+    workloads: int
+    servers: int
+    server_classes: int
+    min_weighted_share: float | None
+    mean_weighted_share: float | None
+    jain_index: float | None
+    utilization: dict[str, float | str]
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    # Whole tasks that run on another server than in the decision before; null where that is not
+    # known.
+    moved_tasks: NotRequired[int | None]
+    # Limit at which the search for a better schedule ended; absent if it ended by itself. An
+    # answer that the time limit ended depends on the machine's load.
+    stopped: NotRequired[Literal["work", "time"]]
+
+
+class EvaluationDocument(TypedDict):
+    allocations: list[AllocationDocument]
+    summary: EvaluationSummary
+    placements: NotRequired[list[PlacementDocument]]
+    certificate: NotRequired[CertificateDocument | None]
+    # History after the step, for long-term policies: send it back to continue.
+    history: NotRequired[dict[str, Any]]
+    # Per tenant: shares, level, workloads, binding, neighbours, sentence.
+    explanations: NotRequired[list[dict[str, Any]]]
+    # Each with holds (true, false, null), worst and reason.
+    properties: NotRequired[dict[str, Any]]
+    schedule: NotRequired[dict[str, Any] | None]
+
+
+class SimulationResultTenantBefore(TypedDict):
+    share: float
+    weighted_share: float | None
+
+
+class SimulationResultTenant(TypedDict):
+    tenant: str
+    before: SimulationResultTenantBefore | None
+    after: SimulationResultTenantBefore | None
+
+
+class SimulationResultWorkloadBefore(TypedDict):
+    id: str | None
+    tasks: float
+    limited_by: (
+        Literal[
+            "task_limit",
+            "no_eligible_server",
+            "resource_absent",
+            "no_server_large_enough",
+            "out_of_range",
+            "level",
+        ]
+        | str
+    )
+
+
+class SimulationResultWorkload(TypedDict):
+    tenant: str
+    workload: str
+    before: SimulationResultWorkloadBefore | None
+    after: SimulationResultWorkloadBefore | None
+
+
+class SimulationResult(TypedDict):
+    tenants: list[SimulationResultTenant]
+    workloads: list[SimulationResultWorkload]
+    # Of the pool, before and after.
+    summary: dict[str, Any] | None
+
+
+class SimulationDocument(TypedDict):
+    id: str
+    pool: str
+    status: Literal["pending", "succeeded", "failed"]
+    # Of the pool it started from.
+    generation: int | None
+    changes: dict[str, Any]
+    created_at: str
+    finished_at: str | None
+    result: SimulationResult | None
+    # `code`, `detail` and `errors` as of a problem.
+    error: dict[str, Any] | None
+
+
+class SimulationRequestMember(TypedDict):
+    tenant: str
+    weight: NotRequired[float]
+    best_effort: NotRequired[bool]
+
+
+class SimulationRequestServers(TypedDict):
+    add: NotRequired[list[ServerRequest]]
+    # Servers.
+    drain: NotRequired[list[str]]
+    # Servers.
+    retire: NotRequired[list[str]]
+
+
+class SimulationRequestWorkloadsChange(TypedDict):
+    id: str
+    demand: NotRequired[dict[str, float | str]]
+    tasks: NotRequired[int | None]
+    priority: NotRequired[int]
+    server_selector: NotRequired[dict[str, str | list[str]]]
+
+
+class SimulationRequestWorkloads(TypedDict):
+    submit: NotRequired[list[WorkloadRequest]]
+    change: NotRequired[list[SimulationRequestWorkloadsChange]]
+    # Workloads.
+    withdraw: NotRequired[list[str]]
+
+
+class SimulationRequest(TypedDict):
+    policy: NotRequired[BacktestRequestPolicy]
+    weights: NotRequired[Literal["explicit", "contribution"]]
+    members: NotRequired[list[SimulationRequestMember]]
+    servers: NotRequired[SimulationRequestServers]
+    workloads: NotRequired[SimulationRequestWorkloads]

@@ -1,0 +1,101 @@
+"""Decisions as limits of a scheduler, what its agent applied, and who has what a tenant lent.
+
+Made from docs/openapi.yaml by client/generate.py: change those.
+"""
+
+from typing import Literal
+
+from allocator_client._generated.documents.enforcement import (
+    EnforcementDocument,
+    EnforcementReport,
+    EnforcementReportRequest,
+    EntitlementsDocument,
+    RenderingDocument,
+)
+from allocator_client.answers import Answer, Download
+from allocator_client.transport import Transport, path_part
+
+
+class Enforcement(Transport):
+    """Decisions as limits of a scheduler, what its agent applied, and who has what a tenant lent."""
+
+    def pools_decision_renderings_show(
+        self,
+        pool: str,
+        target: str,
+        *,
+        class_label: str | None = None,
+        quota: Literal["hard", "soft", "effective"] | None = None,
+    ) -> Answer[RenderingDocument]:
+        """Render the decision in force as the limits of a scheduler: `slurm`, `kueue`,
+        `kubernetes`, `volcano` or `kai`.
+
+        For operator and billing keys, because it names all tenants. JSON says per tenant what was
+        decided, rendered and lost to rounding; `text/plain` (Slurm) and `application/yaml` (the
+        others) are ready to be applied. Send the `ETag` as `If-None-Match` to get 304 while nothing
+        has changed. What the target cannot express is refused with 409, such as
+        `rendering.unsupported` or `rendering.unit`.
+
+        Parameters
+        ----------
+        target
+            The scheduler whose language it is.
+        class_label
+            The server label whose values are the classes of servers.
+        quota
+            hard: never above the decision; soft (kueue, volcano, kai): what is not used is
+            lent; effective (kueue): in `status.effectiveQuota`.
+        """
+        return self._read(
+            f"/api/v1/pools/{path_part(pool)}/decision/renderings/{path_part(target)}/",
+            {"class_label": class_label, "quota": quota},
+        )
+
+    def pools_decision_renderings_show_as(
+        self,
+        pool: str,
+        target: str,
+        *,
+        format: Literal["txt", "yaml"],
+        class_label: str | None = None,
+        quota: Literal["hard", "soft", "effective"] | None = None,
+    ) -> Download:
+        """`pools_decision_renderings_show` as a file."""
+        return self._file(
+            f"/api/v1/pools/{path_part(pool)}/decision/renderings/{path_part(target)}/",
+            {"class_label": class_label, "quota": quota, "format": format},
+        )
+
+    def pools_enforcement_show(self, pool: str) -> Answer[EnforcementDocument]:
+        """Show per tenant what was decided, what the scheduler is told, what agents report as
+        enforced and used, and the drift.
+
+        A tenant key sees its own row, and the agents without their `problems`. `enforced` and
+        `used` are null where no agent reported the tenant. An agent that is silent for more than
+        three of its intervals is `stale`, and its limits stay as they are. Without a decision or a
+        report there are no rows; `refused` says why the decision cannot be rendered for the agent.
+        """
+        return self._read(f"/api/v1/pools/{path_part(pool)}/enforcement/")
+
+    def pools_enforcement_replace(
+        self, pool: str, body: EnforcementReportRequest
+    ) -> Answer[EnforcementReport]:
+        """Store what an agent applied to its scheduler and what runs there, in place of the agent's
+        last report.
+
+        Operators and the pool's agents. Repeating the stored report changes nothing; any other
+        report that is not newer by its `reported_at` is refused with 409 `enforcement.older`. The
+        service also refuses a report dated more than 5 minutes ahead of its clock (422
+        `enforcement.clock`), and tenants, resources or runs that the pool does not have.
+        """
+        return self._put(f"/api/v1/pools/{path_part(pool)}/enforcement/", body)
+
+    def pools_entitlements_show(self, pool: str) -> Answer[EntitlementsDocument]:
+        """Show what each tenant is entitled to by its weight, what it has, who borrows from whom,
+        and when what it lent returns.
+
+        `definitions` explains each figure. A tenant key sees its own row; in a transparent pool it
+        sees all of them. To a tenant key other tenants always appear under pseudonyms. Before the
+        first decision the answer is 404 `decision.none`.
+        """
+        return self._read(f"/api/v1/pools/{path_part(pool)}/entitlements/")

@@ -1,0 +1,186 @@
+"""Who pools servers: tenants, the pools they are members of, and their weights.
+
+Made from docs/openapi.yaml by client/generate.py: change those.
+"""
+
+from allocator_client._generated.documents.pools_and_members import (
+    ManyCreated,
+    MemberDocument,
+    MemberRequest,
+    PoolDocument,
+    PoolRequest,
+    PoolRequestPatch,
+    TenantDocument,
+    TenantRequest,
+    TenantRequestPatch,
+)
+from allocator_client.answers import Answer, Rows
+from allocator_client.transport import Transport, path_part
+
+
+class PoolsAndMembers(Transport):
+    """Who pools servers: tenants, the pools they are members of, and their weights."""
+
+    def pools_list(self, *, limit: int = 1000, cursor: str | None = None) -> Rows[PoolDocument]:
+        """List the open pools, by slug.
+
+        A tenant key sees the pools that the tenant is a member of; operator and billing keys see
+        all, or the one that they are bound to. Retired pools are not listed.
+        """
+        return self._rows("/api/v1/pools/", {"limit": limit, "cursor": cursor}, "cursor")
+
+    def pools_create(
+        self, body: PoolRequest, *, idempotency_key: str | None = None
+    ) -> Answer[PoolDocument]:
+        """Open a pool with its resources, policy, window and money settings.
+
+        Operators only. Required are `slug`, `name`, `resources` and `policy.name`; everything else
+        has a default. `GET /policies/` lists the policies with their modes and options (422
+        `policy.unknown`, `policy.mode`, `policy.options`). A slug that any pool has, even a retired
+        one, is refused with 409 `pool.exists`.
+        """
+        return self._post("/api/v1/pools/", body, idempotency_key)
+
+    def pools_show(self, pool: str) -> Answer[PoolDocument]:
+        """Show the settings of a pool, its `version` and its `generation`, the number of its last
+        change.
+
+        A tenant key sees only pools that the tenant is a member of; any other slug answers 404
+        `pool.not_found`.
+        """
+        return self._read(f"/api/v1/pools/{path_part(pool)}/")
+
+    def pools_update(
+        self, pool: str, body: PoolRequestPatch | None = None, *, if_match: str | None = None
+    ) -> Answer[PoolDocument]:
+        """Change the settings of a pool by JSON merge patch.
+
+        Operators only, with `If-Match`. Another policy, window or kind of weights counts from the
+        next decision on; a different policy starts with its default mode and options unless the
+        patch names them. To add a resource, send the whole list: none can be dropped and no unit
+        can change (409 `in_use`). Once prices are published, currency and time zone stay (409
+        `pool.money_fixed`).
+        """
+        return self._change(
+            "PATCH", f"/api/v1/pools/{path_part(pool)}/", body or {}, if_match=if_match
+        )
+
+    def pools_retire(self, pool: str, *, if_match: str | None = None) -> Answer[None]:
+        """Close a pool permanently.
+
+        Operators only, with `If-Match`. A pool with servers that are not retired is refused with
+        409 `in_use`. Afterwards the pool answers 404 and gets no further decisions; its runs,
+        statements and billing report stay readable, and its slug stays taken.
+        """
+        return self._change("DELETE", f"/api/v1/pools/{path_part(pool)}/", if_match=if_match)
+
+    def pools_members_list(
+        self, pool: str, *, limit: int = 1000, cursor: str | None = None
+    ) -> Rows[MemberDocument]:
+        """List the members of a pool with their present weights.
+
+        Operator and billing keys see every member. A tenant key sees its own tenant; in a
+        transparent pool it also sees the others, under stable pseudonyms.
+        """
+        return self._rows(
+            f"/api/v1/pools/{path_part(pool)}/members/",
+            {"limit": limit, "cursor": cursor},
+            "cursor",
+        )
+
+    def pools_members_show(self, pool: str, tenant: str) -> Answer[MemberDocument]:
+        """Show one member of a pool, the weight it has and since when it has it.
+
+        A tenant key can read its own tenant and, in a transparent pool, the others by their
+        pseudonyms. Any other name answers 404 `member.not_found`.
+        """
+        return self._read(f"/api/v1/pools/{path_part(pool)}/members/{path_part(tenant)}/")
+
+    def pools_members_put(
+        self,
+        pool: str,
+        tenant: str,
+        body: MemberRequest | None = None,
+        *,
+        if_match: str | None = None,
+    ) -> Answer[MemberDocument]:
+        """Admit a tenant to a pool (201), or change the terms of a member (200).
+
+        Operators only. Admitting needs no `If-Match`; changing a member does (428
+        `version.required`, 412 `version.stale`). A field that is left out gets its default:
+        `weight` 1, `best_effort` false. The terms count from the next decision on, and earlier
+        weights are kept. A weight that is not above 0 is refused with 422 `weight.not_positive`; a
+        `best_effort` member is served with what the others leave.
+        """
+        return self._change(
+            "PUT",
+            f"/api/v1/pools/{path_part(pool)}/members/{path_part(tenant)}/",
+            body or {},
+            if_match=if_match,
+        )
+
+    def pools_members_retire(
+        self, pool: str, tenant: str, *, if_match: str | None = None
+    ) -> Answer[None]:
+        """End the membership of a tenant from the next decision on.
+
+        Operators only, with `If-Match`. A member with servers that are not retired, or workloads
+        that are not withdrawn, is refused with 409 `in_use`. Its earlier weights, runs, usage and
+        statements stay; its own keys read statements only. Admitting it again continues the
+        membership.
+        """
+        return self._change(
+            "DELETE",
+            f"/api/v1/pools/{path_part(pool)}/members/{path_part(tenant)}/",
+            if_match=if_match,
+        )
+
+    def tenants_list(self, *, limit: int = 1000, cursor: str | None = None) -> Rows[TenantDocument]:
+        """List the tenants that are not retired, by slug.
+
+        Operator and billing keys see all of them, a tenant key sees only its own.
+        """
+        return self._rows("/api/v1/tenants/", {"limit": limit, "cursor": cursor}, "cursor")
+
+    def tenants_create(
+        self, body: TenantRequest | list[TenantRequest] | str, *, idempotency_key: str | None = None
+    ) -> Answer[TenantDocument | ManyCreated]:
+        """Register one tenant, or many at once as a JSON array or as CSV, each under a slug that
+        never changes.
+
+        Operators only. A bulk request is all-or-nothing, names the failing item, takes at most
+        10,000 tenants (413 `tenants.too_many`) and answers with the slugs of the first and the
+        last. A slug that any tenant has, even a retired one, is refused with 409 `tenant.exists`. A
+        new tenant is in no pool yet: admit it as a member of each pool that it is to share.
+        """
+        return self._post("/api/v1/tenants/", body, idempotency_key)
+
+    def tenants_show(self, tenant: str) -> Answer[TenantDocument]:
+        """Show one tenant; its `ETag` is what a change sends as `If-Match`.
+
+        A tenant key can read only its own tenant; any other slug, like that of a retired tenant,
+        answers 404 `tenant.not_found`.
+        """
+        return self._read(f"/api/v1/tenants/{path_part(tenant)}/")
+
+    def tenants_update(
+        self, tenant: str, body: TenantRequestPatch | None = None, *, if_match: str | None = None
+    ) -> Answer[TenantDocument]:
+        """Change the name of a tenant by JSON merge patch.
+
+        Operators only. Send the `ETag` that you read as `If-Match`: without it the answer is 428
+        `version.required`, with an old one 412 `version.stale`. The slug cannot change (422
+        `field.immutable`).
+        """
+        return self._change(
+            "PATCH", f"/api/v1/tenants/{path_part(tenant)}/", body or {}, if_match=if_match
+        )
+
+    def tenants_retire(self, tenant: str, *, if_match: str | None = None) -> Answer[None]:
+        """Retire a tenant and revoke all of its keys at once.
+
+        Operators only, with `If-Match`. A tenant with servers that are not retired or workloads
+        that are not withdrawn is refused with 409 `in_use`. Its history stays, and its slug is not
+        given to another tenant.
+        """
+        return self._change("DELETE", f"/api/v1/tenants/{path_part(tenant)}/", if_match=if_match)

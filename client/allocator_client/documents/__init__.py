@@ -1,4 +1,0 @@
-"""What is sent and answered, by group.
-
-Made from docs/openapi.yaml by client/generate.py: change those.
-"""
