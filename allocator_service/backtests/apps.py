@@ -11,7 +11,7 @@ class BacktestsConfig(AppConfig):
     def ready(self) -> None:
         from allocator_service.backtests import tasks
         from allocator_service.backtests.jobs import backtests_due, cells_due
-        from allocator_service.core.worker.jobs import published
+        from allocator_service.core.jobs import published
 
         published(tasks.advance, backtests_due)
         published(tasks.compute, cells_due)

@@ -30,8 +30,8 @@ from allocator_service.backtests.results import results_of
 from allocator_service.backtests.scenarios import Scenario
 from allocator_service.backtests.services import draws
 from allocator_service.core.errors import FAULTS_OF_OURS, DomainError
+from allocator_service.core.jobs import relay_wake
 from allocator_service.core.locks import Lock, try_lock_across_transactions
-from allocator_service.core.worker.jobs import relay_wake
 from policies import PolicyError
 from policies import simulation as simulating
 

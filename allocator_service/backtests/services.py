@@ -22,8 +22,8 @@ from allocator_service.billing.models import PlanState, PricePlan
 from allocator_service.billing.plans.timeline import plans_of
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.core.jobs import relay_wake
 from allocator_service.core.locks import Lock, lock_in_transaction
-from allocator_service.core.worker.jobs import relay_wake
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from policies import PolicyError

@@ -16,11 +16,11 @@ from celery import Task
 from django.db import InterfaceError, OperationalError, connection
 
 from allocator_service.allocation.services import heartbeat_record
-from allocator_service.allocation.tasks import recompute, simulate
-from allocator_service.allocation.what_if.simulations import simulations_due
+from allocator_service.allocation.tasks import recompute
 from allocator_service.celery import app
+from allocator_service.core.jobs import JOBS_CHANNEL, all_published, registered_jobs
+from allocator_service.core.jobs import jobs_due as core_jobs_due
 from allocator_service.core.outbox import events_seal
-from allocator_service.core.worker.jobs import JOBS_CHANNEL, all_published
 from allocator_service.core.worker.watch import BROKER_ERRORS, messages_waiting
 from allocator_service.ledger.amounts.totals import ADDED_AT_ONCE, totals_advance
 from allocator_service.ledger.intake.entries import partitions_make_ahead
@@ -102,16 +102,21 @@ class Relay:
         if sealed or self._totals_wait:
             self._totals_advance()
         self._publish(recompute, jobs_due(now=now, again=False))
-        self._publish(simulate, _texts(simulations_due(now=now)))
+        self._publish_due(now, again=False)
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
             self._totals_advance()
             if messages_waiting(app) < MAX_QUEUED:
                 self._publish(recompute, jobs_due(now=now, again=True))
+                self._publish_due(now, again=True)
         if monotonic >= self._others_due:
             self._others_due = monotonic + RECONCILE_SECONDS
             self._publish_others(now)
         return sealed == SEALED_AT_ONCE or self._totals_wait
+
+    def _publish_due(self, now: datetime, *, again: bool) -> None:
+        for kind, task in registered_jobs():
+            self._publish(task, _texts(core_jobs_due(kind, now=now, again=again)))
 
     def _publish_others(self, now: datetime) -> None:
         """What has a queue of its own: few at a time, so that everybody's turn comes."""

@@ -19,8 +19,8 @@ from allocator_service.backtests.models import Backtest, BacktestInput, Cell
 from allocator_service.backtests.selectors import Holder, backtests_of
 from allocator_service.backtests.services import backtest_cancel, backtest_request, backtests_prune
 from allocator_service.core.errors import DomainError
+from allocator_service.core.jobs import JOBS_CHANNEL
 from allocator_service.core.locks import Lock, try_lock_across_transactions
-from allocator_service.core.worker.jobs import JOBS_CHANNEL
 from allocator_service.tenants.models import ApiKey
 from allocator_service.tenants.services import api_key_create, api_key_revoke, api_key_rotate
 from api.contract.documents import read_document

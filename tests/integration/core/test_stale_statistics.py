@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
-from allocator_service.allocation.what_if.simulations import simulations_due
+from allocator_service.allocation.what_if.simulations import SIMULATION_JOBS
+from allocator_service.core.jobs import jobs_due as core_jobs_due
 from allocator_service.core.models import Event, EventSeal, PendingEvent
 from allocator_service.core.outbox import events_seal
 from allocator_service.ledger.amounts.totals import totals_advance
@@ -101,4 +102,6 @@ def test_jobs_that_are_due_are_claimed_up_to_the_limit():
     read = rows_read_by(lambda: claimed.extend(jobs_due(now=later, again=False, limit=100)))
     assert len(claimed) == 100
     assert read < READS_PER_ROW * BACKLOG // 10
-    assert rows_read_by(lambda: simulations_due(now=later)) < READS_PER_ROW
+    assert (
+        rows_read_by(lambda: core_jobs_due(SIMULATION_JOBS, now=later, again=True)) < READS_PER_ROW
+    )
