@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
 import structlog
@@ -68,7 +68,7 @@ class ScheduledJob(Job):
         abstract = True
 
 
-_OF_CLAIM = ("attempts", "token", "claimed_at", "published_at", "publications")
+_ENGINE_FIELDS = ("attempts", "token", "claimed_at", "published_at", "publications")
 J = TypeVar("J", bound=Job)
 W = TypeVar("W")
 
@@ -77,14 +77,15 @@ W = TypeVar("W")
 class JobKind(Generic[J]):
     """The rows of a model as jobs.
 
-    `is_open` selects the rows that need work, claimed or not. `order` is the order in which due rows are
-    published. `lock` is the namespace of their advisory locks. `queue` is the queue of their messages,
-    empty for that of decisions.
+    `is_open` selects the rows that need work, claimed or not. `lock` is the namespace of their advisory
+    locks. `claim_fields` are fields that a claim sets besides the engine's. `order` is the order in
+    which due rows are published. `queue` is the queue of their messages, empty for that of decisions.
     """
 
     model: type[J]
     lock: Lock
     is_open: Q
+    claim_fields: tuple[str, ...] = ()
     order: tuple[str, ...] = ("pk",)
     queue: str = ""
 
@@ -160,16 +161,17 @@ class Hold(Generic[J]):
 
         The commit precedes the work, so that an attempt that kills its worker is counted.
 
-        `begin` is called with the locked row, on which the attempt and the token are set. It stores what
-        else belongs to the claim and returns the work, or None to leave the row unclaimed.
+        `begin` is called with the locked row, on which the attempt and the token are set. It sets the
+        kind's `claim_fields` and returns the work, or None to leave the row unclaimed.
         """
         if not self.is_alone:
             return Claim(Outcome.BUSY, self.kind, self.key)
         unneeded: Claim[J, W] = Claim(Outcome.UNNEEDED, self.kind, self.key)
         with transaction.atomic():
             locked = self.kind.model._default_manager.select_for_update(of=("self",), no_key=True)
-            job = locked.filter(self.kind.is_open, pk=self.key).first()
-            if job is None:
+            job = locked.filter(pk=self.key).first()
+            # A statement of its own sees all that was committed while the first one waited for the row.
+            if job is None or not self.kind.open_rows().filter(pk=self.key).exists():
                 return unneeded
             job.attempts += 1
             job.token, job.claimed_at = uuid4(), now
@@ -177,7 +179,9 @@ class Hold(Generic[J]):
             work = begin(job)
             if work is None:
                 return unneeded
-            job.save(update_fields=_OF_CLAIM)
+            # One UPDATE: a second one in this transaction would have PostgreSQL check the foreign keys,
+            # which locks the rows that they refer to.
+            job.save(update_fields=(*_ENGINE_FIELDS, *self.kind.claim_fields))
         outcome = Outcome.EXHAUSTED if job.attempts > MAX_ATTEMPTS else Outcome.CLAIMED
         return Claim(outcome, self.kind, self.key, job.token, job.attempts, work)
 
@@ -212,13 +216,13 @@ def resend_job(kind: JobKind[J], key: int | UUID) -> None:
     """Have an open job that was sent, but not claimed, sent again at once."""
     waiting = kind.open_rows().filter(pk=key, claimed_at=None).exclude(published_at=None)
     if waiting.update(published_at=None, publications=0):
-        wake_relay(kind)
+        wake_relay(kind.queue)
 
 
-def wake_relay(kind: JobKind[Any]) -> None:
-    """Have the relay look for due jobs of this kind as soon as the transaction is committed."""
+def wake_relay(queue: str) -> None:
+    """Have the relay look for due jobs of a queue as soon as the transaction is committed."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify(%s, %s)", [JOBS_CHANNEL, kind.queue])
+        cursor.execute("SELECT pg_notify(%s, %s)", [JOBS_CHANNEL, queue])
 
 
 class Registered(NamedTuple):
@@ -244,9 +248,12 @@ def registered_jobs() -> Sequence[Registered]:
 # One statement, as it runs ten times a second. An array is computed once. A subquery that the planner
 # runs again for each row locks more rows than its limit, as those that it has locked are skipped.
 _CLAIM_PUBLICATION = """
-UPDATE {table} SET published_at = %s, publications = publications + 1
-WHERE {key} = ANY(ARRAY({select} FOR NO KEY UPDATE OF {table} SKIP LOCKED))
-RETURNING {key}
+WITH due AS MATERIALIZED (
+    SELECT ARRAY({select} FOR NO KEY UPDATE OF {table} SKIP LOCKED) AS ids),
+sent AS (
+    UPDATE {table} SET published_at = %s, publications = publications + 1
+    WHERE {key} = ANY(ARRAY(SELECT unnest(ids) FROM due)) RETURNING {key} AS id)
+SELECT id FROM sent, due ORDER BY array_position(due.ids, sent.id)
 """
 
 
@@ -269,41 +276,5 @@ def jobs_due(kind: JobKind[J], *, now: datetime, again: bool, limit: int = 100) 
     table, key = kind.model._meta.db_table, kind.model._meta.pk.column
     with connection.cursor() as cursor:
         statement = _CLAIM_PUBLICATION.format(table=table, key=key, select=select)
-        cursor.execute(statement, [now, *parameters])
+        cursor.execute(statement, [*parameters, now])
         return [id_ for (id_,) in cursor.fetchall()]
-
-
-class Due(Protocol):
-    """Claims the publication of at most `limit` rows.
-
-    `idle`: no message waits in the queue, so that what was published a while ago and is not done was
-    lost, or is being done.
-    """
-
-    def __call__(self, *, now: datetime, limit: int, idle: bool) -> Sequence[UUID]: ...
-
-
-class Published(NamedTuple):
-    """A task with a queue of its own, and its rows."""
-
-    task: Task
-    due: Due
-
-
-_published: list[Published] = []
-
-
-def published(task: Task, due: Due) -> None:
-    """Have the relay publish the rows that `due` claims."""
-    _published.append(Published(task, due))
-
-
-def relay_wake() -> None:
-    """Have the relay look for such rows as soon as this transaction is committed."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"NOTIFY {JOBS_CHANNEL}")
-
-
-def all_published() -> Sequence[Published]:
-    """Everything that apps have said."""
-    return tuple(_published)

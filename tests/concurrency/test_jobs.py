@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 
 from allocator_service.allocation.models import Simulation
 from allocator_service.allocation.what_if.simulations import SIMULATION_JOBS, simulation_request
+from allocator_service.backtests.jobs import BACKTEST_JOBS, cell_compute
+from allocator_service.backtests.models import Backtest, Cell
+from allocator_service.backtests.services import backtest_cancel
 from allocator_service.core.errors import DomainError
 from allocator_service.core.jobs import (
     JOBS_CHANNEL,
@@ -31,6 +34,7 @@ from allocator_service.core.locks import lock_key
 from allocator_service.pools.models import Pool
 from tests.concurrency.test_races import at_once
 from tests.examples import examples
+from tests.integration.backtests.test_jobs import prepared, requested
 from tests.integration.conftest import NOON, fig2, now, pool, tenant
 
 __all__ = ["fig2", "now", "pool", "tenant"]
@@ -264,3 +268,36 @@ def test_whatever_happens_in_whatever_order_the_last_claim_alone_publishes(steps
     assert (row.status == "pending", row.attempts, row.token) == (
         model.is_open, model.attempts, model.token,
     )  # fmt: skip
+
+
+def test_a_cancellation_does_not_wait_for_a_claim_that_waits_for_it():
+    """Both lock the backtest and its cells: in one order, or PostgreSQL ends one of them."""
+    backtest = prepared()
+    with ThreadPoolExecutor(1) as thread:
+        with transaction.atomic():
+            Backtest.objects.select_for_update().get(pk=backtest.pk)
+            compute = partial(cell_compute, cell_id=backtest.cells.first().pk, clock=lambda: NOON)
+            other = thread.submit(in_a_thread, compute)
+            await_a_waiter()
+            backtest_cancel(backtest=backtest, now=NOON)
+        other.result()
+    assert not Cell.objects.exists()
+
+
+def test_a_claim_sees_what_was_committed_while_it_waited_for_the_row():
+    """The backtest has cells by then: there are no results to combine yet."""
+    backtest = requested()
+    with hold_job(BACKTEST_JOBS, backtest.pk) as held:
+        claim = held.claim(NOON, work)
+
+    def claim_again():
+        with hold_job(BACKTEST_JOBS, backtest.pk) as held:
+            return held.claim(NOON, work).outcome
+
+    with ThreadPoolExecutor(1) as thread:
+        with claim.fence() as row:
+            other = thread.submit(in_a_thread, claim_again)
+            await_a_waiter()
+            complete_job(row, status="running", prepared_at=NOON, attempts=0)
+            Cell.objects.create(backtest=row, position=0, policy=0, seed=0)
+        assert other.result() is Outcome.UNNEEDED
