@@ -10,5 +10,7 @@ class AllocationConfig(AppConfig):
         from allocator_service.allocation import tasks
         from allocator_service.allocation.what_if.simulations import SIMULATION_JOBS
         from allocator_service.core.jobs import register_jobs
+        from allocator_service.pools.recompute import DECISION_JOBS
 
+        register_jobs(DECISION_JOBS, tasks.recompute)
         register_jobs(SIMULATION_JOBS, tasks.simulate)

@@ -161,8 +161,9 @@ class Hold(Generic[J]):
 
         The commit precedes the work, so that an attempt that kills its worker is counted.
 
-        `begin` is called with the locked row, on which the attempt and the token are set. It sets the
-        kind's `claim_fields` and returns the work, or None to leave the row unclaimed.
+        `begin` is called with the locked row, on which the attempt and the token are set; `claimed_at`
+        is still that of a claim whose worker died. It sets the kind's `claim_fields` and returns the
+        work, or None to leave the row unclaimed.
         """
         if not self.is_alone:
             return Claim(Outcome.BUSY, self.kind, self.key)
@@ -173,12 +174,11 @@ class Hold(Generic[J]):
             # A statement of its own sees all that was committed while the first one waited for the row.
             if job is None or not self.kind.open_rows().filter(pk=self.key).exists():
                 return unneeded
-            job.attempts += 1
-            job.token, job.claimed_at = uuid4(), now
-            job.published_at, job.publications = None, 0
+            job.attempts, job.token = job.attempts + 1, uuid4()
             work = begin(job)
             if work is None:
                 return unneeded
+            job.claimed_at, job.published_at, job.publications = now, None, 0
             # One UPDATE: a second one in this transaction would have PostgreSQL check the foreign keys,
             # which locks the rows that they refer to.
             job.save(update_fields=(*_ENGINE_FIELDS, *self.kind.claim_fields))

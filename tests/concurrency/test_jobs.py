@@ -28,10 +28,12 @@ from allocator_service.core.jobs import (
     complete_job,
     hold_job,
     jobs_due,
+    postpone_jobs,
     resend_job,
 )
 from allocator_service.core.locks import lock_key
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Pool, RecomputeJob
+from allocator_service.pools.recompute import DECISION_JOBS
 from tests.concurrency.test_races import at_once
 from tests.examples import examples
 from tests.integration.backtests.test_jobs import prepared, requested
@@ -200,6 +202,17 @@ def test_a_job_whose_message_was_turned_away_is_sent_again_at_the_release(job):
             assert thread.submit(in_a_thread, died, job).result().outcome is Outcome.BUSY
         assert due(1, again=False) == []
     assert due(1, again=False) == [job.pk]
+
+
+def test_a_postponed_job_is_sent_anew_at_its_instant_and_not_before(pool):
+    def sent(seconds):
+        return jobs_due(DECISION_JOBS, now=later(seconds), again=True)
+
+    assert sent(1) == [pool.pk]
+    postpone_jobs(RecomputeJob.objects.filter(pk=pool.pk), until=later(60))
+    assert sent(59.9) == []
+    assert sent(60) == [pool.pk]
+    assert RecomputeJob.objects.get().publications == 1
 
 
 def test_two_relays_send_a_job_once(job):

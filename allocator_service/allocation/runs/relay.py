@@ -16,16 +16,13 @@ from celery import Task
 from django.db import InterfaceError, OperationalError, connection
 
 from allocator_service.allocation.services import heartbeat_record
-from allocator_service.allocation.tasks import recompute
 from allocator_service.celery import app
-from allocator_service.core.jobs import JOBS_CHANNEL, registered_jobs
-from allocator_service.core.jobs import jobs_due as core_jobs_due
+from allocator_service.core.jobs import JOBS_CHANNEL, jobs_due, registered_jobs
 from allocator_service.core.outbox import events_seal
 from allocator_service.core.worker.watch import BROKER_ERRORS, messages_waiting
 from allocator_service.ledger.amounts.totals import ADDED_AT_ONCE, totals_advance
 from allocator_service.ledger.intake.entries import partitions_make_ahead
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE, entries_seal
-from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1
 RECONCILE_SECONDS = 1.0
@@ -78,7 +75,6 @@ class Relay:
     def _listen(self) -> None:
         connection.ensure_connection()
         listener: psycopg.Connection = connection.connection
-        listener.execute(f"LISTEN {CHANNEL}")
         listener.execute(f"LISTEN {JOBS_CHANNEL}")
         while not self._stopped:
             self._sign()
@@ -101,13 +97,11 @@ class Relay:
         sealed = entries_seal(now=now)
         if sealed or self._totals_wait:
             self._totals_advance()
-        self._publish(recompute, jobs_due(now=now, again=False))
         self._publish_due(now, again=False)
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
             self._totals_advance()
             if messages_waiting(app) < MAX_QUEUED:
-                self._publish(recompute, jobs_due(now=now, again=True))
                 self._publish_due(now, again=True)
         if monotonic >= self._ahead_due:
             self._ahead_due = monotonic + RECONCILE_SECONDS
@@ -117,7 +111,7 @@ class Relay:
     def _publish_due(self, now: datetime, *, again: bool) -> None:
         for kind, task in registered_jobs():
             if not kind.queue:
-                self._publish(task, core_jobs_due(kind, now=now, again=again))
+                self._publish(task, jobs_due(kind, now=now, again=again))
 
     def _publish_ahead(self, now: datetime) -> None:
         """Publish jobs with a queue of their own: few at a time, so that the jobs of all take turns."""
@@ -127,7 +121,7 @@ class Relay:
             waiting = messages_waiting(app, kind.queue)
             if waiting < MAX_AHEAD:
                 limit = MAX_AHEAD - int(waiting)
-                self._publish(task, core_jobs_due(kind, now=now, again=not waiting, limit=limit))
+                self._publish(task, jobs_due(kind, now=now, again=not waiting, limit=limit))
 
     def _totals_advance(self) -> None:
         self._totals_wait = totals_advance() >= ADDED_AT_ONCE
