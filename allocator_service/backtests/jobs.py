@@ -178,7 +178,7 @@ def _compute(claim: CellClaim, cell: Cell, clock: Callable[[], datetime]) -> Non
     begun = monotonic()
     outcome: dict[str, Any]
     try:
-        claim.refuse_exhausted("backtest")
+        claim.refuse_exhausted("cell")
         result, jobs = _simulated(cell, begun)
         outcome = {"status": CellStatus.SUCCEEDED, "result": result, "jobs": jobs}
     except _FAILURES as error:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
 import structlog
@@ -141,7 +141,7 @@ class Claim(Generic[J, W]):
         """
         with transaction.atomic():
             rows = self.kind.model._default_manager.select_for_update(no_key=True)
-            job = rows.filter(pk=self.key, token=self.token).first()
+            job = rows.filter(pk=self.key, token=self.token).first() if self.token else None
             if job is None:
                 log.warning("claim_lost", job=self.kind.model._meta.db_table, key=str(self.key))
                 raise ClaimLost
@@ -225,23 +225,16 @@ def wake_relay(queue: str) -> None:
         cursor.execute("SELECT pg_notify(%s, %s)", [JOBS_CHANNEL, queue])
 
 
-class Registered(NamedTuple):
-    """A kind of job, and the task that computes one by its id."""
-
-    kind: JobKind[Any]
-    task: Task
-
-
-_registered: list[Registered] = []
+_registered: list[tuple[JobKind[Any], Task]] = []
 
 
 def register_jobs(kind: JobKind[Any], task: Task) -> None:
-    """Have the relay send the ids of due jobs to a task."""
-    _registered.append(Registered(kind, task))
+    """Have the relay send the ids of due jobs to the task that computes one."""
+    _registered.append((kind, task))
 
 
-def registered_jobs() -> Sequence[Registered]:
-    """Return the kinds of jobs of all apps."""
+def registered_jobs() -> Sequence[tuple[JobKind[Any], Task]]:
+    """Return the kinds of jobs of all apps, with their tasks."""
     return tuple(_registered)
 
 

@@ -173,7 +173,10 @@ def test_attempts_count_the_claims_whose_worker_died(job):
 
 def test_a_claim_that_is_not_begun_counts_nothing(job):
     with hold_job(SIMULATION_JOBS, job.pk) as held:
-        assert held.claim(NOON, lambda _: None).outcome is Outcome.UNNEEDED
+        unclaimed = held.claim(NOON, lambda _: None)
+        assert unclaimed.outcome is Outcome.UNNEEDED
+        with pytest.raises(ClaimLost), unclaimed.fence():
+            pass
     job.refresh_from_db()
     assert (job.attempts, job.token, job.claimed_at) == (0, None, None)
 
