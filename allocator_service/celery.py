@@ -32,7 +32,7 @@ def _load_compiled_kernels(**_: object) -> None:
     was killed. While the first start still compiles, that is what the default policy needs.
     """
     from allocator_service.core.confined import give_way
-    from allocator_service.core.worker.jobs import BACKTESTS
+    from allocator_service.core.jobs import BACKTESTS
     from allocator_service.core.worker.watch import WorkerWatch
     from policies import warm_compiled
 
@@ -50,8 +50,8 @@ def _show_that_a_worker_works(**_: object) -> None:
     A worker of backtests may be at one for an hour and takes no message meanwhile: a thread tells of it.
     """
     from allocator_service.allocation.services import heartbeat_record
+    from allocator_service.core.jobs import BACKTESTS
     from allocator_service.core.worker.heartbeats import beat_on
-    from allocator_service.core.worker.jobs import BACKTESTS
 
     if settings.ENVIRONMENT.process == BACKTESTS:
         beat_on(lambda now: heartbeat_record(process=BACKTESTS, now=now))

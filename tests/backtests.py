@@ -3,12 +3,13 @@
 from typing import Any
 
 from allocator_service.backtests.jobs import (
+    BACKTEST_JOBS,
+    CELL_JOBS,
     backtest_advance,
-    backtests_due,
     cell_compute,
-    cells_due,
 )
 from allocator_service.core.clock import utc_now
+from allocator_service.core.jobs import jobs_due
 
 SERVERS = [{"capacity": {"cpu": 4, "memory": 16}, "count": 2}]
 CSV = """tenant,submit,duration,demand.cpu,demand.memory,tasks,job
@@ -38,8 +39,8 @@ def work(most: int = 1_000) -> int:
     """Do what is due until nothing is; returns how many jobs that were."""
     done = 0
     while done < most:
-        backtests = backtests_due(now=utc_now(), limit=100, idle=False)
-        cells = cells_due(now=utc_now(), limit=100, idle=False)
+        backtests = jobs_due(BACKTEST_JOBS, now=utc_now(), again=False)
+        cells = jobs_due(CELL_JOBS, now=utc_now(), again=False)
         for backtest in backtests:
             backtest_advance(backtest_id=backtest, clock=utc_now)
         for cell in cells:

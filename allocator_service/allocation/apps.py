@@ -5,3 +5,12 @@ class AllocationConfig(AppConfig):
     name = "allocator_service.allocation"
     verbose_name = "Decisions"
     label = "allocation"
+
+    def ready(self) -> None:
+        from allocator_service.allocation import tasks
+        from allocator_service.allocation.what_if.simulations import SIMULATION_JOBS
+        from allocator_service.core.jobs import register_jobs
+        from allocator_service.pools.recompute import DECISION_JOBS
+
+        register_jobs(DECISION_JOBS, tasks.recompute)
+        register_jobs(SIMULATION_JOBS, tasks.simulate)

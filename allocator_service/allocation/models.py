@@ -10,6 +10,7 @@ from django.db.models import Q
 from allocator_service.allocation.documents import stored_document
 from allocator_service.core.constraints import TimeRange
 from allocator_service.core.ids import new_id
+from allocator_service.core.jobs import Job
 from allocator_service.pools.models import Pool, Server, vector_field
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
@@ -307,10 +308,10 @@ class SimulationStatus(models.TextChoices):
     FAILED = "failed"
 
 
-class Simulation(models.Model):
-    """What a pool's decision would be after some changes, computed by a worker, deciding nothing.
+class Simulation(Job):
+    """A pool's decision as it would be after some changes, computed by a worker, deciding nothing.
 
-    The row is the job, as a `RecomputeJob` is. `tenant` is that of the tenant key which asked; it
+    `tenant` is that of the tenant key which asked; it
     limits what the simulation may change and what of its result is shown.
     """
 
@@ -321,8 +322,6 @@ class Simulation(models.Model):
     status = models.CharField(
         max_length=9, choices=SimulationStatus.choices, default=SimulationStatus.PENDING
     )
-    attempts = models.PositiveSmallIntegerField(default=0)
-    published_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
     generation = models.PositiveBigIntegerField(null=True)

@@ -22,7 +22,7 @@ from allocator_service.allocation.models import (
 )
 from allocator_service.allocation.runs.snapshots import snapshot_document
 from allocator_service.core.errors import Gone, Missing
-from allocator_service.core.worker.jobs import BACKTESTS
+from allocator_service.core.jobs import BACKTESTS
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 

@@ -10,8 +10,8 @@ class BacktestsConfig(AppConfig):
 
     def ready(self) -> None:
         from allocator_service.backtests import tasks
-        from allocator_service.backtests.jobs import backtests_due, cells_due
-        from allocator_service.core.worker.jobs import published
+        from allocator_service.backtests.jobs import BACKTEST_JOBS, CELL_JOBS
+        from allocator_service.core.jobs import register_jobs
 
-        published(tasks.advance, backtests_due)
-        published(tasks.compute, cells_due)
+        register_jobs(BACKTEST_JOBS, tasks.advance)
+        register_jobs(CELL_JOBS, tasks.compute)

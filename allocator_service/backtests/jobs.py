@@ -1,17 +1,20 @@
-"""The work of backtests: reading an input, simulating a cell, putting the results together.
+"""The work of backtests: reading an input, simulating a cell, combining the results.
 
-A row is the job. Whoever works on it holds an advisory lock, which PostgreSQL lets go when the worker
-dies, and writes under the token of its claim: what a message asks for twice is done once, and what a
-killed worker had begun is begun again by the next, while finished cells stay.
+Backtests and cells are jobs of one engine (`core.jobs`). Finished cells of a killed worker stay.
+
+Locks of rows: the backtest, then its input and cells, as `backtest_cancel` takes them.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
 from time import monotonic
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import structlog
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
@@ -30,123 +33,90 @@ from allocator_service.backtests.results import results_of
 from allocator_service.backtests.scenarios import Scenario
 from allocator_service.backtests.services import draws
 from allocator_service.core.errors import FAULTS_OF_OURS, DomainError
-from allocator_service.core.locks import Lock, try_lock_across_transactions
-from allocator_service.core.worker.jobs import relay_wake
+from allocator_service.core.jobs import (
+    BACKTESTS,
+    Claim,
+    ClaimLost,
+    JobKind,
+    complete_job,
+    hold_job,
+    wake_relay,
+)
+from allocator_service.core.locks import Lock
 from policies import PolicyError
 from policies import simulation as simulating
 
-REPUBLISH_AFTER = timedelta(seconds=10)
-MAX_ATTEMPTS = 3
-LONGEST_SECONDS = 3600.0
-# How often a simulation looks whether it was cancelled, and tells how far it is.
-TELL_SECONDS = 1.0
+BacktestClaim = Claim[Backtest, Backtest]
+CellClaim = Claim[Cell, Cell]
 
-# What a simulation may raise: refusals, and what is wrong in the code, of which the log has the cause.
-_FAILURES = (DomainError, PolicyError, *FAULTS_OF_OURS)
+LONGEST_SECONDS = 3600.0
+# How often a simulation stores its progress, and stops if it was cancelled.
+PROGRESS_SECONDS = 1.0
+
+# What a simulation may raise: refusals, defects of the code, whose cause is in the log, and a missing
+# row. A cancellation deletes the input. The fence then finds that the claim is lost.
+_FAILURES = (DomainError, PolicyError, *FAULTS_OF_OURS, ObjectDoesNotExist)
+
+_IS_UNFINISHED = Q(status__in=[CellStatus.QUEUED, CellStatus.RUNNING])
+# A backtest needs work before it has cells, to read its input, and when all are finished.
+BACKTEST_JOBS = JobKind(
+    Backtest,
+    Lock.BACKTEST,
+    is_open=Q(status=BacktestStatus.QUEUED)
+    | Q(
+        ~Exists(Cell.objects.filter(_IS_UNFINISHED, backtest=OuterRef("pk"))),
+        status=BacktestStatus.RUNNING,
+    ),
+    claim_fields=("served_at",),
+    queue=BACKTESTS,
+)
+# In order of position, so that the cells of all backtests are published in turn.
+CELL_JOBS = JobKind(
+    Cell,
+    Lock.BACKTEST,
+    is_open=_IS_UNFINISHED & Q(backtest__status=BacktestStatus.RUNNING),
+    claim_fields=("status", "started_at", "progress"),
+    order=("position", "backtest_id"),
+    queue=BACKTESTS,
+)
 
 log = structlog.get_logger(__name__)
 
 
-class Stopped(Exception):
-    """The backtest was cancelled, or another worker has the cell."""
-
-
-@transaction.atomic
-def backtests_due(*, now: datetime, limit: int, idle: bool) -> Sequence[UUID]:
-    """Claim the publication of backtests whose input is to be read, or whose cells are all done."""
-    unfinished = Cell.objects.filter(
-        backtest=OuterRef("pk"), status__in=[CellStatus.QUEUED, CellStatus.RUNNING]
-    )
-    due = list(
-        Backtest.objects.select_for_update(skip_locked=True)
-        .filter(
-            Q(status=BacktestStatus.QUEUED) | Q(status=BacktestStatus.RUNNING) & ~Exists(unfinished)
-        )
-        .filter(_wanted(now, idle=idle))
-        .order_by("pk")
-        .values_list("pk", flat=True)[:limit]
-    )
-    Backtest.objects.filter(pk__in=due).update(published_at=now)
-    return due
-
-
-@transaction.atomic
-def cells_due(*, now: datetime, limit: int, idle: bool) -> Sequence[UUID]:
-    """Claim the publication of cells, of all backtests in turn."""
-    due = list(
-        Cell.objects.select_for_update(skip_locked=True, of=("self",))
-        .filter(
-            backtest__status=BacktestStatus.RUNNING,
-            status__in=[CellStatus.QUEUED, CellStatus.RUNNING],
-        )
-        .filter(_wanted(now, idle=idle))
-        .order_by("position", "backtest_id")
-        .values_list("pk", flat=True)[:limit]
-    )
-    Cell.objects.filter(pk__in=due).update(published_at=now)
-    return due
-
-
-def _wanted(now: datetime, *, idle: bool) -> Q:
-    first = Q(published_at=None)
-    return first | Q(published_at__lt=now - REPUBLISH_AFTER) if idle else first
-
-
 def backtest_advance(*, backtest_id: UUID, clock: Callable[[], datetime]) -> bool:
-    """Read the input of a queued backtest, or put together what the cells of a running one found.
+    """Read the input of a queued backtest, or combine the results of the cells of a running one.
 
-    Return whether there was something to do that no other worker does.
+    Return whether this worker did it.
     """
-    with try_lock_across_transactions(Lock.BACKTEST, str(backtest_id)) as got:
-        backtest = _claim_backtest(backtest_id, clock()) if got else None
-        if backtest is None:
+    with hold_job(BACKTEST_JOBS, backtest_id) as held:
+        now = clock()
+        claim = held.claim(now, partial(_begin_backtest, now=now))
+        if claim.work is None:
             return False
-        try:
-            if backtest.attempts > MAX_ATTEMPTS:
-                raise _worker_lost()
-            if backtest.status == BacktestStatus.QUEUED:
-                _prepare(backtest, clock)
-            else:
-                _conclude(backtest, clock)
-        except _FAILURES as error:
-            _fail(backtest, _reason(error), clock())
+        with suppress(ClaimLost):
+            try:
+                claim.refuse_exhausted("backtest")
+                if claim.work.status == BacktestStatus.QUEUED:
+                    _prepare(claim, claim.work, clock)
+                else:
+                    _conclude(claim, claim.work, clock)
+            except _FAILURES as error:
+                _fail(claim, _reason(error), clock())
         return True
 
 
-@transaction.atomic
-def _claim_backtest(backtest_id: UUID, now: datetime) -> Backtest | None:
-    backtest = (
-        Backtest.objects.select_for_update(of=("self",))
-        .filter(pk=backtest_id, status__in=[BacktestStatus.QUEUED, BacktestStatus.RUNNING])
-        .first()
-    )
-    if backtest is None:
-        return None
-    unfinished = [CellStatus.QUEUED, CellStatus.RUNNING]
-    if (
-        backtest.status == BacktestStatus.RUNNING
-        and backtest.cells.filter(status__in=unfinished).exists()
-    ):
-        return None
-    backtest.attempts += 1
+def _begin_backtest(backtest: Backtest, now: datetime) -> Backtest:
     backtest.served_at = now
-    backtest.save(update_fields=["attempts", "served_at"])
-    return Backtest.objects.select_related("pool", "plan__pool", "tenant").get(pk=backtest_id)
+    return backtest
 
 
-def _prepare(backtest: Backtest, clock: Callable[[], datetime]) -> None:
-    scenario, said = scenario_of(backtest)
+def _prepare(claim: BacktestClaim, backtest: Backtest, clock: Callable[[], datetime]) -> None:
+    scenario, summary = scenario_of(backtest)
     content = scenario.to_bytes()
-    with transaction.atomic():
-        changed = Backtest.objects.filter(pk=backtest.pk, status=BacktestStatus.QUEUED).update(
-            status=BacktestStatus.RUNNING,
-            prepared_at=clock(),
-            input=said,
-            attempts=0,
-            published_at=None,
+    with claim.fence() as row:
+        complete_job(
+            row, status=BacktestStatus.RUNNING, prepared_at=clock(), input=summary, attempts=0
         )
-        if not changed:  # cancelled meanwhile
-            return
         BacktestInput.objects.update_or_create(
             backtest=backtest, defaults={"prepared": content, "uploaded": None}
         )
@@ -154,31 +124,25 @@ def _prepare(backtest: Backtest, clock: Callable[[], datetime]) -> None:
             Cell(backtest=backtest, position=position, policy=policy, seed=seed)
             for position, (policy, seed) in enumerate(backtest.spec["cells"])
         )
-        relay_wake()
+        wake_relay(BACKTESTS)
 
 
-def _conclude(backtest: Backtest, clock: Callable[[], datetime]) -> None:
+def _conclude(claim: BacktestClaim, backtest: Backtest, clock: Callable[[], datetime]) -> None:
     cells = list(backtest.cells.order_by("position"))
     if all(cell.status == CellStatus.FAILED for cell in cells):
-        _fail(backtest, cells[0].error or {}, clock())
+        _fail(claim, cells[0].error or {}, clock())
         return
     result = results_of(backtest, _scenario(backtest), cells)
-    with transaction.atomic():
-        changed = Backtest.objects.filter(pk=backtest.pk, status=BacktestStatus.RUNNING).update(
-            status=BacktestStatus.SUCCEEDED, result=result, finished_at=clock()
-        )
-        if changed:
-            backtest.cells.update(jobs=None)
+    with claim.fence() as row:
+        complete_job(row, status=BacktestStatus.SUCCEEDED, result=result, finished_at=clock())
+        row.cells.update(jobs=None)
 
 
-def _fail(backtest: Backtest, error: dict[str, Any], now: datetime) -> None:
-    with transaction.atomic():
-        changed = Backtest.objects.filter(
-            pk=backtest.pk, status__in=[BacktestStatus.QUEUED, BacktestStatus.RUNNING]
-        ).update(status=BacktestStatus.FAILED, error=error, finished_at=now)
-        if changed:
-            BacktestInput.objects.filter(backtest=backtest).update(uploaded=None)
-            backtest.cells.update(jobs=None)
+def _fail(claim: BacktestClaim, error: dict[str, Any], now: datetime) -> None:
+    with claim.fence() as row:
+        complete_job(row, status=BacktestStatus.FAILED, error=error, finished_at=now)
+        BacktestInput.objects.filter(backtest=row).update(uploaded=None)
+        row.cells.update(jobs=None)
 
 
 def _scenario(backtest: Backtest) -> Scenario:
@@ -187,53 +151,46 @@ def _scenario(backtest: Backtest) -> Scenario:
 
 
 def cell_compute(*, cell_id: UUID, clock: Callable[[], datetime]) -> bool:
-    """Simulate a cell that is not finished, unless another worker holds it.
+    """Simulate an unfinished cell, unless another worker does.
 
-    One that killed its worker three times fails and says so; so does one whose policy cannot run this.
     Return whether it was simulated here.
     """
-    with try_lock_across_transactions(Lock.BACKTEST, str(cell_id)) as got:
-        cell = _claim_cell(cell_id, clock()) if got else None
-        if cell is None:
+    with hold_job(CELL_JOBS, cell_id) as held:
+        now = clock()
+        claim = held.claim(now, partial(_begin_cell, now=now))
+        if claim.work is None:
             return False
+        # After the claim's transaction: it holds the cell's row, which is locked after the backtest's.
+        Backtest.objects.filter(pk=claim.work.backtest_id).update(served_at=now)
         try:
-            _compute(cell, clock)
-        except Stopped:
+            _compute(claim, claim.work, clock)
+        except ClaimLost:
             log.info("backtest_cell_stopped", cell=str(cell_id))
         return True
 
 
-def _compute(cell: Cell, clock: Callable[[], datetime]) -> None:
-    begun = monotonic()
-    try:
-        if cell.attempts > MAX_ATTEMPTS:
-            raise _worker_lost()
-        result, jobs = _simulated(cell, begun)
-    except _FAILURES as error:
-        _finish(cell, CellStatus.FAILED, clock(), begun, error=_reason(error))
-    else:
-        _finish(cell, CellStatus.SUCCEEDED, clock(), begun, result=result, jobs=jobs)
-
-
-@transaction.atomic
-def _claim_cell(cell_id: UUID, now: datetime) -> Cell | None:
-    cell = (
-        Cell.objects.select_for_update(of=("self",))
-        .select_related("backtest__plan__pool", "backtest__tenant", "backtest__pool")
-        .filter(
-            pk=cell_id,
-            status__in=[CellStatus.QUEUED, CellStatus.RUNNING],
-            backtest__status=BacktestStatus.RUNNING,
-        )
-        .first()
-    )
-    if cell is None:
-        return None
-    cell.status, cell.token, cell.started_at, cell.progress = CellStatus.RUNNING, uuid4(), now, 0.0
-    cell.attempts += 1
-    cell.save(update_fields=["status", "token", "started_at", "progress", "attempts"])
-    Backtest.objects.filter(pk=cell.backtest_id).update(served_at=now)
+def _begin_cell(cell: Cell, now: datetime) -> Cell:
+    cell.status, cell.started_at, cell.progress = CellStatus.RUNNING, now, 0.0
     return cell
+
+
+def _compute(claim: CellClaim, cell: Cell, clock: Callable[[], datetime]) -> None:
+    begun = monotonic()
+    outcome: dict[str, Any]
+    try:
+        claim.refuse_exhausted("cell")
+        result, jobs = _simulated(cell, begun)
+        outcome = {"status": CellStatus.SUCCEEDED, "result": result, "jobs": jobs}
+    except _FAILURES as error:
+        outcome = {"status": CellStatus.FAILED, "error": _reason(error)}
+    seconds = monotonic() - begun
+    with transaction.atomic():
+        backtest = Backtest.objects.select_for_update(of=("self",), no_key=True)
+        if not backtest.filter(pk=cell.backtest_id, status=BacktestStatus.RUNNING).first():
+            raise ClaimLost
+        with claim.fence() as row:
+            complete_job(row, finished_at=clock(), seconds=seconds, progress=1.0, **outcome)
+        wake_relay(BACKTESTS)
 
 
 def _simulated(cell: Cell, begun: float) -> tuple[dict[str, Any], bytes]:
@@ -251,7 +208,7 @@ def _simulated(cell: Cell, begun: float) -> tuple[dict[str, Any], bytes]:
         window=scenario.window,
         step=scenario.head["step"],
         changes=scenario.changes,
-        tell=_Telling(cell, begun),
+        tell=_Progress(cell, begun),
     )
     found = measured(simulation)
     if backtest.plan is not None:
@@ -268,48 +225,26 @@ def _only(backtest: Backtest, scenario: Scenario) -> int | None:
     return own.index(True) if any(own) else -1
 
 
-class _Telling:
-    """Writes a cell's progress about once a second, and ends its simulation once nobody wants it."""
+class _Progress:
+    """Stores a cell's progress about once a second, and stops a simulation that was cancelled."""
 
     def __init__(self, cell: Cell, begun: float) -> None:
-        self._cell, self._begun, self._told = cell, begun, begun
+        self._cell, self._begun, self._stored = cell, begun, begun
 
     def __call__(self, part: float) -> None:
         at = monotonic()
-        if at - self._told < TELL_SECONDS:
+        if at - self._stored < PROGRESS_SECONDS:
             return
-        self._told = at
-        wanted = Cell.objects.filter(
-            pk=self._cell.pk, token=self._cell.token, backtest__status=BacktestStatus.RUNNING
-        ).update(progress=part)
-        if not wanted:
-            raise Stopped
+        self._stored = at
+        own = Cell.objects.filter(pk=self._cell.pk, token=self._cell.token)
+        if not own.filter(backtest__status=BacktestStatus.RUNNING).update(progress=part):
+            raise ClaimLost
         if at - self._begun > LONGEST_SECONDS:
             raise DomainError(
                 f"The simulation took longer than {LONGEST_SECONDS:.0f} s: name a shorter period or"
                 " fewer tasks.",
                 code="backtest.timeout",
             )
-
-
-@transaction.atomic
-def _finish(cell: Cell, status: CellStatus, now: datetime, begun: float, **found: Any) -> None:
-    """Write what came of a cell. Raises `Stopped` if it is no longer this worker's, or wanted."""
-    backtest = Backtest.objects.select_for_update(of=("self",), no_key=True).filter(
-        pk=cell.backtest_id, status=BacktestStatus.RUNNING
-    )
-    mine = Cell.objects.filter(pk=cell.pk, token=cell.token, status=CellStatus.RUNNING)
-    if backtest.first() is None or not mine.update(
-        status=status, finished_at=now, seconds=monotonic() - begun, progress=1.0, **found
-    ):
-        raise Stopped
-    relay_wake()
-
-
-def _worker_lost() -> DomainError:
-    return DomainError(
-        f"The worker died {MAX_ATTEMPTS} times at this backtest.", code="run.worker_lost"
-    )
 
 
 def _reason(error: Exception) -> dict[str, Any]:

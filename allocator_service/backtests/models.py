@@ -5,6 +5,7 @@ from django.db.models import Q
 
 from allocator_service.billing.models import PricePlan
 from allocator_service.core.ids import new_id
+from allocator_service.core.jobs import Job
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import ApiKey, Tenant
 
@@ -20,7 +21,7 @@ class BacktestStatus(models.TextChoices):
 OPEN = (BacktestStatus.QUEUED, BacktestStatus.RUNNING)
 
 
-class Backtest(models.Model):
+class Backtest(Job):
     """One question: which policy would have done what with this demand on these servers.
 
     It belongs to whoever asked: the holder of `key`; with none `started_by`, a person of `tenant` or,
@@ -40,8 +41,6 @@ class Backtest(models.Model):
     status = models.CharField(
         max_length=9, choices=BacktestStatus.choices, default=BacktestStatus.QUEUED
     )
-    attempts = models.PositiveSmallIntegerField(default=0)
-    published_at = models.DateTimeField(null=True)
     served_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     prepared_at = models.DateTimeField(null=True)
@@ -110,12 +109,11 @@ class CellStatus(models.TextChoices):
     FAILED = "failed"
 
 
-class Cell(models.Model):
+class Cell(Job):
     """One simulation of a backtest: the policy at `policy` in its spec, with a seed.
 
-    `progress` is the part of its tasks that have ended. `token` is of the worker that computes
-    it: one that lost its hold cannot write. `jobs` are the completion times that other policies are
-    compared with, kept until the backtest is finished.
+    `progress` is the part of its tasks that have ended. `jobs` are the completion times that other
+    policies are compared with, kept until the backtest is finished.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -125,9 +123,6 @@ class Cell(models.Model):
     seed = models.BigIntegerField()
     status = models.CharField(max_length=9, choices=CellStatus.choices, default=CellStatus.QUEUED)
     progress = models.FloatField(default=0)
-    attempts = models.PositiveSmallIntegerField(default=0)
-    token = models.UUIDField(null=True, editable=False)
-    published_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     seconds = models.FloatField(null=True)

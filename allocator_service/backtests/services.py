@@ -22,8 +22,8 @@ from allocator_service.billing.models import PlanState, PricePlan
 from allocator_service.billing.plans.timeline import plans_of
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.core.jobs import BACKTESTS, complete_job, wake_relay
 from allocator_service.core.locks import Lock, lock_in_transaction
-from allocator_service.core.worker.jobs import relay_wake
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from policies import PolicyError
@@ -81,7 +81,7 @@ def backtest_request(
         pool=None if pool is None else pool.slug,
         extra={"spec": _audited(spec)},
     )
-    relay_wake()
+    wake_relay(BACKTESTS)
     return with_progress(Backtest.objects.filter(pk=backtest.pk)).get()
 
 
@@ -235,8 +235,7 @@ def backtest_cancel(*, backtest: Backtest, now: datetime) -> Backtest:
         )
     if locked.status != BacktestStatus.CANCELLED:
         before = stated_fields(locked)
-        locked.status, locked.finished_at = BacktestStatus.CANCELLED, now
-        locked.save(update_fields=["status", "finished_at"])
+        complete_job(locked, status=BacktestStatus.CANCELLED, finished_at=now)
         Cell.objects.filter(backtest=locked).delete()
         BacktestInput.objects.filter(backtest=locked).delete()
         audit_record(

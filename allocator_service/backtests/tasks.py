@@ -10,7 +10,7 @@ from celery import shared_task
 from allocator_service.backtests.services import backtests_prune
 from allocator_service.backtests.turns import turn_take
 from allocator_service.core.clock import utc_now
-from allocator_service.core.worker.jobs import BACKTESTS
+from allocator_service.core.jobs import BACKTESTS
 
 # The simulation ends itself long before (`jobs.LONGEST_SECONDS`).
 TIME_LIMIT_SECONDS = 7200

@@ -20,6 +20,7 @@ class Lock(IntEnum):
     API_KEY_NAME = 2
     PERSON = 8
     RECOMPUTE = 3
+    SIMULATION = 10
     BACKTEST = 9
     EVENT_SEAL = 4
     BILLING = 7
@@ -66,7 +67,7 @@ def try_lock_across_transactions(namespace: Lock, name: str) -> Iterator[bool]:
 
     Yields whether it was got. A killed holder's connection closes, and PostgreSQL releases the lock
     at that moment: no lease has to expire. The holder's own connection may be cut while it works, so
-    what it publishes must be fenced as well (`Run.token`).
+    what it publishes must be fenced as well (`core.jobs.Claim.fence`).
     """
     parameters = connection.get_connection_params()
     for ours in ("cursor_factory", "context", "prepare_threshold", "pool"):

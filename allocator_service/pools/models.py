@@ -10,6 +10,7 @@ from django.db.models import F, Q
 
 from allocator_service.core.constraints import NonNegativeVector, TimeRange
 from allocator_service.core.ids import new_id
+from allocator_service.core.jobs import ScheduledJob
 from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
 from allocator_service.tenants.models import SLUG_PATTERN, Tenant, validate_slug
 
@@ -149,26 +150,18 @@ class ResourceType(models.Model):
         return Resource(self.name, self.unit)
 
 
-class RecomputeJob(models.Model):
-    """The pool's computation to be done: the row is the job, a message only points to it.
+class RecomputeJob(ScheduledJob):
+    """The next decision of a pool, as a job (docs/adr/0003).
 
-    `wanted` (requested) grows with every change and request, `settled` (completed) is the value of
-    `wanted` that the last finished run had seen. The relay publishes the row when `run_after` has
-    come; the worker that claims it writes `token`, by which a run that lost its claim is refused
-    (docs/adr/0003).
+    `wanted` (requested) grows with every change and request. `claimed` is its value that the last claim
+    read, and `settled` (completed) that of the last finished run.
     """
 
     pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="job")
     wanted = models.PositiveBigIntegerField(default=0)
     settled = models.PositiveBigIntegerField(default=0)
-    first_change_at = models.DateTimeField(null=True)
-    run_after = models.DateTimeField()
-    published_at = models.DateTimeField(null=True)
-    publications = models.PositiveIntegerField(default=0)
-    claimed_at = models.DateTimeField(null=True)
     claimed = models.PositiveBigIntegerField(default=0)
-    token = models.UUIDField(null=True)
-    attempts = models.PositiveSmallIntegerField(default=0)
+    first_change_at = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "pool_recompute_job"

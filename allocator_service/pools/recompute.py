@@ -8,14 +8,23 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from django.db import connection
-from django.db.models import F
+from django.db.models import F, Q
 
 from allocator_service.core.durations import parse_duration
+from allocator_service.core.jobs import JobKind, complete_job, wake_relay
+from allocator_service.core.locks import Lock
 from allocator_service.pools.models import Pool, RecomputeJob
 
 QUIET = timedelta(milliseconds=250)
 PATIENCE = timedelta(seconds=2)
-CHANNEL = "allocator_recompute"
+
+DECISION_JOBS = JobKind(
+    RecomputeJob,
+    Lock.RECOMPUTE,
+    is_open=Q(wanted__gt=F("settled")),
+    claim_fields=("claimed", "first_change_at"),
+    order=("run_after",),
+)
 
 _WANT = """
 INSERT INTO pool_recompute_job (pool_id, wanted, settled, first_change_at, run_after,
@@ -73,7 +82,7 @@ def _want(pool: Pool, *, changed: datetime | None, boundary: datetime | None) ->
                 "boundary": boundary,
             },
         )
-        cursor.execute(f"NOTIFY {CHANNEL}")
+    wake_relay(DECISION_JOBS.queue)
 
 
 def interval_around(pool: Pool, instant: datetime) -> tuple[datetime, datetime]:
@@ -82,57 +91,11 @@ def interval_around(pool: Pool, instant: datetime) -> tuple[datetime, datetime]:
     return duration.around(instant, pool.window_anchor, ZoneInfo(pool.timezone))
 
 
-def job_settle(job: RecomputeJob, *, next_at: datetime | None = None) -> None:
-    """Mark what the locked job's claim had seen as done; changes made since are still wanted.
+def decision_complete(job: RecomputeJob, *, next_at: datetime | None = None) -> None:
+    """Complete what the locked job's claim had read. Changes made since need another decision.
 
-    They wait until `next_at`, if that is given, as they did not while the claim was at it.
+    They wait until `next_at`, if that is given: they came without a wait while the claim was held.
     """
-    job.settled = job.claimed
-    job.claimed_at = None
-    job.published_at = None
-    job.token = None
-    job.attempts = 0
-    if next_at is not None:
-        job.run_after = next_at
-    fields = ["settled", "claimed_at", "published_at", "token", "attempts", "run_after"]
-    job.save(update_fields=fields)
-    with connection.cursor() as cursor:
-        cursor.execute(f"NOTIFY {CHANNEL}")
-
-
-def job_send_again(pool_id: int) -> None:
-    """Let the message of a job that waits be sent at once: the last one was not acted upon."""
-    waiting = RecomputeJob.objects.filter(pk=pool_id, claimed_at=None, wanted__gt=F("settled"))
-    if waiting.exclude(published_at=None).update(published_at=None, publications=0):
-        with connection.cursor() as cursor:
-            cursor.execute(f"NOTIFY {CHANNEL}")
-
-
-# An array is computed once. A subquery that the planner runs again for each row locks more rows than its
-# limit, because those that it has locked already are skipped.
-_DUE = """
-UPDATE pool_recompute_job SET published_at = %(now)s, publications = publications + 1
-WHERE pool_id = ANY(ARRAY(
-    SELECT pool_id FROM pool_recompute_job
-    WHERE wanted > settled AND run_after <= %(now)s
-      AND (published_at IS NULL
-           OR published_at < %(now)s - %(patience)s::interval * LEAST(publications, 2) AND %(again)s)
-      AND (claimed_at IS NULL OR claimed_at < %(now)s - %(patience)s::interval)
-    ORDER BY run_after LIMIT %(limit)s
-    FOR NO KEY UPDATE SKIP LOCKED))
-RETURNING pool_id
-"""
-REPUBLISH_AFTER = timedelta(seconds=5)
-
-
-def jobs_due(*, now: datetime, again: bool, limit: int = 100) -> list[int]:
-    """Claim the publication of the jobs whose time has come; returns their pools' ids.
-
-    `again`: also those published 5 s ago or more (10 s from the second time on) that nobody has
-    claimed or whose claimant has gone silent, because the message may be lost. Commit before sending.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _DUE, {"now": now, "patience": str(REPUBLISH_AFTER), "again": again, "limit": limit}
-        )
-        return [pool_id for (pool_id,) in cursor.fetchall()]
+    later = {} if next_at is None else {"run_after": next_at}
+    complete_job(job, settled=job.claimed, attempts=0, **later)
+    wake_relay(DECISION_JOBS.queue)

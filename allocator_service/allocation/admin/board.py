@@ -12,9 +12,9 @@ from allocator_service.allocation.models import Heartbeat, Run, RunStatus
 from allocator_service.allocation.selectors import SILENCE
 from allocator_service.allocation.services import METERING
 from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, counted, tells
+from allocator_service.core.jobs import BACKTESTS
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
-from allocator_service.core.worker.jobs import BACKTESTS
 from allocator_service.ledger.selectors import unsealed_since
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.workloads.models import Workload, WorkloadState

@@ -16,16 +16,13 @@ from celery import Task
 from django.db import InterfaceError, OperationalError, connection
 
 from allocator_service.allocation.services import heartbeat_record
-from allocator_service.allocation.tasks import recompute, simulate
-from allocator_service.allocation.what_if.simulations import simulations_due
 from allocator_service.celery import app
+from allocator_service.core.jobs import JOBS_CHANNEL, jobs_due, registered_jobs
 from allocator_service.core.outbox import events_seal
-from allocator_service.core.worker.jobs import JOBS_CHANNEL, all_published
 from allocator_service.core.worker.watch import BROKER_ERRORS, messages_waiting
 from allocator_service.ledger.amounts.totals import ADDED_AT_ONCE, totals_advance
 from allocator_service.ledger.intake.entries import partitions_make_ahead
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE, entries_seal
-from allocator_service.pools.recompute import CHANNEL, jobs_due
 
 POLL_SECONDS = 0.1
 RECONCILE_SECONDS = 1.0
@@ -55,7 +52,7 @@ class Relay:
         self._clock, self._sign = clock, sign
         self._stopped = False
         self._reconcile_due = 0.0
-        self._others_due = 0.0
+        self._ahead_due = 0.0
         self._heartbeat_due = 0.0
         self._partitions_due = 0.0
         self._totals_wait = False
@@ -78,15 +75,14 @@ class Relay:
     def _listen(self) -> None:
         connection.ensure_connection()
         listener: psycopg.Connection = connection.connection
-        listener.execute(f"LISTEN {CHANNEL}")
         listener.execute(f"LISTEN {JOBS_CHANNEL}")
         while not self._stopped:
             self._sign()
             more = self._tick(time.monotonic())
             timeout = 0 if more else POLL_SECONDS
-            for told in listener.notifies(timeout=timeout, stop_after=1):
-                if told.channel == JOBS_CHANNEL:
-                    self._others_due = 0.0
+            for notification in listener.notifies(timeout=timeout, stop_after=1):
+                if notification.payload:
+                    self._ahead_due = 0.0
 
     def _tick(self, monotonic: float) -> bool:
         """Seal a batch, add it up and publish what is due; returns whether more waits for the ledger."""
@@ -101,38 +97,38 @@ class Relay:
         sealed = entries_seal(now=now)
         if sealed or self._totals_wait:
             self._totals_advance()
-        self._publish(recompute, jobs_due(now=now, again=False))
-        self._publish(simulate, _texts(simulations_due(now=now)))
+        self._publish_due(now, again=False)
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
             self._totals_advance()
             if messages_waiting(app) < MAX_QUEUED:
-                self._publish(recompute, jobs_due(now=now, again=True))
-        if monotonic >= self._others_due:
-            self._others_due = monotonic + RECONCILE_SECONDS
-            self._publish_others(now)
+                self._publish_due(now, again=True)
+        if monotonic >= self._ahead_due:
+            self._ahead_due = monotonic + RECONCILE_SECONDS
+            self._publish_ahead(now)
         return sealed == SEALED_AT_ONCE or self._totals_wait
 
-    def _publish_others(self, now: datetime) -> None:
-        """What has a queue of its own: few at a time, so that everybody's turn comes."""
-        for task, due in all_published():
-            waiting = messages_waiting(app, task.queue)
+    def _publish_due(self, now: datetime, *, again: bool) -> None:
+        for kind, task in registered_jobs():
+            if not kind.queue:
+                self._publish(task, jobs_due(kind, now=now, again=again))
+
+    def _publish_ahead(self, now: datetime) -> None:
+        """Publish jobs with a queue of their own: few at a time, so that the jobs of all take turns."""
+        for kind, task in registered_jobs():
+            if not kind.queue:
+                continue
+            waiting = messages_waiting(app, kind.queue)
             if waiting < MAX_AHEAD:
-                self._publish(
-                    task, _texts(due(now=now, limit=MAX_AHEAD - int(waiting), idle=not waiting))
-                )
+                limit = MAX_AHEAD - int(waiting)
+                self._publish(task, jobs_due(kind, now=now, again=not waiting, limit=limit))
 
     def _totals_advance(self) -> None:
         self._totals_wait = totals_advance() >= ADDED_AT_ONCE
 
-    def _publish(self, task: Task, jobs: Sequence[int | str]) -> None:
+    def _publish(self, task: Task, jobs: Sequence[int | UUID]) -> None:
         for job in jobs:
             try:
-                task.apply_async(args=[job], retry=False)
+                task.apply_async(args=[job if isinstance(job, int) else str(job)], retry=False)
             except BROKER_ERRORS as error:
-                log.warning("relay_cannot_publish", task=task.name, job=job, error=str(error))
-
-
-def _texts(ids: Sequence[UUID]) -> list[int | str]:
-    """Ids as messages carry them."""
-    return [str(id_) for id_ in ids]
+                log.warning("relay_cannot_publish", task=task.name, job=str(job), error=str(error))

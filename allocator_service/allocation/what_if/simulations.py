@@ -5,28 +5,29 @@ It writes its own row and nothing else: no run, no decision, no event, no ledger
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import numpy as np
-from django.db import connection, transaction
-from django.db.models import QuerySet
+from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from allocator_service.allocation.models import Simulation, SimulationStatus
 from allocator_service.allocation.runs.recompute import document_solve
 from allocator_service.allocation.runs.snapshots import PoolState, pool_state
 from allocator_service.allocation.what_if.changes import WhatIf, with_changes
 from allocator_service.core.errors import Conflict, DomainError, Missing, Unacceptable
+from allocator_service.core.jobs import ClaimLost, JobKind, complete_job, hold_job
+from allocator_service.core.locks import Lock
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import Allocation, summary_document
 
-MAX_ATTEMPTS = 3
 MAX_PENDING_PER_CALLER = 20
-REPUBLISH_AFTER = timedelta(seconds=10)
 TENANT_PARTS = {"workloads"}
 
 
@@ -108,69 +109,41 @@ def simulation_get(*, simulation_id: UUID, tenant: Tenant | None) -> Simulation:
     return simulation
 
 
-# Asked ten times a second: one statement.
-_DUE = """
-UPDATE simulation SET published_at = %(now)s
-WHERE id = ANY(ARRAY(
-    SELECT id FROM simulation
-    WHERE status = 'pending' AND (published_at IS NULL OR published_at < %(lost)s)
-    ORDER BY id LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED))
-RETURNING id
-"""
-
-
-def simulations_due(*, now: datetime, limit: int = 20) -> list[UUID]:
-    """Claim the publication of simulations that wait, again after ten seconds without a result."""
-    with connection.cursor() as cursor:
-        cursor.execute(_DUE, {"now": now, "lost": now - REPUBLISH_AFTER, "limit": limit})
-        return [simulation_id for (simulation_id,) in cursor.fetchall()]
+SIMULATION_JOBS = JobKind(Simulation, Lock.SIMULATION, is_open=Q(status=SimulationStatus.PENDING))
 
 
 def simulation_run(*, simulation_id: UUID, clock: Callable[[], datetime]) -> None:
-    """Compute a waiting simulation; one that killed its worker three times fails and says so."""
-    simulation = _claim(simulation_id)
-    if simulation is None:
-        return
-    try:
-        simulation.generation, simulation.result = _simulate(simulation, clock())
-        simulation.status = SimulationStatus.SUCCEEDED
-    except DomainError as error:
-        simulation.status = SimulationStatus.FAILED
-        simulation.error = {
-            "code": error.code,
-            "detail": error.detail,
-            "errors": [asdict(item) for item in error.errors],
-        }
-    simulation.finished_at = clock()
-    simulation.save(update_fields=["status", "generation", "result", "error", "finished_at"])
+    """Compute a pending simulation, unless another worker does."""
+    with hold_job(SIMULATION_JOBS, simulation_id) as held:
+        claim = held.claim(clock(), lambda simulation: simulation)
+        if claim.work is None:
+            return
+        outcome: dict[str, Any]
+        try:
+            claim.refuse_exhausted("simulation")
+            generation, result = _simulate(claim.work, clock())
+            outcome = {
+                "status": SimulationStatus.SUCCEEDED,
+                "generation": generation,
+                "result": result,
+            }
+        except DomainError as error:
+            reason = {
+                "code": error.code,
+                "detail": error.detail,
+                "errors": [asdict(item) for item in error.errors],
+            }
+            outcome = {"status": SimulationStatus.FAILED, "error": reason}
+        with suppress(ClaimLost), claim.fence() as simulation:
+            complete_job(simulation, finished_at=clock(), **outcome)
 
 
 def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any]]:
-    """The generation that the simulation starts from, and what it found."""
-    if simulation.attempts > MAX_ATTEMPTS:
-        raise DomainError(
-            f"The worker died {MAX_ATTEMPTS} times while it computed this simulation.",
-            code="run.worker_lost",
-        )
+    """Return the generation that the simulation starts from, and its result."""
     live = pool_state(simulation.pool_id, now=now)
     changed = with_changes(live, simulation.changes, resources=resources_of(simulation.pool))
     before, after = document_solve(live.document), document_solve(changed.document)
     return live.generation, _comparison(live, before, changed, after)
-
-
-@transaction.atomic
-def _claim(simulation_id: UUID) -> Simulation | None:
-    simulation = (
-        Simulation.objects.select_for_update(of=("self",), skip_locked=True)
-        .select_related("pool")
-        .filter(pk=simulation_id, status=SimulationStatus.PENDING)
-        .first()
-    )
-    if simulation is not None:
-        simulation.attempts += 1
-        simulation.save(update_fields=["attempts"])
-    return simulation
 
 
 def _comparison(

@@ -12,8 +12,8 @@ from celery.signals import task_received, task_revoked, worker_ready, worker_shu
 from celery.worker import state
 from kombu.exceptions import OperationalError as BrokerError
 
+from allocator_service.core.jobs import BACKTESTS
 from allocator_service.core.worker import pulse
-from allocator_service.core.worker.jobs import BACKTESTS
 from allocator_service.settings.environment import Environment
 
 BROKER_ERRORS = (BrokerError, redis.RedisError, OSError)

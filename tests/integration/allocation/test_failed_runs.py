@@ -17,9 +17,10 @@ from allocator_service.allocation.runs import recompute
 from allocator_service.allocation.selectors import decision_at
 from allocator_service.allocation.services import run_request
 from allocator_service.core.errors import Conflict
+from allocator_service.core.jobs import jobs_due
 from allocator_service.core.models import Event
 from allocator_service.pools.models import RecomputeJob
-from allocator_service.pools.recompute import jobs_due
+from allocator_service.pools.recompute import DECISION_JOBS
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, recomputed, recomputed_elsewhere, vector
 
@@ -34,7 +35,9 @@ def test_a_worker_sent_before_the_last_one_let_the_pool_go_is_sent_again_at_once
         def emit(self, record):
             if "decision_published" in str(record.msg) and not turned_away:
                 run_request(pool=fig2, reason="the next", now=NOON)
-                assert jobs_due(now=NOON + timedelta(seconds=1), again=False) == [fig2.pk]
+                assert jobs_due(DECISION_JOBS, now=NOON + timedelta(seconds=1), again=False) == [
+                    fig2.pk
+                ]
                 with ThreadPoolExecutor(1) as thread:
                     turned_away.append(thread.submit(recomputed_elsewhere, fig2).result())
 
@@ -45,7 +48,7 @@ def test_a_worker_sent_before_the_last_one_let_the_pool_go_is_sent_again_at_once
     finally:
         logger.removeHandler(handler)
     assert turned_away == [None]
-    assert jobs_due(now=NOON + timedelta(seconds=1), again=False) == [fig2.pk]
+    assert jobs_due(DECISION_JOBS, now=NOON + timedelta(seconds=1), again=False) == [fig2.pk]
     assert recomputed(fig2, NOON + timedelta(seconds=1)).reason == "the next"
 
 
@@ -88,6 +91,25 @@ def test_a_worker_that_dies_three_times_on_one_problem_fails_the_run(fig2, monke
     assert failed.status == RunStatus.FAILED
     assert failed.error["code"] == "run.worker_lost"
     assert Run.objects.count() == 1
+
+
+def test_a_change_starts_the_attempts_anew(fig2, now, monkeypatch):
+    """It may have made another problem of the one that killed the workers."""
+
+    class Killed(BaseException):
+        """Stands for kill -9."""
+
+    def die(*_, **__):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recompute.policies, "solve", die)
+        for _ in range(3):
+            with pytest.raises(Killed):
+                recomputed(fig2)
+    run_request(pool=fig2, reason="", now=now)
+    run = recomputed(fig2)
+    assert (run.status, run.attempts) == (RunStatus.SUCCEEDED, 1)
 
 
 def test_a_worker_that_lost_its_claim_publishes_nothing(fig2, monkeypatch):

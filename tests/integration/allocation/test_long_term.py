@@ -12,6 +12,7 @@ from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.selectors import input_of
+from allocator_service.core.jobs import jobs_due
 from allocator_service.core.models import Event
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
@@ -22,7 +23,7 @@ from allocator_service.ledger.models import Entry
 from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.policy import Window
-from allocator_service.pools.recompute import decision_wanted, jobs_due
+from allocator_service.pools.recompute import DECISION_JOBS, decision_wanted
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create, pool_update
 from allocator_service.tenants.models import Tenant
@@ -172,20 +173,20 @@ def test_changes_wait_for_the_boundary_and_every_boundary_decides(tenant):
     pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}).pool
     job = RecomputeJob.objects.get(pool=pool)
     assert job.run_after == START + MINUTE
-    assert jobs_due(now=START + timedelta(seconds=59), again=False) == []
-    assert jobs_due(now=START + MINUTE, again=False) == [pool.pk]
+    assert jobs_due(DECISION_JOBS, now=START + timedelta(seconds=59), again=False) == []
+    assert jobs_due(DECISION_JOBS, now=START + MINUTE, again=False) == [pool.pk]
     recompute_pool(pool_id=pool.pk, clock=lambda: START + MINUTE)
     job.refresh_from_db()
     assert job.run_after == START + 2 * MINUTE
-    assert jobs_due(now=START + 2 * MINUTE, again=False) == [pool.pk]
+    assert jobs_due(DECISION_JOBS, now=START + 2 * MINUTE, again=False) == [pool.pk]
 
 
 def test_a_worker_whose_clock_is_behind_the_relays_decides_no_step_before_it_begins(tenant):
     pool = Simulated(tenant, "h-mrf", {"a": (1, 2), "b": (1, 1)}).pool
     behind = START + timedelta(seconds=59)
     assert recompute_pool(pool_id=pool.pk, clock=lambda: behind) is None
-    assert jobs_due(now=behind, again=False) == []
-    assert jobs_due(now=START + MINUTE, again=False) == [pool.pk]
+    assert jobs_due(DECISION_JOBS, now=behind, again=False) == []
+    assert jobs_due(DECISION_JOBS, now=START + MINUTE, again=False) == [pool.pk]
 
 
 def test_a_message_that_comes_twice_decides_a_step_once(tenant):
@@ -231,7 +232,7 @@ def test_a_decision_published_after_its_step_makes_the_next_one_due_at_once(tena
     told = clock(begun, begun, begun, begun, published, meanwhile=lambda: None)
     run = recompute_pool(pool_id=pool.pk, clock=told)
     assert (run.step.begin, run.effective_from) == (START + MINUTE, published)
-    assert jobs_due(now=published, again=False) == [pool.pk]
+    assert jobs_due(DECISION_JOBS, now=published, again=False) == [pool.pk]
     assert recompute_pool(pool_id=pool.pk, clock=lambda: published).step.begin == START + 2 * MINUTE
     assert RecomputeJob.objects.get(pool=pool).run_after == START + 3 * MINUTE
 
@@ -352,7 +353,7 @@ def test_a_pool_whose_clock_is_set_back_decides_changes_for_the_step_that_was_de
     decided = []
     for second in range(0, 300, 10):
         now = back + timedelta(seconds=second)
-        if jobs_due(now=now, again=True) and (
+        if jobs_due(DECISION_JOBS, now=now, again=True) and (
             run := recompute_pool(pool_id=pool.pool.pk, clock=lambda now=now: now)
         ):
             decided.append((now - START, run.step.begin - START))
@@ -381,7 +382,7 @@ def test_a_changed_decision_interval_counts_from_the_next_boundary_of_the_new_on
     begins = []
     for second in range(0, 600, 10):
         now = changed + timedelta(seconds=second)
-        if jobs_due(now=now, again=True) and (
+        if jobs_due(DECISION_JOBS, now=now, again=True) and (
             run := recompute_pool(pool_id=pool.pool.pk, clock=lambda now=now: now)
         ):
             begins.append((run.step.begin - START) / MINUTE)

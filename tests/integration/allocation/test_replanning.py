@@ -21,9 +21,10 @@ from allocator_service.allocation.selectors import (
 from allocator_service.allocation.time_sharing.replanning import lead
 from allocator_service.allocation.what_if.changes import with_changes
 from allocator_service.core.durations import parse_duration
+from allocator_service.core.jobs import jobs_due
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.models import RecomputeJob
-from allocator_service.pools.recompute import decision_wanted, jobs_due
+from allocator_service.pools.recompute import DECISION_JOBS, decision_wanted
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create, pool_update
@@ -74,8 +75,8 @@ def test_a_change_is_computed_ahead_and_in_force_when_the_slot_that_runs_ends(tu
     assert RecomputeJob.objects.get(pool=pool).run_after == begin
     decision_wanted(pool, now=CHANGE + SECOND)  # another change waits for the same slot
     assert decide(pool, CHANGE + 2 * SECOND) is None
-    assert jobs_due(now=begin - SECOND / 100, again=False) == []
-    assert jobs_due(now=begin, again=False) == [pool.pk]
+    assert jobs_due(DECISION_JOBS, now=begin - SECOND / 100, again=False) == []
+    assert jobs_due(DECISION_JOBS, now=begin, again=False) == [pool.pk]
     planned = decide(pool, begin)
     assert (planned.finished_at, planned.effective_from) == (begin, end)
     run.refresh_from_db()
@@ -184,12 +185,12 @@ def test_what_was_repaid_is_not_repaid_again(turns):
     cut_short(pool, cut)
     end = cut + 40 * SECOND
     begin = end - lead(Run.objects.get(pool=pool, effective_until=None))
-    assert jobs_due(now=begin - SECOND / 100, again=False) == []
-    assert jobs_due(now=begin, again=False) == [pool.pk]
+    assert jobs_due(DECISION_JOBS, now=begin - SECOND / 100, again=False) == []
+    assert jobs_due(DECISION_JOBS, now=begin, again=False) == [pool.pk]
     third = decide(pool, begin)
     assert third.effective_from == end
     assert third.schedule.owed == {}
-    assert jobs_due(now=end + 400 * SECOND, again=False) == []
+    assert jobs_due(DECISION_JOBS, now=end + 400 * SECOND, again=False) == []
 
 
 def test_what_is_owed_lasts_when_its_period_is_cut_short_as_well(turns):
@@ -218,8 +219,8 @@ def test_what_one_period_cannot_repay_is_repaid_in_the_next_ones(turns):
         owed.append(run.schedule.owed["u2"])
         assert 0 < run.schedule.made_up["u2"] <= owed[-1]
         at += 10 * SECOND
-        assert jobs_due(now=at - lead(run) - SECOND / 100, again=False) == []
-        assert jobs_due(now=at - lead(run), again=False) == [pool.pk]
+        assert jobs_due(DECISION_JOBS, now=at - lead(run) - SECOND / 100, again=False) == []
+        assert jobs_due(DECISION_JOBS, now=at - lead(run), again=False) == [pool.pk]
         run = decide(pool, at - lead(run))
         assert run.effective_from == at
     assert owed[0] == pytest.approx(4 * 0.13125)

@@ -10,12 +10,13 @@ from allocator_service.allocation.runs import recompute
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.what_if import simulations
 from allocator_service.allocation.what_if.simulations import (
+    SIMULATION_JOBS,
     simulation_get,
     simulation_request,
     simulation_run,
-    simulations_due,
 )
 from allocator_service.core.errors import Conflict, Missing, Unacceptable
+from allocator_service.core.jobs import Outcome, hold_job, jobs_due
 from allocator_service.pools.models import Server
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
@@ -146,13 +147,41 @@ def test_a_tenant_simulates_its_own_workloads_and_sees_no_other_simulation(fig2,
             simulation_request(pool=fig2, tenant=u1, changes=changes, now=NOON)
 
 
+def due(seconds):
+    return jobs_due(SIMULATION_JOBS, now=NOON + timedelta(seconds=seconds), again=True)
+
+
 def test_a_waiting_simulation_is_published_once_and_again_when_overdue(fig2):
     simulation = simulation_request(pool=fig2, tenant=None, changes={}, now=NOON)
-    assert simulations_due(now=NOON) == [simulation.pk]
-    assert simulations_due(now=NOON + timedelta(seconds=9)) == []
-    assert simulations_due(now=NOON + timedelta(seconds=11)) == [simulation.pk]
+    assert due(0) == [simulation.pk]
+    assert due(5) == []
+    assert due(5.1) == [simulation.pk]
     simulation_run(simulation_id=simulation.pk, clock=lambda: NOON)
-    assert simulations_due(now=NOON + timedelta(hours=1)) == []
+    assert due(3600) == []
+
+
+def test_a_simulation_of_another_worker_is_left_to_it(fig2):
+    simulation = simulation_request(pool=fig2, tenant=None, changes={}, now=NOON)
+    with hold_job(SIMULATION_JOBS, simulation.pk) as held:
+        assert held.claim(NOON, lambda row: row).outcome is Outcome.CLAIMED
+        simulation_run(simulation_id=simulation.pk, clock=lambda: NOON)
+        simulation.refresh_from_db()
+        assert (simulation.status, simulation.attempts) == ("pending", 1)
+
+
+def test_a_worker_that_lost_its_claim_leaves_the_result_of_the_other(fig2, monkeypatch):
+    original = recompute.policies.solve
+    simulation = simulation_request(pool=fig2, tenant=None, changes={}, now=NOON)
+    other = {"status": "succeeded", "result": {"by": "the other"}, "finished_at": NOON}
+
+    def lose_claim(*args, **kwargs):
+        Simulation.objects.update(token=None, **other)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(recompute.policies, "solve", lose_claim)
+    simulation_run(simulation_id=simulation.pk, clock=lambda: NOON + timedelta(seconds=9))
+    simulation.refresh_from_db()
+    assert {name: getattr(simulation, name) for name in other} == other
 
 
 def test_one_that_kills_its_worker_three_times_fails(fig2, monkeypatch):

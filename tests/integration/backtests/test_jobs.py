@@ -1,7 +1,7 @@
 """Rows are the jobs: lost, doubled and late messages change nothing, and nobody's turn is skipped."""
 
 from datetime import timedelta
-from time import monotonic
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -10,17 +10,15 @@ from django.db import connections
 
 from allocator_service.backtests import jobs
 from allocator_service.backtests.jobs import (
+    BACKTEST_JOBS,
+    CELL_JOBS,
     backtest_advance,
-    backtests_due,
     cell_compute,
-    cells_due,
 )
 from allocator_service.backtests.models import Backtest, BacktestInput, Cell
 from allocator_service.backtests.selectors import Holder, backtests_of
 from allocator_service.backtests.services import backtest_cancel, backtest_request, backtests_prune
-from allocator_service.core.errors import DomainError
-from allocator_service.core.locks import Lock, try_lock_across_transactions
-from allocator_service.core.worker.jobs import JOBS_CHANNEL
+from allocator_service.core.jobs import JOBS_CHANNEL, hold_job, jobs_due
 from allocator_service.tenants.models import ApiKey
 from allocator_service.tenants.services import api_key_create, api_key_revoke, api_key_rotate
 from api.contract.documents import read_document
@@ -55,21 +53,21 @@ def key_of(name, tenant=None):
     return Holder(ApiKey.objects.filter(name=name).latest("id").pk)
 
 
-def due(function, *, later=0.0, idle=False, limit=100):
-    return list(function(now=NOON + timedelta(seconds=later), limit=limit, idle=idle))
+def due(kind, *, later=0.0, again=False, limit=100):
+    return jobs_due(kind, now=NOON + timedelta(seconds=later), again=again, limit=limit)
 
 
 def test_what_was_published_is_published_again_once_nothing_waits_and_time_has_passed():
     backtest = requested()
-    assert due(backtests_due) == [backtest.pk]
-    assert due(backtests_due, later=60) == []
-    assert due(backtests_due, later=5, idle=True) == []
-    assert due(backtests_due, later=11, idle=True) == [backtest.pk]
+    assert due(BACKTEST_JOBS) == [backtest.pk]
+    assert due(BACKTEST_JOBS, later=60) == []
+    assert due(BACKTEST_JOBS, later=5, again=True) == []
+    assert due(BACKTEST_JOBS, later=11, again=True) == [backtest.pk]
     backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
     cells = list(backtest.cells.values_list("pk", flat=True))
-    assert due(cells_due) == cells
-    assert due(backtests_due, later=99, idle=True) == []
-    assert due(cells_due, later=11, idle=True) == cells
+    assert due(CELL_JOBS) == cells
+    assert due(BACKTEST_JOBS, later=99, again=True) == []
+    assert due(CELL_JOBS, later=11, again=True) == cells
 
 
 @pytest.mark.django_db(transaction=True)
@@ -87,7 +85,7 @@ def test_every_stage_wakes_the_relay():
         assert woken()
         backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
         assert woken()
-        for cell in due(cells_due):
+        for cell in due(CELL_JOBS):
             cell_compute(cell_id=cell, clock=lambda: NOON)
             assert woken()
         backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
@@ -96,7 +94,7 @@ def test_every_stage_wakes_the_relay():
 
 def test_cells_of_all_backtests_come_in_turn():
     first, second = prepared(), prepared(policies=["drf", "drfh", "mrfs"])
-    found = [Cell.objects.get(pk=pk) for pk in due(cells_due, limit=4)]
+    found = [Cell.objects.get(pk=pk) for pk in due(CELL_JOBS, limit=4)]
     assert [(cell.backtest_id, cell.position) for cell in found] == [
         (first.pk, 0), (second.pk, 0), (first.pk, 1), (second.pk, 1),
     ]  # fmt: skip
@@ -144,7 +142,7 @@ def test_a_message_that_comes_twice_computes_once():
 
 def test_a_cell_that_another_worker_holds_is_left_to_it():
     cell = prepared().cells.first()
-    with try_lock_across_transactions(Lock.BACKTEST, str(cell.pk)):
+    with hold_job(CELL_JOBS, cell.pk):
         cell_compute(cell_id=cell.pk, clock=lambda: NOON)
     cell.refresh_from_db()
     assert (cell.status, cell.attempts) == ("queued", 0)
@@ -170,41 +168,83 @@ def test_a_backtest_all_of_whose_cells_failed_fails():
     assert (backtest.status, backtest.error["code"]) == ("failed", "run.worker_lost")
 
 
-def test_a_simulation_whose_backtest_is_cancelled_ends_and_writes_nothing(monkeypatch):
+def meanwhile(monkeypatch, action):
+    """Have every simulation do something after its first progress."""
+    simulate = jobs.simulating.simulate
+    monkeypatch.setattr(jobs, "PROGRESS_SECONDS", -1.0)
+
+    def simulated(*arguments, tell, **more):
+        tell(0.25)
+        action()
+        return simulate(*arguments, tell=tell, **more)
+
+    monkeypatch.setattr(jobs.simulating, "simulate", simulated)
+
+
+def test_a_simulation_whose_backtest_is_cancelled_ends_and_writes_nothing(monkeypatch, caplog):
     backtest = prepared()
     cell = backtest.cells.last()
-    monkeypatch.setattr(jobs, "TELL_SECONDS", -1.0)
-    told = jobs._Telling(jobs._claim_cell(cell.pk, NOON), monotonic())
-    told(0.25)
-    cell.refresh_from_db()
-    assert (cell.status, cell.progress) == ("running", 0.25)
-    backtest_cancel(backtest=backtest, now=NOON)
-    with pytest.raises(jobs.Stopped):
-        told(0.5)
-    with pytest.raises(jobs.Stopped):
-        jobs._finish(cell, "succeeded", NOON, 0.0, result={}, jobs=b"")
+
+    def cancel():
+        cell.refresh_from_db()
+        assert (cell.status, cell.progress) == ("running", 0.25)
+        backtest_cancel(backtest=backtest, now=NOON)
+
+    meanwhile(monkeypatch, cancel)
+    assert cell_compute(cell_id=cell.pk, clock=lambda: NOON)
+    assert "backtest_cell_stopped" in caplog.text
+    backtest.refresh_from_db()
+    assert backtest.status == "cancelled"
     assert not Cell.objects.exists()
     assert not BacktestInput.objects.exists()
 
 
-def test_a_worker_that_lost_its_hold_cannot_write():
+@pytest.mark.parametrize("progress_seconds", [-1.0, 60.0])
+def test_a_worker_that_lost_its_claim_leaves_the_cell_to_the_other(monkeypatch, progress_seconds):
+    """Whether it finds that out while it simulates or when it ends."""
     cell = prepared().cells.first()
-    stale = jobs._claim_cell(cell.pk, NOON)
-    fresh = jobs._claim_cell(cell.pk, NOON)
-    with pytest.raises(jobs.Stopped):
-        jobs._finish(stale, "succeeded", NOON, 0.0, result={"of": "stale"}, jobs=b"")
-    jobs._finish(fresh, "succeeded", NOON, 0.0, result={"of": "fresh"}, jobs=b"")
+    other = uuid4()
+
+    def lose_claim():
+        monkeypatch.setattr(jobs, "PROGRESS_SECONDS", progress_seconds)
+        Cell.objects.filter(pk=cell.pk).update(token=other)
+
+    meanwhile(monkeypatch, lose_claim)
+    cell_compute(cell_id=cell.pk, clock=lambda: NOON)
     cell.refresh_from_db()
-    assert (cell.result, cell.attempts) == ({"of": "fresh"}, 2)
+    assert (cell.status, cell.result, cell.token) == ("running", None, other)
+
+
+@pytest.mark.parametrize("step", ["scenario_of", "results_of"])
+@pytest.mark.parametrize("outcome", ["succeeds", "fails"])
+def test_a_worker_that_lost_its_claim_leaves_the_backtest_to_the_other(monkeypatch, step, outcome):
+    backtest = requested()
+    if step == "results_of":
+        backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
+        for cell in backtest.cells.all():
+            cell_compute(cell_id=cell.pk, clock=lambda: NOON)
+    original, other = getattr(jobs, step), uuid4()
+
+    def lose_claim(*arguments):
+        Backtest.objects.update(token=other)
+        if outcome == "fails":
+            raise ValueError("a mistake of ours")
+        return original(*arguments)
+
+    monkeypatch.setattr(jobs, step, lose_claim)
+    before = Backtest.objects.values("status", "result", "error").get()
+    backtest_advance(backtest_id=backtest.pk, clock=lambda: NOON)
+    assert Backtest.objects.values("status", "result", "error").get() == before
+    assert Backtest.objects.get().token == other
 
 
 def test_a_simulation_that_takes_too_long_ends(monkeypatch):
     cell = prepared().cells.first()
-    monkeypatch.setattr(jobs, "TELL_SECONDS", -1.0)
     monkeypatch.setattr(jobs, "LONGEST_SECONDS", -1.0)
-    with pytest.raises(DomainError) as refused:
-        jobs._Telling(jobs._claim_cell(cell.pk, NOON), 0.0)(0.1)
-    assert refused.value.code == "backtest.timeout"
+    meanwhile(monkeypatch, lambda: None)
+    cell_compute(cell_id=cell.pk, clock=lambda: NOON)
+    cell.refresh_from_db()
+    assert (cell.status, cell.error["code"]) == ("failed", "backtest.timeout")
 
 
 def test_inputs_go_after_their_retention_and_results_stay():

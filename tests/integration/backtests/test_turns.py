@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from allocator_service.backtests.jobs import backtests_due, cells_due
+from allocator_service.backtests.jobs import BACKTEST_JOBS, CELL_JOBS
 from allocator_service.backtests.models import Backtest
 from allocator_service.backtests.services import TENANT_LIMIT_FACTOR
 from allocator_service.backtests.turns import turn_take
 from allocator_service.core.errors import Conflict
+from allocator_service.core.jobs import jobs_due
 from allocator_service.tenants.services import tenant_create
 from tests.integration.backtests.test_jobs import ADMIN, key_of, requested
 from tests.integration.conftest import NOON
@@ -24,8 +25,8 @@ class Queue:
         self.now = NOON
 
     def publish(self):
-        for advances, due in ((True, backtests_due), (False, cells_due)):
-            found = due(now=self.now, limit=100, idle=False)
+        for advances, kind in ((True, BACKTEST_JOBS), (False, CELL_JOBS)):
+            found = jobs_due(kind, now=self.now, again=False)
             self.messages += [(advances, unit) for unit in found]
 
     def work(self):

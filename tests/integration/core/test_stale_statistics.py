@@ -10,14 +10,15 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
-from allocator_service.allocation.what_if.simulations import simulations_due
+from allocator_service.allocation.what_if.simulations import SIMULATION_JOBS
+from allocator_service.core.jobs import jobs_due
 from allocator_service.core.models import Event, EventSeal, PendingEvent
 from allocator_service.core.outbox import events_seal
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Seal, TotalsCursor
 from allocator_service.pools.models import RecomputeJob
-from allocator_service.pools.recompute import jobs_due
+from allocator_service.pools.recompute import DECISION_JOBS
 from allocator_service.pools.services import pool_create
 from allocator_service.tenants.services import tenant_create
 from allocator_service.webhooks.deliveries import deliveries_create
@@ -98,7 +99,9 @@ def test_jobs_that_are_due_are_claimed_up_to_the_limit():
     RecomputeJob.objects.bulk_create(fields)
     later = NOON + timedelta(minutes=1)
     claimed = []
-    read = rows_read_by(lambda: claimed.extend(jobs_due(now=later, again=False, limit=100)))
+    read = rows_read_by(
+        lambda: claimed.extend(jobs_due(DECISION_JOBS, now=later, again=False, limit=100))
+    )
     assert len(claimed) == 100
     assert read < READS_PER_ROW * BACKLOG // 10
-    assert rows_read_by(lambda: simulations_due(now=later)) < READS_PER_ROW
+    assert rows_read_by(lambda: jobs_due(SIMULATION_JOBS, now=later, again=True)) < READS_PER_ROW

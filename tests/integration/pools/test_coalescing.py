@@ -4,15 +4,16 @@ from datetime import timedelta
 
 import pytest
 
+from allocator_service.core.jobs import jobs_due
 from allocator_service.pools.models import RecomputeJob
-from allocator_service.pools.recompute import decision_wanted, job_settle, jobs_due
+from allocator_service.pools.recompute import DECISION_JOBS, decision_complete, decision_wanted
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db
 
 
 def due(seconds, *, again=False):
-    return jobs_due(now=NOON + timedelta(seconds=seconds), again=again)
+    return jobs_due(DECISION_JOBS, now=NOON + timedelta(seconds=seconds), again=again)
 
 
 def test_a_run_starts_a_quarter_of_a_second_after_the_last_change(pool):
@@ -41,7 +42,7 @@ def test_a_job_is_published_once_until_it_is_overdue(pool):
 def test_a_settled_job_is_not_due_and_a_new_change_makes_it_so(pool):
     job = RecomputeJob.objects.get(pool=pool)
     job.claimed = job.wanted
-    job_settle(job)
+    decision_complete(job)
     assert due(60, again=True) == []
     decision_wanted(pool, now=NOON + timedelta(seconds=60))
     assert due(61) == [pool.pk]

@@ -288,9 +288,22 @@ class EvaluationRequestServer(TypedDict):
     draining: NotRequired[bool]
 
 
+class EvaluationRequestGroup(TypedDict):
+    name: str
+    # Name of the group that it belongs to; null: the pool itself.
+    parent: NotRequired[str | None]
+    weight: NotRequired[float | str]
+    # Order among siblings: nothing rises while a sibling of a lower tier can.
+    tier: NotRequired[int]
+
+
 class EvaluationRequestTenant(TypedDict):
     name: str
     weight: NotRequired[float | str]
+    # Name of the group that it belongs to; null: the pool itself.
+    group: NotRequired[str | None]
+    # Order among siblings: nothing rises while a sibling of a lower tier can.
+    tier: NotRequired[int]
     # Served with what the other tenants leave.
     best_effort: NotRequired[bool]
     # tda: the deficit to repay, in dominant share × periods; below 0 is a surplus.
@@ -365,6 +378,8 @@ class EvaluationRequest(TypedDict):
     resources: list[str | EvaluationRequestResource]
     # Without servers nothing runs: each workload has 0 tasks, and the reason.
     servers: NotRequired[list[EvaluationRequestServer]]
+    # Groups of tenants and of other groups, at most 8 levels deep.
+    groups: NotRequired[list[EvaluationRequestGroup]]
     tenants: NotRequired[list[EvaluationRequestTenant]]
     workloads: NotRequired[list[EvaluationRequestWorkload]]
     policy: EvaluationRequestPolicy
