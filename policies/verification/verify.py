@@ -26,6 +26,7 @@ from policies.verification.fits import Fits
 from policies.verification.form import form_of
 from policies.verification.history import check_history
 from policies.verification.open_rounds import stuck_when_open
+from policies.verification.options import check_options
 from policies.verification.schedule import check_schedule
 from policies.verification.shapes import check_shapes
 from policies.verification.stated import TASK_LIMIT, Places, Stated
@@ -83,12 +84,9 @@ def verify(
         Every check, made with arithmetic only. Divisible tasks take time linear in the size of the
         answer; whole tasks on servers are handed out again, one by one.
 
-    Raises
-    ------
-    PolicyOptionsError
-        An option names what the problem does not have.
-    ProblemTooLargeError
-        The answer has more whole tasks than are handed out again.
+        Options that the policy does not take, or that name what the problem does not have, fail the
+        check ``options``. More whole tasks than are handed out again fail ``size``: such an answer
+        is neither proven nor refuted.
 
     Examples
     --------
@@ -106,7 +104,9 @@ def verify(
     """
     # What overflows is infinite or not a number, which no check accepts.
     with np.errstate(all="ignore"):
-        checks = [*_check_promised(allocation), *check_feasible(problem, allocation, history)]
+        checks = [*_check_promised(allocation), check_options(problem, allocation.choice)]
+        if checks[-1].holds:
+            checks += check_feasible(problem, allocation, history)
         if all(item.holds for item in checks):
             checks += _check_promises(problem, allocation, history, running)
     return Verification(all(item.holds for item in checks), tuple(checks))
