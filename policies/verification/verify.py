@@ -147,6 +147,10 @@ def _check_promised(allocation: Allocation) -> Iterator[Check]:
         "history": (choice.policy.long_term, allocation.history),
     }
     wrong = [name for name, (has, part) in promised.items() if has != (part is not None)]
+    rounds = () if allocation.certificate is None else allocation.certificate.rounds
+    market = choice.policy.proof is Proof.NASH_PRODUCT
+    if not market and any(item.mix_prices is not None for item in rounds):
+        wrong.append("mix_prices")
     yield Check(
         "promised",
         not wrong,
