@@ -95,8 +95,8 @@ def could_have_more(problem, answer):
     share = shares_of(problem, answer)
     late = problem.second_stage
     kept = np.where(late, np.nan, share)
-    buyers = np.flatnonzero(late & (share > LESS))
-    for i in np.flatnonzero(late & (share <= LESS)).tolist():
+    buyers = np.flatnonzero(late & (share > 0))
+    for i in np.flatnonzero(late & (share == 0)).tolist():
         if greatest_share(problem, kept, i) > 100 * LESS:
             return True
     if not len(buyers):
