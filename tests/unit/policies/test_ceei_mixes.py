@@ -79,9 +79,14 @@ def another_mix(problem, cost):
         mix[mine] = x[mine] if found.x is None else np.maximum(found.x, 0.0)
         return mix / max(1.0, float((mix @ form.demand / form.capacity_share[0]).max()))
 
+    return with_mix(problem, random_mix)
+
+
+def with_mix(problem, mix):
+    """An answer that follows from a mix of the first stage: a function like ``best_mix``."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ceei, "leaves_most", lambda *_: False)
-        patched.setattr(ceei, "best_mix", random_mix)
+        patched.setattr(ceei, "best_mix", mix)
         return solve(problem, "ceei")
 
 
@@ -215,10 +220,20 @@ def test_prices_of_a_mix_that_are_not_prices_are_refused(turn):
 def test_prices_so_small_that_rounding_hides_them_prove_nothing():
     """The gpu is full in this mix alone; 1e-20 of it vanishes beside what all else costs."""
     problem = two_mixes()
-    forged = another_mix(problem, gpu_first)
+    forged = with_mix(problem, lambda *_: np.array([1.0, 0.0, 0.0]))
+    assert forged.tasks.tolist() == [0, 1, 0]
     for tiny in (1e-300, 1e-20, 1e-17, 1e-12, 1e-6):
         changed = priced(forged, np.array([[1.0, tiny]]))
         assert failing(problem, changed) == {"mixes_proven"}, tiny
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e10, 1e15, 1e300])
+def test_a_price_so_high_that_a_billionth_of_the_pool_pays_for_the_mix_proves_nothing(size):
+    """The cpu is full in every mix, and may cost anything: half the gpu is withheld nevertheless."""
+    problem = two_mixes()
+    forged = with_mix(problem, lambda *_: np.array([0.5, 0.5, 0.0]))
+    assert forged.tasks == pytest.approx([0.5, 0.5, 0.5])
+    assert failing(problem, priced(forged, np.array([[size, 2.0]]))) == {"mixes_proven"}
 
 
 @pytest.mark.parametrize("policy", ["drf", "drfh", "tda"])
