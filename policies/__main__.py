@@ -14,8 +14,18 @@ from policies.cli.tables import answer_text, comparison_text, verification_text
 from policies.documents.problem import ParsedProblem, problem_from_document
 from policies.documents.strict_json import strict_json
 from policies.documents.verification import verify_answer
-from policies.errors import PolicyError, ProblemError, SolveFailedError, SolveTimeoutError
+from policies.errors import (
+    PolicyError,
+    PolicyModeError,
+    PolicyOptionsError,
+    PolicyUnknownError,
+    ProblemError,
+    SolveFailedError,
+    SolveTimeoutError,
+)
 from policies.selection import choose, policies_available
+from policies.verification.checks import Check
+from policies.verification.verify import Verification
 
 if TYPE_CHECKING:
     from policies.reproduction import Finding
@@ -157,8 +167,17 @@ def _compare(given: argparse.Namespace) -> int:
 
 def _verify(given: argparse.Namespace) -> int:
     problem, answer = _problem_and_answer(given)
-    parsed, policy = _asked(given, problem, answer.get("policy") or {})
-    verification = verify_answer(parsed, answer, choose(**policy))
+    answered = answer.get("policy") or {}
+    try:
+        parsed, policy = _asked(given, problem, answered)
+    except (PolicyUnknownError, PolicyModeError, PolicyOptionsError) as error:
+        if not answered or given.policy or given.mode or given.option:
+            raise  # it is not the answer that cannot be used
+        name = "options" if isinstance(error, PolicyOptionsError) else "policy"
+        found = Check(name, False, f"{error.pointer}: {error.detail}", 1.0)
+        verification = Verification(False, (found,))
+    else:
+        verification = verify_answer(parsed, answer, choose(**policy))
     checks = [
         {"name": check.name, "holds": check.holds, "detail": check.detail}
         for check in verification.checks

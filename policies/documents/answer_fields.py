@@ -171,6 +171,7 @@ class RoundDocument(_Part):
     bound = FiniteField()
     prices = NumbersField(2)
     proven = BooleanField(default=True)
+    mix_prices = NumbersField(2, required=False, allow_null=True)
 
 
 class CertificateDocument(_Part):

@@ -40,6 +40,7 @@ def certificate_to_document(certificate: Certificate) -> dict[str, Any]:
                 "bound": float(item.bound),
                 "prices": item.prices.tolist(),
                 **({} if item.proven else {"proven": False}),
+                **({} if item.mix_prices is None else {"mix_prices": item.mix_prices.tolist()}),
             }
             for item in certificate.rounds
         ],
@@ -92,6 +93,7 @@ def read_certificate(fields: Mapping[str, Any]) -> Certificate:
                 bound=item["bound"],
                 prices=item["prices"],
                 proven=item["proven"],
+                mix_prices=item["mix_prices"],
             )
             for item in fields["rounds"]
         ),

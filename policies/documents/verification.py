@@ -17,6 +17,7 @@ from policies.model.policy import Choice
 from policies.model.server_names import NumberedServers
 from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check
+from policies.verification.options import check_options
 from policies.verification.stated import Stated
 from policies.verification.verify import Verification, verify
 
@@ -45,7 +46,8 @@ def verify_answer(
     Verification
         The checks of :func:`policies.verify`, and that every other number follows from the tasks.
 
-        An answer that cannot be read is not valid: its one check is ``readable``.
+        An answer that cannot be read is not valid: its one check is ``readable``, or ``options`` where
+        the choice has options that the policy does not take.
 
     Examples
     --------
@@ -60,6 +62,9 @@ def verify_answer(
     >>> verify_answer(ParsedProblem(problem, "drf"), document, choose("drf")).valid
     False
     """
+    options = check_options(parsed.problem, choice)
+    if not options.holds:
+        return Verification(False, (options,))
     try:
         with np.errstate(all="ignore"):  # what overflows is refused by its check
             allocation = allocation_from_document(document, parsed.problem, choice)

@@ -14,11 +14,11 @@ import numpy as np
 from scipy.linalg import qr
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
-from policies.equilibrium.mixes import Mixes, mixes_of
+from policies.equilibrium.mixes import Mixes, mixes_of, overfilled
 from policies.errors import SolveFailedError, SolveTimeoutError
 from policies.model.tolerance import OVERFILL
-from policies.proofs.cost_curve import CostCurve
 from policies.proofs.market import stage_of
+from policies.proofs.mixes import Mix
 from policies.proofs.normal_form import LeximinProblem
 
 MOST_STEPS = 200
@@ -56,22 +56,18 @@ def leaves_most(
     earlier : (m,) float array
         Prices of the stage before.
     """
-    kept = form.stage < stage
-    if not (kept & (np.diff(form.first) > 1)).any():
+    mix = Mix.of(form, stage, x)
+    if not mix.is_chosen:
         return True
-    paid_for = np.where(kept[form.owner], x, 0.0)
-    full = stage_of(form, stage, paid_for).blocked > 0
+    full = mix.later.blocked > 0
     wants = form.demand[form.stage[form.owner] == stage].any(axis=0)
     if (full & wants & (earlier <= FREE * earlier.max())).any():
         return False
-    share = grouped_sum(paid_for, form.owner, form.t)
     budget = float(form.weight[form.stage == stage].sum())
-    for part in EARLIER_PRICES:
-        cost = form.demand @ (np.where(full, 0.0, prices) + part * earlier)
-        least = CostCurve.of(form.owner, form.limit, cost, form.t).cost_of(share)[kept].sum()
-        if float(paid_for @ cost) - float(least) <= SAVED * budget:
-            return True
-    return False
+    return any(
+        mix.saving(np.where(full, 0.0, prices) + part * earlier) <= SAVED * budget
+        for part in EARLIER_PRICES
+    )
 
 
 def best_mix(form: LeximinProblem, stage: int, x: FloatArray, deadline: float | None) -> FloatArray:
@@ -87,7 +83,7 @@ def best_mix(form: LeximinProblem, stage: int, x: FloatArray, deadline: float | 
     if later.market is None or not mixes.free.any():
         return _within(form, mixes.x)
     program = _Program.of(form, stage, mixes)
-    shares = _solve(program, deadline)
+    shares, _ = _solve(program, deadline)
     result = mixes.x.copy()
     count = len(program.target)
     moved = np.flatnonzero(mixes.free)
@@ -97,10 +93,36 @@ def best_mix(form: LeximinProblem, stage: int, x: FloatArray, deadline: float | 
     return _within(form, result)
 
 
+def joint_prices(
+    form: LeximinProblem, stage: int, x: FloatArray, deadline: float | None
+) -> FloatArray | None:
+    """(m,) prices of resources with room in some mix, when mix and later shares are chosen together.
+
+    Resources that are full in every mix are free: what they are worth depends on what else is paid for
+    the mix (``mixes.completed_prices``). None where no mix leaves the later stage anything.
+
+    Args:
+        form: the normalised problem on one pool; stage: the later one.
+        x: (n,) shares, those of earlier tenants in any mix.
+        deadline: ``time.monotonic()`` seconds.
+
+    Raises:
+        SolveTimeoutError, SolveFailedError.
+    """
+    mixes = mixes_of(form, x, stage, deadline)
+    market = stage_of(form, stage, mixes.x).market
+    if market is None or not mixes.free.any():
+        return None
+    program = _Program.of(form, stage, mixes)
+    _, found = _solve(program, deadline)
+    prices = np.zeros(form.m)
+    prices[program.rows] = np.where(program.equal, 0.0, found / program.size)
+    return prices * float(market.weight.sum())
+
+
 def _within(form: LeximinProblem, x: FloatArray) -> FloatArray:
-    size = np.where(form.capacity_share[0] > 0, form.capacity_share[0], 1.0)
-    overfilled = float((x @ form.demand / size).max())
-    return x if overfilled <= 1 + OVERFILL else x / overfilled
+    part = 1.0 + overfilled(form, x)
+    return x if part <= 1 + OVERFILL else x / part
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +130,15 @@ class _Program:
     """Workloads that move, those of earlier tenants first, and the rows that hold them.
 
     Attributes:
+        rows: (m',) resource of each row; size: (m',) the part of the pool that is its unit.
         demand: (n', m') of the rows; right: (m',) what the rows may use; equal: (m',) all of it.
         owner: (n',) tenant of each workload, the earlier ones first; target: (e,) their sums.
         weight: (t',) of the later tenants, with sum 1; 0 for the earlier ones.
         limit: (n',) share at most; start: (n',) a point inside.
     """
 
+    rows: IntArray
+    size: FloatArray
     demand: FloatArray
     right: FloatArray
     equal: BoolArray
@@ -143,6 +168,8 @@ class _Program:
         rows = _independent(demand[: len(moved)], owner, mixes.full)
         used = mixes.x[moved] @ demand[: len(moved)]
         return cls(
+            rows=rows,
+            size=size[rows],
             demand=np.ascontiguousarray(demand[:, rows]),
             right=np.where(mixes.full, used, used + 1.0)[rows],
             equal=mixes.full[rows],
@@ -168,8 +195,8 @@ def _independent(demand: FloatArray, owner: IntArray, full: BoolArray) -> IntArr
     return np.sort(np.concatenate([with_room, np.flatnonzero(full)[needed]]))
 
 
-def _solve(program: _Program, deadline: float | None) -> FloatArray:
-    """(n',) shares at the optimum, by primal-dual steps from the start."""
+def _solve(program: _Program, deadline: float | None) -> tuple[FloatArray, FloatArray]:
+    """(n',) shares at the optimum and (m',) prices of the rows, by primal-dual steps from the start."""
     demand, owner, equal = program.demand, program.owner, program.equal
     count = len(program.weight)
     earlier = np.arange(count) < len(program.target)
@@ -184,7 +211,7 @@ def _solve(program: _Program, deadline: float | None) -> FloatArray:
     prices = np.where(equal, 0.0, 1.0)
     slack = np.where(equal, 0.0, program.right - x @ demand)
     y = np.zeros(count)
-    step, best, answer = 0.0, np.inf, x
+    step, best, answer = 0.0, np.inf, (x, prices)
     for _ in range(MOST_STEPS):
         if deadline is not None and time.monotonic() > deadline:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
@@ -195,7 +222,7 @@ def _solve(program: _Program, deadline: float | None) -> FloatArray:
         products = float(x @ z) + float(room @ h) + float(slack @ prices)
         left = products + float(np.abs(rest) @ x) + float(np.abs(missed) @ np.abs(prices))
         if left < best:
-            best, answer = left, x
+            best, answer = left, (x, prices)
         if products <= CENTRED or not np.isfinite(left):
             break
         centre = max((CENTRING if step < LONG_STEP else CENTRING_AFTER_LONG) * products,

@@ -16,6 +16,7 @@ import numpy as np
 from policies.arrays import FloatArray, grouped_sum
 from policies.equilibrium.best_mix import best_mix, leaves_most
 from policies.equilibrium.eisenberg_gale import equilibrium
+from policies.equilibrium.mix_prices import mix_prices
 from policies.errors import SolveFailedError
 from policies.leximin.dust import above_dust
 from policies.leximin.priority_order import preferred_workloads
@@ -105,6 +106,9 @@ def _clear_stages(
         x = np.where(form.stage[form.owner] == 0, preferred, 0.0)
         rounds[1] = clear_market(form, 1, x, deadline)
         preferred = _preferred(form, x, deadline)
+    proof = mix_prices(form, preferred, rounds, deadline)
+    if proof is not None:
+        rounds[1] = replace(rounds[1], mix_prices=proof)
     return x, preferred, rounds
 
 

@@ -17,6 +17,7 @@ from scipy.sparse.linalg import lsmr
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.errors import SolveFailedError, SolveTimeoutError
+from policies.model.tolerance import DUST
 from policies.proofs.market import ROOM
 from policies.proofs.normal_form import LeximinProblem
 
@@ -70,11 +71,48 @@ def mixes_of(form: LeximinProblem, x: FloatArray, stage: int, deadline: float | 
     runs, full, at_limit = seen[:q].copy(), ~seen[q : q + form.m], ~seen[q + form.m :]
     runs[program.limited[at_limit]] = False
     inside = np.where(kept, x, 0.0)
-    inside[mine] = program.exact(np.mean(found, axis=0)[:q], runs, full, at_limit) * program.share
+    mean, own = np.mean(found, axis=0)[:q], x[mine] / program.share
+    inside[mine] = program.exact(mean, runs, full, at_limit) * program.share
+    if overfilled(form, inside) > DUST:
+        # Limits that are not quite reached in any mix do not fit: who has one mix alone keeps it.
+        inside[mine] = program.exact(mean, runs, full, at_limit, own) * program.share
     free = np.zeros(form.n, dtype=np.bool_)
     free[mine] = runs
     alone = np.bincount(form.owner[free], minlength=form.t)[form.owner] < 2
     return Mixes(inside, free & ~alone, full)
+
+
+def overfilled(form: LeximinProblem, x: FloatArray) -> float:
+    """The largest part of a resource by which shares (n,) are too many; below 0 where all fit."""
+    size = np.where(form.capacity_share[0] > 0, form.capacity_share[0], 1.0)
+    return float((x @ form.demand / size).max()) - 1.0
+
+
+def completed_prices(
+    form: LeximinProblem, x: FloatArray, stage: int, prices: FloatArray, deadline: float | None
+) -> FloatArray:
+    """(m,) prices that show which mix is the cheapest at given ones.
+
+    What resources that are full keep from cheaper mixes is added to their prices: at the sum, every
+    mix that is the cheapest of those that fit is the cheapest of all.
+
+    Args:
+        form: the normalised problem on one pool.
+        x: (n,) shares in one of the mixes; stage: those of its tenants and of later ones are not kept.
+        prices: (m,) what is paid for resources beside that; deadline: ``time.monotonic()`` seconds.
+
+    Raises:
+        SolveTimeoutError, SolveFailedError.
+    """
+    kept = form.stage[form.owner] < stage
+    several = np.diff(form.first)[form.owner] > 1
+    mine = np.flatnonzero(kept & several)
+    program = _Program.of(form, x, mine, np.flatnonzero(kept & ~several))
+    size = float(prices.max())
+    cost = np.zeros(program.width)
+    cost[: len(mine)] = program.share * (form.demand[mine] @ prices) / size
+    _, added = program.least_cost(cost, deadline)
+    return prices + size * added
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +135,11 @@ class _Program:
     def width(self) -> int:
         """Number of variables."""
         return len(self.least)
+
+    @property
+    def tenants(self) -> int:
+        """Number of tenants, whose equations come first."""
+        return len(self.right) - (self.width - len(self.share))
 
     @classmethod
     def of(cls, form: LeximinProblem, x: FloatArray, mine: IntArray, fixed: IntArray) -> _Program:
@@ -133,38 +176,54 @@ class _Program:
 
     def furthest(self, unseen: BoolArray, deadline: float | None) -> FloatArray:
         """(width,) the mix with the greatest sum of what has been 0 so far."""
-        options: dict[str, float] = {
+        return self.least_cost(-unseen.astype(np.float64), deadline)[0]
+
+    def least_cost(self, cost: FloatArray, deadline: float | None) -> tuple[FloatArray, FloatArray]:
+        """(width,) the mix with the least sum of costs (width,), and (m,) prices of the resources."""
+        options: dict[str, float | bool] = {
             "primal_feasibility_tolerance": FEASIBLE,
             "dual_feasibility_tolerance": FEASIBLE,
         }
         if deadline is not None:
             options["time_limit"] = max(deadline - time.monotonic(), 1e-3)
-        answer = linprog(
-            -unseen.astype(np.float64), A_eq=self.rows, b_eq=self.right, options=options
-        )
+        answer = linprog(cost, A_eq=self.rows, b_eq=self.right, options=options)
+        if answer.x is None and answer.status != LINPROG_TIME_LIMIT:
+            # Rounding in presolve's substitutions can make rows that just fit infeasible.
+            options["presolve"] = False
+            answer = linprog(cost, A_eq=self.rows, b_eq=self.right, options=options)
         if answer.status == LINPROG_TIME_LIMIT:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
         if answer.x is None:
             raise SolveFailedError(
                 "solve.failed", f"no mix of workloads was found: {answer.message}"
             )
+        resources = slice(self.tenants, len(self.right) - len(self.limited))
         point: FloatArray = np.maximum(answer.x, 0.0)
-        return point
+        prices: FloatArray = np.maximum(-answer.eqlin.marginals[resources], 0.0)
+        return point, prices
 
     def exact(
-        self, part: FloatArray, runs: BoolArray, full: BoolArray, at_limit: BoolArray
+        self,
+        part: FloatArray,
+        runs: BoolArray,
+        full: BoolArray,
+        at_limit: BoolArray,
+        own: FloatArray | None = None,
     ) -> FloatArray:
         """(q,) a mix without what programs leave to their tolerance.
 
         Args:
             part: (q,) the mix; runs: (q,) workloads between nothing and their limits.
             full: (m,) resources with no room; at_limit: (l,) limits that are reached.
+            own: (q,) the mix that tenants without such workloads keep; None: what limits make of it.
         """
-        q, m, count = len(part), len(full), len(at_limit)
+        q, count = len(part), len(at_limit)
         part = np.where(runs, part, 0.0)
         part[self.limited[at_limit]] = self.right[len(self.right) - count :][at_limit]
-        tenants = len(self.right) - m - count
-        held = np.concatenate([np.arange(tenants), tenants + np.flatnonzero(full)])
+        if own is not None:
+            shares = self.rows[: self.tenants, :q]
+            part = np.where(shares.T @ (shares @ runs == 0) > 0, own, part)
+        held = np.concatenate([np.arange(self.tenants), self.tenants + np.flatnonzero(full)])
         rows = self.rows[held][:, :q]
         scale = diags_array(np.where(runs, part, 0.0))
         missed = self.right[held] - rows @ part

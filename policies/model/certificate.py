@@ -16,6 +16,8 @@ class Round:
         level: weighted level at which the round's stuck tenants were frozen.
         bound: no allocation lifts the least level of the round above it.
         prices: (K, m) price of each class's resources, per share of the pool.
+        mix_prices: (k, m) of CEEI's second stage: prices that prove its first stage's mix of workloads,
+            where those of the rounds do not.
         proven: do they prove that nobody frozen here can have more? Time division leaves rounds
             open where the search for slots ends early, leximins of divisible tasks where rounding
             hides what is left.
@@ -26,6 +28,7 @@ class Round:
     bound: float
     prices: FloatArray
     proven: bool = True
+    mix_prices: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,15 @@ OPEN_GAP = 1e-3
 # ... nor one whose lift to the bound costs more than this part of the resources that those who rise
 # would take it from: mostly some 1e-15 of these is what rounding hides, 1.1e-11 was the most.
 HIDDEN_BY_ROUNDING = 1e-10
+# CEEI: mixes of the first stage's workloads that differ by no more than this part of the pool, of each
+# resource, are as good as one: what solvers leave idle of resources that are full.
+SAME_AMOUNT = 1e-9
+# ... and this is the most of the second stage's product that such a difference may hide, relative: where
+# what is left is small, that much of the pool is much of it.
+HIDDEN_PRODUCT = 1e-6
+# ... and a resource of which no mix leaves more than this part of the pool is full in all of them. Twice
+# ``proofs.market.ROOM`` was the most that a mix left of what another one fills.
+NEXT_TO_NOTHING = 1e-5
 # Time division: a round that is left open is not wider than this part of its bound.
 OPEN_TIME_GAP = 0.5
 # ... levels below it are as good as this one: what they are relative to.

@@ -8,7 +8,7 @@ import numpy as np
 
 from policies.arrays import FloatArray
 from policies.model.allocation import Allocation
-from policies.model.certificate import Certificate
+from policies.model.certificate import Certificate, Round
 from policies.model.policy import Proof
 from policies.model.tolerance import AGREEMENT, HIDDEN_BY_ROUNDING, LEVEL_TOLERANCE, OPEN_GAP
 from policies.verification.checks import Check, exactly
@@ -70,7 +70,8 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
     frozen_in = certificate.frozen_in
     holds = frozen_in.shape == (tenants,) and all(
         item.prices.shape == form.capacity.shape
-        and bool((np.isfinite(item.prices) & (item.prices >= 0)).all())
+        and _are_prices(item.prices)
+        and (item.mix_prices is None or _of_mix(item, item.mix_prices, form))
         and item.stage in (0, 1)
         and 0 <= item.level < np.inf
         for item in certificate.rounds
@@ -90,6 +91,22 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
         "one price per class of servers and resource, one round per tenant, none without, in stages"
     )
     return Check("certificate", holds, detail, 0.0)
+
+
+def _are_prices(prices: FloatArray) -> bool:
+    return bool((np.isfinite(prices) & (prices >= 0)).all())
+
+
+def _of_mix(item: Round, prices: FloatArray, form: Form) -> bool:
+    """Are they prices of a second stage: a row for the product and one per resource at most?"""
+    resources = form.capacity.shape[1]
+    return (
+        item.stage == 1
+        and prices.ndim == 2
+        and prices.shape[1] == resources
+        and 1 <= len(prices) <= resources + 1
+        and _are_prices(prices)
+    )
 
 
 def _check_leximin(

@@ -15,6 +15,7 @@ from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE
 from policies.verification.checks import Check, check, exactly
 from policies.verification.form import Form
 from policies.verification.market import Market
+from policies.verification.mixes import check_mixes
 
 
 def check_equilibrium(
@@ -75,6 +76,8 @@ def check_equilibrium(
         "each round's prices prove that no shares have a greater product",
         names,
     )
+    tenants = [problem.tenants[i] for i in form.tenants.tolist()]
+    yield check_mixes(form, certificate, x, tenants)
     mine = form.tenant_sums(x) / form.weight
     stated = allocation.level[form.tenants]
     yield check(
@@ -82,5 +85,5 @@ def check_equilibrium(
         np.where(np.isfinite(stated), np.abs(stated - mine) / np.maximum(mine, 1e-12), np.inf),
         AGREEMENT,
         "every tenant's level is its share over its weight",
-        [problem.tenants[i] for i in form.tenants.tolist()],
+        tenants,
     )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
-from policies.errors import ProblemTooLargeError
 from policies.verification.groups import InGroups
 from policies.verification.servers import BETWEEN_LOOKS, NOWHERE, Servers
 from policies.verification.turns import ByHistory, ByShare
@@ -78,15 +77,7 @@ def replay(
         rule: the server of a workload's next task, or ``NOWHERE``.
         expected: (n,) tasks that the answer has.
         launch: called with server and workload before the task is taken.
-
-    Raises:
-        ProblemTooLargeError: the answer has too many tasks to hand them out again.
     """
-    if float(expected.sum()) > MOST_REPLAYED:
-        raise ProblemTooLargeError(
-            "problem.too_large",
-            f"the answer has {expected.sum():.0f} tasks; at most {MOST_REPLAYED} are verified",
-        )
     count = np.zeros(len(limit))
     at = [0] * len(waiting)
     jobs: list[int] = []

@@ -26,6 +26,7 @@ from policies.verification.fits import Fits
 from policies.verification.form import form_of
 from policies.verification.history import check_history
 from policies.verification.open_rounds import stuck_when_open
+from policies.verification.options import check_options
 from policies.verification.rounds import rounds_of
 from policies.verification.schedule import check_schedule
 from policies.verification.shapes import check_shapes
@@ -84,12 +85,9 @@ def verify(
         Every check, made with arithmetic only. Divisible tasks take time linear in the size of the
         answer; whole tasks on servers are handed out again, one by one.
 
-    Raises
-    ------
-    PolicyOptionsError
-        An option names what the problem does not have.
-    ProblemTooLargeError
-        The answer has more whole tasks than are handed out again.
+        Options that the policy does not take, or that name what the problem does not have, fail the
+        check ``options``. More whole tasks than are handed out again fail ``size``: such an answer
+        is neither proven nor refuted.
 
     Examples
     --------
@@ -107,7 +105,9 @@ def verify(
     """
     # What overflows is infinite or not a number, which no check accepts.
     with np.errstate(all="ignore"):
-        checks = [*_check_promised(allocation), *check_feasible(problem, allocation, history)]
+        checks = [*_check_promised(allocation), check_options(problem, allocation.choice)]
+        if checks[-1].holds:
+            checks += check_feasible(problem, allocation, history)
         if all(item.holds for item in checks):
             checks += _check_promises(problem, allocation, history, running)
     return Verification(all(item.holds for item in checks), tuple(checks))
@@ -148,6 +148,10 @@ def _check_promised(allocation: Allocation) -> Iterator[Check]:
         "history": (choice.policy.long_term, allocation.history),
     }
     wrong = [name for name, (has, part) in promised.items() if has != (part is not None)]
+    rounds = () if allocation.certificate is None else allocation.certificate.rounds
+    market = choice.policy.proof is Proof.NASH_PRODUCT
+    if not market and any(item.mix_prices is not None for item in rounds):
+        wrong.append("mix_prices")
     yield Check(
         "promised",
         not wrong,

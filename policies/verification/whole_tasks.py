@@ -25,6 +25,7 @@ from policies.verification.groups import InGroups
 from policies.verification.partition import partition_tasks
 from policies.verification.pool import PoolTasks, out_of_turn, pool_tasks
 from policies.verification.replay import (
+    MOST_REPLAYED,
     Launched,
     Round,
     left_out,
@@ -289,6 +290,11 @@ def _check_replayed(
     whole: Whole, before: History, running: CurrentPlacements | None
 ) -> Iterator[Check]:
     problem, answer = whole.stated.problem, whole.allocation
+    total = float(answer.tasks.sum())
+    if total > MOST_REPLAYED:
+        detail = f"the answer has {total:.0f} tasks; at most {MOST_REPLAYED} are handed out again"
+        yield Check("size", False, detail, total / MOST_REPLAYED)
+        return
     launched = _replayed(whole, before)
     yield check(
         "handed_out",

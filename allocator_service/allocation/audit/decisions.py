@@ -20,9 +20,8 @@ from allocator_service.allocation.models import (
     ServerClass,
     Step,
 )
-from allocator_service.allocation.policies import domain_error
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
-from allocator_service.core.errors import Conflict, Missing
+from allocator_service.core.errors import Conflict, Missing, TooLarge
 from allocator_service.ledger.selectors import chained_digests, decisions_chained_before
 from policies import (
     Allocation,
@@ -63,10 +62,10 @@ def run_verify(run: Run) -> dict[str, Any]:
         return _not_readable(f"what is stored cannot be read ({type(error).__name__})")
     ranges_agree = stored.ranges_agree
     answer = stored.allocation
-    try:
-        verification = verify(answer.problem, answer, stored.history, stored.running)
-    except PolicyError as error:
-        raise domain_error(error) from error
+    verification = verify(answer.problem, answer, stored.history, stored.running)
+    for check in verification.checks:
+        if check.name == "size" and not check.holds:  # neither proven nor refuted
+            raise TooLarge(check.detail, code="problem.too_large")
     checks = [
         {"name": "server_ranges", "holds": ranges_agree, "detail": _RANGES[ranges_agree]},
         {"name": "stored_numbers", "holds": not stored.wrong_row, "detail": stored.wrong_row},

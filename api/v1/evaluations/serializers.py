@@ -24,6 +24,11 @@ _DIVISIBLE_PRICES: Schema = {
     **_OF_CLASSES,
     "description": "Of tda: what proves the bound of divisible tasks, per server class, per resource.",
 }
+_MIX_PRICES: Schema = {
+    **_OF_CLASSES,
+    "description": "Of ceei's second stage: rows of prices per resource that prove the first stage's "
+    "mix of workloads. Omitted where the rounds' prices prove it.",
+}
 _INDICES: Schema = {
     "type": "array",
     "items": {"type": "integer", "minimum": -1},
@@ -49,6 +54,7 @@ class RoundDocument(Document):
         required=False,
         description="False where the round is left open: only its bound is proven.",
     )
+    mix_prices = SchemaField(schema=_MIX_PRICES, required=False)
 
 
 class CertificateDocument(Document):

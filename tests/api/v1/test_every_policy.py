@@ -6,6 +6,7 @@ from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.core.clock import utc_now
 from allocator_service.pools.recompute import decision_wanted
 from policies import policies_available
+from policies.verification import whole_tasks
 from tests.factories import client, decision, pool, server, tenant, workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,6 +31,19 @@ def test_it_decides_is_proven_and_explained(name, mode):
         answer = client().get(f"/api/v1/runs/{run.pk}/explanation/{slug}/")
         assert answer.status_code == 200, answer.content
         assert answer.json()["sentence"]
+
+
+@pytest.mark.parametrize("name", ["drfh", "h-mrf"])
+def test_more_tasks_than_are_handed_out_again_are_too_large_to_verify(name, monkeypatch):
+    lab = pool(policy=name, mode="indivisible")
+    ada = tenant("ada")
+    server(lab, "rack", 12, 12, ada)
+    workload(lab, "analysis", 1, 1, ada, tasks=7)
+    run = decision(lab)
+    monkeypatch.setattr(whole_tasks, "MOST_REPLAYED", 6)
+    answer = client().post(f"/api/v1/runs/{run.pk}/verify/")
+    assert (answer.status_code, answer.json()["code"]) == (413, "problem.too_large")
+    assert "7 tasks" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("name", ["drfh", "h-mrf"])

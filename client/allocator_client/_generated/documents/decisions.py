@@ -184,6 +184,9 @@ class CertificateRound(TypedDict):
     prices: list[list[float]] | list[float]
     # False where the round is left open: only its bound is proven.
     proven: NotRequired[bool]
+    # Of ceei's second stage: rows of prices per resource that prove the first stage's mix of
+    # workloads. Omitted where the rounds' prices prove it.
+    mix_prices: NotRequired[list[list[float]]]
 
 
 class CertificateDocument(TypedDict):

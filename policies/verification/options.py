@@ -1,0 +1,41 @@
+"""Whether an answer's policy takes its options, and the problem has what they name."""
+
+from __future__ import annotations
+
+from policies.errors import PolicyOptionsError
+from policies.model.options import mismatch
+from policies.model.policy import Choice
+from policies.model.problem import Problem
+from policies.verification.checks import Check
+from policies.verification.stated import position_of
+
+
+def check_options(problem: Problem, choice: Choice) -> Check:
+    """The options fit the policy's schema, and name what the problem has."""
+    detail = "the policy takes the options, and the problem has what they name"
+    wrong = mismatch(choice.policy.options_schema, dict(choice.options))
+    if wrong is not None:
+        pointer, sentence = wrong
+        return Check("options", False, f"/policy/options{pointer}: {sentence}", 1.0)
+    try:
+        _find_names(problem, choice)
+    except PolicyOptionsError as error:
+        return Check("options", False, f"{error.pointer}: {error.detail}", 1.0)
+    return Check("options", True, detail, 0.0)
+
+
+def _find_names(problem: Problem, choice: Choice) -> None:
+    """Look up all names in options that fit the schema.
+
+    Raises:
+        PolicyOptionsError: the problem lacks one.
+    """
+    options = choice.options
+    if "resource" in options:
+        position_of(options["resource"], problem.resources, "resource")
+    for resource in options.get("slot", {}):
+        position_of(resource, problem.resources, f"slot/{resource}")
+    for tenant, row in options.get("resource_weights", {}).items():
+        position_of(tenant, problem.tenants, f"resource_weights/{tenant}")
+        for resource in row:
+            position_of(resource, problem.resources, f"resource_weights/{tenant}/{resource}")
