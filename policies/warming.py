@@ -31,6 +31,15 @@ _WHOLE = Problem.create(
     workload_tenant=[0, 0, 1, 2],
     demand=[[4, 1], [1, 2], [1, 2], [1, 1]],
 )
+_IN_GROUPS = Problem.create(
+    resources=_NAMES[:2],
+    capacity=[[9, 9], [9, 8], [4, 4]],
+    tenants=_NAMES,
+    demand=[[4, 1], [1, 2], [1, 1]],
+    tasks=[1, np.inf, np.inf],
+    groups=["g"],
+    tenant_group=[0, 0, -1],
+)
 
 
 def warm(*policies: str) -> None:
@@ -61,6 +70,10 @@ def warm(*policies: str) -> None:
     for info in policies_available():
         for mode, options in product(info.modes, _options_of(info.options_schema)):
             tasks_by_owner(solve(_WHOLE, info.name, mode=mode, options=options))
+    for info in policies_available():
+        if info.takes_groups:
+            for mode in info.modes:
+                solve(_IN_GROUPS, info.name, mode=mode)
     for name in POLICIES:
         simulate(_WHOLE, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), name)
     note_complete()

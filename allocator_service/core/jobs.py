@@ -150,7 +150,10 @@ class Claim(Generic[J, W]):
 
 @dataclass(frozen=True)
 class Hold(Generic[J]):
-    """The attempt to be the only worker at a job; `is_alone` if it succeeded."""
+    """The attempt to be the only worker at a job.
+
+    It has `is_alone` if it succeeded.
+    """
 
     kind: JobKind[J]
     key: int | UUID
@@ -251,7 +254,7 @@ SELECT id FROM sent, due ORDER BY array_position(due.ids, sent.id)
 
 
 def jobs_due(kind: JobKind[J], *, now: datetime, again: bool, limit: int = 100) -> list[Any]:
-    """Claim the publication of due jobs; return their ids, to be sent after the commit.
+    """Claim the publication of due jobs and return their ids, to be sent after the commit.
 
     `again` includes those whose message may be lost: sent `RESEND_AFTER` ago or earlier (twice that from
     the second time on), and not claimed since. A claimed job is sent again when its claimer has been

@@ -65,7 +65,7 @@ class NameField(StringField):
 
 
 class ReferenceField(StringField):
-    """The name of one of the document's objects, read as its index; any text where none are known."""
+    """The name of one of the document's objects, read as its index."""
 
     kind: ClassVar[str]
 

@@ -28,7 +28,7 @@ ENOUGH = 0.5
 def mix_prices(
     form: LeximinProblem, x: FloatArray, rounds: list[Round], deadline: float | None
 ) -> FloatArray | None:
-    """(k, m) prices that prove the first stage's mix beside those of the rounds; None: these do.
+    """(k, m) prices that prove the first stage's mix beside those of the rounds, if any are needed.
 
     Args:
         form: the normalised problem on one pool; x: (n,) shares of all workloads.
@@ -93,7 +93,7 @@ def _candidates(mix: Mix, own: FloatArray, deadline: float | None) -> Iterator[F
 
 
 def _completed(mix: Mix, prices: FloatArray, deadline: float | None) -> Iterator[FloatArray]:
-    """The prices with those of resources that are full; none where the program has no answer."""
+    """Return the prices with those of full resources, without any if the program has no answer."""
     if prices.any():
         with suppress(SolveFailedError):
             yield completed_prices(mix.form, mix.x, 1, prices, deadline)

@@ -1,4 +1,6 @@
-"""Turns in a tree of groups: from the pool down, always to the child with the least level.
+"""The order of turns in a tree of groups.
+
+A turn goes from the pool down, always to the child with the least level.
 
 Every node keeps its children in winner trees (``winner_tree``), one per tier; a child without a tenant
 that still waits has the level inf. The level of a group is the largest share of any resource that the
@@ -130,7 +132,7 @@ def _fill_in(turns, level, bottom_up):  # type: ignore[no-untyped-def]
 
 @compiled
 def _level_of_group(turns, v):  # type: ignore[no-untyped-def]
-    """The level of a group; inf where no tenant below it waits."""
+    """Return the level of a group, inf without a tenant below it that waits."""
     current = turns.node[v, CURRENT]
     while turns.level[turns.block[current, BEGIN] + 1] == np.inf:
         current += 1
@@ -145,7 +147,7 @@ def _level_of_group(turns, v):  # type: ignore[no-untyped-def]
 
 @compiled
 def next_in_groups(turns):  # type: ignore[no-untyped-def]
-    """The tenant that is next; somebody must wait."""
+    """Return the tenant that is next, of at least one that waits."""
     v = len(turns.node) - 1
     while turns.node[v, FIRST_BLOCK] < turns.node[v, STOP_BLOCK]:
         current = turns.node[v, CURRENT]

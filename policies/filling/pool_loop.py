@@ -33,7 +33,7 @@ PICKS_BETWEEN_CLOCKS = 100_000
 def fill_pool(
     queues: Queues, demand: FloatArray, left: FloatArray, deadline: float | None
 ) -> FloatArray:
-    """Launch tasks of a flat pool until none fits; updates ``queues`` and ``left``.
+    """Launch tasks of a flat pool until none fits, and update ``queues`` and ``left``.
 
     Args:
         queues: who launches what, in which order.
@@ -183,7 +183,7 @@ def _pick_in_groups(  # type: ignore[no-untyped-def]
     turns, gain, waiting, stop, current, share, limit, weight, count, passed, demand, left, level,
     most,
 ):  # fmt: skip
-    """At most ``most`` launches or workloads that have stopped; how many tenants still wait."""
+    """Make at most ``most`` launches or stops and return the number of tenants that wait."""
     nothing = np.zeros(gain.shape[1])
     for _ in range(most):
         if waiting == 0:

@@ -1,7 +1,8 @@
-"""Rounds in a tree of groups: a round ends at the last feasible point of the path on which shares rise.
+"""Rounds in a tree of groups.
 
-The level of a round is a position on the path: the sum of the shares of all tenants. The point is found
-from above: prices of a position that is not feasible bound the true one.
+A round ends at the last feasible point of the path on which shares rise. Its level is a position on the
+path, the sum of the shares of all tenants. The point is found from above: prices of a position that is
+not feasible bound the true one.
 """
 
 from __future__ import annotations

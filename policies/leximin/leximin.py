@@ -17,7 +17,7 @@ from policies.proofs.normal_form import LeximinProblem
 def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
     """Solve the leximin to a certified relative gap of 1e-9 on every level.
 
-    Rounds that no prices prove to that are left open: ``Round.proven`` says so.
+    Rounds that no prices prove to that are left open (``Round.proven``).
 
     Raises:
         SolveTimeoutError: ``deadline`` (``time.monotonic`` seconds) passed.
@@ -46,7 +46,7 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
 
 
 def _realised(problem: LeximinProblem, answer: Leximin) -> bool:
-    """Does ``x`` give everybody the proven share, after it was made feasible?"""
+    """Return True if ``x`` gives each tenant its proven share after it was made feasible."""
     scale = answer.share
     if problem.groups is not None:
         scale = lifts(answer.share, problem.groups.part, float(answer.share.sum()))

@@ -82,7 +82,7 @@ class Attempt:
 
 
 class Rounds:
-    """The rounds of a flat pool: all rising tenants have one level."""
+    """The rounds of a flat pool, in which all rising tenants have one level."""
 
     def __init__(self, problem: LeximinProblem, deadline: float | None, *, interior: bool) -> None:
         self.problem = problem
@@ -184,7 +184,7 @@ class Rounds:
         return frozen
 
     def _scale(self, rising: BoolArray, level: float) -> float:
-        """What the tolerance of a round's level is relative to."""
+        """Return the size that the tolerance of a round's level is relative to."""
         return level_scale(self.problem, rising, level)
 
     def _proof(self, prices: FloatArray, level: float, rising: BoolArray) -> RoundProof:

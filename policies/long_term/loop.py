@@ -1,4 +1,4 @@
-"""Whole tasks by what tenants have used over time, one task at a time.
+"""Launches by past use, one whole task at a time.
 
 Source: Tang et al., TPDS 2018, §5.1 (LT-DRF), §5.2 (LT-AF), Algorithm 1 (H-MRF). All three walk
 through the same loop; ``measures`` has what orders tenants.

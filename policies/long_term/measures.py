@@ -1,4 +1,4 @@
-"""What orders tenants by what they have used over time, and which of them is next.
+"""Measures of past use that order tenants, and the tenant that is next by them.
 
 Source: Tang et al., TPDS 2018, §5.1 (LT-DRF), §5.2 (LT-AF), Algorithm 1 (H-MRF). They differ in the
 measures:
@@ -43,7 +43,7 @@ LT_DRF, LT_AF, H_MRF = 0, 1, 2
 
 @compiled
 def keys_of(rule, degree, aggregate, dominant, weight):  # type: ignore[no-untyped-def]
-    """What orders a tenant: its sharing degree while that is below 1, a measure, and its tie-breaker.
+    """Return sharing degree, measure and tie-breaker of a tenant.
 
     Args:
         rule: one of the three constants.
@@ -52,7 +52,7 @@ def keys_of(rule, degree, aggregate, dominant, weight):  # type: ignore[no-untyp
     """
     aggregate /= weight
     dominant /= weight
-    # Without anything that it would have used alone nobody is at a loss; and degrees from 1 on do
+    # Without anything that it would have used alone a tenant loses nothing; and degrees from 1 on do
     # not order: alike, they leave the tree as it is.
     least = min(degree, 1.0) if rule == H_MRF else 1.0
     return (
@@ -64,7 +64,7 @@ def keys_of(rule, degree, aggregate, dominant, weight):  # type: ignore[no-untyp
 
 @compiled
 def next_by_history(degree, main, second):  # type: ignore[no-untyped-def]
-    """The tenant that goes next; somebody must be waiting.
+    """Return the tenant that is next, of at least one that waits.
 
     Args:
         degree, main: trees (``winner_tree``) of the first two of ``keys_of``; second: (t,) the third.
@@ -109,7 +109,7 @@ def _first_of_least(tree, second, first_leaf):  # type: ignore[no-untyped-def]
 
 @compiled
 def _within(tree, first, threshold):  # type: ignore[no-untyped-def]
-    """The first leaf from ``first`` on that is at most the threshold; NOWHERE if none is."""
+    """Return the first leaf from ``first`` on that is at most the threshold, else NOWHERE."""
     leaves = len(tree) // 2
     if first >= leaves:
         return NOWHERE
@@ -149,7 +149,7 @@ class HistoryTurns(NamedTuple):
 
 
 def history_turns(tree: GroupTree | None, used: FloatArray, alone: FloatArray) -> HistoryTurns:
-    """Return turns in which nobody waits yet.
+    """Return turns without any tenant that waits.
 
     Args:
         tree: of the pool; None of a flat one.
@@ -173,7 +173,7 @@ def history_turns(tree: GroupTree | None, used: FloatArray, alone: FloatArray) -
 
 @compiled
 def next_in_history(turns):  # type: ignore[no-untyped-def]
-    """The tenant that goes next in a pool with groups; somebody must wait."""
+    """Return the tenant that is next in a pool with groups, of at least one that waits."""
     v = len(turns.node) - 1
     while turns.node[v, FIRST_BLOCK] < turns.node[v, STOP_BLOCK]:
         current = turns.node[v, CURRENT]
@@ -219,7 +219,7 @@ def set_measures(turns, tenant, rule, degree, main, second, gain, share_of_total
 
 @compiled
 def _measures_of_group(turns, v, rule, share_of_total):  # type: ignore[no-untyped-def]
-    """The measures of a group; inf where no tenant below it waits."""
+    """Return the measures of a group, inf without a tenant below it that waits."""
     current = turns.node[v, CURRENT]
     while turns.main[turns.block[current, BEGIN] + 1] == np.inf:
         current += 1

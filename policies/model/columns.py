@@ -1,4 +1,4 @@
-"""Arrays of a problem from what callers pass: tables, columns, names and selectors, with defaults."""
+"""Arrays of a problem from the arguments of callers, with defaults."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ POOL = -1
 
 @dataclass(frozen=True, eq=False)
 class GroupTree:
-    """The nodes of a pool's tree: its ``t`` tenants first, then its groups, then the pool.
+    """The nodes of a pool's tree, its ``t`` tenants before its groups and the pool.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class GroupTree:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the order of tenants is that of a pool without groups and tiers."""
+        """True if groups and tiers decide nothing."""
         only_tenants = len(self.bottom_up) == 1
         return only_tenants and bool((self.tier[:-1] == self.tier[:1]).all())
 
@@ -157,7 +157,10 @@ class GroupTree:
 
 
 def depths(group_parent: IntArray) -> IntArray:
-    """(g,) levels of groups from the pool to each group, itself included; 0 for those on a cycle."""
+    """Return the number of groups from the pool to each group, itself included (g,).
+
+    It is 0 for groups on a cycle.
+    """
     depth = np.zeros(len(group_parent), dtype=np.int64)
     reached = group_parent == POOL
     level = 1

@@ -260,7 +260,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def derived_group_weight(self) -> FloatArray:
-        """(g,) weight of groups in the first stage: explicit, or contributed share × factor.
+        """(g,) weight of groups in the first stage, explicit or contributed share × factor.
 
         A group that contributed nothing has no tenant in the first stage.
         """
@@ -303,7 +303,7 @@ class Problem(ProblemFields):
 
     @property
     def has_groups(self) -> bool:
-        """Whether groups or tiers decide who goes first, beside the tenants' own weights."""
+        """True if groups or tiers decide the order, beside the tenants' own weights."""
         return not self._trees[0].is_flat
 
     @cached_property

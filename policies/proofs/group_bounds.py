@@ -1,4 +1,4 @@
-"""What prices prove about a point of the path on which shares rise in a tree of groups.
+"""Bounds by prices on the path on which shares rise in a tree of groups.
 
 Any feasible shares cost no more than the servers are worth (``cost_curve``), and the path is monotone in
 every share: the position at which the costs of all shares reach that worth is a bound on all feasible
@@ -19,7 +19,7 @@ from policies.proofs.normal_form import LeximinProblem
 
 
 def path_scale(position: float) -> float:
-    """What tolerances of positions are relative to: the position, unless it is next to nothing."""
+    """Return the size that tolerances of positions are relative to."""
     return max(position, SMALLEST_LEVEL_SCALE)
 
 
@@ -37,7 +37,7 @@ def lifts(share: FloatArray, part: FloatArray, position: float) -> FloatArray:
 def path_bound(
     problem: LeximinProblem, path: GroupPath, prices: FloatArray, below: float = np.inf
 ) -> float:
-    """Return the greatest position that prices (K, m) leave open; ``below`` if that is no less."""
+    """Return the greatest position that prices (K, m) leave open, at most ``below``."""
     curve = _curve(problem, prices)
     return _bound(problem, path, prices, curve, below)
 

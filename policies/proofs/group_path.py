@@ -76,12 +76,12 @@ class GroupPath:
 
     @cached_property
     def _rest(self) -> float:
-        """What tenants hold that do not rise."""
+        """Shares of tenants that do not rise."""
         return self.first - float(self._polygons.position[self.tree.pool])
 
     @cached_property
     def last(self) -> float:
-        """The position at which everybody has all tasks; inf: never."""
+        """The position at which all tasks are placed, inf without an end."""
         return np.inf if np.isinf(self.cap[self.moving]).any() else float(self.corners[-1])
 
     @cached_property
@@ -95,7 +95,10 @@ class GroupPath:
         return found
 
     def shares(self, position: float) -> FloatArray:
-        """(t,) shares at a position; those of tenants that do not rise are as at the beginning."""
+        """Return the shares (t,) at a position.
+
+        Tenants that do not rise keep those of the beginning.
+        """
         if position <= self.first or not self.moving.any():
             return self.start.copy()
         if position >= self.last:
@@ -108,7 +111,7 @@ class GroupPath:
         return np.where(self.moving, np.minimum(share, self.cap), self.start)
 
     def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
-        """The greatest position whose shares cost at most ``budget``; inf if all do.
+        """Return the greatest position whose shares cost at most ``budget``, inf if all do.
 
         Args:
             cost: of shares (t,), convex between corners, and nowhere falling along the path.
@@ -130,10 +133,10 @@ class GroupPath:
         return self._between(cost, budget, begin, begin + step)
 
     def _corner_before(self, cost: Callable[[FloatArray], float], budget: float) -> tuple[int, int]:
-        """The last corner that is affordable, and the next one; past the end if all are.
+        """Return the last corner that is affordable and the one after it.
 
-        Costs are near to linear along long parts of a path: where a chord says is tried first, then the
-        middle.
+        Costs are near to linear along long parts of a path: the crossing of a chord and the middle are
+        tried in turn.
         """
         corners = self.corners
         low, high = 0, len(corners)
@@ -187,7 +190,11 @@ class GroupPath:
 
 @dataclass(frozen=True, eq=False)
 class _Polygons:
-    """Paths of all nodes: (v, m) ``held`` and (v,) ``position`` at the beginning, and what is built."""
+    """Paths of all nodes.
+
+    Attributes:
+        held: (v, m) and position: (v,) at the beginning; built: of ``_build``.
+    """
 
     held: FloatArray
     position: FloatArray
@@ -327,7 +334,9 @@ def _sweep(  # type: ignore[no-untyped-def]
     v, order_stop, stop, corners, siblings, tier, weight, held, position, built, of_child, slope,
     slopes, since,
 ):  # fmt: skip
-    """Let the children of a node rise until its position is ``stop``; write its corners if that is inf.
+    """Let the children of a node rise until its position is ``stop``.
+
+    Corners are written if that is inf.
 
     Args:
         v: the node; order_stop: one past its last corner in ``order``; corners: how many are written.
@@ -446,7 +455,7 @@ def _write(corners, now, reached, weight, level, at, vector):  # type: ignore[no
 
 @compiled_in_order
 def _next_change(now, rates):  # type: ignore[no-untyped-def]
-    """The resource that decides the level, and after how much another one does; inf: never."""
+    """Return the resource that decides the level and the length after which another one does."""
     top = 0
     for r in range(1, len(now)):
         if now[r] > now[top] or (now[r] == now[top] and rates[r] > rates[top]):

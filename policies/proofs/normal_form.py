@@ -241,7 +241,7 @@ def _groups_of(
     limit: FloatArray,
     owner: IntArray,
 ) -> Groups | None:
-    """Return the tree of tenants that take part; None if the pool is flat.
+    """Return the tree of tenants that take part, or None if the pool is flat.
 
     Args:
         tenants: (t',) of the problem; demand: (q, m), limit, owner: (q,) of their workloads.

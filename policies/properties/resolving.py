@@ -115,6 +115,8 @@ def without_tenant(problem: Problem, tenant: int) -> Problem:
         tenants=tuple(name for i, name in enumerate(problem.tenants) if i != tenant),
         weight=problem.weight[kept],
         best_effort=problem.best_effort[kept],
+        tenant_group=problem.tenant_group[kept],
+        tenant_tier=problem.tenant_tier[kept],
         deficit=problem.deficit[kept],
         contributed_by=owner - (owner > tenant),
         workload_tenant=(problem.workload_tenant - (problem.workload_tenant > tenant))[stays],

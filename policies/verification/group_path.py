@@ -163,7 +163,7 @@ class GroupPath:
         return np.where(self.moving, np.clip(share, self.start, self.cap), self.start)
 
     def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
-        """The greatest position at which shares cost at most the budget; inf: they always do."""
+        """Return the greatest position at which shares cost at most the budget."""
         corners = self.corners
         worth = {0: cost(self.shares(self.first)) - budget}
         if worth[0] > 0:
@@ -193,7 +193,7 @@ class GroupPath:
     def _pays_until(
         self, cost: Callable[[FloatArray], float], budget: float, begin: float, end: float
     ) -> float:
-        """Where the cost crosses the budget on a straight part: halved, then by the last chord."""
+        """Return the position on a straight part at which the cost crosses the budget."""
         first, second = self.shares(begin), self.shares(end)
 
         def excess(part: float) -> float:

@@ -38,7 +38,7 @@ class Groups:
 
     @cached_property
     def parent(self) -> IntArray:
-        """(v,) parent of each node; -1 for the pool."""
+        """(v,) parent of each node, -1 for the pool."""
         t = self.problem.t
         above = np.concatenate([self.problem.tenant_group, self.problem.group_parent])
         nodes: IntArray = np.r_[np.where(above >= 0, above + t, self.pool), -1]
@@ -51,7 +51,7 @@ class Groups:
 
     @cached_property
     def children(self) -> list[list[int]]:
-        """(v) children of each node: tenants, then groups, by position."""
+        """(v) children of each node, tenants before groups."""
         of: list[list[int]] = [[] for _ in range(self.pool + 1)]
         for node, parent in enumerate(self.parent[:-1].tolist()):
             of[parent].append(node)
@@ -109,7 +109,9 @@ def contributed_by_groups(problem: Problem, contributed: FloatArray) -> FloatArr
 
 
 class InGroups:
-    """Turns in a pool with groups: from the pool down, to the child that the policy puts first.
+    """Turns in a pool with groups.
+
+    They go from the pool down, to the child that the policy puts first.
 
     A child without a tenant that waits has no turn, and none while one of a lower tier has.
     """
@@ -158,7 +160,7 @@ class InGroups:
         return self.tenants.may_go_on(tenant)
 
     def next(self) -> int:
-        """Whose turn it is."""
+        """Return the tenant that is next."""
         node = self.groups.pool
         while node >= self.groups.problem.t:
             keys, tiers = self._keys[node], self._tiers[node]

@@ -1,4 +1,4 @@
-"""Whether prices prove that no mix of the first stage's workloads leaves more to the second one.
+"""Proof by prices that no mix of the first stage's workloads leaves more to the second one.
 
 Tenants of the first stage keep their shares, and may reach them through any mix of their workloads. At
 any prices ``p >= 0`` of the pool a tenant pays at least for its cheapest mix, so that no mix leaves more
@@ -113,7 +113,7 @@ class _Mix:
         )
 
     def _beyond_cheapest(self, prices: FloatArray) -> tuple[float, float]:
-        """What the mix costs beyond the cheapest one, and how far off rounding lets that be."""
+        """Return the cost of the mix beyond the cheapest one, and its rounding error."""
         form = self.form
         cost = form.demand @ prices
         share = form.tenant_sums(self.paid)
@@ -125,13 +125,13 @@ class _Mix:
         return math.fsum([*paid.tolist(), *(-least).tolist()]), error
 
     def proves_full(self, prices: FloatArray) -> BoolArray:
-        """(m,) of what is used up: do prices (m,) prove that no mix leaves any?"""
+        """Return for each used-up resource (m,) if prices (m,) prove that no mix leaves any."""
         beyond, error = self._beyond_cheapest(prices)
         unsold = float(self.market.left @ prices) + max(beyond, 0.0) + error
         return self.used_up & (prices > 0) & (unsold <= NEXT_TO_NOTHING * prices)
 
     def beyond(self, prices: FloatArray) -> float:
-        """What prices (m,) leave open of the product, relative, beyond what is allowed.
+        """Return the part of the product that prices (m,) leave open beyond what is allowed.
 
         Nothing where it is at most 0.
         """

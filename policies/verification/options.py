@@ -1,4 +1,4 @@
-"""Whether an answer's policy takes its options, and the problem has what they name."""
+"""Checks of the options of an answer's policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from policies.model.options import mismatch
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.verification.checks import Check
-from policies.verification.stated import position_of
+from policies.verification.stated import Stated, position_of
 
 
 def check_options(problem: Problem, choice: Choice) -> Check:
@@ -21,6 +21,12 @@ def check_options(problem: Problem, choice: Choice) -> Check:
         _find_names(problem, choice)
     except PolicyOptionsError as error:
         return Check("options", False, f"{error.pointer}: {error.detail}", 1.0)
+    if Stated(problem, choice).groups is not None:
+        if not choice.policy.takes_groups:
+            return Check("options", False, "/policy/name: the policy takes no groups or tiers", 1.0)
+        if choice.option("resource_weights"):
+            sentence = "weights per resource are for pools without groups and tiers"
+            return Check("options", False, f"/policy/options/resource_weights: {sentence}", 1.0)
     return Check("options", True, detail, 0.0)
 
 

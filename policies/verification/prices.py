@@ -113,7 +113,7 @@ def bound_on_level(form: Form, prices: FloatArray, share: FloatArray, rising: Bo
 def part_lifted(
     form: Form, prices: FloatArray, rising: BoolArray, at: FloatArray, above: FloatArray
 ) -> float:
-    """What the lift of shares from those at a level (t',) to those at its bound costs.
+    """Return the cost of lifting shares (t',) from a level to its bound.
 
     It is a part of the resources that it is taken from.
 

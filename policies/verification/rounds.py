@@ -1,4 +1,4 @@
-"""The shares that a leximin's rounds say, in a flat pool and in a tree of groups.
+"""Shares by the rounds of a leximin, in a flat pool and in a tree of groups.
 
 In a flat pool all rising tenants have one level, and their shares are level × weight. In a tree a
 round's level is a position on the path on which shares rise (``group_path``), from where the round
@@ -41,7 +41,7 @@ class LevelRounds:
 
     @property
     def in_groups(self) -> bool:
-        """Whether levels are positions on a path."""
+        """True if levels are positions on a path."""
         return False
 
     @cached_property
@@ -54,7 +54,7 @@ class LevelRounds:
         return rising_in(self.form, self.certificate.rounds, self.frozen_in, number)
 
     def size(self, number: int) -> float:
-        """What the tolerance of a round's level is relative to."""
+        """Return the size that the tolerance of a round's level is relative to."""
         return level_size(self.form, self.rising(number), self.certificate.rounds[number].level)
 
     @cached_property
@@ -77,7 +77,7 @@ class LevelRounds:
         return self.lifted(number, LEVEL_TOLERANCE)
 
     def want_more(self, number: int, margin: float) -> bool:
-        """Whether anybody rises beyond the raised shares, more by a part of ``margin``."""
+        """True if a tenant rises beyond the raised shares, more by a part of ``margin``."""
         raised = self.raised(number) * (1 + margin)
         return bool((self.rising(number) & (self.form.cap > raised)).any())
 
@@ -97,7 +97,11 @@ class LevelRounds:
         return np.maximum(share, 1e-3 * AGREEMENT)
 
     def bound(self, number: int, share: FloatArray) -> float:
-        """The highest level of a round that its prices leave open; share: (t',) of those frozen."""
+        """Return the highest level that a round's prices leave open.
+
+        Args:
+            number: of the round; share: (t',) of tenants frozen before.
+        """
         before = np.where(self.frozen_in < number, share, 0.0)
         prices = self.certificate.rounds[number].prices
         return bound_on_level(self.form, prices, before, self.rising(number))

@@ -103,7 +103,7 @@ class Stated:
 
     @cached_property
     def groups(self) -> Groups | None:
-        """The tree of groups; None where groups and tiers order nothing."""
+        """The tree of groups, or None if groups and tiers order nothing."""
         problem, late = self.problem, self.late
         tiers = problem.tenant_tier
         if (problem.tenant_group < 0).all() and (tiers == tiers[:1]).all():
@@ -117,7 +117,7 @@ class Stated:
 
     @property
     def derives_weights(self) -> bool:
-        """Whether weights come from what was contributed."""
+        """True if weights come from what was contributed."""
         derived = self.shares(self.contributed).max(axis=1, initial=0.0) * self.problem.weight
         return bool((derived[~self.problem.best_effort] > 0).any())
 

@@ -1,4 +1,4 @@
-"""Whose turn it is, by shares or by what tenants have used over time, as each policy says.
+"""The order of turns, by shares or by use over time.
 
 Measures that differ by no more than the one stated tolerance are equal; the tie goes to the next
 measure, and at last to the first tenant by position.
@@ -64,7 +64,7 @@ class ByShare:
         self.level[tenant] = np.inf
 
     def next(self) -> int:
-        """Whose turn it is."""
+        """Return the tenant that is next."""
         return first_of_least(self.level)
 
     def launched(self, tenant: int, job: int) -> None:
@@ -77,7 +77,7 @@ class ByShare:
         return bool(self.level[tenant] < np.inf)
 
     def keys(self, tenant: int) -> tuple[float, float, float]:
-        """What orders a tenant among its siblings."""
+        """Return the measures that order a tenant among its siblings."""
         return 1.0, float(self.level[tenant]), 0.0
 
     def measure(
@@ -86,13 +86,18 @@ class ByShare:
         alone: FloatArray,  # noqa: ARG002 - as of ByHistory
         weight: float,
     ) -> tuple[float, float, float]:
-        """What orders a group: the largest share of any resource that its tenants use together."""
+        """Return the measures of a group.
+
+        Its level is the largest share of any resource that its tenants use together.
+        """
         return 1.0, float(used.max(initial=0.0)) / weight, 0.0
 
 
 @dataclass(eq=False)
 class ByHistory:
-    """The tenant that the past puts first is next; what is handed out counts at once.
+    """Turns by past use.
+
+    What is handed out counts at once.
 
     Attributes:
         hand_out: by accumulated dominant share, by the aggregate, or by the sharing degree first.
@@ -129,7 +134,7 @@ class ByHistory:
         self.level[tenant] = self._degree[tenant] = np.inf
 
     def next(self) -> int:
-        """Whose turn it is."""
+        """Return the tenant that is next."""
         return next_of(np.stack([self._degree, self.level, self._ties]))
 
     def launched(self, tenant: int, job: int) -> None:
@@ -142,13 +147,13 @@ class ByHistory:
         return bool((self.used[tenant] <= self.borrow[tenant]).all())
 
     def keys(self, tenant: int) -> tuple[float, float, float]:
-        """What orders a tenant among its siblings."""
+        """Return the measures that order a tenant among its siblings."""
         return float(self._degree[tenant]), float(self.level[tenant]), float(self._ties[tenant])
 
     def measure(
         self, used: FloatArray, alone: FloatArray, weight: float
     ) -> tuple[float, float, float]:
-        """What orders a tenant or a group: sharing degree, measure, and what breaks its ties."""
+        """Return sharing degree, measure and tie-breaker of a tenant or a group."""
         share = used * self.unit
         aggregate = float(share.sum()) / weight
         dominant = float(share.max(initial=0.0)) / weight
