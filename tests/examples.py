@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-# Set from `--thorough` by tests.services, before the modules with properties are imported; workers
-# of pytest-xdist inherit it.
-THOROUGH = "ALLOCATOR_THOROUGH"
+from tests.services import THOROUGH
+
 # Set by `./dev mutants`, which asks whether a property fails and not for which smallest example.
 UNSHRUNK = "ALLOCATOR_UNSHRUNK"
 FEWEST = 25

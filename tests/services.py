@@ -14,7 +14,6 @@ from xdist.scheduler import LoadFileScheduling
 
 from launcher import folders
 from launcher.servers import Servers
-from tests.examples import THOROUGH
 from tests.migrated import COPIED
 
 # Tests of whole services mostly wait for them: they go first, those of a folder one after the other on
@@ -27,6 +26,9 @@ LONG = (
     "tests/unit/policies/",
     "tests/unit/launcher/",
 )
+# Set from `--thorough`; workers of pytest-xdist inherit it. Here, because `tests.examples` reads
+# it when it is imported, which must be after the option is read.
+THOROUGH = "ALLOCATOR_THOROUGH"
 # Tests of a worker find what they made in Redis, and not what another worker's tests make: it has a
 # database of the sixteen there for itself, and its services have others, see tests.live.conftest.
 AT_ONCE = 3  # workers

@@ -24,9 +24,9 @@ from policies import (
     verify,
     verify_answer,
 )
-from tests.examples import THOROUGH
 from tests.forger.changes import CHANGES, IN_DOCUMENTS, Case
 from tests.references.truth import Truth, false_claim
+from tests.services import THOROUGH
 
 WHICH: list[tuple[str, str, dict[str, object]]] = [
     (info.name, mode, {}) for info in policies_available() for mode in info.modes

@@ -1,8 +1,12 @@
-"""How many examples a property is asked of."""
+"""How many examples a property is asked of, and when long tests run."""
+
+import subprocess
+import sys
 
 import pytest
 
-from tests.examples import THOROUGH, UNSHRUNK, examples
+from tests.examples import UNSHRUNK, examples
+from tests.services import THOROUGH
 
 
 @pytest.mark.parametrize(("count", "asked"), [(2000, 250), (500, 62), (60, 25), (25, 25), (20, 20)])
@@ -18,3 +22,9 @@ def test_a_mutant_is_looked_for_with_a_quarter(monkeypatch):
     monkeypatch.delenv(THOROUGH, raising=False)
     monkeypatch.setenv(UNSHRUNK, "1")
     assert examples(500).max_examples == 125
+
+
+def test_the_plugin_that_reads_thorough_does_not_decide_before_about_long_tests():
+    """`long` is evaluated when tests.examples is imported, which must be after --thorough is read."""
+    code = "import sys, tests.services; sys.exit('tests.examples' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
