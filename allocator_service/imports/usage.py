@@ -23,10 +23,10 @@ from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, 
 from allocator_service.ledger.intake.usage import (
     MAX_EVENTS_PER_REQUEST,
     UsageEvent,
-    not_a_member,
+    interval_error,
+    membership_error,
     refuse_metered,
     usage_record,
-    what_is_impossible,
 )
 from allocator_service.ledger.models import Identity
 from allocator_service.pools.models import Pool
@@ -85,8 +85,8 @@ class _Usage(Work[UsageRow]):
             conflict = FieldError("/id", "usage.conflict", detail)
         non_member = None
         if posted is None and row.owner in self._non_members:
-            non_member = not_a_member(row.owner, "/tenant")
-        return [what_is_impossible(event, self._now), conflict, non_member]
+            non_member = membership_error(row.owner, "/tenant")
+        return [interval_error(event, self._now), conflict, non_member]
 
     def classify(self, row: UsageRow) -> Outcome:
         if (row.source, row.name) in self._posted:

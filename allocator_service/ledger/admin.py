@@ -1,4 +1,4 @@
-"""The ledger in the admin: to be read, and changed by nobody; corrections are entries of their own."""
+"""The ledger in the admin, read-only but for corrections, which are entries of their own."""
 
 from typing import Any
 
@@ -18,7 +18,11 @@ from allocator_service.ledger.models import Block, Entry, Kind
 
 
 class CorrectionForm(forms.Form):
-    """What an entry's quantity should have been, and why; the service corrects as it is cleaned."""
+    """The correct quantity of an entry, with a reason.
+
+    The correction is written while the form is cleaned, so that the service's errors appear on the
+    form.
+    """
 
     quantity = forms.CharField(help_text="The correct quantity, such as 1.5 or 500m.")
     reason = forms.CharField(max_length=2_000, help_text="The reason, kept in the ledger.")
@@ -67,14 +71,14 @@ class EntryAdmin(ReadOnlyAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """The entry, to be read; who may add entries is offered to correct it."""
+        """Show the entry, with a link to correct it for users who may add entries."""
         entry = self.get_object(request, object_id)
         correctable = entry is not None and entry.kind != Kind.CORRECTION and _corrects(request)
         context = {**(extra_context or {}), "correctable": correctable}
         return super().change_view(request, object_id, form_url, context)
 
     def correct(self, request: HttpRequest, pk: Any) -> HttpResponse:
-        """The form that says what an entry should have been."""
+        """Show the form of a correction, or write the correction."""
         if not _corrects(request):
             raise PermissionDenied
         entry = self.of_theirs(request, Entry, pk=pk)
@@ -92,7 +96,7 @@ class EntryAdmin(ReadOnlyAdmin):
 
 
 def _corrects(request: HttpRequest) -> bool:
-    """Whether the user may add what an entry should have been."""
+    """Return whether the user may add corrections."""
     return bool(
         getattr(request.user, "has_perm", None) and request.user.has_perm("ledger.add_entry")
     )

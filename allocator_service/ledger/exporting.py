@@ -1,7 +1,7 @@
-"""The ledger as a stream: formatted by PostgreSQL, byte for byte as the pages of the feed are.
+"""Exports of the ledger, formatted by PostgreSQL with the bytes of the feed's pages.
 
-A page has its rows' values as texts of the same statement; an export is a COPY out of one snapshot,
-of whose rows Python only passes the bytes on.
+A page and an export use the same expressions for values. An export is a COPY from one snapshot,
+whose bytes Python passes on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from allocator_service.core.streams import SnapshotConnection, Stream
 from allocator_service.ledger.selectors import COLUMNS, SEALED
 from allocator_service.tenants.models import Tenant
 
-# What people have written: in a CSV a spreadsheet must not take it for a formula.
+# Texts of clients, which a spreadsheet must not take for formulas (CSV injection).
 _WRITTEN = ("unit", "reason", "source", "event_id")
 _CELL = """
 CASE WHEN left({text}, 1) IN ({starts}) AND {text} !~ '{number}'
@@ -23,7 +23,7 @@ CASE WHEN left({text}, 1) IN ({starts}) AND {text} !~ '{number}'
     "{number}", NUMBER_PATTERN
 )
 _DOCUMENT = "(SELECT row_to_json(entry) FROM (SELECT {members}) AS entry)"
-# JSON has no control characters: with these as quote and delimiter a COPY leaves it as it is.
+# JSON contains no control characters, so with these as quote and delimiter COPY does not escape it.
 _OPTIONS = {
     "csv": "FORMAT csv, HEADER",
     "ndjson": "FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02'",
@@ -37,7 +37,7 @@ SELECT sequence, entry_id FROM ledger_seal
 WHERE %(caller)s::bigint IS NULL OR tenant_id = %(caller)s
 ORDER BY sequence DESC LIMIT 1
 """
-# Rows come in the order of the index as they are read: nothing waits, and nothing is kept.
+# Rows are streamed in the order of the index. A sort would first read and store all of them.
 _AS_THEY_ARE_READ = (
     "SET LOCAL enable_sort = off; SET LOCAL jit = off;"
     " SET LOCAL max_parallel_workers_per_gather = 0"
@@ -46,7 +46,10 @@ _AS_THEY_ARE_READ = (
 
 @dataclass(frozen=True)
 class Export:
-    """The stream, and the last entry that it may hold: whoever goes on after it misses nothing."""
+    """A stream, with the last entry that it may contain.
+
+    A consumer that continues after that entry misses none.
+    """
 
     stream: Stream
     last: UUID | None
@@ -65,13 +68,13 @@ def entries_export(
     condition: str = "",
     conditioned: Mapping[str, Any] | None = None,
 ) -> Export:
-    """The sealed entries after a number in their order, as CSV or a JSON document a line.
+    """Export the sealed entries after a number in their order.
 
-    Parameters are those of `entries_after`; `file_format` is `csv` or `ndjson`. `columns` of the
-    feed are written in this order; `owners` are the names of the owners of servers by pool and
-    tenant, for a caller who sees other tenants under other names. `condition` is one more on the
-    seals `s` and entries `e`, with its parameters in `conditioned`. Raises `Unavailable` while four
-    exports are being read.
+    Parameters are those of `entries_after`. `file_format` is `csv` or `ndjson`, with one JSON
+    document per line. `columns` of the feed are written in the given order. `owners` are the names
+    of owners by pool and tenant, for a caller who sees other tenants under pseudonyms. `condition`
+    is a further condition on the seals `s` and entries `e`, with its parameters in `conditioned`.
+    Raises `Unavailable` while four exports are running.
     """
     snapshot = SnapshotConnection()
     try:
@@ -116,7 +119,7 @@ _NAMED = """
 
 
 def export_statement(values: Mapping[str, str], file_format: str, condition: str = "") -> str:
-    """The COPY of sealed entries: `values` by the names of their columns, in this order."""
+    """Return the COPY of sealed entries, with `values` by column in the given order."""
     if file_format == "csv":
         selected = ", ".join(
             f'{_CELL.replace("{text}", value) if name in _WRITTEN else value} AS "{name}"'

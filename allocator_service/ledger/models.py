@@ -1,8 +1,8 @@
-"""The usage ledger: entries that are only ever added, and the one order in which they are read.
+"""The usage ledger, with insert-only entries in one sealed order.
 
-`ledger_entry` is partitioned by the month in which an entry's interval starts; identities and the
+`ledger_entry` is partitioned by the month in which an entry's interval starts. Identities and the
 sealed order are tables of their own, because PostgreSQL cannot keep them unique across partitions.
-The migration makes what Django has no words for: partitions, triggers, privileges.
+Partitions, triggers and privileges are in the migration, since Django has no words for them.
 """
 
 from django.db import models
@@ -15,7 +15,7 @@ from allocator_service.workloads.models import Workload
 
 
 class Kind(models.TextChoices):
-    """What an entry tells: what was used, what would have been used alone, or what was wrong."""
+    """The kinds of entries. An entry `alone` is what the tenant would have used without sharing."""
 
     USAGE = "usage"
     ALONE = "alone"
@@ -23,10 +23,11 @@ class Kind(models.TextChoices):
 
 
 class Entry(models.Model):
-    """An amount of one resource, `quantity` over `[start, end)`; `amount` is that times seconds.
+    """An amount of one resource over `[start, end)`.
 
-    `server_owner` contributed the servers, null for the pool's own or where that is not known. An
-    entry of kind `correction` adds to the one that it `corrects`.
+    `amount` is `quantity` times seconds. `server_owner` contributed the servers. It is null for the
+    pool's own and if the owner is not known. An entry of kind `correction` adds to the entry that
+    it `corrects`.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -58,9 +59,9 @@ class Entry(models.Model):
 
 
 class Identity(models.Model):
-    """The identity of a posted event, kept permanently; `digest` is of its content."""
+    """The permanent identity of a posted event. `digest` is that of its content."""
 
-    # The unique constraint's index begins with it.
+    # Without an index of its own: that of the unique constraint begins with the pool.
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
     source = models.CharField(max_length=200)
     event_id = models.CharField(max_length=200)
@@ -79,7 +80,7 @@ class Identity(models.Model):
 
 
 class PendingEntry(models.Model):
-    """Names an entry that is to be sealed; written in the entry's own transaction."""
+    """An entry that waits for its seal, written in the entry's transaction."""
 
     entry_id = models.UUIDField(primary_key=True)
     start = models.DateTimeField()
@@ -92,7 +93,7 @@ class PendingEntry(models.Model):
 
 
 class Seal(models.Model):
-    """The place of a committed entry in the order that consumers read: gapless and permanent."""
+    """The permanent place of a committed entry in the gapless order that consumers read."""
 
     sequence = models.BigIntegerField(primary_key=True)
     entry_id = models.UUIDField()
@@ -115,7 +116,7 @@ class Seal(models.Model):
 
 
 class _PublishedDecision(models.Model):
-    """A decision as the chain names it: which run, from when in force, and the digests of its proof.
+    """A decision in the chain, with the digests of its proof.
 
     `input` and `answer` are SHA-256 of the two parts of `GET /runs/{run}/proof/`.
     """
@@ -135,7 +136,7 @@ class _PublishedDecision(models.Model):
 
 
 class PendingDecision(_PublishedDecision):
-    """A decision that is to be sealed; written in the transaction that publishes it."""
+    """A decision that waits for its seal, written in the transaction that publishes it."""
 
     class Meta:
         db_table = "ledger_decision_pending"
@@ -152,9 +153,10 @@ class SealedDecision(_PublishedDecision):
 
 
 class _DigestedDocument(models.Model):
-    """A stored document as the chain names it: what it is, and the SHA-256 of its bytes.
+    """The digest of a stored document in the chain.
 
-    The app that stores the document gives it its kind and its name, which is unique within the kind.
+    The app that stores the document determines its kind and its name, which is unique within the
+    kind.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -171,7 +173,7 @@ class _DigestedDocument(models.Model):
 
 
 class PendingDocument(_DigestedDocument):
-    """A document's digest that is to be sealed; written in the transaction that stores the document."""
+    """A document's digest that waits for its seal, written in the document's transaction."""
 
     class Meta:
         db_table = "ledger_document_pending"
@@ -191,9 +193,9 @@ class SealedDocument(_DigestedDocument):
 
 
 class Block(models.Model):
-    """What was sealed together of one pool, chained to what was before by a digest.
+    """Entries, decisions and digests of documents of one pool that were sealed together.
 
-    A block holds entries, decisions and digests of documents. `format` says what its own digest is of
+    The digest covers the digest of the block before. `format` determines the bytes that it covers
     (`ledger.intake.chain`). A block without entries has no sequences.
     """
 
@@ -229,14 +231,16 @@ class Block(models.Model):
 
 
 class Total(models.Model):
-    """How the rate of use changed within one bucket of time, of one tenant and resource.
+    """Changes of one tenant's rate of use of a resource within one bucket of time.
 
-    An entry raises the rate by its quantity at its start and lowers it at its end, so that it counts
-    in two buckets of a level however long it lasts. `rate` is the sum of these changes, `moment` that
-    of change × seconds since 1970, `decayed` that of the changes, each worth half per half-life until
-    the bucket's end. What was used before an instant t is the sum of `t × rate - moment` over the
-    buckets before it. Derived from the entries by `totals_advance`, like `OwnerTotal`: the tables of the
-    ledger that may be thrown away.
+    An entry raises the rate by its quantity at its start and lowers it at its end, so that it
+    counts in two buckets of a level however long it lasts. `rate` is the sum of these changes and
+    `moment` that of change × seconds since 1970. `decayed` is the sum of the changes, each halved
+    per half-life until the bucket's end. The use before an instant t is the sum of `t × rate -
+    moment` over the buckets before it.
+
+    `Total` and `OwnerTotal` are derived from the entries by `totals_advance`, and can be deleted
+    and built again.
     """
 
     pk = models.CompositePrimaryKey("pool_id", "level", "bucket", "tenant_id", "resource", "kind")
@@ -261,10 +265,11 @@ class Total(models.Model):
 
 
 class OwnerTotal(models.Model):
-    """How the use of one owner's servers by one tenant changed within one bucket of time.
+    """Changes of one tenant's rate of use of one owner's servers within one bucket of time.
 
-    As `Total`, of what was used (kind `usage`) on servers that a tenant contributed. What is in `Total`
-    and not here ran on the pool's own servers, or it is not known where.
+    The columns are those of `Total`, for entries of kind `usage` on servers that a tenant
+    contributed. Use that is in `Total` but not here was on the pool's own servers, or on unknown
+    ones.
     """
 
     pk = models.CompositePrimaryKey(
@@ -293,10 +298,10 @@ class OwnerTotal(models.Model):
 
 
 class TotalsCursor(models.Model):
-    """Up to which number of the sealed order a pool's entries are in its totals.
+    """The sequence through which a pool's entries are in its totals.
 
-    `owner_through` is that of `OwnerTotal`: the same, but for a time where one of the two is made anew.
-    `half_life` (seconds) is what `Total.decayed` was made with.
+    `owner_through` is the sequence of `OwnerTotal`. The two differ only while one of the tables is
+    built again. `half_life` is that of `Total.decayed`, in seconds.
     """
 
     pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="+")

@@ -24,7 +24,7 @@ from allocator_service.tenants.models import Tenant
 
 
 def instant(column: str) -> str:
-    """RFC 3339 in UTC, with six digits of a second where it has any."""
+    """Return the SQL of an instant in RFC 3339 and UTC, with six digits of a fractional second."""
     whole, parts = (f'YYYY-MM-DD"T"HH24:MI:SS{digits}"Z"' for digits in ("", ".US"))
     return (
         f"CASE WHEN date_trunc('second', {column}) = {column}"
@@ -32,7 +32,8 @@ def instant(column: str) -> str:
     )
 
 
-# What an entry shows: ids, exact quantities and instants as the texts that pages and exports write.
+# The columns of an entry. Ids, exact quantities and instants are the texts that pages and exports
+# write.
 COLUMNS = {
     "sequence": "s.sequence",
     "id": "e.id::text",
@@ -55,8 +56,8 @@ COLUMNS = {
     "recorded_at": instant("e.recorded_at"),
     "digest": "encode(block.digest, 'hex')",
 }
-# Sealed entries after a number, as a caller and filters limit them. An entry's `start` is that of its
-# seal; said as a range, the planner knows that every seal has one entry.
+# Sealed entries after a number, limited by the caller and filters. The join on `start` is written
+# as a range: the planner then estimates one entry per seal.
 SEALED = """
 FROM ledger_seal s
 JOIN ledger_entry e ON e.id = s.entry_id AND e.start >= s.start AND e.start <= s.start
@@ -85,7 +86,7 @@ def entries_after(
     tenant: str | None = None,
     kind: str | None = None,
 ) -> Sequence[dict[str, Any]]:
-    """The sealed entries that follow a number in their order, as rows with the names of `COLUMNS`.
+    """Return the sealed entries after a number in their order, as rows of `COLUMNS`.
 
     `caller` limits them to the entries of a tenant key's own tenant.
     """
@@ -106,13 +107,13 @@ def entries_after(
 
 
 def unsealed_since() -> datetime | None:
-    """When the oldest entry was recorded that has no number yet, None without any."""
+    """Return the time at which the oldest unsealed entry was recorded, or None."""
     oldest = PendingEntry.objects.order_by("pk").values_list("pk", flat=True).first()
     return None if oldest is None else made_at(oldest)
 
 
 def position_of(entry_id: UUID, *, caller: Tenant | None) -> int | None:
-    """The number of a sealed entry that a caller may see."""
+    """Return the number of a sealed entry, within those of a tenant if given, or None."""
     seals = Seal.objects.filter(entry_id=entry_id)
     if caller is not None:
         seals = seals.filter(tenant=caller)
@@ -120,7 +121,7 @@ def position_of(entry_id: UUID, *, caller: Tenant | None) -> int | None:
 
 
 def entry_get(*, entry_id: UUID) -> Entry:
-    """The entry of this id, for whoever may see all of them. Raises `Missing`."""
+    """Return the entry of an id, for callers that may see all entries. Raises `Missing`."""
     entry = Entry.objects.select_related("pool", "tenant").filter(pk=entry_id).first()
     if entry is None:
         raise Missing("There is no such entry.", code="entry.not_found")
@@ -128,11 +129,11 @@ def entry_get(*, entry_id: UUID) -> Entry:
 
 
 def chained_digests(*, run_id: UUID) -> dict[str, str] | None:
-    """The digests of a decision's `input` and `answer` in its pool's chain, or about to be in it."""
+    """Return the digests of a decision's `input` and `answer` in its pool's chain, sealed or waiting."""
     found: PendingDecision | SealedDecision | None = (
         SealedDecision.objects.filter(pk=run_id).first()
         or PendingDecision.objects.filter(pk=run_id).first()
-        # It was sealed between the two.
+        # It may have been sealed between the two queries.
         or SealedDecision.objects.filter(pk=run_id).first()
     )
     if found is None:
@@ -141,12 +142,12 @@ def chained_digests(*, run_id: UUID) -> dict[str, str] | None:
 
 
 def decisions_chained_before(*, pool: Pool, instant: datetime | None) -> bool:
-    """Whether the pool's chain holds a decision that was in force before an instant."""
+    """Return whether the pool's chain has a decision that was in force before an instant."""
     return SealedDecision.objects.filter(pool=pool, effective_from__lt=instant).exists()
 
 
 def blocks_after(number: int, *, pool: str, limit: int) -> list[dict[str, Any]]:
-    """The blocks of a pool's chain that follow a number, with decisions and documents of each."""
+    """Return the blocks of a pool's chain after a number, with their decisions and documents."""
     of_pool = Block.objects.filter(pool__slug=pool, number__gt=number)
     blocks = list(of_pool.order_by("number")[:limit])
     if not blocks:

@@ -1,8 +1,8 @@
-"""What a pool's window remembers: used and alone per tenant and resource, exactly as the ledger has it.
+"""The exact use, and use alone, per tenant and resource in a pool's window.
 
-Read from the changes of rates (`ledger.amounts`), entries that are not sealed yet included: the work
-does not grow with the ledger, nor with the window. A window that decays is read in the same way, each
-change by its weight.
+They are read from changes of rates (`ledger.amounts`), unsealed entries included, so that the work
+grows neither with the ledger nor with the window. A decaying window is read in the same way, with a
+weight for each change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,10 +28,10 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True)
 class WindowState:
-    """Resource × seconds within a window; who or what is not named has none.
+    """Resource × seconds within a window. A missing key has none.
 
     Attributes:
-        used, alone: exact, but for windows that decay, whose amounts are rounded to doubles.
+        used, alone: exact, except in decaying windows, whose amounts are rounded to doubles.
     """
 
     past: Past
@@ -40,7 +40,7 @@ class WindowState:
 
     @cached_property
     def sharing_degrees(self) -> Mapping[int, float]:
-        """β by tenant: the least of used ÷ alone over resources; who has no alone is left out."""
+        """β by tenant, the least of used ÷ alone over resources. Tenants without `alone` are omitted."""
         degrees: dict[int, float] = {}
         for key, alone in self.alone.items():
             if alone > 0:
@@ -51,11 +51,11 @@ class WindowState:
 
 @dataclass(frozen=True)
 class Known:
-    """The entries of a pool that existed at an instant; they can be found again at any time.
+    """The entries of a pool that existed at an instant, in a form that identifies them later.
 
     Attributes:
-        sealed_through: those with a number up to this one,
-        unsealed: and these, which had none yet.
+        sealed_through: the last number of the sealed ones.
+        unsealed: the ids of those without a number.
     """
 
     sealed_through: int
@@ -71,7 +71,7 @@ SELECT (SELECT COALESCE(max(sequence), 0) FROM ledger_seal WHERE pool_id = %(poo
 
 
 def known_entries(pool: Pool) -> Known:
-    """The entries that everything else in this statement's snapshot counts."""
+    """Return the entries in the snapshot of this statement."""
     with indexes_only(), connection.cursor() as cursor:
         cursor.execute(_KNOWN, {"pool": pool.pk})
         sealed_through, unsealed = cursor.fetchall()[0]
@@ -79,12 +79,12 @@ def known_entries(pool: Pool) -> Known:
 
 
 def window_state(pool: Pool, at: datetime, step_end: datetime | None = None) -> WindowState:
-    """What the pool's window remembers at an instant, for a decision until `step_end` if given."""
+    """Return the state of the pool's window at an instant, for a decision until `step_end` if given."""
     return amounts_in(pool, past_of(pool, at, step_end))
 
 
 def amounts_in(pool: Pool, past: Past) -> WindowState:
-    """What tenants used, and would have used alone, in an interval."""
+    """Return the use, and the use alone, of tenants in an interval."""
     if past.half_life is not None:
         amounts: Iterable[tuple[Use, Decimal]] = decayed_amounts(pool, past.until, past.half_life)
     elif past.since is None:

@@ -65,9 +65,8 @@ def webhook_create(
     Raises `Unacceptable` for a URL that is not permitted, `Conflict` for too many webhooks.
     """
     _validate(settings, allowed)
-    if (
-        tenant is not None
-    ):  # concurrent requests wait here, so that both are counted against the limit
+    if tenant is not None:
+        # Concurrent requests wait here, so that both are counted against the limit.
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     limit = WEBHOOKS_OF_OPERATORS if tenant is None else WEBHOOKS_PER_TENANT
     if Webhook.objects.filter(tenant=tenant, retired_at=None).count() >= limit:

@@ -165,7 +165,7 @@ class Migration(migrations.Migration):
                 'db_table': 'run',
                 'ordering': ['-id'],
                 'indexes': [models.Index(fields=['pool', '-id'], name='run_by_pool'), models.Index(fields=['pool', '-effective_from'], name='run_by_effect')],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('status', 'pending')), fields=('pool',), name='run_one_pending_per_pool'), models.UniqueConstraint(condition=models.Q(('status', 'running')), fields=('pool',), name='run_one_running_per_pool'), models.UniqueConstraint(condition=models.Q(('effective_until', None), ('status', 'succeeded')), fields=('pool',), name='run_one_in_force_per_pool'), models.CheckConstraint(condition=models.Q(models.Q(('status', 'succeeded'), _negated=True), models.Q(('effective_from__isnull', False), ('generation__isnull', False), ('snapshot__isnull', False)), _connector='OR'), name='run_succeeded_is_complete'), models.CheckConstraint(condition=models.Q(models.Q(('status', 'failed'), _negated=True), ('error__isnull', False), _connector='OR'), name='run_failed_says_why'), django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('status', 'succeeded')), expressions=[('pool', '='), (allocator_service.core.constraints.TimeRange('effective_from', 'effective_until'), '&&')], name='run_decisions_disjoint')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('status', 'succeeded'), _negated=True), models.Q(('effective_from__isnull', False), ('generation__isnull', False), ('snapshot__isnull', False)), _connector='OR'), name='run_succeeded_is_complete'), models.CheckConstraint(condition=models.Q(models.Q(('status', 'failed'), _negated=True), ('error__isnull', False), _connector='OR'), name='run_failed_says_why')],
             },
         ),
         migrations.CreateModel(
@@ -306,6 +306,24 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'run_schedule',
             },
+        ),
+        # Partial unique indexes before exclusions: of two violated constraints, PostgreSQL reports the one whose
+        # index was created first.
+        migrations.AddConstraint(
+            model_name='run',
+            constraint=models.UniqueConstraint(condition=models.Q(('status', 'pending')), fields=('pool',), name='run_one_pending_per_pool'),
+        ),
+        migrations.AddConstraint(
+            model_name='run',
+            constraint=models.UniqueConstraint(condition=models.Q(('status', 'running')), fields=('pool',), name='run_one_running_per_pool'),
+        ),
+        migrations.AddConstraint(
+            model_name='run',
+            constraint=models.UniqueConstraint(condition=models.Q(('effective_until', None), ('status', 'succeeded')), fields=('pool',), name='run_one_in_force_per_pool'),
+        ),
+        migrations.AddConstraint(
+            model_name='run',
+            constraint=django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('status', 'succeeded')), expressions=[('pool', '='), (allocator_service.core.constraints.TimeRange('effective_from', 'effective_until'), '&&')], name='run_decisions_disjoint'),
         ),
         migrations.SeparateDatabaseAndState(
             state_operations=[

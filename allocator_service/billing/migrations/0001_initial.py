@@ -221,7 +221,7 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'billing_plan',
                 'ordering': ['id'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('end', None), ('end__gt', models.F('start')), _connector='OR'), name='plan_lasts', violation_error_code='plan.interval', violation_error_message='`to` is after `from`.'), models.CheckConstraint(condition=models.Q(('fee__gte', 0), ('fee__lte', 1)), name='plan_fee_is_part', violation_error_code='plan.fee', violation_error_message='A fee is a part of the price, from 0 to 1.'), models.CheckConstraint(condition=models.Q(models.Q(('number', None), ('published_at', None), ('state', 'draft')), models.Q(('number__isnull', False), ('published_at__isnull', False), ('state__in', ['published', 'rerated'])), _connector='OR'), name='plan_published_is_numbered'), models.UniqueConstraint(fields=('pool', 'number'), name='plan_number_unique'), django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('state', 'published')), expressions=[('pool', '='), (allocator_service.core.constraints.TimeRange('start', 'end'), '&&')], name='plan_timeline_disjoint', violation_error_code='plan.overlap', violation_error_message='Another published plan of the pool holds at that time.')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('end', None), ('end__gt', models.F('start')), _connector='OR'), name='plan_lasts', violation_error_code='plan.interval', violation_error_message='`to` is after `from`.'), models.CheckConstraint(condition=models.Q(('fee__gte', 0), ('fee__lte', 1)), name='plan_fee_is_part', violation_error_code='plan.fee', violation_error_message='A fee is a part of the price, from 0 to 1.'), models.CheckConstraint(condition=models.Q(models.Q(('number', None), ('published_at', None), ('state', 'draft')), models.Q(('number__isnull', False), ('published_at__isnull', False), ('state__in', ['published', 'rerated'])), _connector='OR'), name='plan_published_is_numbered'), models.UniqueConstraint(fields=('pool', 'number'), name='plan_number_unique')],
             },
         ),
         migrations.CreateModel(
@@ -353,7 +353,7 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'billing_spot_price',
                 'ordering': ['id'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('end', None), ('end__gt', models.F('start')), _connector='OR'), name='spot_price_lasts', violation_error_code='plan.interval', violation_error_message='`to` is after `from`.'), models.CheckConstraint(condition=models.Q(('price__gte', 0), ('price', None), _connector='OR'), name='spot_price_not_negative', violation_error_code='price.negative', violation_error_message='A price is at least 0.'), django.contrib.postgres.constraints.ExclusionConstraint(expressions=[('plan', '='), ('resource', '='), ('kind', '='), (allocator_service.core.constraints.TimeRange('start', 'end'), '&&')], name='spot_price_disjoint', violation_error_code='spot_price.overlap', violation_error_message='Two spot prices of one kind and resource hold at one time.')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('end', None), ('end__gt', models.F('start')), _connector='OR'), name='spot_price_lasts', violation_error_code='plan.interval', violation_error_message='`to` is after `from`.'), models.CheckConstraint(condition=models.Q(('price__gte', 0), ('price', None), _connector='OR'), name='spot_price_not_negative', violation_error_code='price.negative', violation_error_message='A price is at least 0.')],
             },
         ),
         migrations.CreateModel(
@@ -414,6 +414,16 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'billing_audited_entry',
             },
+        ),
+        # Partial unique indexes before exclusions: of two violated constraints, PostgreSQL reports the one whose
+        # index was created first.
+        migrations.AddConstraint(
+            model_name='priceplan',
+            constraint=django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('state', 'published')), expressions=[('pool', '='), (allocator_service.core.constraints.TimeRange('start', 'end'), '&&')], name='plan_timeline_disjoint', violation_error_code='plan.overlap', violation_error_message='Another published plan of the pool holds at that time.'),
+        ),
+        migrations.AddConstraint(
+            model_name='spotprice',
+            constraint=django.contrib.postgres.constraints.ExclusionConstraint(expressions=[('plan', '='), ('resource', '='), ('kind', '='), (allocator_service.core.constraints.TimeRange('start', 'end'), '&&')], name='spot_price_disjoint', violation_error_code='spot_price.overlap', violation_error_message='Two spot prices of one kind and resource hold at one time.'),
         ),
         migrations.RunSQL(KEYS, migrations.RunSQL.noop),
         migrations.RunSQL(PUBLISHED, migrations.RunSQL.noop),

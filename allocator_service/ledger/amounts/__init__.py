@@ -1,5 +1,5 @@
-"""How much over an interval, from the totals that are kept while the ledger grows.
+"""Amounts in intervals, from totals that are maintained while the ledger grows.
 
-Windows and reports read amounts here and nowhere else. The second way, from the entries alone, is in
-`ledger.audit`: it reads no total, and is what these are checked by.
+Windows and reports read amounts only here. `ledger.audit` computes them a second time from the
+entries alone, to check these.
 """

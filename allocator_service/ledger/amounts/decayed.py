@@ -1,4 +1,4 @@
-"""What was used before an instant, where half as much counts per half-life that has passed."""
+"""Amounts before an instant, halved per half-life that has passed."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -19,8 +19,8 @@ from allocator_service.ledger.amounts.totals import (
 from allocator_service.ledger.models import TotalsCursor
 from allocator_service.pools.models import Pool
 
-# Of a rate since its change, (1 - weight of the change) / (ln 2 / half-life) counts: the integral of
-# each moment's weight. `e` is an entry; `rate_changes` explains the hints about row counts.
+# A rate counts (1 - weight of its change) / (ln 2 / half-life), the integral of the weights since
+# the change. `e` is an entry. `rate_changes` explains the hints about row counts.
 _DECAYED = """
 WITH place AS MATERIALIZED (
     SELECT COALESCE(max(through), 0) AS through FROM ledger_totals_cursor
@@ -69,7 +69,7 @@ UNION ALL SELECT NULL, NULL, NULL, through FROM place
 
 
 def decayed_amounts(pool: Pool, until: datetime, half_life: float) -> Iterable[tuple[Use, Decimal]]:
-    """The amounts before an instant, each moment by its weight."""
+    """Return the amounts before an instant, each moment by its weight."""
     parts = buckets_between(EPOCH, until)
     parameters: dict[str, Any] = {
         "pool": pool.pk,
@@ -83,7 +83,9 @@ def decayed_amounts(pool: Pool, until: datetime, half_life: float) -> Iterable[t
     }
     place = TotalsCursor.objects.filter(pk=pool.pk, half_life=half_life).first()
     through = 0 if place is None else place.through
-    while True:  # again where the totals' end moved meanwhile
+    # The statement was planned for a given end of the totals. If they advanced meanwhile, it is run
+    # again.
+    while True:
         with indexes_only(), connection.cursor() as cursor:
             cursor.execute(_DECAYED, {**parameters, "through": through})
             rows = cursor.fetchall()

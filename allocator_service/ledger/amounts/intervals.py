@@ -1,4 +1,4 @@
-"""Amounts in intervals, from changes of rates: exact, and computed on request."""
+"""Exact amounts in intervals, computed from changes of rates on request."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ L = TypeVar("L")
 
 
 class Use(NamedTuple):
-    """The key of a rate of use; `owner` is None where there is none, or nobody asks."""
+    """The key of a rate of use. `owner` is None for the pool's servers and in sums over all owners."""
 
     owner: int | None
     tenant: int
@@ -29,7 +29,7 @@ class Use(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The sum of changes of a rate, and that of change × seconds since 1970."""
+    """The sum of changes of a rate, and the sum of change × seconds since 1970."""
 
     rate: Decimal
     moment: Decimal
@@ -37,18 +37,18 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Amounts(Generic[K]):
-    """Resource × seconds between edges, to the last digit, worked out as they are asked for.
+    """Resource × seconds between edges, exact and computed on request.
 
     Attributes:
-        edges: ascending; interval 0 lies between the first and the second.
-        changes: by what was used, and by edge: the changes since the edge before, or ever.
+        edges: ascending; interval 0 lies between the first and the second. changes: by key and
+        edge, the changes since the edge before; those of edge 0 are all before it.
     """
 
     edges: Sequence[datetime]
     changes: Mapping[K, Mapping[int, Change]]
 
     def intervals(self, key: K) -> Iterator[tuple[int, Decimal]]:
-        """The intervals of a key that hold something, and how much."""
+        """Yield the intervals of a key whose amount is not 0, with the amount."""
         changes = self.changes[key]
         rate = changes[0].rate if 0 in changes else _NOTHING
         if not rate and changes.keys() <= {0}:
@@ -63,13 +63,13 @@ class Amounts(Generic[K]):
                 yield interval, amount
 
     def all_intervals(self) -> Iterator[tuple[K, int, Decimal]]:
-        """The intervals of all keys that hold something."""
+        """Yield the intervals of all keys whose amount is not 0."""
         for key in self.changes:
             for interval, amount in self.intervals(key):
                 yield key, interval, amount
 
     def before(self) -> Iterator[tuple[K, Decimal]]:
-        """What was used before the first edge."""
+        """Yield the amounts before the first edge."""
         for key, changes in self.changes.items():
             amount = self._since(0, changes[0]) if 0 in changes else _NOTHING
             if amount:
@@ -77,11 +77,11 @@ class Amounts(Generic[K]):
 
     @cached_property
     def present(self) -> Sequence[K]:
-        """The keys of which any interval holds something."""
+        """The keys with an amount in any interval."""
         return [key for key in self.changes if next(self.intervals(key), None) is not None]
 
     def by(self, name: Callable[[K], L]) -> "Amounts[L]":
-        """The sums of the keys of one name."""
+        """Return the sums of the keys by a name of each."""
         sums: dict[L, dict[int, Change]] = {}
         for key, changes in self.changes.items():
             of_name = sums.setdefault(name(key), {})
@@ -92,9 +92,9 @@ class Amounts(Generic[K]):
                 )  # fmt: skip
         return Amounts(self.edges, sums)
 
-    def of(self, wanted: Callable[[K], bool]) -> "Amounts[K]":
-        """Those of the keys that are wanted."""
-        kept = {key: changes for key, changes in self.changes.items() if wanted(key)}
+    def of(self, includes: Callable[[K], bool]) -> "Amounts[K]":
+        """Return the amounts of the keys that a predicate includes."""
+        kept = {key: changes for key, changes in self.changes.items() if includes(key)}
         return Amounts(self.edges, kept)
 
     @cached_property
@@ -106,7 +106,7 @@ class Amounts(Generic[K]):
         return [_seconds(end - start) for start, end in pairwise(self.edges)]
 
     def _since(self, edge: int, change: Change) -> Decimal:
-        """What changes before an edge come to at it."""
+        """Return the amount at an edge of the changes before it."""
         return _EXACT.subtract(_EXACT.multiply(self._instants[edge], change.rate), change.moment)
 
 

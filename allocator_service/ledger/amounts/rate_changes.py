@@ -1,9 +1,10 @@
-"""How rates of use changed between instants, from which the amounts in any interval follow.
+"""Changes of rates of use between instants, from which the amounts in any interval follow.
 
-Whole buckets of the totals, the widest that fit between two edges, the entries that begin or end in
-the quarter of an hour that an edge cuts, and the few entries that are not in the totals yet: the work
-grows with the edges, tenants and resources, not with the ledger, nor with the time between the edges.
-All edges are read by one statement, so that an entry is seen in one of the three.
+Three parts are read: whole buckets of the totals, the widest that fit between two edges; the
+entries that begin or end in the quarter of an hour that an edge cuts; and the few entries that are
+not in the totals yet. The work grows with edges, tenants and resources, but neither with the ledger
+nor with the time between edges. All edges are read by one statement, so that each entry is seen in
+exactly one of the three parts.
 """
 
 from bisect import bisect_right
@@ -22,10 +23,12 @@ from allocator_service.tenants.models import Tenant
 
 K = TypeVar("K")
 
-# `e` is an entry. An entry in a narrowest bucket that an edge cuts counts before that edge, and from the
-# first edge in a later bucket on as part of the whole one (`gone`). The planner learns by numbers where
-# the totals end, and to seek rows one by one by their indexes (LATERAL ... OFFSET 0): else it takes the
-# few entries beyond for a third of the ledger; and to look these up in a hash (NOT IN).
+# `e` is an entry. An entry in a narrowest bucket that an edge cuts counts before that edge. From
+# the first edge in a later bucket on it counts as part of the whole bucket instead (`gone`).
+#
+# The planner has no statistics that fit here. It would take the few entries beyond the totals for a
+# third of the ledger. It is therefore given the end of the totals as numbers, made to seek rows one
+# by one by their indexes (LATERAL ... OFFSET 0), and to look the few entries up in a hash (NOT IN).
 _PLACES = """
 place AS MATERIALIZED (SELECT through, owner_through FROM ledger_totals_cursor WHERE pool_id = %(pool)s),
 part AS (
@@ -50,7 +53,7 @@ cut_entries AS MATERIALIZED (
     WHERE NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id))
 """.replace("{counts_as}", COUNTS_AS)
 
-# The changes between edges, as a table of totals with its cursor has them.
+# The changes between edges, from one table of totals and its cursor.
 _CHANGES = """
 {name}_fresh AS MATERIALIZED (
     SELECT entry_id AS id, start FROM ledger_seal
@@ -76,7 +79,8 @@ _CHANGES = """
     CROSS JOIN LATERAL (VALUES (e.start, 1), (e."end", -1)) AS change (instant, sign)
     WHERE e.pool_id = %(pool)s AND change.instant < %(last)s)
 """
-# One tenant's rows are sought by indexes of their own: the primary key has them among all the others'.
+# One tenant's rows have indexes of their own, because the primary key spreads them among all
+# others.
 _ROWS = """
 SELECT * FROM {table} WHERE pool_id = %(pool)s AND level = part.level
    AND bucket >= part.first AND bucket < part.last AND {condition}
@@ -158,17 +162,17 @@ def amounts_between(
     kinds: Sequence[Kind] = (Kind.USAGE, Kind.ALONE),
     unsealed: bool = False,
 ) -> Amounts[Use]:
-    """What tenants used, and would have used alone, between edges in ascending order.
+    """Return the amounts used, and used alone, by tenant between ascending edges.
 
-    `tenant` limits it to that one, `among` to those of these keys. Entries that are not sealed yet
-    count only with `unsealed`.
+    `tenant` limits them to one tenant, `among` to the tenants with these keys. Entries that are not
+    sealed yet count only with `unsealed`.
     """
     limits = _limits(kinds, tenant, among, unsealed=unsealed)
     return Amounts(edges, _read(_BY_TENANT, pool, edges, limits, Use))
 
 
 def used_in_all(*, pool: Pool, edges: Sequence[datetime]) -> Amounts[str]:
-    """What was used of each resource, sealed, by all tenants together."""
+    """Return the sealed use of each resource by all tenants together."""
     limits = _limits([Kind.USAGE])
     return Amounts(edges, _read(_BY_RESOURCE, pool, edges, limits, lambda *names: names[3]))
 
@@ -176,10 +180,10 @@ def used_in_all(*, pool: Pool, edges: Sequence[datetime]) -> Amounts[str]:
 def used_of_owners(
     *, pool: Pool, edges: Sequence[datetime], tenant: Tenant | None = None
 ) -> Amounts[Use]:
-    """What tenants used of whose servers; `tenant` limits it to what it used, and to its servers.
+    """Return the sealed use by owner of the servers and tenant.
 
-    `owner` is None for the pool's own servers, and where it is not known. What is not sealed yet does
-    not count.
+    `tenant` limits it to the use by that tenant and of its servers. `owner` is None for the pool's
+    own servers and for unknown ones.
     """
     return Amounts(edges, _read(_BY_OWNER, pool, edges, _limits([Kind.USAGE], tenant), Use))
 
@@ -206,7 +210,7 @@ def _read(
     limits: Mapping[str, Any],
     name: Callable[[int | None, int, str, str], K],
 ) -> dict[K, dict[int, Change]]:
-    """The changes by edge, under a name for owner, tenant, kind and resource."""
+    """Return the changes by edge, keyed by a name for owner, tenant, kind and resource."""
     found: dict[K, dict[int, Change]] = {}
     for edge, *names, rate, moment in _rows(
         statement, {"pool": pool.pk, **limits, **_places(edges)}
@@ -216,7 +220,7 @@ def _read(
 
 
 def _places(edges: Sequence[datetime]) -> dict[str, Any]:
-    """Which buckets lie between edges, and what is left between the last of them and an edge."""
+    """Return the buckets between edges, and the rest between the last of them and each edge."""
     quarters = [quarter_of(edge) for edge in edges]
     parts, cuts = [], []
     for number, (edge, quarter) in enumerate(zip(edges, quarters, strict=True)):
@@ -241,7 +245,10 @@ def _places(edges: Sequence[datetime]) -> dict[str, Any]:
 
 
 def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """The rows of a statement that knows where the totals end: read again when they moved meanwhile."""
+    """Return the rows of a statement that is given the end of the totals.
+
+    It is run again if the totals advanced meanwhile.
+    """
     place = TotalsCursor.objects.filter(pk=parameters["pool"]).first()
     ends = (0, 0) if place is None else (place.through, place.owner_through)
     while True:

@@ -1,10 +1,10 @@
-"""Totals of the ledger, kept up while it grows, so that any interval is read from a few rows.
+"""Totals of the ledger, from which any interval is read in a few rows.
 
-Time is cut into buckets of four widths, each width a whole multiple of the one before; a bucket holds
-how the rate of use changed in it (`Total`, and by the owner of the servers `OwnerTotal`). What was used
-before an instant follows from the whole buckets before it, the widest that fit: at most 15 + 23 + 31 of
-a tenant's and resource's and those of 128 days, whatever the ledger has grown to. Every sealed entry is
-added once: the cursor of its pool moves in the same transaction.
+Time is divided into buckets of four widths, each a whole multiple of the one before. A bucket holds
+the changes of the rate of use within it (`Total`, and `OwnerTotal` by the owner of the servers).
+The use before an instant follows from the whole buckets before it, the widest that fit. For a
+tenant and a resource these are at most 15 + 23 + 31 and those of 128 days, however large the ledger
+is. Each sealed entry is added once, because the cursor of its pool moves in the same transaction.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ ADDED_AT_ONCE = 20_000
 
 _QUARTER = timedelta(seconds=QUARTER)
 
-# What an entry counts as: a correction, as what it corrects.
+# The kind that an entry counts as. A correction counts as the entry that it corrects.
 COUNTS_AS = """
 CASE WHEN e.kind <> 'correction' THEN e.kind ELSE (
     SELECT o.kind FROM ledger_entry o WHERE o.id = e.corrects AND o.start = e.start) END
 """
 
-# `entries` by start, "end", tenant_id, owner_id, resource, quantity and kind; as many rows as buckets
-# change, in `Total` and in `OwnerTotal`.
+# `entries` by start, "end", tenant_id, owner_id, resource, quantity and kind; as many rows as
+# buckets change, in `Total` and in `OwnerTotal`.
 CHANGES = """
 changes AS (
     SELECT tenant_id, owner_id, resource, kind, quantity AS rate, extract(epoch FROM start) AS instant
@@ -92,7 +92,7 @@ added_by_owner AS (
 SELECT count(*), max(sequence) FROM sealed
 """.replace("{counts_as}", COUNTS_AS).replace("{changes}", CHANGES)
 
-# By the last number of each pool: asked whether there is a higher one, the planner reads all seals.
+# By the last number of each pool. For EXISTS (a higher one) the planner would read all seals.
 _BEHIND = """
 SELECT pool.id FROM pool LEFT JOIN ledger_totals_cursor c ON c.pool_id = pool.id
 WHERE (SELECT max(s.sequence) FROM ledger_seal s WHERE s.pool_id = pool.id) > COALESCE(c.through, 0)
@@ -104,11 +104,11 @@ SELECT pool_id FROM ledger_totals_cursor WHERE owner_through < through ORDER BY 
 
 
 def totals_advance() -> int:
-    """Add sealed entries to the totals of their pools; returns how many were added.
+    """Add sealed entries to the totals of their pools, and return the number added.
 
-    Each pool's are a transaction of their own, of which a large backlog takes several calls. Totals by
-    owner that are behind the others (in a database from before there were any, those of every pool)
-    catch up by one such backlog per call, whatever the number of pools, so that nothing waits for it.
+    Each pool is one transaction, and a large backlog takes several calls. Totals by owner that are
+    behind the others catch up by one batch per call over all pools, so that new entries do not wait
+    for them.
     """
     added = sum(_advance(pool_id) for pool_id in _ids(_BEHIND))
     caught_up = 0
@@ -126,18 +126,19 @@ def _ids(statement: str) -> list[int]:
 
 @transaction.atomic
 def _advance(pool_id: int) -> int:
-    """Add what follows to the totals, and to those by owner where these are as far."""
-    if not TotalsCursor.objects.filter(pk=pool_id).exists():  # to insert it would wait for a lock
+    """Add the following entries to the totals, and to those by owner if these are as far."""
+    if not TotalsCursor.objects.filter(pk=pool_id).exists():  # an insert would wait for a lock
         TotalsCursor.objects.bulk_create([TotalsCursor(pool_id=pool_id)], ignore_conflicts=True)
     place = _locked(pool_id)
     if place is None:
         return 0
     half_life = half_life_of(Pool.objects.get(pk=pool_id))
+    # `decayed` depends on the half-life, so that a change of it invalidates all rows.
     if half_life is not None and half_life != place.half_life:
         Total.objects.filter(pool_id=pool_id).delete()
         place.through, place.half_life = 0, half_life
     count = 0
-    if place.through < place.owner_through:  # made anew: first as far as those by owner
+    if place.through < place.owner_through:  # built again, first as far as those by owner
         count, place.through = _add(place, place.through, place.owner_through, owner_totals=False)
     if count < ADDED_AT_ONCE:
         together = place.through == place.owner_through
@@ -151,7 +152,7 @@ def _advance(pool_id: int) -> int:
 
 @transaction.atomic
 def _catch_up(pool_id: int) -> int:
-    """Add what the totals have to those by owner."""
+    """Add entries that the totals have to the totals by owner."""
     place = _locked(pool_id)
     if place is None or place.owner_through >= place.through:
         return 0
@@ -161,7 +162,7 @@ def _catch_up(pool_id: int) -> int:
 
 
 def _locked(pool_id: int) -> TotalsCursor | None:
-    """The place of a pool's totals, to be moved; None where another process is at it."""
+    """Lock and return the cursor of a pool's totals, or None if another process holds it."""
     return (
         TotalsCursor.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
         .filter(pk=pool_id)
@@ -177,7 +178,7 @@ def _add(
     totals: bool = True,
     owner_totals: bool = True,
 ) -> tuple[int, int]:
-    """Add the entries that follow a number; how many there were, and the number of the last."""
+    """Add the entries after a number. Return their count and the number of the last."""
     with indexes_only(), connection.cursor() as cursor:
         cursor.execute(
             _ADD,
@@ -196,7 +197,7 @@ def _add(
 
 
 def bucket_parameters(half_life: float | None) -> dict[str, int | list[int] | float | None]:
-    """Parameters of `CHANGES`: the widths of buckets, and the half-life in seconds."""
+    """Return the parameters of `CHANGES`, with the half-life in seconds."""
     return {"narrowest": QUARTER, "widths": list(WIDTHS), "half_life": half_life}
 
 
@@ -210,12 +211,12 @@ class Buckets:
 
 
 def quarter_of(instant: datetime) -> datetime:
-    """The beginning of the narrowest bucket around an instant."""
+    """Return the start of the narrowest bucket around an instant."""
     return EPOCH + (instant - EPOCH) // _QUARTER * _QUARTER
 
 
 def buckets_between(begin: datetime, end: datetime) -> list[Buckets]:
-    """The fewest buckets that make up the time from the quarter of one instant to that of another."""
+    """Return the fewest buckets that cover the time between the quarters of two instants."""
     parts, first, last = [], (begin - EPOCH) // _QUARTER, (end - EPOCH) // _QUARTER
     level = 0
     for width, wider in pairwise(WIDTHS):

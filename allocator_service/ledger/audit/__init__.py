@@ -1,1 +1,1 @@
-"""Checking the whole ledger: its order, its chain of digests, and its sums from the entries alone."""
+"""Verification of the whole ledger, with sums from the entries alone."""

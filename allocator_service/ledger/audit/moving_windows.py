@@ -1,7 +1,8 @@
 """Amounts in moving intervals, from changes of rates that come in any order.
 
-An entry raises a tenant's rate by its quantity at its start and lowers it at its end. Amounts are whole
-numbers of 10^-12 units × microseconds, so that nothing is rounded; those that decay are doubles.
+An entry raises a tenant's rate by its quantity at its start and lowers it at its end. Amounts are
+whole numbers of 10^-12 units × microseconds, so that nothing is rounded. Decaying amounts are
+doubles.
 """
 
 from collections import defaultdict
@@ -21,7 +22,8 @@ MICROSECOND = timedelta(microseconds=1)
 UNITS = 10**FRACTIONAL_DIGITS
 SECOND = 10**6
 
-_NOISE = 1e-12  # of all that a rate has changed by: what doubles lose
+# The error of doubles, relative to the sum of all changes of a rate.
+_NOISE = 1e-12
 
 Key = tuple[int, str, str]
 """A tenant's primary key, the name of a resource, a kind."""
@@ -29,7 +31,7 @@ Key = tuple[int, str, str]
 
 @dataclass(frozen=True)
 class Amount:
-    """Resource × seconds as the nearest double, and by how much it may be another: 0 if exact."""
+    """Resource × seconds as the nearest double, with a bound of its error, which is 0 if exact."""
 
     value: float
     noise: float
@@ -37,7 +39,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class CountedEntry:
-    """An entry as whole numbers: 10^-12 units, and microseconds since 1970."""
+    """An entry in whole numbers of 10^-12 units and microseconds since 1970."""
 
     key: Key
     quantity: int
@@ -46,27 +48,27 @@ class CountedEntry:
 
 
 class MovingWindow(Protocol):
-    """A moving interval; it counts a change of a rate wherever it lies."""
+    """A moving interval, which accepts changes of rates at any instant."""
 
     def change(self, key: Key, instant: int, rate: int) -> None:
-        """Count the change of a rate at an instant, past or to come."""
+        """Count the change of a rate at a past or future instant."""
 
     def advance(self, past: Past) -> None:
-        """Move on."""
+        """Move the interval forward."""
 
     def sums(self, more: Iterable[CountedEntry]) -> dict[Key, Amount]:
-        """What the window holds, with some entries that only count this time."""
+        """Return the amounts in the window, with further entries that count in this call only."""
 
 
 class ExactWindow:
-    """What was used before the window's end, less what was used before it began."""
+    """A window without decay, as the amount before its end less that before its start."""
 
     def __init__(self, since: datetime | None) -> None:
         self._until = _Before()
         self._since = None if since is None else _Before()
 
     def add(self, key: Key, rate: int, moment: int) -> None:
-        """Count changes of a rate that lie before all of the window."""
+        """Count changes of a rate before the window."""
         for edge in self._edges():
             edge.add(key, rate, moment)
 
@@ -98,7 +100,7 @@ class ExactWindow:
 
 
 class _Before:
-    """What had been used before an instant that moves on."""
+    """The amounts before an instant that moves forward."""
 
     def __init__(self) -> None:
         self.at = -1
@@ -135,9 +137,9 @@ class _Before:
 
 
 class DecayingWindow:
-    """What was used before the window's end, half as much counting per half-life that has passed.
+    """A window with decay, in which an amount is halved per half-life that has passed.
 
-    Of a rate since its change (1 - weight of the change) / (ln 2 / half-life) counts.
+    A rate counts (1 - weight of its change) / (ln 2 / half-life) since its change.
     """
 
     def __init__(self, half_life: float) -> None:
@@ -183,7 +185,7 @@ class DecayingWindow:
 
 @dataclass
 class _Decayed:
-    """The sums of changes of a rate: as they are, by their weight, and whatever their sign."""
+    """The sums of changes of a rate, plain, weighted and absolute."""
 
     rate: int = 0
     left: float = 0.0
@@ -196,5 +198,5 @@ class _Decayed:
 
 
 def microseconds(instant: datetime) -> int:
-    """Since 1970."""
+    """Return the microseconds since 1970."""
     return (instant - EPOCH) // MICROSECOND

@@ -1,8 +1,8 @@
-"""What windows of the past held, from the entries alone: one pass over the sealed order for all of them.
+"""Amounts in windows of the past, from one pass over the sealed entries.
 
-The entries of a pool come in the order in which they were numbered, and each window asked for counts
-those that were known when it was read, and no others: what came late, or corrected something, counts
-from then on. Neither totals nor buckets are read: this is what they are checked by.
+The entries of a pool come in their sealed order. Each window counts the entries that were known
+when it was read and no others, so that late entries and corrections count from then on. Neither
+totals nor buckets are read, since this checks them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,10 +69,10 @@ GROUP BY 1, 2, 3, 4
 
 @dataclass(frozen=True)
 class PastSums:
-    """What a window held; a key that is not in `amounts` had nothing.
+    """The amounts in a window, by key. A missing key had none.
 
-    `first` is when the first of the entries begins, `gone` how many of the unsealed ones are not in
-    the ledger.
+    `first` is the start of the first entry. `gone` is the number of unsealed entries that are not
+    in the ledger.
     """
 
     amounts: Mapping[Key, Amount]
@@ -81,10 +81,10 @@ class PastSums:
 
 
 class RunningSums:
-    """The windows of one pool, asked for in the order in which they were read.
+    """The windows of one pool, in the order in which they were read.
 
-    What every later window counts is read once. A window that reaches further back than the one
-    before it, or decays otherwise, begins anew.
+    Entries that every later window counts are read once. A window that reaches further back than
+    the one before, or decays differently, starts from the beginning.
     """
 
     def __init__(self, pool_id: int) -> None:
@@ -94,7 +94,7 @@ class RunningSums:
         self._window: MovingWindow = ExactWindow(None)
 
     def at(self, past: Past, known: Known) -> PastSums:
-        """The sum of the known entries in an interval."""
+        """Return the sums of the known entries in an interval."""
         through, after = known.sealed_through, 0
         if self._asked is not None and _goes_on(self._asked, past, through):
             after = self._asked[1]
@@ -122,7 +122,7 @@ class RunningSums:
         )
 
     def _begin_exact(self, past: Past, through: int) -> None:
-        """Add up all that lies before the window, and read what changes within it."""
+        """Sum all changes before the window and read those within it."""
         self._first = None
         self._window = window = ExactWindow(past.since)
         window.advance(past)
@@ -150,7 +150,7 @@ class RunningSums:
 
 
 def _goes_on(asked: tuple[Past, int], past: Past, through: int) -> bool:
-    """Does a window follow another, so that what the other counted need not be read again?"""
+    """Return whether a window continues another, whose entries then need not be read again."""
     before, known = asked
     if past.half_life != before.half_life or through < known or past.until < before.until:
         return False

@@ -1,4 +1,4 @@
-"""Verify the whole ledger: its order, its chain of digests, its sums."""
+"""Verification of the ledger's order, chain of digests and sums."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ STUCK_AFTER = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class LedgerCheck:
-    """One thing that must hold of the ledger; `detail` names the first place where it does not."""
+    """A property of the ledger. `detail` names the first place where it does not hold."""
 
     name: str
     holds: bool
@@ -160,9 +160,10 @@ WHERE since < till GROUP BY 1, 2, 3
 
 
 def ledger_verify(*, now: datetime) -> list[LedgerCheck]:
-    """Read all of the ledger at one instant and check what must hold of it."""
+    """Read all of the ledger at one instant and check its properties."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        # Reading a large ledger takes longer than any other statement may.
         cursor.execute("SET LOCAL statement_timeout = 0")
 
         def first(statement: str) -> tuple[object, ...] | None:
@@ -194,9 +195,9 @@ def _none(name: str, row: tuple[object, ...] | None, detail: str) -> LedgerCheck
 
 
 def _totals_agree() -> LedgerCheck:
-    """Are the totals of every pool what its sealed entries make?"""
+    """Check the totals of every pool against its sealed entries."""
     for place in TotalsCursor.objects.select_related("pool"):
-        ends = {place.through, place.owner_through}  # one, but while some are made anew
+        ends = {place.through, place.owner_through}  # one, except while a table is built again
         wrong = sum(_wrong_totals(place, end) for end in ends)
         if wrong:
             return LedgerCheck("totals", False, f"{wrong} totals of pool {place.pool} are others")
@@ -204,7 +205,7 @@ def _totals_agree() -> LedgerCheck:
 
 
 def _wrong_totals(place: TotalsCursor, through: int) -> int:
-    """How many of the totals that end at a number are others than the entries up to it make."""
+    """Count the totals through a number that differ from those of the entries through it."""
     parameters = {
         "pool": place.pool_id,
         "through": through,
@@ -219,7 +220,7 @@ def _wrong_totals(place: TotalsCursor, through: int) -> int:
 
 
 def _windows_agree(now: datetime) -> LedgerCheck:
-    """Is what the window of every pool remembers, and with it every β, the sum over its entries?"""
+    """Check the window of every pool, and so every β, against plain sums of its entries."""
     for pool in Pool.objects.order_by("slug"):
         past = past_of(pool, now)
         state = amounts_in(pool, past)
@@ -238,7 +239,7 @@ def _windows_agree(now: datetime) -> LedgerCheck:
 def _plain_sums(
     pool: Pool, past: Past
 ) -> list[tuple[tuple[int, str, str], Decimal | float, Decimal]]:
-    """By tenant, resource and kind: the amount that counts, and the sum of absolute quantities."""
+    """Return by tenant, resource and kind the amount and the sum of absolute quantities."""
     with connection.cursor() as cursor:
         span = {"since": past.since, "until": past.until, "half_life": past.half_life}
         cursor.execute(_PLAIN, {"pool": pool.pk, **span})

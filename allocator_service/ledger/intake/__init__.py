@@ -1,1 +1,1 @@
-"""How entries come in: usage that is reported, corrections, and the sealer."""
+"""Intake of the ledger, with reported usage, corrections and the sealer."""

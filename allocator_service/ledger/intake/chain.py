@@ -1,10 +1,11 @@
-"""What the chain's digests are of: lines that anybody can make again from what the API exports.
+"""The bytes that the chain's digests cover, which can be made again from the API's exports.
 
-A block's digest is SHA-256 of its lines, joined by line feeds: one that names the block and the digest
-before it, the entries' in the sealed order, and the decisions' in the order of their runs' ids. An
-entry's line is its line of the NDJSON export without the last member. A block that holds digests of
-documents is of format 3: it counts them, and their lines follow in the order of their ids. docs/chain.md
-says it byte by byte. Blocks of format 1, sealed before that, are of texts with the database's own ids.
+A block's digest is SHA-256 of its lines, joined by line feeds: a line with the block's number and
+the digest before it, the entries' lines in the sealed order, and the decisions' lines in the order
+of their runs' ids. An entry's line is that of the NDJSON export without its last member. A block
+with digests of documents has format 3. It counts them, and their lines follow in the order of their
+ids. docs/chain.md specifies the bytes. Blocks of format 1, which are older, cover texts with the
+database's own ids.
 """
 
 from allocator_service.ledger.selectors import COLUMNS, instant
@@ -13,7 +14,7 @@ FORMAT, FORMAT_WITH_DOCUMENTS = 2, 3
 
 
 def _line(members: dict[str, str]) -> str:
-    """The statement's text for a JSON object without spaces."""
+    """Return the SQL of a JSON object without spaces."""
     selected = ", ".join(f'{value} AS "{name}"' for name, value in members.items())
     return "(SELECT row_to_json(line)::text FROM (SELECT {members}) AS line)".replace(
         "{members}", selected
@@ -65,7 +66,7 @@ jsonb_build_array(
 
 
 def entries_by(join: str) -> str:
-    """What sealed entries `s` are read with; `join` is how their entries `e` are found."""
+    """Return the FROM clause of sealed entries `s`, with the join to their entries `e`."""
     return f"""
 FROM ledger_seal s
 {join}
@@ -79,7 +80,7 @@ ENTRIES = entries_by("JOIN ledger_entry e ON e.id = s.entry_id AND e.start = s.s
 
 
 def block_digest(*, number: str, entries: str, decisions: str, documents: str) -> str:
-    """Return the statement's text for a block's digest, of the texts in its `content`."""
+    """Return the SQL of a block's digest, from the texts in its `content`."""
     line = f"CASE WHEN {documents} > 0 THEN {BLOCK_LINE_WITH_DOCUMENTS} ELSE {BLOCK_LINE} END"
     values = {"number": number, "entries": entries, "decisions": decisions, "documents": documents}
     for name, value in values.items():
@@ -88,7 +89,7 @@ def block_digest(*, number: str, entries: str, decisions: str, documents: str) -
     return f"sha256(convert_to(concat_ws(E'\\n', {line}, {parts}), 'UTF8'))"
 
 
-# The lines of what a block holds, of the common table expressions `entries`, `decisions`, `documents`.
+# The lines of a block, from the common table expressions `entries`, `decisions` and `documents`.
 CONTENT = """
 content AS (
     SELECT pool_id, block, first, last, COALESCE(entries.count, 0) AS entries,

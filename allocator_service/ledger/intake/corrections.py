@@ -1,4 +1,4 @@
-"""Corrections: what an entry should have been, as an entry of its own that holds the difference."""
+"""Corrections of entries, which are entries of the difference."""
 
 from datetime import datetime
 from decimal import Decimal, localcontext
@@ -17,11 +17,11 @@ from allocator_service.pools.selectors import resources_of
 def entry_correct(
     *, entry: Entry, quantity: Decimal, reason: str, now: datetime, resource: str | None = None
 ) -> Entry:
-    """Say what an entry's quantity should have been: a new entry holds the difference.
+    """Correct the quantity of an entry by a new entry with the difference.
 
-    The entry and its corrections of a resource add up to what is right. `resource` names another one
-    that the entry's event reported, or left out. Raises `Unacceptable` without a reason or for a
-    quantity that is right already, `Conflict` for a correction of a correction.
+    The entry and its corrections of a resource add up to the correct quantity. `resource` names
+    another resource that the entry's event reported or omitted. Raises `Unacceptable` without a
+    reason or without a difference, `Conflict` for a correction of a correction.
     """
     if entry.kind == Kind.CORRECTION:
         raise Conflict(
@@ -30,10 +30,12 @@ def entry_correct(
         )
     if not reason.strip():
         raise Unacceptable(
-            "A correction needs a reason.", code="correction.reason", pointer="/reason"
+            "A correction must have a reason.", code="correction.reason", pointer="/reason"
         )
     entry, corrected = _entry_of_resource(entry, resource)
-    with connection.cursor() as cursor:  # corrections of one entry come one after the other
+    # Concurrent corrections of one entry are serialised: each computes its difference from those
+    # before.
+    with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"correct:{entry.pk}"]
         )
@@ -67,7 +69,7 @@ def entry_correct(
 
 
 def _entry_of_resource(entry: Entry, name: str | None) -> tuple[Entry, Resource]:
-    """The entry of the same event that holds a resource, or that one if none does; the resource."""
+    """Return the entry of a resource of the same event, or the given one, and the resource."""
     if name is None or name == entry.resource:
         return entry, Resource(entry.resource, entry.unit)
     resource = next((each for each in resources_of(entry.pool) if each.name == name), None)
@@ -82,6 +84,6 @@ def _entry_of_resource(entry: Entry, name: str | None) -> tuple[Entry, Resource]
     of_event = Entry.objects.filter(
         pool=entry.pool, source=entry.source, event_id=entry.event_id, start=entry.start
     ).exclude(kind=Kind.CORRECTION)
-    # All corrections of what an event left out are of its first entry: they add up.
+    # All corrections of an omitted resource refer to the event's first entry, so that they add up.
     first = of_event.order_by("pk").first()
     return of_event.filter(resource=name).first() or first or entry, resource

@@ -1,4 +1,4 @@
-"""Appending to the ledger: entries and decisions, which the sealer chains. Nothing is ever changed."""
+"""Appending of entries and decisions to the ledger."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -18,10 +18,14 @@ _EXACT = Context(prec=60)
 
 
 def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
-    """Add entries within the open transaction; `rows` lack `id` and `amount`. Returns their ids."""
+    """Append entries within the open transaction and return their ids.
+
+    `rows` have all columns but `id` and `amount`.
+    """
     if not rows:
         return []
     ids = new_ids(len(rows))
+    # The partition is created first: COPY into a month without one fails.
     days = {row["start"].astimezone(UTC).date() for row in rows}
     _make_partitions({day.replace(day=1) for day in days})
     columns = list(rows[0])
@@ -49,7 +53,7 @@ def decision_chain(
     effective_from: datetime,
     digests: Mapping[str, str],
 ) -> None:
-    """Have the sealer put a decision into its pool's chain; call it in the transaction that publishes.
+    """Queue a decision for its pool's chain, within the transaction that publishes it.
 
     `digests` are those of its proof's `input` and `answer`, in hexadecimal.
     """
@@ -64,13 +68,16 @@ def decision_chain(
 
 
 def amount_of(quantity: Decimal, start: datetime, end: datetime) -> Decimal:
-    """Quantity × seconds, exactly: microseconds are six of the amount's eighteen digits."""
+    """Return quantity × seconds, exactly.
+
+    A quantity has 12 fractional digits and microseconds have 6, which are the 18 of the amount.
+    """
     microseconds = (end - start) // _MICROSECOND
     return _EXACT.multiply(quantity, Decimal(microseconds).scaleb(-6))
 
 
 def partitions_make_ahead(*, now: datetime) -> None:
-    """Make the partitions of this month and the next two, so that hardly any request has to."""
+    """Create the partitions of this month and the next two, before requests need them."""
     first = now.astimezone(UTC).date().replace(day=1)
     months = [first]
     for _ in range(2):

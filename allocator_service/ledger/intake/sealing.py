@@ -1,10 +1,10 @@
-"""The sealer: committed entries get one gapless order, and a chain of digests for every pool.
+"""The sealer, which gives committed entries one gapless order and each pool a chain of digests.
 
-A consumer that pages by time or id misses what commits late; this one order is given to what is
-committed, by one process at a time, so whoever has read up to a number has missed nothing before it.
-A block's digest covers the digest of the block before it, every entry in it and every decision that
-was published meanwhile: a row that was changed behind the ledger's back no longer agrees with its
-block, and a decision no longer with its digest.
+A consumer that pages by time or id misses entries that commit late. The sealed order is given to
+committed entries only, by one process at a time, so that a consumer that has read through a number
+has missed none before it. A block's digest covers the digest of the block before it, its entries
+and the decisions that were published meanwhile. A row that is changed behind the ledger's back no
+longer agrees with its block, nor a decision with its digest.
 """
 
 from datetime import datetime
@@ -25,7 +25,7 @@ from allocator_service.ledger.intake.chain import (
 
 SEALED_AT_ONCE = 10_000
 
-# One look into the primary key for each row, whatever the planner thinks of the tables.
+# OFFSET 0 makes the planner look each row up by the primary key, whatever its statistics are.
 _ENTRY_OF = """
 JOIN LATERAL (SELECT * FROM ledger_entry WHERE id = {row}.entry_id AND start = {row}.start OFFSET 0) e
     ON true
@@ -51,7 +51,7 @@ FROM numbered JOIN last USING (pool_id)
 RETURNING sequence
 """.replace("{entry_of_taken}", _ENTRY_OF.replace("{row}", "taken"))
 
-# Asked ten times a second: one statement.
+# Run ten times a second, hence one cheap statement.
 _WAITS = """
 SELECT EXISTS (SELECT FROM ledger_pending) OR EXISTS (SELECT FROM ledger_decision_pending)
     OR EXISTS (SELECT FROM ledger_document_pending)
@@ -132,11 +132,11 @@ LEFT JOIN ledger_block previous
 
 
 def entries_seal(*, now: datetime) -> int:
-    """Number committed entries that have no number yet, at most `SEALED_AT_ONCE`; returns how many.
+    """Seal at most `SEALED_AT_ONCE` committed entries, and return the number sealed.
 
-    An entry of a transaction that is still open is not visible here, and gets a later number. The
-    decisions and digests of documents that wait, at most as many, go into the same blocks, and are
-    counted too.
+    An entry of an open transaction is not visible here and gets a later number. Waiting decisions
+    and digests of documents, at most as many each, go into the same blocks. The result is the
+    largest of the three counts.
     """
     with connection.cursor() as cursor:
         cursor.execute(_WAITS)
@@ -145,9 +145,9 @@ def entries_seal(*, now: datetime) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         if not try_lock_in_transaction(Lock.LEDGER_SEAL, "ledger"):
             return 0
-        # Entries come by the 10^5 before the planner's statistics of them do. With those of an empty
-        # table it would read all that waits, or a month's entries, once for each entry. An array of
-        # ids, indexes only and a look by id for each entry prevent that.
+        # 10^5 entries may arrive before the planner's statistics know of them. With those of an
+        # empty table it would read all waiting rows, or a month's entries, once per entry. An array
+        # of ids, indexes only and a lookup by id for each entry prevent that.
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(_SEAL, {"limit": SEALED_AT_ONCE})
         sequences = [sequence for (sequence,) in cursor.fetchall()]
@@ -166,6 +166,6 @@ def entries_seal(*, now: datetime) -> int:
 
 
 def entries_seal_all(*, now: datetime) -> None:
-    """Number what waits, unless another process is at it."""
+    """Seal all waiting entries, unless another process is sealing."""
     while entries_seal(now=now) == SEALED_AT_ONCE:
         pass

@@ -1,4 +1,4 @@
-"""Usage that others measured and report: each event is recorded once."""
+"""Intake of reported usage, in which each event is recorded once."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ MAX_EVENTS_PER_REQUEST = 10_000
 
 @dataclass(frozen=True)
 class UsageEvent:
-    """Something that was used: `vector` in the pool's order of resources, over `[start, end)`.
+    """Use of resources over `[start, end)`, with the vector in the pool's order of resources.
 
-    `source` and `event_id` identify it permanently in its pool.
+    `source` and `event_id` identify the event permanently in its pool.
     """
 
     source: str
@@ -45,7 +45,7 @@ class UsageEvent:
 
     @property
     def digest(self) -> bytes:
-        """A digest of the content; it distinguishes a repeated event from a conflicting one."""
+        """The digest of the content, which distinguishes a repeated event from a conflicting one."""
         content = [
             self.tenant.slug,
             None if self.workload is None else str(self.workload.pk),
@@ -58,17 +58,17 @@ class UsageEvent:
 
 @dataclass(frozen=True)
 class Recorded:
-    """How many events of a request were new, and how many had been posted before."""
+    """The numbers of new and of repeated events of a request."""
 
     accepted: int
     duplicates: int
 
 
 def events_refuse_too_many(count: int) -> None:
-    """Raise `Unacceptable` for more events than one request takes, before they are read."""
+    """Raise `Unacceptable` for more than 10,000 events, before they are read."""
     if count > MAX_EVENTS_PER_REQUEST:
         raise Unacceptable(
-            f"{count} events; a request takes at most {MAX_EVENTS_PER_REQUEST}.",
+            f"Expected at most {MAX_EVENTS_PER_REQUEST:,} events, got {count:,}.",
             code="bulk.too_many",
             pointer=f"/{MAX_EVENTS_PER_REQUEST}",
         )
@@ -78,25 +78,25 @@ def events_refuse_too_many(count: int) -> None:
 def usage_record(
     *, pool: Pool, events: Sequence[UsageEvent], now: datetime, members_only: bool = True
 ) -> Recorded:
-    """Post what tenants report to have used, all or none; late and out of order is fine.
+    """Post reported usage, all events or none.
 
-    A retired tenant's usage of before it was retired is taken too. Raises `Conflict` with
-    `usage.metering` for a pool that meters itself and `usage.conflict` for an identity that was already
-    posted with different content, `Unacceptable` for an impossible interval and, with `members_only`,
-    for a tenant that was never admitted to the pool.
+    Events may be late and in any order, and a retired tenant's usage before its retirement is
+    accepted. Raises `Conflict` with `usage.metering` for a pool that meters itself and
+    `usage.conflict` for an identity that was posted with different content, `Unacceptable` for an
+    invalid interval and, with `members_only`, for a tenant that was never a member of the pool.
     """
     refuse_metered(pool)
     events_refuse_too_many(len(events))
-    _refuse_impossible(events, now)
+    _refuse_invalid(events, now)
     if members_only:
-        _refuse_strangers(pool, events)
+        _refuse_non_members(pool, events)
     fresh = _claim(pool, events)
     entries_append(_rows(pool, fresh, now))
     return Recorded(len(fresh), len(events) - len(fresh))
 
 
 def refuse_metered(pool: Pool) -> None:
-    """Raise `Conflict` for a pool that meters itself: it takes no reports."""
+    """Raise `Conflict` for a pool that meters itself."""
     if pool.metering != Metering.REPORTED:
         raise Conflict(
             "This pool meters itself from its decisions and does not accept reported usage.",
@@ -134,22 +134,22 @@ def _rows(pool: Pool, events: Sequence[UsageEvent], now: datetime) -> list[dict[
 
 
 def _reported(event: UsageEvent, resources: Sequence[Resource]) -> list[tuple[Resource, Decimal]]:
-    """What an event's entries hold: what is above 0, or else one 0, so that it can be corrected."""
+    """Return the quantities above 0, or one 0 if there are none, so that the event can be corrected."""
     pairs = list(zip(resources, event.vector, strict=False))
     return [(resource, quantity) for resource, quantity in pairs if quantity] or pairs[:1]
 
 
-def _refuse_impossible(events: Sequence[UsageEvent], now: datetime) -> None:
-    errors = [error for event in events if (error := what_is_impossible(event, now)) is not None]
+def _refuse_invalid(events: Sequence[UsageEvent], now: datetime) -> None:
+    errors = [error for event in events if (error := interval_error(event, now)) is not None]
     if errors:
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
 
 
-def _refuse_strangers(pool: Pool, events: Sequence[UsageEvent]) -> None:
+def _refuse_non_members(pool: Pool, events: Sequence[UsageEvent]) -> None:
     tenants = {event.tenant.pk for event in events}
     members = set(pool.memberships.filter(tenant__in=tenants).values_list("tenant", flat=True))
     errors = [
-        not_a_member(event.tenant.slug, f"{event.pointer}/tenant")
+        membership_error(event.tenant.slug, f"{event.pointer}/tenant")
         for event in events
         if event.tenant.pk not in members
     ]
@@ -157,24 +157,24 @@ def _refuse_strangers(pool: Pool, events: Sequence[UsageEvent]) -> None:
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
 
 
-def not_a_member(slug: str, pointer: str) -> FieldError:
-    """Why usage of a tenant that was never admitted is not taken."""
+def membership_error(slug: str, pointer: str) -> FieldError:
+    """Return the error of usage of a tenant that was never a member."""
     detail = f'The tenant "{slug}" is not a member of the pool: admit it, or ask for non-members.'
     return FieldError(pointer, "usage.not_member", detail)
 
 
-def what_is_impossible(event: UsageEvent, now: datetime) -> FieldError | None:
-    """Why the interval of an event cannot be, if it cannot."""
+def interval_error(event: UsageEvent, now: datetime) -> FieldError | None:
+    """Return the error of an event's interval, or None."""
     end, start = f"{event.pointer}/end", f"{event.pointer}/start"
     if event.end <= event.start:
-        return FieldError(end, "usage.interval", "end is not after start.")
+        return FieldError(end, "usage.interval", "end must be after start.")
     if event.end > now + CLOCKS_DIFFER:
-        detail = "end is in the future: report what has been used."
+        detail = "end must not be in the future: report past usage."
         return FieldError(end, "usage.future", detail)
     if event.start < EARLIEST:
-        return FieldError(start, "usage.interval", f"start is before {EARLIEST:%Y}.")
+        return FieldError(start, "usage.interval", f"start must be in {EARLIEST:%Y} or later.")
     if event.end - event.start > LONGEST:
-        detail = f"an event lasts at most {LONGEST.days} days."
+        detail = f"an event must last at most {LONGEST.days} days."
         return FieldError(end, "usage.interval", detail)
     retired_at = event.tenant.retired_at
     if retired_at is not None and event.end > retired_at:
@@ -183,7 +183,8 @@ def what_is_impossible(event: UsageEvent, now: datetime) -> FieldError | None:
     return None
 
 
-# A repeat waits for whoever posts the same event; in one order, so that no two wait for each other.
+# A repeat waits for the transaction that posts the same event. The one order of keys prevents
+# deadlocks.
 _CLAIM = """
 INSERT INTO ledger_identity (pool_id, source, event_id, digest)
 SELECT %(pool)s, source, event_id, digest
@@ -196,10 +197,11 @@ RETURNING source, event_id
 
 
 def _claim(pool: Pool, events: Sequence[UsageEvent]) -> list[UsageEvent]:
-    """Take the identities of new events; those taken before must say the same.
+    """Claim the identities of new events, and return these events.
 
-    The claim comes first and is atomic: of two that post the same event, one posts it and the other
-    waits and finds it posted.
+    An event that was claimed before must have the same content. The claim comes first and is
+    atomic: of two requests with the same event, one posts it, and the other waits and finds it
+    posted.
     """
     sent: dict[tuple[str, str], UsageEvent] = {}
     digests: dict[tuple[str, str], bytes] = {}
@@ -207,7 +209,7 @@ def _claim(pool: Pool, events: Sequence[UsageEvent]) -> list[UsageEvent]:
         key, digest = (event.source, event.event_id), event.digest
         sent.setdefault(key, event)
         if digests.setdefault(key, digest) != digest:
-            raise _contradiction(event)
+            raise _conflict(event)
     if _claim_all(pool, digests):
         return list(sent.values())
     with connection.cursor() as cursor:
@@ -222,14 +224,14 @@ def _claim(pool: Pool, events: Sequence[UsageEvent]) -> list[UsageEvent]:
         )
         new = set(cursor.fetchall())
     repeated = {key: event for key, event in sent.items() if key not in new}
-    _refuse_contradictions(pool, repeated, digests)
+    _refuse_conflicts(pool, repeated, digests)
     return [event for key, event in sent.items() if key in new]
 
 
 def _claim_all(pool: Pool, digests: Mapping[tuple[str, str], bytes]) -> bool:
-    """Take all identities if none was taken before, else none; returns whether they were.
+    """Claim all identities if none was claimed before, and return whether that was so.
 
-    Most requests repeat nothing, and PostgreSQL adds rows that it need not compare at half the cost.
+    Most requests repeat no event, and COPY costs half of an INSERT with ON CONFLICT.
     """
     try:
         with transaction.atomic():
@@ -245,7 +247,7 @@ def _claim_all(pool: Pool, digests: Mapping[tuple[str, str], bytes]) -> bool:
     return True
 
 
-def _refuse_contradictions(
+def _refuse_conflicts(
     pool: Pool,
     repeated: Mapping[tuple[str, str], UsageEvent],
     digests: Mapping[tuple[str, str], bytes],
@@ -257,10 +259,10 @@ def _refuse_contradictions(
         stored = Identity.objects.filter(pool=pool, source=source, event_id__in=of_source)
         for event_id, digest in stored.values_list("event_id", "digest"):
             if bytes(digest) != digests[source, event_id]:
-                raise _contradiction(repeated[source, event_id])
+                raise _conflict(repeated[source, event_id])
 
 
-def _contradiction(event: UsageEvent) -> Conflict:
+def _conflict(event: UsageEvent) -> Conflict:
     return Conflict(
         f'The event "{event.event_id}" of {event.source} was already posted with different content.',
         code="usage.conflict",

@@ -1,1 +1,1 @@
-"""Reports of the ledger about a period: every total is a sum over its entries."""
+"""Reports of the ledger for a period, whose totals are sums over its entries."""

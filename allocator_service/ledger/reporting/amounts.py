@@ -1,10 +1,10 @@
-"""Sums over the ledger within a period: exact, and the same as a reader of the feed would get.
+"""Exact sums over the ledger within a period, equal to those that a reader of the feed computes.
 
-An entry counts with the part of it that lies in the period: quantity × the seconds of the overlap. A
-quantity has 12 fractional digits and seconds have 6, so the product has at most the 18 that amounts
-have: nothing is rounded. A correction counts over the interval of the entry that it corrects, as
-what that entry was (`usage` or `alone`). Entries that are not sealed yet are in no feed and count in
-no report.
+An entry counts with its overlap with the period: quantity × the seconds of the overlap. A quantity
+has 12 fractional digits and seconds have 6, so the product has at most the 18 that amounts have:
+nothing is rounded. A correction counts over the interval of the entry that it corrects, as what
+that entry was (`usage` or `alone`). Entries that are not sealed yet are in no feed and count in no
+report.
 """
 
 from collections.abc import Iterable
@@ -25,9 +25,9 @@ K = TypeVar("K")
 def amounts_within(
     *, pool: Pool, period: Period, tenant: Tenant | None = None, values: int
 ) -> Amounts[Use]:
-    """The sums of the pool's sealed entries in every interval of a period; `tenant` limits them to its.
+    """Return the sums of a pool's sealed entries, or of one tenant's, in every interval of a period.
 
-    Raises `Unacceptable` where a report with so many `values` of every tenant would be too long.
+    Raises `Unacceptable` if a report with this number of `values` per tenant would be too long.
     """
     return amounts_unless_too_long(
         lambda edges: amounts_between(pool=pool, edges=edges, tenant=tenant),
@@ -38,13 +38,13 @@ def amounts_within(
 
 
 def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
-    """The sum to the last digit, however many there are."""
+    """Return the exact sum, without rounding to the context's precision."""
     with localcontext(prec=EXACT_DIGITS):
         return sum(amounts, Decimal(0))
 
 
 def exact_sums(parts: Iterable[tuple[K, Decimal]]) -> dict[K, Decimal]:
-    """The sums by key, to the last digit."""
+    """Return the exact sums by key."""
     sums: dict[K, Decimal] = {}
     with localcontext(prec=EXACT_DIGITS):
         for key, amount in parts:
@@ -53,6 +53,6 @@ def exact_sums(parts: Iterable[tuple[K, Decimal]]) -> dict[K, Decimal]:
 
 
 def ratio(part: Decimal, whole: Decimal) -> float:
-    """The quotient as the nearest double; `whole` is not 0."""
+    """Return the quotient as the nearest double. `whole` must not be 0."""
     with localcontext(prec=EXACT_DIGITS):
         return float(part / whole)

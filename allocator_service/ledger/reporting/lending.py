@@ -1,4 +1,4 @@
-"""Who ran on whose servers, and what every two tenants owe each other."""
+"""Use of servers by owner and tenant, and the balance of every two tenants."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +16,8 @@ from allocator_service.tenants.models import Tenant
 
 DEFINITIONS = {
     "used": "Resource × seconds of the entries of kind usage within the period, with their"
-    " corrections, that the tenant used of the servers of the owner. No owner is the pool itself, or"
-    " not known: reports of usage do not say, and policies that see the pool as one server neither.",
+    " corrections, that the tenant used of the servers of the owner. Without an owner the servers are"
+    " the pool's own or not known, as in reported usage and under policies that see one server.",
     "balance": "What the tenant lent to the other less what it borrowed from it.",
     "rounding": "Amounts are exact: nothing is rounded.",
 }
@@ -25,7 +25,7 @@ DEFINITIONS = {
 
 @dataclass(frozen=True)
 class Flow:
-    """What a tenant used of an owner's servers: per resource in all, and in every interval."""
+    """A tenant's use of an owner's servers per resource, in all and in every interval."""
 
     owner: str | None
     tenant: str
@@ -34,13 +34,13 @@ class Flow:
 
     @property
     def lends(self) -> bool:
-        """Whether it is something that one tenant lent to another."""
+        """True for use of another tenant's servers."""
         return self.owner is not None and self.owner != self.tenant
 
 
 @dataclass(frozen=True)
 class Balance:
-    """Between two tenants, per resource: what the first lent to the other, and borrowed from it."""
+    """The amounts per resource that a tenant lent to another and borrowed from it."""
 
     tenant: str
     other: str
@@ -64,7 +64,7 @@ class LendingReport:
 
     @property
     def balances(self) -> list[Balance]:
-        """One for every two tenants of which one lent to the other, by their names."""
+        """The balances of every two tenants of which one lent to the other, by their names."""
         lent = {(str(flow.owner), flow.tenant): flow.used for flow in self.flows if flow.lends}
         nothing = [Decimal(0)] * len(self.resources)
         pairs = sorted({(min(pair), max(pair)) for pair in lent})
@@ -74,25 +74,25 @@ class LendingReport:
 
     @property
     def total(self) -> list[Decimal]:
-        """Used in all, per resource."""
+        """The use per resource in all."""
         return [exact_sum(flow.used[r] for flow in self.flows) for r in range(len(self.resources))]
 
-    def under(self, name: Callable[[str], str], wanted: Callable[[str], bool]) -> "LendingReport":
-        """The flows from or to those whose name is wanted, under their names, in order of these."""
+    def under(self, name: Callable[[str], str], includes: Callable[[str], bool]) -> "LendingReport":
+        """Return the report with tenants renamed, limited to flows from or to the included names."""
         named = [
             replace(flow, owner=flow.owner and name(flow.owner), tenant=name(flow.tenant))
             for flow in self.flows
         ]
         kept = [
-            flow for flow in named if wanted(flow.tenant) or (flow.owner and wanted(flow.owner))
+            flow for flow in named if includes(flow.tenant) or (flow.owner and includes(flow.owner))
         ]
         return replace(self, flows=sorted(kept, key=_order))
 
 
 def lending_report(*, pool: Pool, period: Period, tenant: Tenant | None = None) -> LendingReport:
-    """What was used of whose servers, by all, or by `tenant` and of its servers.
+    """Return the use by owner and tenant, or only that by `tenant` and of its servers.
 
-    A member that used nothing has a flow of zeros, from no owner. Raises `Unacceptable` if the report
+    A member without use has a flow of zeros, without an owner. Raises `Unacceptable` if the report
     would be too long.
     """
     resources = resources_of(pool)

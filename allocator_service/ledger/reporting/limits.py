@@ -1,4 +1,4 @@
-"""How much one report may answer."""
+"""The size limit of reports."""
 
 from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
@@ -18,10 +18,11 @@ def amounts_unless_too_long(
     row: Callable[[Use], Hashable],
     values: int,
 ) -> Amounts[Use]:
-    """What `read` finds between the edges of a period.
+    """Read the amounts between the edges of a period.
 
-    Raises `Unacceptable` for a report with so many `values` of every `row` in every interval that no
-    answer takes them: of many intervals that is seen from the whole period, before they are read.
+    Raises `Unacceptable` if this number of `values` for every `row` in every interval exceeds the
+    limit. For many intervals the rows are counted over the whole period first, before the intervals
+    are read.
     """
     if len(period.intervals) >= MANY_INTERVALS:
         rows = {row(use) for use in read([period.start, period.end]).present}
@@ -30,7 +31,7 @@ def amounts_unless_too_long(
 
 
 def refuse_too_long(cells: int) -> None:
-    """Raise `Unacceptable` for a report of more values than one answer takes."""
+    """Raise `Unacceptable` for a report of more than 200,000 values."""
     if cells > MAX_CELLS:
         raise Unacceptable(
             f"The report would have {cells} values; the limit is {MAX_CELLS}: choose a longer"

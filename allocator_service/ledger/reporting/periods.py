@@ -1,4 +1,4 @@
-"""The period of a report, and the intervals it is divided into."""
+"""Periods of reports and their intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MAX_INTERVALS = 1_000
 
 @dataclass(frozen=True)
 class Period:
-    """`[start, end)` cut at `edges`, of which the first is the start and the last the end."""
+    """An interval `[start, end)`, divided at `edges`. The first edge is the start, the last the end."""
 
     edges: Sequence[datetime]
 
@@ -30,7 +30,7 @@ class Period:
 
     @property
     def intervals(self) -> list[tuple[datetime, datetime]]:
-        """The intervals, each `[start, end)`, in their order."""
+        """The intervals `[start, end)` in their order."""
         return list(zip(self.edges[:-1], self.edges[1:], strict=True))
 
 
@@ -42,12 +42,12 @@ def report_period(
     step: str | None,
     now: datetime,
 ) -> Period:
-    """The period of a report: the 7 days before its end by default, one interval without a step.
+    """Return the period of a report.
 
-    What lies ahead is cut off: a period that ends after `now` ends now. Steps are counted from the
-    start, in the pool's time zone; the last is shorter where they do not come out even. Raises
-    `Unreadable` with `report.period` for an empty period, one that begins before 2000, and more than
-    1,000 intervals.
+    The default is the 7 days before its end. Without a step it has one interval. A period that
+    would end after `now` ends now. Steps are counted from the start, in the pool's time zone, and
+    the last one may be shorter. Raises `Unreadable` with `report.period` for an empty period, a
+    start before 2000, and more than 1,000 intervals.
     """
     zone = ZoneInfo(pool.timezone)
     until = min(end or now, now)

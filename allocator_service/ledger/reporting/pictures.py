@@ -1,4 +1,4 @@
-"""Reports as pictures."""
+"""Charts of reports."""
 
 from allocator_service.core.charts import (
     BarRow,
@@ -21,7 +21,10 @@ ALONE = Reference(1.0, "black line: 1, as much as alone")
 
 
 def sharing_degree_chart(report: SharingDegreeReport) -> Chart:
-    """A bar per tenant and resource, and over several intervals a line per tenant; the least first."""
+    """Draw a bar per tenant and resource, and over several intervals a line per tenant.
+
+    The lowest tenants come first.
+    """
     known = sorted(report.tenants, key=_least)
     shown = known[:TENANTS_SHOWN]
     title = f"Sharing degree in {report.pool.slug}: used ÷ what it would have used alone"
@@ -65,7 +68,7 @@ def _counted(title: str, shown: int, tenants: int, which: str = "lowest") -> str
 
 
 def utilization_chart(report: UtilizationReport) -> Chart:
-    """Per resource the part that was used, and over several intervals a line each."""
+    """Draw the utilisation of each resource, and over several intervals a line each."""
     title = f"Utilisation of {report.pool.slug}: used ÷ contributed capacity"
     bars = bar_chart(
         title=title,
@@ -94,15 +97,15 @@ def utilization_chart(report: UtilizationReport) -> Chart:
 
 
 def lending_chart(report: LendingReport) -> Chart:
-    """Per resource and tenant: what it ran on its own servers, others' and the pool's, and lent.
+    """Draw per resource and tenant the use of own, other and the pool's servers, and the use lent.
 
-    Where decisions place nothing, or usage is reported, nobody knows whose servers they were.
+    If decisions do not place tasks, or usage is reported, the owner of the servers is not known.
     """
     title = f"Who ran on whose servers in {report.pool.slug}"
     names = sorted({flow.tenant for flow in report.flows})
     names += sorted({flow.owner for flow in report.flows if flow.owner} - set(names))
     known = report.pool.policy_places and report.pool.metering == Metering.ALLOCATION
-    of_nobody = "ran on the pool's" if known else "on whose: not known"
+    without_owner = "ran on the pool's" if known else "on whose: not known"
     charts = []
     for r, resource in enumerate(report.resources):
         rows = [BarRow(name, _lent_and_borrowed(report, name, r)) for name in names]
@@ -112,7 +115,7 @@ def lending_chart(report: LendingReport) -> Chart:
             bar_chart(
                 title=_counted(f"{resource.name}: {title}", len(shown), len(rows), "largest"),
                 unit=f"{resource.unit or 'unit'}-hours",
-                series=["ran on its own", "ran on others'", of_nobody, "lent to others"],
+                series=["ran on its own", "ran on others'", without_owner, "lent to others"],
                 rows=shown,
             )
         )
@@ -120,7 +123,7 @@ def lending_chart(report: LendingReport) -> Chart:
 
 
 def _lent_and_borrowed(report: LendingReport, name: str, r: int) -> list[float | None]:
-    """Resource-hours; None where there are none."""
+    """Return resource-hours, with None for 0."""
     of_tenant = [flow for flow in report.flows if flow.tenant == name]
     parts = [
         [flow for flow in of_tenant if flow.owner == name],

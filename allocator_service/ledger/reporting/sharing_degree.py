@@ -1,4 +1,4 @@
-"""The sharing degree: what sharing gave each tenant, beside what it would have used alone.
+"""The sharing degree, a tenant's use divided by its use alone.
 
 Source: Tang et al., TPDS 2018, §3 (policies §4): β[r] = used[r] / alone[r], β = the least of them.
 """
@@ -32,7 +32,7 @@ DEFINITIONS = {
     "rounding": "Amounts are exact: nothing is rounded. Ratios are the nearest double.",
 }
 
-# Why there is no sharing degree.
+# Reasons for a missing sharing degree.
 NO_DEMAND = "no_demand"
 NOTHING_ALONE = "nothing_alone"
 NO_REFERENCE = "no_reference"
@@ -48,9 +48,9 @@ REASONS = {
 class Degree:
     """Used and alone of one tenant over one interval, per resource in the pool's order.
 
-    `compared` is the part of `used` in time for which `alone` is known. `ratios` are None where
-    `reasons` say why; `least` is the sharing degree, None where there is no ratio at all, and then
-    `reason` says why.
+    `compared` is the part of `used` in the time for which `alone` is known. `reasons` explain the
+    `ratios` that are None. `least` is the sharing degree. It is None without any ratio, and
+    `reason` then explains it.
     """
 
     used: Sequence[Decimal]
@@ -65,7 +65,7 @@ class Degree:
 
     @property
     def reason(self) -> str | None:
-        """The first of the three that any resource has, those that say more before the others."""
+        """The most specific of the resources' reasons."""
         if self.least is not None:
             return None
         return next(reason for reason in (NO_REFERENCE, NOTHING_ALONE, NO_DEMAND)
@@ -95,18 +95,21 @@ class SharingDegreeReport:
     tenants: Sequence[TenantDegree]
 
     def under(
-        self, name: Callable[[str], str], wanted: Callable[[str], bool]
+        self, name: Callable[[str], str], includes: Callable[[str], bool]
     ) -> "SharingDegreeReport":
-        """The tenants whose name is wanted, under their names, in the order of these."""
+        """Return the report with tenants renamed, limited to the included names."""
         named = [replace(each, tenant=name(each.tenant)) for each in self.tenants]
-        kept = [each for each in named if wanted(each.tenant)]
+        kept = [each for each in named if includes(each.tenant)]
         return replace(self, tenants=sorted(kept, key=lambda each: each.tenant))
 
 
 def sharing_degree_report(
     *, pool: Pool, period: Period, tenant: Tenant | None = None
 ) -> SharingDegreeReport:
-    """The sharing degrees in a pool, or of one tenant. Raises `Unacceptable` if it would be too long."""
+    """Return the sharing degrees of a pool, or of one tenant.
+
+    Raises `Unacceptable` if the report would be too long.
+    """
 
     def read(edges: Sequence[datetime]) -> Amounts[Use]:
         return amounts_between(pool=pool, edges=edges, tenant=tenant)
@@ -120,7 +123,7 @@ def sharing_degree_report(
 def sharing_degree_history(
     *, pool: Pool, period: Period, among: Collection[int]
 ) -> SharingDegreeReport:
-    """The sharing degrees of the tenants with these keys, of the entries that are not sealed yet too."""
+    """Return the sharing degrees of the tenants with these keys, unsealed entries included."""
 
     def read(edges: Sequence[datetime]) -> Amounts[Use]:
         return amounts_between(pool=pool, edges=edges, among=among, unsealed=True)
@@ -181,7 +184,7 @@ def _sums(amounts: Amounts[Use]) -> _Sums:
 
 
 def _alone_from(pool: Pool) -> datetime | None:
-    """When the pool's first decision came into force; None before there is one."""
+    """Return the instant at which the pool's first decision came into force, or None."""
     sealed, pending = (
         decisions.objects.filter(pool=pool).values("effective_from").order_by("effective_from")[:1]
         for decisions in (SealedDecision, PendingDecision)
@@ -196,7 +199,7 @@ def _sums_from(
     sums: _Sums,
     read: Callable[[Sequence[datetime]], Amounts[Use]],
 ) -> _Sums:
-    """The sums of the part of each interval that lies at or after an instant."""
+    """Return the sums of the part of each interval at or after an instant."""
     if instant <= period.start:
         return sums
     later = [edge for edge in period.edges if edge > instant]
@@ -216,7 +219,7 @@ def degree_of(
     *,
     metered: bool,
 ) -> Degree:
-    """The degree of amounts; `metered`: the pool meters itself, so that `alone` is known."""
+    """Return the degree of amounts. `metered` pools meter themselves, so that `alone` is known."""
     ratios = [ratio(c, a) if a else None for c, a in zip(compared, alone, strict=True)]
     reasons = [
         _reason(u, c, a, metered=metered) for u, c, a in zip(used, compared, alone, strict=True)

@@ -1,4 +1,4 @@
-"""Which tenants a report is about."""
+"""The tenants of a report."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -15,10 +15,10 @@ def tenants_reported(
     tenant: Tenant | None,
     among: Collection[int] | None = None,
 ) -> Mapping[int, str]:
-    """The slugs, in their order, of the members in the period and of whom the ledger names.
+    """Return the sorted slugs of the members in the period and of the tenants in the ledger.
 
-    `found` are the keys of those that the ledger names; `tenant` limits them to that one, `among` to
-    those of these keys.
+    `found` are the keys of the tenants in the ledger. `tenant` limits the result to one, `among` to
+    these keys.
     """
     members = pool.memberships.filter(admitted_at__lt=period.end).values_list("tenant", flat=True)
     keys = {*members, *found}

@@ -1,4 +1,4 @@
-"""How much of what was contributed was used."""
+"""Utilisation, the use divided by the contributed capacity."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,13 +42,13 @@ class Use:
 
     @property
     def utilization(self) -> float | None:
-        """None where there was no capacity."""
+        """The utilisation, or None without capacity."""
         return ratio(self.used, self.capacity) if self.capacity else None
 
 
 @dataclass(frozen=True)
 class UtilizationReport:
-    """`uses[r][interval]` of every resource; `totals[r]` over the period."""
+    """The utilisation of every resource, by interval in `uses` and over the period in `totals`."""
 
     pool: Pool
     period: Period
@@ -58,18 +58,18 @@ class UtilizationReport:
 
 
 def utilization_report(
-    *, pool: Pool, period: Period, wanted: Callable[[str], bool] | None = None
+    *, pool: Pool, period: Period, includes: Callable[[str], bool] | None = None
 ) -> UtilizationReport:
-    """What was used of a pool, by all or by the tenants whose slug is wanted.
+    """Return the utilisation of a pool by all tenants, or by those whose slug is included.
 
-    Raises `Unacceptable` if it would be too long.
+    Raises `Unacceptable` if the report would be too long.
     """
     resources = resources_of(pool)
     refuse_too_long(len(period.intervals) * len(resources))
     amounts = (
         used_in_all(pool=pool, edges=period.edges)
-        if wanted is None
-        else _used_by(pool, period, wanted)
+        if includes is None
+        else _used_by(pool, period, includes)
     )
     used = {(resource, interval): amount for resource, interval, amount in amounts.all_intervals()}
     capacity = exact_sums(
@@ -89,11 +89,11 @@ def utilization_report(
     return UtilizationReport(pool, period, resources, uses, [_total(row) for row in uses])
 
 
-def _used_by(pool: Pool, period: Period, wanted: Callable[[str], bool]) -> Amounts[str]:
-    """What was used of each resource by the tenants whose slug is wanted."""
+def _used_by(pool: Pool, period: Period, includes: Callable[[str], bool]) -> Amounts[str]:
+    """Return the use of each resource by the tenants whose slug is included."""
     amounts = amounts_between(pool=pool, edges=period.edges, kinds=[Kind.USAGE])
     tenants = Tenant.objects.filter(pk__in={use.tenant for use in amounts.changes})
-    kept = {pk for pk, slug in tenants.values_list("pk", "slug") if wanted(slug)}
+    kept = {pk for pk, slug in tenants.values_list("pk", "slug") if includes(slug)}
     return amounts.of(lambda use: use.tenant in kept).by(lambda use: use.resource)
 
 

@@ -103,7 +103,6 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'server_contribution',
                 'ordering': ['start'],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('end', None)), fields=('server',), name='contribution_one_present'), django.contrib.postgres.constraints.ExclusionConstraint(expressions=[('server', '='), (allocator_service.core.constraints.TimeRange('start', 'end'), '&&')], name='contribution_disjoint')],
             },
         ),
         migrations.CreateModel(
@@ -134,7 +133,7 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'pool_membership_terms',
                 'ordering': ['start'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('weight__gt', 0), ('weight__lt', Decimal('1000000000000'))), name='membership_weight_positive', violation_error_code='weight.not_positive', violation_error_message='A weight is above 0 and below 10^12.'), models.UniqueConstraint(condition=models.Q(('end', None)), fields=('membership',), name='membership_terms_one_present'), django.contrib.postgres.constraints.ExclusionConstraint(expressions=[('membership', '='), (allocator_service.core.constraints.TimeRange('start', 'end'), '&&')], name='membership_terms_disjoint')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('weight__gt', 0), ('weight__lt', Decimal('1000000000000'))), name='membership_weight_positive', violation_error_code='weight.not_positive', violation_error_message='A weight is above 0 and below 10^12.')],
             },
         ),
         migrations.CreateModel(
@@ -156,5 +155,23 @@ class Migration(migrations.Migration):
                 'db_table': 'pool_recompute_job',
                 'indexes': [models.Index(condition=models.Q(('wanted__gt', models.F('settled'))), fields=['run_after'], name='recompute_job_due')],
             },
+        ),
+        # Partial unique indexes before exclusions: of two violated constraints, PostgreSQL reports the one whose
+        # index was created first.
+        migrations.AddConstraint(
+            model_name='membershipterms',
+            constraint=models.UniqueConstraint(condition=models.Q(('end', None)), fields=('membership',), name='membership_terms_one_present'),
+        ),
+        migrations.AddConstraint(
+            model_name='membershipterms',
+            constraint=django.contrib.postgres.constraints.ExclusionConstraint(expressions=[('membership', '='), (allocator_service.core.constraints.TimeRange('start', 'end'), '&&')], name='membership_terms_disjoint'),
+        ),
+        migrations.AddConstraint(
+            model_name='contribution',
+            constraint=models.UniqueConstraint(condition=models.Q(('end', None)), fields=('server',), name='contribution_one_present'),
+        ),
+        migrations.AddConstraint(
+            model_name='contribution',
+            constraint=django.contrib.postgres.constraints.ExclusionConstraint(expressions=[('server', '='), (allocator_service.core.constraints.TimeRange('start', 'end'), '&&')], name='contribution_disjoint'),
         ),
     ]

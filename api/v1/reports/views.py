@@ -207,7 +207,7 @@ class UtilizationView(WholeReportView):
         report = utilization_report(
             pool=self.pool,
             period=self.period(),
-            wanted=(lambda slug: self.wanted(self.shown_as(slug))) if asked else None,
+            includes=(lambda slug: self.wanted(self.shown_as(slug))) if asked else None,
         )
         return self.shown(report)
 

@@ -246,7 +246,7 @@ def test_a_correction_adds_what_makes_it_right(reported, tenant):
         entry_correct(entry=entry, quantity=Decimal("3.5"), reason="again", now=NOON)
     with pytest.raises(Conflict):
         entry_correct(entry=second, quantity=Decimal(1), reason="no", now=NOON)
-    with pytest.raises(Unacceptable, match="needs a reason"):
+    with pytest.raises(Unacceptable, match="must have a reason"):
         entry_correct(entry=entry, quantity=Decimal(1), reason=" ", now=NOON)
     entries_seal(now=NOON)
     assert failed() == []
