@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         SolveTimeoutError,
     )
     from policies.explaining.explanations import explain
+    from policies.explaining.groups import GroupStanding, group_standings
     from policies.explaining.lending import tasks_by_owner
     from policies.filling.mrfs_loop import dominant_on
     from policies.finishing.placement_stickiness import current_placements_of
@@ -92,6 +93,7 @@ __all__ = [
     "ComparisonRequest",
     "CurrentPlacements",
     "EvaluationRequest",
+    "GroupStanding",
     "HandOut",
     "History",
     "Intervals",
@@ -132,6 +134,7 @@ __all__ = [
     "entitled_partition",
     "evaluate_document",
     "explain",
+    "group_standings",
     "history_from_document",
     "history_to_document",
     "jain_index",
@@ -197,6 +200,7 @@ _HOMES = {
         "SolveTimeoutError",
     ),
     "policies.explaining.explanations": ("explain",),
+    "policies.explaining.groups": ("GroupStanding", "group_standings"),
     "policies.explaining.lending": ("tasks_by_owner",),
     "policies.filling.mrfs_loop": ("dominant_on",),
     "policies.finishing.placement_stickiness": ("current_placements_of",),

@@ -14,6 +14,7 @@ from policies.documents.history import history_to_document
 from policies.documents.quantities import quantities
 from policies.documents.schedule import schedule_to_document
 from policies.explaining.explanations import explain
+from policies.explaining.groups import GroupStanding, group_standings
 from policies.model.allocation import Allocation
 from policies.model.jain import jain_index
 from policies.model.server_classes import server_classes
@@ -33,7 +34,8 @@ def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) 
     Returns
     -------
     dict
-        ``allocations`` (one per workload, in order), ``summary``, ``history`` after the step of a
+        ``allocations`` (one per workload, in order), ``groups`` of a problem that has any,
+        ``summary``, ``history`` after the step of a
         long-term policy, and what was included. Numbers that do not exist (no bound, no weight)
         are None.
 
@@ -50,6 +52,8 @@ def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) 
         "allocations": [_allocation_row(allocation, j) for j in range(allocation.problem.n)],
         "summary": summary_document(allocation),
     }
+    if allocation.problem.groups:
+        document["groups"] = [_group_row(allocation, each) for each in group_standings(allocation)]
     if "placements" in include:
         document["placements"] = _placement_rows(allocation)
     if "certificate" in include:
@@ -130,6 +134,16 @@ def _allocation_row(allocation: Allocation, j: int) -> dict[str, Any]:
         "dominant_share": float(allocation.dominant_share[j]),
         "weighted_share": _number_or_none(float(allocation.weighted_share[tenant])),
         "limited_by": allocation.limited_by[j],
+    }
+
+
+def _group_row(allocation: Allocation, standing: GroupStanding) -> dict[str, Any]:
+    problem = allocation.problem
+    return {
+        "name": problem.groups[standing.group],
+        "level": standing.level,
+        "resources": quantities(problem.resources, standing.used),
+        "frozen_in": standing.frozen_in,
     }
 
 

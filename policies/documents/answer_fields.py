@@ -148,6 +148,13 @@ class Summary(_Part):
     stopped = _optional(ChoiceField, choices=["work", "time"])
 
 
+class GroupRow(_Part):
+    name = StringField()
+    level = _optional(FiniteField, allow_null=True)
+    resources = _amounts()
+    frozen_in = WholeField(minimum=0, maximum=MAX_WHOLE, required=False, allow_null=True)
+
+
 class ServerRange(_Part):
     count = _count(1)
     first = StringField()
@@ -219,6 +226,7 @@ class AnswerDocument(_Part):
     policy = DocumentField(NamedPolicy, required=False, allow_null=True)
     allocations = ListField(AllocationRow, min_items=0)
     summary = DocumentField(Summary)
+    groups = ListField(GroupRow, min_items=0, required=False)
     placements = ListField(PlacementRow, min_items=0, required=False, allow_null=True)
     certificate = DocumentField(CertificateDocument, required=False, allow_null=True)
     schedule = DocumentField(ScheduleDocument, required=False, allow_null=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from policies.model.server_names import NumberedServers
 from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check
 from policies.verification.options import check_options
+from policies.verification.rounds import held_by_tenants
 from policies.verification.stated import Stated
 from policies.verification.verify import Verification, verify
 
@@ -111,6 +112,11 @@ def _check_claims(
     summary = document["summary"]
     wrong = [name for name, value in expected.items() if not _same(summary.get(name, value), value)]
     yield _found("summary", wrong, "the summary follows from the allocations")
+    yield _found(
+        "group_rows",
+        _wrong_groups(document.get("groups"), stated, allocation),
+        "levels and resources of groups follow from the tasks of their tenants",
+    )
     servers = _ServerRows(stated)
     wrong = [
         f"{row['tenant']}/{row['workload']['name']}"
@@ -193,6 +199,36 @@ def _summary(stated: Stated, allocation: Allocation, weighted: FloatArray) -> di
         "jain_index": jain,
         "utilization": _amounts(stated, stated.shares(allocation.tasks @ problem.demand)),
     }
+
+
+def _wrong_groups(
+    rows: Sequence[Mapping[str, Any]] | None, stated: Stated, allocation: Allocation
+) -> list[str]:
+    """Names of groups whose rows do not follow from the tasks; rows that are left out are not judged."""
+    problem = stated.problem
+    if rows is None:
+        return []
+    if [row["name"] for row in rows] != list(problem.groups):
+        return ["groups"]
+    below = stated.tenants_below_groups
+    held, by_sum = held_by_tenants(stated, allocation)
+    used = np.zeros((problem.t, problem.m))
+    np.add.at(used, problem.workload_tenant, allocation.tasks[:, None] * problem.demand)
+    wrong = []
+    for row, mine, weight in zip(rows, below, stated.group_weights, strict=True):
+        vector = held[mine].sum(axis=0)
+        level = float(vector.sum() if by_sum else vector.max(initial=0.0)) / weight
+        last = -1
+        if allocation.certificate is not None and mine:
+            last = int(allocation.certificate.frozen_in[mine].max())
+        expected = {
+            "level": level if mine else None,
+            "resources": _amounts(stated, used[mine].sum(axis=0)),
+            "frozen_in": last if last >= 0 else None,
+        }
+        if not all(_same(row.get(name, value), value) for name, value in expected.items()):
+            wrong.append(str(row["name"]))
+    return wrong
 
 
 class _ServerRows:

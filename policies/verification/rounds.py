@@ -13,15 +13,17 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
+from policies.model.policy import ShareDefinition
 from policies.model.tolerance import (
     AGREEMENT,
     BUDGET_ROUNDING,
     LEVEL_TOLERANCE,
     SMALLEST_LEVEL_SCALE,
 )
-from policies.verification.form import Form
+from policies.verification.form import Form, form_of
 from policies.verification.group_path import GroupPath
 from policies.verification.groups import Groups
 from policies.verification.prices import Costs, bound_on_level, level_size, rising_in, worth
@@ -207,6 +209,14 @@ def rounds_of(stated: Stated, form: Form, certificate: Certificate) -> LevelRoun
     """The rounds of a certificate that fits."""
     if stated.groups is None:
         return LevelRounds(form, certificate)
+    return PathRounds(form, certificate, stated.groups, _directions(stated, form))
+
+
+def _directions(stated: Stated, form: Form) -> FloatArray:
+    """(t', m) shares of the pool per unit of share, the largest 1.
+
+    A tenant's workloads count by their tasks, or alike if any has no limit.
+    """
     problem, mine = stated.problem, form.workloads
     owner = form.owner[form.kind]
     tasks = problem.tasks[mine]
@@ -215,6 +225,21 @@ def rounds_of(stated: Stated, form: Form, certificate: Certificate) -> LevelRoun
     times = np.where(endless, 1 / dominant, tasks)
     total = np.zeros((form.t, problem.m))
     np.add.at(total, owner, times[:, None] * stated.task_shares[mine])
-    return PathRounds(
-        form, certificate, stated.groups, total / total.max(axis=1, initial=0.0)[:, None]
-    )
+    directions: FloatArray = total / total.max(axis=1, initial=0.0)[:, None]
+    return directions
+
+
+def held_by_tenants(stated: Stated, allocation: Allocation) -> tuple[FloatArray, bool]:
+    """Return what the levels of groups count: shares (t, m) held, and True if their sum does."""
+    problem = stated.problem
+    if allocation.history is not None:
+        by_sum = stated.choice.policy.share is ShareDefinition.SUM
+        return stated.shares(allocation.history.used), by_sum
+    held = np.zeros((problem.t, problem.m))
+    np.add.at(held, problem.workload_tenant, allocation.tasks[:, None] * stated.task_shares)
+    if allocation.certificate is not None and stated.groups is not None:
+        form = form_of(stated, stated.places())
+        share = grouped_sum(allocation.tasks * stated.dominant, problem.workload_tenant, problem.t)
+        held = np.zeros_like(held)
+        held[form.tenants] = _directions(stated, form) * share[form.tenants][:, None]
+    return held, False

@@ -115,6 +115,30 @@ class Stated:
             first = np.where(derived > 0, derived, explicit)
         return Groups(problem, (first, explicit), self.weight, late)
 
+    @cached_property
+    def tenants_below_groups(self) -> list[list[int]]:
+        """(g) tenants below each group."""
+        below: list[list[int]] = [[] for _ in self.problem.groups]
+        for tenant, first in enumerate(self.problem.tenant_group.tolist()):
+            group = first
+            while group >= 0:
+                below[group].append(tenant)
+                group = int(self.problem.group_parent[group])
+        return below
+
+    @property
+    def group_weights(self) -> list[float]:
+        """(g) weight of each group, in the first stage if a tenant of that is below."""
+        problem = self.problem
+        first = second = problem.group_weight
+        if problem.weights_mode == "contribution" and self.derives_weights:
+            contributed = contributed_by_groups(problem, self.contributed)
+            first = self.shares(contributed).max(axis=1, initial=0.0) * second
+        return [
+            float(first[g] if (~self.late[mine]).any() and first[g] > 0 else second[g])
+            for g, mine in enumerate(self.tenants_below_groups)
+        ]
+
     @property
     def derives_weights(self) -> bool:
         """True if weights come from what was contributed."""

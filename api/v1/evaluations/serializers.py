@@ -2,7 +2,7 @@
 
 import policies
 from allocator_service.allocation.what_if.evaluations import MAX_COUNT, MAX_ITEMS
-from api.contract.fields import SchemaField
+from api.contract.fields import AmountsField, SchemaField
 from api.v1.runs.serializers import MAX_ROWS, AllocationDocument, PlacementDocument, SummaryDocument
 from policies.fields import (
     BooleanField,
@@ -13,6 +13,7 @@ from policies.fields import (
     NumberField,
     ObjectField,
     Schema,
+    StringField,
 )
 
 _OF_CLASSES: Schema = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
@@ -63,9 +64,26 @@ class CertificateDocument(Document):
     divisible_prices = SchemaField(schema=_DIVISIBLE_PRICES, required=False)
 
 
+class GroupRowDocument(Document):
+    name = StringField()
+    level = NumberField(
+        allow_null=True,
+        description="Largest share of any resource that its tenants hold, over its weight.",
+    )
+    resources = AmountsField(description="Resources that the tasks of its tenants use.")
+    frozen_in = IntegerField(
+        minimum=0, maximum=MAX_ROWS, allow_null=True,
+        description="Round in which the last of its tenants was frozen; null without a certificate.",
+    )  # fmt: skip
+
+
 class EvaluationDocument(Document):
     allocations = ListField(AllocationDocument, min_items=0, max_items=5_000)
     summary = DocumentField(SummaryDocument)
+    groups = ListField(
+        GroupRowDocument, min_items=0, max_items=MAX_ROWS, required=False,
+        description="Of a problem with groups: a row each, in order.",
+    )  # fmt: skip
     placements = ListField(PlacementDocument, min_items=0, max_items=MAX_ROWS, required=False)
     certificate = DocumentField(CertificateDocument, required=False, allow_null=True)
     history = ObjectField(
