@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.explaining.groups import group_standings
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.reasons import LEVEL, REASONS, TASK_LIMIT, UNSERVED
@@ -43,7 +44,8 @@ class Explanation:
         weighted_share, level: what it reached, and at which level it was frozen.
         workloads: indices of its workloads.
         binding: what held it back, highest price first; empty without a certificate.
-        just_above, just_below: the nearest other weighted shares, of whomever.
+        just_above, just_below: the nearest other weighted shares; of the same group's tenants in a
+            pool with groups, whose weights mean nothing to others.
         sentence: all of it in words.
     """
 
@@ -86,7 +88,7 @@ def explain(allocation: Allocation, tenant: int) -> Explanation:
     workloads = tuple(np.flatnonzero(problem.workload_tenant == tenant).tolist())
     share = float(allocation.weighted_share[tenant])
     binding = _binding(allocation, tenant)
-    above, below = _neighbours(allocation, share)
+    above, below = _neighbours(allocation, tenant)
     return Explanation(
         tenant=tenant,
         share=float(allocation.tenant_share[tenant]),
@@ -121,9 +123,12 @@ def _binding(allocation: Allocation, tenant: int) -> tuple[Binding, ...]:
     return tuple(sorted(found, key=lambda item: -item.price)[:BINDINGS_SHOWN])
 
 
-def _neighbours(allocation: Allocation, share: float) -> tuple[float | None, float | None]:
-    """The least weighted share above and the greatest below."""
-    shares = allocation.weighted_share
+def _neighbours(allocation: Allocation, tenant: int) -> tuple[float | None, float | None]:
+    """The least weighted share above and the greatest below, among siblings."""
+    problem, shares = allocation.problem, allocation.weighted_share
+    share = float(shares[tenant])
+    if problem.has_groups:
+        shares = shares[problem.tenant_group == problem.tenant_group[tenant]]
     near = abs(share) * PRICE_NOISE
     above, below = shares[shares > share + near], shares[shares < share - near]
     return (
@@ -147,7 +152,31 @@ def _sentence(
     tasks = ", ".join(shown) + (f" and {more} more workloads" if more else "")
     share = f"a dominant share of {allocation.tenant_share[tenant]:.4g}"
     why = _why(allocation, workloads, binding)
-    return f"{name} runs {tasks}, {share} {_standing(allocation, tenant)}; {why}"
+    standing = f"{_standing(allocation, tenant)}{_within(allocation, tenant, workloads)}"
+    return f"{name} runs {tasks}, {share} {standing}; {why}"
+
+
+def _within(allocation: Allocation, tenant: int, workloads: tuple[int, ...]) -> str:
+    """The groups that share with others on the tenant's path, the innermost first."""
+    problem = allocation.problem
+    wants = any(allocation.limited_by[j] != TASK_LIMIT for j in workloads)
+    group = int(problem.tenant_group[tenant])
+    if not problem.has_groups or group < 0 or not wants:
+        return ""
+    standings = group_standings(allocation)
+    parts = []
+    while group >= 0:
+        found = standings[group]
+        used = np.divide(
+            found.used, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0
+        )
+        tenants = f"{len(found.tenants)} tenants" if len(found.tenants) > 1 else "this tenant"
+        parts.append(
+            f"; {problem.groups[group]} uses {used.max(initial=0.0):.4g} of the pool at weight"
+            f" {problem.group_weight[group]:.4g}, divided among {tenants}"
+        )
+        group = int(problem.group_parent[group])
+    return "".join(parts)
 
 
 def _standing(allocation: Allocation, tenant: int) -> str:

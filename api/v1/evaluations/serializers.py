@@ -2,7 +2,8 @@
 
 import policies
 from allocator_service.allocation.what_if.evaluations import MAX_COUNT, MAX_ITEMS
-from api.contract.fields import AmountsField, SchemaField
+from api.contract.fields import SchemaField
+from api.v1.reports.documents import AmountsField
 from api.v1.runs.serializers import MAX_ROWS, AllocationDocument, PlacementDocument, SummaryDocument
 from policies.fields import (
     BooleanField,

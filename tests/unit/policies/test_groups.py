@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 
 from policies import (
     History,
+    ParsedProblem,
     PolicyNotApplicableError,
     Problem,
     ProblemError,
+    allocation_to_document,
     choose,
+    explain,
     policies_available,
     problem_from_document,
     problem_to_document,
     solve,
     verify,
+    verify_answer,
 )
 from policies.proofs.group_path import GroupPath
 from policies.verification.group_path import GroupPath as VerifiedPath
@@ -310,3 +314,39 @@ def test_a_lower_tier_goes_first():
     )  # fmt: skip
     for mode in ("divisible", "indivisible"):
         assert solve(problem, "drf", mode=mode).tasks.tolist() == pytest.approx([4, 3, 3])
+
+
+def test_an_explanation_names_the_groups_that_share():
+    problem = Problem.create(
+        resources=["cpu", "gpu"], capacity=[[64, 8], [96, 0]], tenants=["vision", "speech", "bio"],
+        demand=[[4, 1], [8, 1], [2, 0]], groups=["ml"], group_weight=[2], tenant_group=[0, 0, -1],
+    )  # fmt: skip
+    answer = solve(problem, "drfh")
+    assert explain(answer, 0).sentence == (
+        "vision runs 4 tasks of workload-0001, a dominant share of 0.5 at weight 1; ml uses 1 of the pool at weight 2,"
+        " divided among 2 tenants; it stopped where gpu ran out on the servers where it costs least."
+    )
+    assert "uses" not in explain(answer, 2).sentence
+    assert explain(answer, 2).just_above is None
+
+
+def test_a_row_for_each_group_says_its_level():
+    problem = Problem.create(
+        resources=["cpu", "gpu"], capacity=[[64, 8], [96, 0]], tenants=["vision", "speech", "bio"],
+        demand=[[4, 1], [8, 1], [2, 0]], groups=["ml", "empty"], tenant_group=[0, 0, -1],
+    )  # fmt: skip
+    parts = ["certificate", "placements"]
+    document = allocation_to_document(solve(problem, "drfh"), include=parts)
+    ml, empty = document["groups"]
+    assert ml["level"] == pytest.approx(10 / 13)
+    assert ml["resources"]["gpu"] == pytest.approx(80 / 13)
+    assert ml["frozen_in"] == 0
+    assert empty == {
+        "name": "empty", "level": None, "resources": {"cpu": 0.0, "gpu": 0.0}, "frozen_in": None,
+    }  # fmt: skip
+    parsed = ParsedProblem(problem, "drfh")
+    assert verify_answer(parsed, document, choose("drfh")).valid
+    for name, value in (("level", 0.5), ("resources", {"gpu": 8}), ("frozen_in", 1)):
+        forged = {**document, "groups": [{**ml, name: value}, empty]}
+        assert not verify_answer(parsed, forged, choose("drfh")).valid
+    assert not verify_answer(parsed, {**document, "groups": [ml]}, choose("drfh")).valid
