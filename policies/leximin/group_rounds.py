@@ -88,6 +88,7 @@ class GroupRounds(Rounds):
         self.share[frozen] = self.now[frozen]
         self.frozen_in[frozen] = len(self.rounds)
         bound = max(attempt.proof.bound, attempt.level)
+        self.paths.append(self.path)
         self.rounds.append(Round(stage, attempt.level, bound, attempt.prices, proven))
         self.x = attempt.x
         return frozen

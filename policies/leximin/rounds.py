@@ -24,6 +24,7 @@ from policies.leximin.refinement import refined
 from policies.model.certificate import Certificate, Round
 from policies.model.tolerance import OPEN_GAP, OVERFILL, SOLVER_TOLERANCE
 from policies.proofs.cost_curve import CostCurve, unit_costs
+from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import (
     TOO_FAR_APART,
     RoundProof,
@@ -55,6 +56,7 @@ class Leximin:
         x: (n, K) dominant shares on the classes.
         certificate: over the problem's own tenants and classes.
         programs: linear programs solved.
+        paths: of the rounds in a pool with groups.
     """
 
     share: FloatArray
@@ -62,6 +64,7 @@ class Leximin:
     x: FloatArray
     certificate: Certificate
     programs: int
+    paths: tuple[GroupPath, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +95,7 @@ class Rounds:
         self.rounds: list[Round] = []
         self.x = np.zeros((problem.n, problem.K))
         self.programs = 0
+        self.paths: list[GroupPath] = []
         self.simplex: SimplexLevels | None = None
         self.engines: tuple[Maximise, ...] = (self._by_simplex, self._by_interior_point)
         if interior:
@@ -111,6 +115,7 @@ class Rounds:
             _exact(self.problem, x, share),
             Certificate(rounds, self.frozen_in),
             self.programs,
+            tuple(self.paths),
         )
 
     def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:

@@ -52,6 +52,7 @@ def divisible_allocation(
         bound=bound,
         gap=gap,
         certificate=certificate,
+        paths=answer.paths,
         statistics={"programs": answer.programs, "rounds": len(certificate.rounds)},
     )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,20 @@ from policies.model.policy import Choice, Policy, Servers
 from policies.model.problem import Problem
 from policies.model.schedule import Schedule
 from policies.model.server_classes import ServerClasses, classes_of_decision
+
+
+class SharePath(Protocol):
+    """A path on which the shares of tenants with something to run rise together."""
+
+    @property
+    def last(self) -> float:
+        """The position at which all tasks are placed."""
+
+    def shares(self, position: float) -> FloatArray:
+        """Return the shares of tenants at a position."""
+
+    def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
+        """Return the greatest position whose shares cost at most the budget."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,6 +74,8 @@ class Allocation:
         Slots of a time-sharing policy, of which ``tasks`` are the averages over the period.
     statistics : dict
         How it was solved (iterations, rounds, solver); not part of the answer.
+    paths : tuple of SharePath
+        In a pool with groups, the path of each round as the solver walked it; not part of the answer.
 
     Examples
     --------
@@ -92,6 +108,7 @@ class Allocation:
     history: History | None = None
     schedule: Schedule | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
+    paths: tuple[SharePath, ...] = ()
 
     @classmethod
     def from_parts(

@@ -34,16 +34,15 @@ def check_certificate(
     yield readable
     if not readable.holds:
         return
+    rounds = rounds_of(stated, form, certificate)
     if allocation.policy.proof is Proof.NASH_PRODUCT:
         products = products_proven(stated, places, form, allocation, certificate)
         yield from check_equilibrium(problem, allocation, form, certificate, products)
     else:
-        prices = proven(stated, places, form, allocation, certificate)
-        stuck = stuck_when_open(stated, places, form, allocation, certificate, prices)
+        prices = proven(stated, places, form, allocation, rounds)
+        stuck = stuck_when_open(stated, places, form, allocation, rounds, prices)
         names = [problem.tenants[i] for i in form.tenants.tolist()]
-        yield from _check_leximin(
-            allocation, rounds_of(stated, form, certificate), Proven(prices.levels, stuck), names
-        )
+        yield from _check_leximin(allocation, rounds, Proven(prices.levels, stuck), names)
     yield check_preference(stated, form, allocation)
     reasons = _reasons(stated, form, certificate, allocation.tasks)
     yield _check(
@@ -54,7 +53,7 @@ def check_certificate(
         problem.workload_names,
     )
     given = np.array([allocation.objective, allocation.bound, allocation.gap])
-    derived = np.array(_quality(rounds_of(stated, form, certificate)))
+    derived = np.array(_quality(rounds))
     same = np.isclose(given, derived, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True)
     same[:2] = np.isclose(given[:2], derived[:2], rtol=AGREEMENT, atol=0, equal_nan=True)
     yield _check(

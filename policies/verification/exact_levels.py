@@ -30,13 +30,12 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.model.allocation import Allocation
-from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
 from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.verification.exact import UNIT
 from policies.verification.form import Form
 from policies.verification.prices import Costs
-from policies.verification.rounds import LevelRounds, rounds_of
+from policies.verification.rounds import LevelRounds
 from policies.verification.stated import Places, Stated
 
 # Roundings behind one term: quantities to shares, shares to normalised demands, the level raised and
@@ -64,15 +63,15 @@ def proven(
     places: Places,
     form: Form,
     allocation: Allocation,
-    certificate: Certificate,
+    rounds: LevelRounds,
 ) -> Proven:
     """What the prices of a leximin's rounds prove, exactly.
 
     Args:
         stated: the problem; places: what prices are for; form: who takes part.
-        allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
+        allocation: a feasible answer; rounds: of its certificate, which fit the problem.
     """
-    rounds = rounds_of(stated, form, certificate)
+    certificate = rounds.certificate
     frozen_in = rounds.frozen_in
     levels = np.ones(len(certificate.rounds), dtype=np.bool_)
     tenants = np.zeros(form.t, dtype=np.bool_)

@@ -22,7 +22,7 @@ from policies.model.tolerance import AGREEMENT, LEVEL_TOLERANCE, OPEN_GAP
 from policies.verification.exact_levels import Fractions, Proven
 from policies.verification.form import Form
 from policies.verification.prices import Costs
-from policies.verification.rounds import LevelRounds, rounds_of
+from policies.verification.rounds import LevelRounds
 from policies.verification.stated import Places, Stated
 
 
@@ -31,18 +31,18 @@ def stuck_when_open(
     places: Places,
     form: Form,
     allocation: Allocation,
-    certificate: Certificate,
+    rounds: LevelRounds,
     prices: Proven,
 ) -> BoolArray:
     """(t',) tenants that are proven to be stuck or, in open rounds, are so but for rounding.
 
     Args:
         stated: the problem; places: what prices are for; form: who takes part.
-        allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
+        allocation: a feasible answer; rounds: of its certificate, which fit the problem.
         prices: what they prove exactly.
     """
+    certificate = rounds.certificate
     stuck = prices.tenants.copy()
-    rounds = rounds_of(stated, form, certificate)
     frozen_in = rounds.frozen_in
     closed = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
     if not len(closed) or (stuck | closed[frozen_in]).all():

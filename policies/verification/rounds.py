@@ -7,6 +7,7 @@ before ended.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -14,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, SharePath
 from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
 from policies.model.tolerance import (
@@ -123,17 +124,22 @@ class PathRounds(LevelRounds):
     Attributes:
         groups: the tree; tenants: how many the problem has.
         direction: (t', m) in which proportions tenants use resources.
+        walked: paths to trust instead of walking them; none where an answer is verified.
     """
 
     groups: Groups
     direction: FloatArray
+    walked: tuple[SharePath, ...] = ()
 
     @property
     def in_groups(self) -> bool:
         return True
 
     @cached_property
-    def _paths(self) -> list[GroupPath]:
+    def _paths(self) -> Sequence[SharePath]:
+        return self.walked or [_OfTenants(path, self.form.tenants) for path in self._walk()]
+
+    def _walk(self) -> list[GroupPath]:
         t, form = self.groups.problem.t, self.form
         direction = np.zeros((t, self.direction.shape[1]))
         direction[form.tenants] = self.direction
@@ -157,7 +163,7 @@ class PathRounds(LevelRounds):
         return max(self.certificate.rounds[number].level, SMALLEST_LEVEL_SCALE)
 
     def at(self, number: int, level: float) -> FloatArray:
-        return self._paths[number].shares(level)[self.form.tenants]
+        return self._paths[number].shares(level)
 
     def raised(self, number: int) -> FloatArray:
         level = self.certificate.rounds[number].level
@@ -190,7 +196,7 @@ class PathRounds(LevelRounds):
         budget = max(all_ - float(spent.sum()), 0.0) + BUDGET_ROUNDING * all_
 
         def cost(shares: FloatArray) -> float:
-            paid, _ = costs.of_shares(np.where(rising, shares[form.tenants], 0.0))
+            paid, _ = costs.of_shares(np.where(rising, shares, 0.0))
             return float(paid.sum())
 
         return path.furthest(cost, budget)
@@ -205,11 +211,35 @@ class PathRounds(LevelRounds):
         return self.reached(number), self.raised(number), self.lifted(number, LEVEL_TOLERANCE)
 
 
-def rounds_of(stated: Stated, form: Form, certificate: Certificate) -> LevelRounds:
-    """The rounds of a certificate that fits."""
+@dataclass(frozen=True, eq=False)
+class _OfTenants:
+    """A path of all tenants of a problem, as that of those that take part."""
+
+    path: GroupPath
+    tenants: IntArray
+
+    @property
+    def last(self) -> float:
+        return self.path.last
+
+    def shares(self, position: float) -> FloatArray:
+        return self.path.shares(position)[self.tenants]
+
+    def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
+        return self.path.furthest(lambda shares: cost(shares[self.tenants]), budget)
+
+
+def rounds_of(
+    stated: Stated, form: Form, certificate: Certificate, walked: tuple[SharePath, ...] = ()
+) -> LevelRounds:
+    """Return the rounds of a certificate that fits.
+
+    Args:
+        stated: the problem; form: who takes part; walked: paths of the rounds to trust.
+    """
     if stated.groups is None:
         return LevelRounds(form, certificate)
-    return PathRounds(form, certificate, stated.groups, _directions(stated, form))
+    return PathRounds(form, certificate, stated.groups, _directions(stated, form), walked)
 
 
 def _directions(stated: Stated, form: Form) -> FloatArray:

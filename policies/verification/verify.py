@@ -257,12 +257,12 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
     if allocation.policy.proof is Proof.NASH_PRODUCT:
         products = products_proven(stated, places, form, allocation, certificate)
         return _restated(allocation, certificate, products)
-    prices = proven(stated, places, form, allocation, certificate)
+    rounds = rounds_of(stated, form, certificate, allocation.paths)
+    prices = proven(stated, places, form, allocation, rounds)
     frozen_in = certificate.frozen_in[form.tenants]
     loose = frozen_in[~prices.tenants]
     if not prices.levels.all():
         share = allocation.level[form.tenants] * form.weight
-        rounds = rounds_of(stated, form, certificate)
         for number, item in enumerate(certificate.rounds):
             bound = rounds.bound(number, share)
             if not left_open(rounds, number, bound):
@@ -274,7 +274,8 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
     levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
     answer = _restated(allocation, certificate, levels)
     if answer.certificate is not None and not levels.all():
-        stuck = stuck_when_open(stated, places, form, answer, answer.certificate, prices)
+        rounds = rounds_of(stated, form, answer.certificate, allocation.paths)
+        stuck = stuck_when_open(stated, places, form, answer, rounds, prices)
         if not stuck.all():
             name = problem.tenants[int(form.tenants[int(stuck.argmin())])]
             raise SolveFailedError(

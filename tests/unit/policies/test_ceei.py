@@ -14,6 +14,7 @@ from policies.verification.exact_levels import Fractions
 from policies.verification.exact_market import products_proven
 from policies.verification.form import form_of
 from policies.verification.market import Market
+from policies.verification.rounds import rounds_of
 from policies.verification.stated import Stated
 from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
@@ -117,7 +118,7 @@ def test_what_floating_point_is_certain_of_is_so_in_fractions(problem, down):
     form = form_of(stated, places)
     rounds = answer.certificate.rounds
     found = products_proven(stated, places, form, answer, answer.certificate)
-    exact = Fractions.of(stated, places, form, answer, answer.certificate)
+    exact = Fractions.of(stated, places, rounds_of(stated, form, answer.certificate), answer)
     x = form.shares_of(answer.tasks)
     for number, item in enumerate(rounds):
         market = Market.of(form, item.stage, x)

@@ -17,6 +17,7 @@ from policies import SolveFailedError, choose, policies_available, registry, sol
 from policies.leximin import drf
 from policies.verification.exact_levels import EVERYBODY, Fractions, proven
 from policies.verification.form import form_of
+from policies.verification.rounds import rounds_of
 from policies.verification.stated import Stated
 from tests.examples import examples
 from tests.references.exact import decimals, exact_problems
@@ -94,8 +95,9 @@ def test_what_the_filter_is_certain_of_is_so_in_fractions(policy, data):
         replace(item, level=item.level * (1 - down)) for item in answer.certificate.rounds
     )
     certificate = replace(answer.certificate, rounds=rounds)
-    found = proven(stated, places, form, answer, certificate)
-    exact = Fractions.of(stated, places, form, answer, certificate)
+    shown = rounds_of(stated, form, certificate)
+    found = proven(stated, places, form, answer, shown)
+    exact = Fractions.of(stated, places, shown, answer)
     frozen_in = certificate.frozen_in[form.tenants]
     for number, item in enumerate(rounds):
         rising = (form.stage == item.stage) & (frozen_in >= number)

@@ -1,7 +1,10 @@
 """Trees of groups: the figures, plain references of all modes, and what is refused."""
 
+import json
+import re
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +36,7 @@ from tests.references.groups import PlainTree, leximin_in_groups, walk
 from tests.references.long_term import Past, Step
 from tests.unit.policies.trees import problems_in_groups, tree_of
 
+PAGE = Path(__file__).parents[3] / "docs" / "policies" / "groups.md"
 INF = np.inf
 F = Fraction
 
@@ -323,8 +327,9 @@ def test_an_explanation_names_the_groups_that_share():
     )  # fmt: skip
     answer = solve(problem, "drfh")
     assert explain(answer, 0).sentence == (
-        "vision runs 4 tasks of workload-0001, a dominant share of 0.5 at weight 1; ml uses 1 of the pool at weight 2,"
-        " divided among 2 tenants; it stopped where gpu ran out on the servers where it costs least."
+        "vision runs 4 tasks of workload-0001, a dominant share of 0.5 at weight 1;"
+        " ml uses 1 of the pool at weight 2, divided among 2 tenants;"
+        " it stopped where gpu ran out on the servers where it costs least."
     )
     assert "uses" not in explain(answer, 2).sentence
     assert explain(answer, 2).just_above is None
@@ -350,3 +355,16 @@ def test_a_row_for_each_group_says_its_level():
         forged = {**document, "groups": [{**ml, name: value}, empty]}
         assert not verify_answer(parsed, forged, choose("drfh")).valid
     assert not verify_answer(parsed, {**document, "groups": [ml]}, choose("drfh")).valid
+
+
+def test_the_example_of_the_page_gives_its_answer():
+    blocks = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    question, expected = json.loads(blocks[0]), json.loads(blocks[1])
+    parsed = problem_from_document(question)
+    document = allocation_to_document(solve(parsed.problem, parsed.policy))
+    rounded = [{**row, "level": round(row["level"], 4)} for row in document["groups"]]
+    for row in rounded:
+        row["resources"] = {name: round(used, 4) for name, used in row["resources"].items()}
+    assert rounded == expected["groups"]
+    tasks = {row["tenant"]: round(row["tasks"], 4) for row in document["allocations"]}
+    assert tasks == expected["tasks"]

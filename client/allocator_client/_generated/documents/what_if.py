@@ -230,9 +230,21 @@ class EvaluationSummary(TypedDict):
     stopped: NotRequired[Literal["work", "time"]]
 
 
+class EvaluationGroup(TypedDict):
+    name: str
+    # Largest share of any resource that its tenants hold, over its weight.
+    level: float | None
+    # Resources that the tasks of its tenants use.
+    resources: dict[str, str]
+    # Round in which the last of its tenants was frozen; null without a certificate.
+    frozen_in: int | None
+
+
 class EvaluationDocument(TypedDict):
     allocations: list[AllocationDocument]
     summary: EvaluationSummary
+    # Of a problem with groups: a row each, in order.
+    groups: NotRequired[list[EvaluationGroup]]
     placements: NotRequired[list[PlacementDocument]]
     certificate: NotRequired[CertificateDocument | None]
     # History after the step, for long-term policies: send it back to continue.
