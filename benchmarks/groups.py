@@ -1,4 +1,4 @@
-"""Pools with groups beside flat pools of the same tenants: seconds of ``solve``, proofs included.
+"""Seconds of ``solve`` for pools with groups beside flat pools of the same tenants.
 
 ``python -m benchmarks.groups`` prints a line per size and mode with both times and their ratio, and a
 line in which HiGHS's simplex method solves the programs of the same rounds. Times are of the processor,
@@ -27,7 +27,7 @@ LARGEST_FOR_PEER = 1_000
 
 
 def grouped_pool(tenants: int, groups: int, *, seed: int = 1) -> Problem:
-    """Tenants on ten classes of servers, in groups of three levels; two fifths have few tasks."""
+    """Return tenants on ten classes of servers, in groups of three levels."""
     random = np.random.default_rng(seed)
     top = max(1, round(groups ** (1 / 3)))
     middle = top * top

@@ -204,7 +204,10 @@ def _summary(stated: Stated, allocation: Allocation, weighted: FloatArray) -> di
 def _wrong_groups(
     rows: Sequence[Mapping[str, Any]] | None, stated: Stated, allocation: Allocation
 ) -> list[str]:
-    """Names of groups whose rows do not follow from the tasks; rows that are left out are not judged."""
+    """Return the names of groups whose rows do not follow from the tasks.
+
+    Rows that are left out are not judged.
+    """
     problem = stated.problem
     if rows is None:
         return []

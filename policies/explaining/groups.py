@@ -1,4 +1,4 @@
-"""The standing of each group in an answer: its level, and the resources that its tenants use."""
+"""The level of each group in an answer, and the resources that its tenants use."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ def _directions(stated: Stated, form: Form) -> FloatArray:
 
 
 def held_by_tenants(stated: Stated, allocation: Allocation) -> tuple[FloatArray, bool]:
-    """Return what the levels of groups count: shares (t, m) held, and True if their sum does."""
+    """Return the shares (t, m) that the levels of groups count, and True if their sum counts."""
     problem = stated.problem
     if allocation.history is not None:
         by_sum = stated.choice.policy.share is ShareDefinition.SUM
