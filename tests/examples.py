@@ -35,7 +35,10 @@ def thorough() -> bool:
     return bool(os.environ.get(THOROUGH))
 
 
+# Text is evaluated when a test is set up. With `-n 0` this module is imported before `--thorough` is
+# read.
 long = pytest.mark.skipif(
-    not thorough(), reason="long: ./dev test --thorough runs it, and so does .ci/weekly"
+    f"not os.environ.get({THOROUGH!r})",
+    reason="long: ./dev test --thorough runs it, and so does .ci/weekly",
 )
 """For tests that cost more than every change can wait for."""

@@ -5,12 +5,14 @@ from uuid import UUID
 from celery import shared_task
 
 from allocator_service.allocation.long_term.metering import URGENT, meterings_due, pool_meter
-from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.allocation.runs.recompute import SOLVE_SECONDS, recompute_pool
 from allocator_service.allocation.services import METERING, heartbeat_record, retention_apply
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 
 METER_SECONDS = 10.0
+# Two solves may use their whole time. The message returns after 180 s (`visibility_timeout`).
+SIMULATION_SECONDS = 2 * SOLVE_SECONDS + 45
 # Redis keeps one list per priority; workers empty the list of decisions (0) first.
 DECISIONS, AFTER_DECISIONS = 0, 9
 
@@ -21,7 +23,7 @@ def recompute(pool_id: int) -> None:
     recompute_pool(pool_id=pool_id, clock=utc_now)
 
 
-@shared_task(name="allocation.simulate")
+@shared_task(name="allocation.simulate", time_limit=SIMULATION_SECONDS)
 def simulate(simulation_id: str) -> None:
     """Compute a simulation that waits."""
     simulation_run(simulation_id=UUID(simulation_id), clock=utc_now)

@@ -15,7 +15,7 @@ from allocator_service.backtests.jobs import backtest_advance, cell_compute
 
 _CANDIDATES = 20
 # The owner is the tenant, else the key or the person. Reading an input and combining results come before
-# the owner's cells. Running cells are not candidates: `cells_due` republishes those of a dead worker.
+# the owner's cells. Running cells are not candidates: the relay sends those of a dead worker again.
 _UNITS = """
 WITH open AS MATERIALIZED (
     SELECT id, status, served_at,

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from allocator_service.allocation.runs.publication import TICK
 from launcher.client import Client
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,8 +45,9 @@ class Boundaries:
 
 
 _STEPS = """
-SELECT r.id::text, s.begin, s.since, r.started_at FROM run_step s JOIN run r ON r.id = s.run_id
-JOIN pool p ON p.id = r.pool_id WHERE p.slug = %s AND r.status = 'succeeded'
+SELECT r.id::text, s.begin, s.since, r.started_at, r.finished_at
+FROM run_step s JOIN run r ON r.id = s.run_id JOIN pool p ON p.id = r.pool_id
+WHERE p.slug = %s AND r.status = 'succeeded'
 ORDER BY s.begin, r.effective_from
 """
 # What lies in each step's window, entry by entry.
@@ -130,14 +132,11 @@ def long_term_wrongs(
                 (count,) = connection.execute(statement, {"pool": pool}).fetchone() or (0,)
                 if count:
                     found.append(f"{pool}: {count} {wrong}")
-            if any(
-                begin == before and started >= begin
-                for before, (_, begin, _, started) in zip(begins, steps[1:], strict=False)
-            ):
+            if any(map(_decides_twice, steps, steps[1:])):
                 found.append(
                     f"{pool}: a boundary is decided twice by a clock that was not set back"
                 )
-            if moved := [begin for _, begin, since, _ in steps if since != chosen.since(begin)]:
+            if moved := [begin for _, begin, since, *_ in steps if since != chosen.since(begin)]:
                 found.append(f"{pool}: {len(moved)} windows reach elsewhere")
             sums = connection.execute(_WINDOWS, [pool]).fetchall()
             if others := _other_windows(client, [run for run, *_ in steps], sums):
@@ -145,6 +144,17 @@ def long_term_wrongs(
                     f"{pool}: {len(others)} amounts in windows are not the ledger's: {others[0]}"
                 )
     return found, counts
+
+
+def _decides_twice(before: tuple[Any, ...], step: tuple[Any, ...]) -> bool:
+    """Whether a boundary is decided again without a clock that was set back.
+
+    A run that began before it was set back, and whose worker died, keeps the instant at which it
+    began. Its end shows the clock: never before the end of the decision that it follows.
+    """
+    (_, decided, _, _, ended), (_, begin, _, started, finished) = before, step
+    set_back = started < begin or finished - ended <= TICK
+    return bool(begin == decided and not set_back)
 
 
 def boundaries(begins: list[datetime], chosen: Remembering) -> Boundaries:

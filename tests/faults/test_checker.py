@@ -8,8 +8,9 @@ from django.db import connection
 from psycopg.conninfo import make_conninfo
 
 from allocator_service.allocation.long_term.metering import pool_meter_all
-from allocator_service.allocation.models import Step
+from allocator_service.allocation.models import Run, Step
 from allocator_service.allocation.policies import policy_choose
+from allocator_service.allocation.runs.publication import TICK
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.recompute import decision_wanted
@@ -136,3 +137,21 @@ def test_the_checker_finds_boundaries_that_nobody_decided(decided):
     assert found(now=END + STEP) == set()
     assert found(now=END + 2 * STEP) == {"its boundaries pass undecided"}
     assert found(calm=START) == {"a boundary was not decided though all was calm"}
+
+
+def test_a_run_whose_worker_died_before_the_clock_was_set_back_decides_no_boundary_twice(
+    decided, changeable
+):
+    """It keeps the instant at which it began, and ends a microsecond after the decision before it."""
+    twice = "a boundary is decided twice by a clock that was not set back"
+    changeable.execute(
+        "UPDATE run_step SET begin = begin - interval '2 seconds'"
+        " WHERE begin = (SELECT max(begin) FROM run_step)"
+    )
+    last_two = Run.objects.filter(status="succeeded").order_by("-effective_from")[:2]
+    last, before = last_two
+    assert twice in found()
+    changeable.execute(
+        "UPDATE run SET finished_at = %s WHERE id = %s", [before.finished_at + TICK, last.pk]
+    )
+    assert twice not in found()

@@ -28,8 +28,9 @@ POLL_SECONDS = 0.1
 RECONCILE_SECONDS = 1.0
 HEARTBEAT_SECONDS = 2.0
 PARTITIONS_SECONDS = 3600.0
+# With as many messages in the queue of decisions, nothing is sent again: copies would only lengthen it.
 MAX_QUEUED = 1_000
-# Of a queue of its own: more would let one sweep go before everybody who comes later.
+# As many messages at most wait in a queue of its own: with more, one sweep would precede later jobs.
 MAX_AHEAD = 16
 
 _DATABASE_ERRORS = (

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.apps import apps
 
+from allocator_service.allocation import tasks as tasks_of_workers
 from allocator_service.allocation.models import Simulation
 from allocator_service.allocation.runs import recompute
 from allocator_service.allocation.runs.recompute import recompute_pool
@@ -206,3 +207,10 @@ def test_a_caller_waits_for_its_simulations_before_it_asks_for_more(fig2, monkey
         simulation_request(pool=fig2, tenant=None, changes={}, now=NOON)
     with pytest.raises(Conflict):
         simulation_request(pool=fig2, tenant=None, changes={}, now=NOON)
+
+
+def test_a_worker_is_not_killed_before_both_solves_have_used_their_time(settings):
+    """Else a pool whose search always takes its whole time has no simulation."""
+    limit = tasks_of_workers.simulate.time_limit or settings.CELERY_TASK_TIME_LIMIT
+    assert limit >= 2 * recompute.SOLVE_SECONDS + 30
+    assert limit < settings.CELERY_BROKER_TRANSPORT_OPTIONS["visibility_timeout"]
