@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from policies.arrays import FloatArray
-from policies.compiled import compiled
+from policies.compiled import compiled, compiled_in_order
 from policies.errors import SolveFailedError, SolveTimeoutError
 from policies.leximin.interior_point.loops import greatest
 from policies.proofs.market import Market
@@ -73,7 +73,8 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
     raise SolveFailedError("solve.failed", "the equilibrium prices did not converge")
 
 
-@compiled
+# In order: beside arrays that are written, how a sum is vectorised depends on where these lie in memory.
+@compiled_in_order
 def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, at_limit, room):  # type: ignore[no-untyped-def]
     """Some primal-dual steps towards the optimum; updates the six last in place.
 
