@@ -2,6 +2,10 @@
 
 ``python -m benchmarks.shapes`` prints a line per shape, with HiGHS beside ours where it ends within a
 minute. Times are of all of ``solve``, in the processor's time of one thread.
+
+``python -m benchmarks.shapes neighbours 20`` compares that many random shapes with their neighbours: the
+same shape by another seed, and with half as many tenants, servers or one resource more. It prints each
+ratio to the dearest and the cheapest neighbour, divided by what the sizes explain.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import sys
 
 import numpy as np
 
@@ -65,9 +71,44 @@ def print_row(sizes: str, problem: Problem) -> None:
           f"{most:7,}  HiGHS with duals: {peer}", flush=True)  # fmt: skip
 
 
+def print_neighbours(count: int) -> None:
+    """Print the ratios of random shapes to their neighbours, the worst last."""
+    random = np.random.default_rng(11)
+    rows = []
+    for number in range(count):
+        tenants = int(np.exp(random.uniform(np.log(50), np.log(600))))
+        servers = int(np.exp(random.uniform(np.log(10), np.log(500))))
+        resources = int(random.integers(2, 9))
+        base = _seconds(tenants, servers, resources, number)
+        near = {
+            "another seed": _seconds(tenants, servers, resources, number + 1000),
+            "half the tenants": 2 * _seconds(tenants // 2, servers, resources, number),
+            "half the servers": 2 * _seconds(tenants, servers // 2, resources, number),
+            "one resource more": _seconds(tenants, servers, resources + 1, number)
+            * (resources / (resources + 1)) ** 2,
+        }
+        worst = max(near, key=lambda name: max(base / near[name], near[name] / base))
+        ratio = max(base / near[worst], near[worst] / base)
+        rows.append(
+            f"{ratio:6.2f}  {tenants} tenants, {servers} servers, {resources} resources: {base:.3f} s, "
+            f"{worst}: {near[worst]:.3f} s"
+        )
+        print(rows[-1], flush=True)
+    print("worst:", *sorted(rows, key=lambda row: float(row.split()[0]))[-3:], sep="\n")
+
+
+def _seconds(tenants: int, servers: int, resources: int, seed: int) -> float:
+    problem = unlike_servers(tenants, servers, resources, seed=seed)
+    seconds, _ = best_seconds(lambda: problem, lambda p: solve(p, "drfh"), repeat=2)
+    return seconds
+
+
 def main() -> None:
-    """Print every shape."""
+    """Print every shape, or random ones beside their neighbours."""
     warm()
+    if sys.argv[1:2] == ["neighbours"]:
+        print_neighbours(int(sys.argv[2]))
+        return
     for tenants, servers, resources in SHAPES:
         sizes = f"{tenants} tenants, {servers} servers, {resources} resources"
         print_row(sizes, unlike_servers(tenants, servers, resources))
