@@ -89,6 +89,8 @@ class PlainTree:
     def can_run(self, j):
         """Whether a workload has tasks, and only demands what some server that it may use has."""
         problem = self.problem
+        if problem.out_of_range[j]:
+            return False
         if self.pooled:
             needs = [r for r in range(problem.m) if problem.demand[j, r] > 0]
             return problem.tasks[j] > 0 and all(self.totals[r] > 0 for r in needs)
