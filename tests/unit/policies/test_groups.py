@@ -310,3 +310,32 @@ def test_a_lower_tier_goes_first():
     )  # fmt: skip
     for mode in ("divisible", "indivisible"):
         assert solve(problem, "drf", mode=mode).tasks.tolist() == pytest.approx([4, 3, 3])
+
+
+def test_a_level_before_the_beginning_of_its_round_is_refused():
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[10]], tenants=["a", "b"], demand=[[1]] * 2, groups=["g"],
+        tenant_group=[0, -1], best_effort=[False, True],
+    )  # fmt: skip
+    answer = solve(problem, "drf", mode="divisible")
+    first, last = answer.certificate.rounds
+    assert [first.level, last.level] == pytest.approx([1, 1], abs=1e-14)
+    assert verify(problem, answer).valid
+    for proven in (True, False):
+        lower = replace(last, level=1 - 1e-7, proven=proven)
+        rounds = replace(answer.certificate, rounds=(first, lower))
+        forged = replace(answer, certificate=rounds, gap=1e-7)
+        assert not verify(problem, forged).valid
+
+
+def test_a_path_with_weights_far_apart_is_that_of_exact_arithmetic():
+    """Of the sum of rates that had a large weight, rounding is left beside a weight of 6.2e-4."""
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=[[44, 34]], tenants=["a", "b", "c"],
+        demand=[[1.5, 4], [2, 0], [1, 1]], tasks=[1, 8, 0], weight=[8980.3, 6.2e-4, 1e5], groups=["g"],
+        group_weight=[332435.2], tenant_group=[0, -1, -1],
+    )  # fmt: skip
+    for policy in ("drf", "drfh"):
+        answer = solve(problem, policy, mode="divisible")
+        assert answer.tenant_share == pytest.approx([4 / 34, 16 / 44, 0], abs=1e-12)
+        assert verify(problem, answer).valid

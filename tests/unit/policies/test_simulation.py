@@ -322,7 +322,9 @@ def test_what_is_told_may_end_a_simulation():
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("tree", [{"groups": ["g"], "tenant_group": [0, -1]}, {"tenant_tier": [0, 1]}])
+@pytest.mark.parametrize(
+    "tree", [{"groups": ["g"], "tenant_group": [0, -1]}, {"tenant_tier": [0, 1]}]
+)
 def test_a_pool_with_groups_or_tiers_is_not_simulated_as_if_it_were_flat(policy, tree):
     pool = {"resources": ["cpu"], "capacity": [[4]], "tenants": ["a", "b"], "demand": [[1], [1]]}
     trace = Trace.create(workload=[0, 1], submit=[0, 0], duration=[1, 1])
