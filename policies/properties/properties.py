@@ -149,8 +149,9 @@ def _weighted_share(allocation: Allocation) -> FloatArray:
     if not problem.has_groups:
         return allocation.weighted_share
     part = entitlement(problem)
-    nothing = np.full(problem.t, np.nan)
-    return np.divide(allocation.tenant_share, part, out=nothing, where=part > 0)
+    over: FloatArray = np.full(problem.t, np.nan)
+    np.divide(allocation.tenant_share, part, out=over, where=part > 0)
+    return over
 
 
 def _contribution_ratio(allocation: Allocation) -> float | None:

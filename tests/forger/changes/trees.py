@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.forger.changes.base import Case, change, one, rescaled, some
+from tests.forger.changes.base import change, one, rescaled, some
 from tests.forger.changes.open_rounds import with_certificate
 from tests.references.groups import shares_after_rounds
 
@@ -264,7 +264,7 @@ def stopped_a_round_too_early(case, rng):
     return only_used(less, rounds, np.where(frozen == len(rounds) - 1, len(rounds) - 2, frozen))
 
 
-def tenants_scaled(case: Case, factor):
+def tenants_scaled(case, factor):
     """Tasks of each tenant (t,) times a factor, with the levels that follow."""
     scaled = rescaled(case, factor[case.problem.workload_tenant])
     return scaled.with_answer(level=case.answer.level * factor)
