@@ -57,7 +57,8 @@ def prove_on_path(
     rising = path.rising
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
     gap = budget - float(curve.cost_of(np.where(rising, reached, 0.0)).sum())
-    wanting: BoolArray = rising & (problem.cap > reached)
+    # Next to all its tasks a tenant wants nothing: a lift of it would have no price.
+    wanting: BoolArray = rising & (problem.cap > reached * (1 + SOLVER_TOLERANCE))
     pays = np.where(wanting, curve.marginal(reached), 0.0)
     group = problem.interchangeable
     lift = pays * lifts(reached, part, position)

@@ -27,7 +27,7 @@ from policies.model.tolerance import (
     SOLVER_NOISE,
     SOLVER_TOLERANCE,
 )
-from policies.proofs.cost_curve import CostCurve, unit_costs
+from policies.proofs.cost_curve import AT_THE_END, CostCurve, unit_costs
 from policies.proofs.normal_form import LeximinProblem
 
 # Why an answer cannot be had, as far as one can tell.
@@ -102,7 +102,8 @@ def prove_round(
     bound = min(curve.highest_level(problem.weight, rising, budget), nobody_wants_more)
     reached = np.where(rising, np.minimum(problem.cap, level * problem.weight), 0.0)
     gap = budget - float(curve.cost_of(reached).sum())
-    wanting = rising & (problem.cap > reached)
+    # Next to all its tasks a tenant wants nothing: a lift of it would have no price.
+    wanting = rising & (problem.cap > reached * (1 + AT_THE_END))
     pays = np.where(wanting, curve.marginal(reached), 0.0)
     group = problem.interchangeable
     together = grouped_sum(pays * problem.weight, group, problem.t)[group]

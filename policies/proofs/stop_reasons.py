@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
-from policies.compiled import compiled
+from policies.compiled import compiled, compiled_in_order
 from policies.model.reasons import TASK_LIMIT, limited_by_resource
 
 # No answer has a workload that still fits somewhere and is not at its limit; the name is
@@ -104,7 +104,7 @@ def _blocking(demand, left, share_of_unit, allowed, kind):  # type: ignore[no-un
     return blocking
 
 
-@compiled
+@compiled_in_order  # the verifier adds up in the same order: equal sums have the same rounding
 def _extremes(left, share_of_unit, kind, kinds):  # type: ignore[no-untyped-def]
     """Per kind of server: (kinds, m) the most left of each resource; the emptiest server
     (largest sum of shares left, the first of equal ones), -1 if there is none; and that sum.

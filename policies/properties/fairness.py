@@ -22,6 +22,7 @@ from policies.model.server_classes import (
 )
 from policies.model.tolerance import SHARE_TOLERANCE
 from policies.properties.bundles import Bundles, attainable, bundles_of
+from policies.properties.groups import are_siblings, entitled_parts, levels_of_tenants
 from policies.properties.verdicts import Verdict, undecided
 from policies.registry import solve
 
@@ -43,7 +44,10 @@ def counts_whole(allocation: Allocation) -> bool:
 
 
 def envy_free(allocation: Allocation) -> Verdict:
-    """Nobody could run more with another's resources, scaled by their weights (§7)."""
+    """Nobody could run more with another's resources, scaled by their weights (§7).
+
+    In a pool with groups the others are a tenant's siblings: weights compare no others.
+    """
     problem = allocation.problem
     weight = problem.effective_weight
     lower, upper = attainable(
@@ -56,6 +60,11 @@ def envy_free(allocation: Allocation) -> Verdict:
     )
     first = takes_part(allocation)
     pairs = first[:, None] & first[None, :] & ~np.eye(problem.t, dtype=np.bool_)
+    in_groups = problem.has_groups
+    if in_groups:
+        pairs &= are_siblings(problem)
+        if not pairs.any():
+            return undecided("no two tenants are siblings")
     own = allocation.tenant_share[:, None]
     envied = np.where(pairs, _more(lower, own), 0.0)
     if envied.any():
@@ -64,7 +73,7 @@ def envy_free(allocation: Allocation) -> Verdict:
     open_pairs = int((np.where(pairs, _more(upper, own), 0.0) > 0).sum())
     if open_pairs:
         return undecided(f"{open_pairs} pairs of tenants with several workloads are undecided")
-    return Verdict(True)
+    return Verdict(True, reason="between siblings" if in_groups else None)
 
 
 def sharing_incentive(allocation: Allocation) -> Verdict:
@@ -198,7 +207,10 @@ def single_resource_fair(allocation: Allocation) -> Verdict:
 
 
 def _max_min(allocation: Allocation) -> Verdict:
-    """Are shares the weighted max-min of the dominant resource? Whole tasks: within one task."""
+    """Are shares the weighted max-min of the dominant resource? Whole tasks: within one task.
+
+    In a pool with groups: that of the tree, and within one task on each level.
+    """
     problem = allocation.problem
     if allocation.history is not None:
         return undecided("a long-term policy is fair over time, not in one step")
@@ -211,11 +223,12 @@ def _max_min(allocation: Allocation) -> Verdict:
     if whole:
         runs = unserved_reasons(problem, allocation.classes.allowed) == ""
         np.maximum.at(task, problem.workload_tenant[runs], problem.dominant_share_per_task[runs])
-        task[:] = task.max(initial=0.0)
+        task[:] = task.max(initial=0.0) * levels_of_tenants(problem)
     off = np.where(first, np.abs(allocation.tenant_share - reference) - task, 0.0)
     off[off <= SHARE_TOLERANCE * np.maximum(reference, SHARE_TOLERANCE)] = 0.0
     if not off.any():
-        return Verdict(True, reason="within one task" if whole else None)
+        within = "within one task on each level" if problem.has_groups else "within one task"
+        return Verdict(True, reason=within if whole else None)
     i = int((off >= off.max() * (1 - SHARE_TOLERANCE)).argmax())
     return Verdict(False, {"tenant": problem.tenants[i], "size": float(off[i])})
 
@@ -232,6 +245,8 @@ def _servers_of(allocation: Allocation) -> ServerClasses:
 
 def _part(problem: Problem) -> FloatArray:
     """(t,) each tenant's part of the pool by weight; 0 for the second stage."""
+    if problem.has_groups:
+        return entitled_parts(problem.tree(0), ~problem.second_stage)[: problem.t]
     weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
     total = float(weight.sum())
     return weight / total if total > 0 else weight

@@ -21,6 +21,7 @@ from policies.properties.fairness import (
     takes_part,
     weak_sharing_incentive,
 )
+from policies.properties.groups import entitlement, group_share_guarantee
 from policies.properties.pareto import pareto_optimal
 from policies.properties.resolving import Budget, Progress, population_monotonic, strategy_proof
 from policies.properties.verdicts import Verdict
@@ -33,6 +34,7 @@ PROPERTY_NAMES = (
     "sharing_incentive",
     "strong_sharing_incentive",
     "weak_sharing_incentive",
+    "group_share_guarantee",
     "bottleneck_fair",
     "single_resource_fair",
     "population_monotonic",
@@ -48,7 +50,8 @@ class Properties:
         verdicts: by name, all of ``PROPERTY_NAMES``.
         contribution_ratio: resource-as-you-contributed: the largest aggregate over weight by the
             smallest, among tenants that want more; None with fewer than two of them.
-        jain_index: of the weighted shares, None without any.
+        jain_index: of the weighted shares, None without any. In a pool with groups both divide by
+            the tenants' parts of the pool, since weights compare siblings only.
         utilization: (m,) part of each resource in use.
     """
 
@@ -103,6 +106,7 @@ def properties_of(
         "sharing_incentive": sharing_incentive(allocation),
         "strong_sharing_incentive": strong_sharing_incentive(allocation),
         "weak_sharing_incentive": weak_sharing_incentive(allocation),
+        "group_share_guarantee": group_share_guarantee(allocation, takes_part(allocation)),
         "bottleneck_fair": bottleneck_fair(allocation),
         "single_resource_fair": single_resource_fair(allocation),
     }
@@ -116,7 +120,7 @@ def properties_of(
         allocation.used, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0
     )
     return Properties(
-        verdicts, _contribution_ratio(allocation), jain_index(allocation.weighted_share), in_use
+        verdicts, _contribution_ratio(allocation), jain_index(_weighted_share(allocation)), in_use
     )
 
 
@@ -139,6 +143,17 @@ def resource_as_you_contributed(
     return most / least if least > 0 else float("inf")
 
 
+def _weighted_share(allocation: Allocation) -> FloatArray:
+    """(t,) shares over weights, or over parts of a pool with groups, NaN without either."""
+    problem = allocation.problem
+    if not problem.has_groups:
+        return allocation.weighted_share
+    part = entitlement(problem)
+    over: FloatArray = np.full(problem.t, np.nan)
+    np.divide(allocation.tenant_share, part, out=over, where=part > 0)
+    return over
+
+
 def _contribution_ratio(allocation: Allocation) -> float | None:
     problem = allocation.problem
     used = np.zeros((problem.t, problem.m))
@@ -152,6 +167,7 @@ def _contribution_ratio(allocation: Allocation) -> float | None:
     wanting = np.zeros(problem.t, dtype=np.bool_)
     wanting[problem.workload_tenant[~finished]] = True
     wanting &= takes_part(allocation)
-    return resource_as_you_contributed(
-        (used / positive).sum(axis=1), problem.effective_weight, wanting
-    )
+    weight = entitlement(problem)
+    wanting &= weight > 0
+    used_share = (used / positive).sum(axis=1)
+    return resource_as_you_contributed(used_share[wanting], weight[wanting], wanting[wanting])

@@ -13,8 +13,8 @@ class Verdict:
 
     Attributes:
         holds: None where that was not decided or does not apply; ``reason`` says why.
-        worst: where it fails worst: ``tenant``, mostly ``other``, and the ``size`` of the
-            loss or gain in dominant share; None where it holds.
+        worst: where it fails worst: ``tenant``, mostly ``other``, or ``group``, and the ``size`` of
+            the loss or gain in dominant share; None where it holds.
         reason: a sentence, or None.
     """
 

@@ -44,7 +44,8 @@ def simulate(
     task keeps its server until it ends.
 
     Args:
-        problem: servers, tenants and workloads; ``tasks`` of a workload run at once at most.
+        problem: servers, tenants and workloads, without groups and tiers; ``tasks`` of a workload run
+            at once at most.
         trace: the tasks.
         policy: one of ``POLICIES``: ``drf``, ``asset`` and ``single-resource`` see one pool;
             ``slots`` (a task takes slots of the first server that has enough), ``drfh``, ``mrfs``
@@ -64,12 +65,19 @@ def simulate(
 
     Raises:
         PolicyUnknownError, PolicyOptionsError: no such policy here, or options that do not fit.
-        PolicyNotApplicableError: a selector under a policy that sees one pool, or changes of
-            servers where each tenant is alone.
+        PolicyNotApplicableError: groups or tiers, a selector under a policy that sees one pool, or
+            changes of servers where each tenant is alone.
         ProblemError: a task of no workload, a change of no server, a step that is not above 0.
         ProblemTooLargeError: more servers than tasks are placed on one by one.
     """
     choice = choose_simulated(policy, options)
+    if problem.has_groups:
+        raise PolicyNotApplicableError(
+            "simulation.no_groups",
+            "a simulation does not decide by groups or tiers; the problem must be flat: every tenant "
+            "in the pool itself, all of one tier",
+            "/groups",
+        )
     if not (math.isfinite(step) and step > 0):
         raise ProblemError("history.step", f"step is {step}; it must be a number above 0")
     if math.isnan(until):

@@ -151,9 +151,11 @@ def _check_rounds(
         bound, scale = rounds.bound(number, share), rounds.size(number)
         unproven[number] = abs(bound - item.level) / scale
         misstated[number] = abs(bound - item.bound) / scale
-        beyond[number] = item.level - bound > LEVEL_TOLERANCE * scale
+        before = rounds.before_its_path(number)
+        beyond[number] = max(item.level - bound, before) > LEVEL_TOLERANCE * scale
         if not item.proven:
             visible[number] = _visible(rounds, number, bound)
+            visible[number] = max(visible[number], before / scale - LEVEL_TOLERANCE)
     numbers = [f"round {number}" for number in range(len(certificate.rounds))]
     yield _check(
         "levels_proven",

@@ -23,6 +23,8 @@ SAME_LEVEL = 1e-11
 # A resource is the one that decides a level if it is this near to the largest, relative.
 DECIDES = 1e-13
 HALVINGS = 40
+# Running sums are taken afresh once they are this part of what they were: rounding stays behind.
+FRESH = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +239,7 @@ class GroupPath:
         endless_tiers = tier[corners.endless]
         if len(endless_tiers):
             order = order[tier[order] <= endless_tiers.min()]
-        rate = np.cumsum((changes - earlier)[order], axis=0)
-        rate[:, :] = np.where(rate > 1e-13 * np.abs(changes).max(axis=0, initial=0.0), rate, 0.0)
+        rate = _running_rates(changes[order], earlier[order], child[order])
         gap = np.diff(height[order], append=height[order][-1:])
         gap[np.r_[tier[order][1:] != tier[order][:-1], False]] = 0.0
         grown = jumps[order] + rate * gap[:, None]
@@ -289,6 +290,30 @@ class GroupPath:
             ).reshape(-1, held.shape[1]),
             ray_level=np.r_[1 / weight[sizes == 1], [parts[q].ray_level for q in endless]],
         )
+
+
+def _running_rates(rates: FloatArray, before: FloatArray, child: IntArray) -> FloatArray:
+    """(e, c) sums over siblings of their rates after each corner.
+
+    Args:
+        rates: (e, c) of the corner's sibling after it; before: (e, c) until it; child: (e,) which one.
+    """
+    change = rates - before
+    total = np.cumsum(change, axis=0)
+    begin = 0
+    while begin < len(total):
+        peak = np.maximum.accumulate(total[begin:], axis=0)
+        fallen = np.flatnonzero(((total[begin:] < FRESH * peak) & (peak > 0)).any(axis=1))
+        if not len(fallen):
+            break
+        # Of sums of much larger rates, which have ended by now, nothing but rounding is left.
+        begin += int(fallen[0])
+        latest = np.full(int(child.max()) + 1, -1)
+        latest[child[: begin + 1]] = np.arange(begin + 1)
+        fresh = rates[latest[latest >= 0]].sum(axis=0)
+        total[begin] = fresh
+        total[begin + 1 :] = fresh + np.cumsum(change[begin + 1 :], axis=0)
+    return np.maximum(total, 0.0)
 
 
 def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:

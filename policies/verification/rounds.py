@@ -75,6 +75,10 @@ class LevelRounds:
         shares: FloatArray = level * self.form.weight
         return shares
 
+    def before_its_path(self, number: int) -> float:  # noqa: ARG002 - of a path it counts
+        """Return by how much a round's level is before the position at which the round begins."""
+        return 0.0
+
     def raised(self, number: int) -> FloatArray:
         """(t',) shares if all rise together by the tolerance of a level."""
         return self.lifted(number, LEVEL_TOLERANCE)
@@ -164,6 +168,9 @@ class PathRounds(LevelRounds):
 
     def at(self, number: int, level: float) -> FloatArray:
         return self._paths[number].shares(level)
+
+    def before_its_path(self, number: int) -> float:
+        return self._paths[number].first - self.certificate.rounds[number].level
 
     def raised(self, number: int) -> FloatArray:
         level = self.certificate.rounds[number].level

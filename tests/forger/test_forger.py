@@ -20,6 +20,7 @@ from policies import (
     allocation_to_document,
     choose,
     policies_available,
+    policy_named,
     solve,
     verify,
     verify_answer,
@@ -27,6 +28,7 @@ from policies import (
 from tests.forger.changes import CHANGES, IN_DOCUMENTS, Case
 from tests.references.truth import Truth, false_claim
 from tests.services import THOROUGH
+from tests.unit.policies.trees import tree_of
 
 WHICH: list[tuple[str, str, dict[str, object]]] = [
     (info.name, mode, {}) for info in policies_available() for mode in info.modes
@@ -36,14 +38,24 @@ WHICH += [
     for rule in ("first-fit", "affinity", "two-choices")
 ]
 WHICH += [("tda", "indivisible", {"pack": True}), ("h-mrf", "indivisible", {"placement": "pool"})]
+# Policies that decide by groups, with every placement of whole tasks.
+IN_GROUPS = [
+    (policy, mode, options)
+    for policy, mode, options in [
+        *WHICH,
+        *((p, "indivisible", {"placement": "pool"}) for p in ("lt-drf", "lt-af")),
+    ]
+    if policy_named(policy).takes_groups
+]
 PROBLEMS = 40 if os.environ.get(THOROUGH) else 3
 IN_EACH_DOCUMENT = 2
 COUNTS: Counter[str] = Counter()
 
 
-def random_problem(rng, choice):
+def random_problem(rng, choice, *, in_groups=False):
     """A few tenants and servers with decimal quantities: small enough for every reference."""
     m, t, k = int(rng.integers(1, 4)), int(rng.integers(2, 4)), int(rng.integers(1, 4))
+    t += 2 * in_groups
     n = t + int(rng.integers(0, 2))
     if choice.policy.time_sharing:  # the oracle lists all that a slot may run
         k = min(k, 2)
@@ -58,6 +70,10 @@ def random_problem(rng, choice):
         demand[n - 1] = demand[owner[n - 1]]
         if selectors:
             selectors[n - 1] = selectors[owner[n - 1]]
+    if in_groups:  # a tenant's workload like another tenant's
+        demand[1] = demand[0]
+        if selectors:
+            selectors[1] = selectors[0]
     tasks = rng.choice([1, 2, 3, 5, 8], n).astype(float)
     if not counted or choice.policy.time_sharing:
         tasks = np.where(rng.random(n) < 0.5, np.inf, tasks)
@@ -75,12 +91,13 @@ def random_problem(rng, choice):
         tasks=tasks,
         priority=rng.integers(0, 2, n),
         selectors=selectors,
+        **(tree_of(rng, t) if in_groups else {}),
     )
 
 
-def random_case(rng, policy, mode, options):
+def random_case(rng, policy, mode, options, *, in_groups=False):
     choice = choose(policy, mode, options)
-    problem = random_problem(rng, choice)
+    problem = random_problem(rng, choice, in_groups=in_groups)
     history = None
     if choice.policy.long_term and rng.random() < 0.7:
         history = solve(problem, policy, mode=mode, options=options).history
@@ -122,10 +139,20 @@ def difference(left, right, way=""):
 
 @pytest.mark.parametrize(("policy", "mode", "options"), WHICH)
 def test_no_false_answer_is_called_valid(policy, mode, options):
+    forge_all(policy, mode, options)
+
+
+@pytest.mark.parametrize(("policy", "mode", "options"), IN_GROUPS)
+def test_no_false_answer_in_groups_is_called_valid(policy, mode, options):
+    forge_all(policy, mode, options, in_groups=True)
+
+
+def forge_all(policy, mode, options, *, in_groups=False):
+    """Make every change to answers of some problems, and refuse those that are false."""
     rng = np.random.default_rng(20261122)
     done, accepted = Counter(), []
     for _ in range(PROBLEMS):
-        case = random_case(rng, policy, mode, options)
+        case = random_case(rng, policy, mode, options, in_groups=in_groups)
         choice = case.answer.choice
         truth = Truth(case.problem, choice, case.history)
         assert verdict(case)

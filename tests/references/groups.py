@@ -5,6 +5,8 @@ Nodes are named as in the problem: tenants ``("tenant", i)``, groups ``("group",
 
 from fractions import Fraction
 
+import numpy as np
+
 from tests.references.exact_program import maximise
 from tests.references.numbers import exact, exact_weights
 
@@ -89,6 +91,8 @@ class PlainTree:
     def can_run(self, j):
         """Whether a workload has tasks, and only demands what some server that it may use has."""
         problem = self.problem
+        if problem.out_of_range[j]:
+            return False
         if self.pooled:
             needs = [r for r in range(problem.m) if problem.demand[j, r] > 0]
             return problem.tasks[j] > 0 and all(self.totals[r] > 0 for r in needs)
@@ -309,13 +313,7 @@ def leximin_in_groups(problem, *, pooled=False):
     for stage in (0, 1):
         tree = PlainTree(problem, stage, pooled=pooled)
         servers = PlainServers(problem, tree, pooled)
-        cap = {}
-        for leaf in share:
-            mine = [j for j in servers.jobs if problem.workload_tenant[j] == leaf[1]]
-            endless = any(problem.tasks[j] == float("inf") for j in mine)
-            cap[leaf] = None if endless else sum(
-                (int(problem.tasks[j]) * max(tree.task(j)) for j in mine), Fraction(0)
-            )  # fmt: skip
+        cap = caps_of(problem, tree)
         moving = {leaf for leaf in share if stages[leaf[1]] == stage}
         while True:
             moving = {i for i in moving if cap[i] is None or share[i] < cap[i]}
@@ -348,3 +346,48 @@ def stages_of(problem):
         if any(w > 0 for w, late in zip(by_part, problem.best_effort, strict=True) if not late):
             derived = by_part
     return [int(late or w <= 0) for late, w in zip(problem.best_effort, derived, strict=True)]
+
+
+def shares_after_rounds(problem, certificate, *, pooled):
+    """(rounds, t) shares where the path of each round of a certificate is at the round's level."""
+    table = walk_of_rounds(problem, certificate, pooled=pooled)
+    leaves = [("tenant", i) for i in range(problem.t)]
+    return np.array([[float(end[leaf]) for leaf in leaves] for *_, end in table])
+
+
+def walk_of_rounds(problem, certificate, *, pooled):
+    """(tree, who moves, all tasks, shares at the beginning, at the end) of each round."""
+    share = {("tenant", i): Fraction(0) for i in range(problem.t)}
+    stages, found = stages_of(problem), []
+    for number, item in enumerate(certificate.rounds):
+        tree = PlainTree(problem, item.stage, pooled=pooled)
+        cap = caps_of(problem, tree)
+        moving = {
+            leaf
+            for leaf in share
+            if certificate.frozen_in[leaf[1]] >= number
+            and stages[leaf[1]] == item.stage
+            and (cap[leaf] is None or share[leaf] < cap[leaf])
+        }
+        end = share_at(tree, share, moving, cap, Fraction(item.level))
+        found.append((tree, moving, cap, share, end))
+        share = end
+    return found
+
+
+def share_at(tree, share, moving, cap, position):
+    """Shares where all of them add up to ``position``, or all tasks run."""
+    others = sum((has for leaf, has in share.items() if leaf not in moving), Fraction(0))
+    return walk(tree, share, moving, cap, position - others)
+
+
+def caps_of(problem, tree):
+    """Share of all tasks of each tenant; None without an end."""
+    cap = {}
+    for i in range(problem.t):
+        mine = [j for j in range(problem.n) if problem.workload_tenant[j] == i and tree.can_run(j)]
+        endless = any(problem.tasks[j] == float("inf") for j in mine)
+        cap["tenant", i] = None if endless else sum(
+            (int(problem.tasks[j]) * max(tree.task(j)) for j in mine), Fraction(0)
+        )  # fmt: skip
+    return cap

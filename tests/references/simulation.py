@@ -346,7 +346,7 @@ class Simulated:
                     ]
                     for w in (0, 1)
                 )
-                i = min(active, key=lambda i: self.key(i, active, now))
+                i = min(active, key=lambda i: self.key(i, now))
                 task, j, servers, left = found[i]
                 self.server[task] = self.place(i, j, servers, left, now)
                 self.start[task] = now
@@ -354,9 +354,9 @@ class Simulated:
                 self.idle.pop(i, None)
                 starved = [s for s in starved if s != i]
 
-    def key(self, i, active, now):
+    def key(self, i, now):
         if self.policy in LONG_TERM:
-            return self.pool.key(i, active)
+            return *self.pool.keys([i], self.pool.weight[i]), i
         share = sum(len(self.of(j, now, True)) * self.share(j) for j in self.queue(i))
         return share / self.pool.weight[i], i
 

@@ -14,6 +14,7 @@ from tests.references import mrfs
 from tests.references.claims import no_numbers, not_preferred, other_order, too_open
 from tests.references.exact import broken, decimals
 from tests.references.filling import POOL_RULES, fill, stand_alone
+from tests.references.groups import leximin_in_groups, share_at, walk_of_rounds
 from tests.references.leximin import reference_shares
 from tests.references.long_term import Past, Step, weights_of
 from tests.references.numbers import exact
@@ -38,7 +39,12 @@ class Truth:
         self.weight, self.late = weights_of(problem, self.total)
         self.demand = decimals(problem.demand)
         self.offered = decimals(np.where(problem.contributed_only[:, None], 0.0, problem.capacity))
-        if mode == "divisible" and name != "ceei":
+        tiers = set(problem.tenant_tier.tolist())
+        self.in_groups = bool((problem.tenant_group >= 0).any()) or len(tiers) > 1
+        if mode == "divisible" and self.in_groups:
+            exact_shares = leximin_in_groups(problem, pooled=name != "drfh")
+            self.shares = np.array([float(share) for share in exact_shares])
+        elif mode == "divisible" and name != "ceei":
             pooled, summed = name != "drfh", name == "asset"
             self.shares = reference_shares(problem, pooled=pooled, summed=summed)
         elif name == "tda":
@@ -237,7 +243,7 @@ def _numbers(truth, answer):
     if answer.schedule is None and rounds:
         if _differ(answer.objective, rounds[0].level) or _differ(answer.bound, rounds[0].bound):
             return "objective or bound are not those of the rounds"
-        if policy.name != "ceei":
+        if policy.name != "ceei" and not truth.in_groups:
             first = min(
                 (level[i] for i in range(problem.t) if answer.certificate.frozen_in[i] == 0),
                 default=0.0,
@@ -272,6 +278,12 @@ def _rounds(truth, answer):
         return "tenants without a round"
     if any(certificate.rounds[frozen_in[i]].stage != truth.late[i] for i in tenants):
         return "tenants in a round of the other stage"
+    walked = None
+    if truth.in_groups:
+        walked = walk_of_rounds(problem, certificate, pooled=truth.choice.sees_one_pool)
+        off = _off_the_path(truth, answer, walked)
+        if off:
+            return off
     for number, item in enumerate(certificate.rounds):
         if item.prices.shape != (answer.classes.count, problem.m):
             return "prices of something else"
@@ -279,7 +291,7 @@ def _rounds(truth, answer):
             return "prices that are none"
         if truth.choice.policy.name == "ceei" or not item.proven:
             continue
-        if _lifted(truth, answer, number, runs):
+        if _lifted(truth, answer, number, runs, walked):
             return f"round {number} is not proven"
     return ""
 
@@ -304,7 +316,24 @@ def _places(truth, answer, j):
     return found
 
 
-def _lifted(truth, answer, number, runs):
+def _off_the_path(truth, answer, walked):
+    """Are levels and bounds positions that rounds reach, and shares those of the round of each?"""
+    certificate = answer.certificate
+    share = truth.shares_of(answer.tasks)
+    for number, (item, (*_, end)) in enumerate(zip(certificate.rounds, walked, strict=True)):
+        size = Fraction(max(item.level, 1e-2)) * 10 * BILLIONTH
+        if abs(sum(end.values()) - Fraction(item.level)) > size:
+            return f"the level of round {number} is not on its path"
+        above = Fraction(item.bound) - Fraction(item.level)
+        if above < -size or (item.proven and above > size):
+            return f"the bound of round {number} is not its level"
+        for (_, i), reached in end.items():
+            if certificate.frozen_in[i] == number and abs(share[i] - reached) > size:
+                return f"tenant {i} does not have what its round reached"
+    return ""
+
+
+def _lifted(truth, answer, number, runs, walked):
     """Is the level raised by a billionth still affordable at the round's prices?"""
     problem, rounds = truth.problem, answer.certificate.rounds
     prices = [[Fraction(p) for p in row] for row in rounds[number].prices.tolist()]
@@ -324,8 +353,14 @@ def _lifted(truth, answer, number, runs):
         for i in range(problem.t)
         if frozen_in[i] >= number and truth.late[i] == bool(rounds[number].stage)
     ]
-    weights = sum(truth.weight[i] for i in rising)
+    weights = 1 if truth.in_groups else sum(truth.weight[i] for i in rising)
     raised = level + 2 * BILLIONTH * max(level, Fraction(1, 100) / weights if weights else 0)
+    if walked is None:
+        lifted = [raised * weight for weight in truth.weight]
+    else:
+        tree, moving, cap, begin, _ = walked[number]
+        above = share_at(tree, begin, moving, cap, raised)
+        lifted = [above["tenant", i] for i in range(problem.t)]
     cost, wanting = Fraction(0), False
     for i in range(problem.t):
         mine = []
@@ -340,7 +375,7 @@ def _lifted(truth, answer, number, runs):
             limit = None if math.isinf(problem.tasks[j]) else Fraction(problem.tasks[j]) * each
             mine.append((price, limit, Fraction(float(answer.tasks[j])) * each))
         if i in rising:
-            left = raised * truth.weight[i]
+            left = lifted[i]
             caps = [limit for _, limit, _ in mine]
             wanting |= bool(mine) and (None in caps or sum(caps) > left)
         elif frozen_in[i] >= 0 and frozen_in[i] < number:

@@ -13,6 +13,7 @@ from tests.forger.changes import (
     schedule,
     shares,
     stated,
+    trees,
 )
 from tests.forger.changes.base import CHANGES, Case
 from tests.forger.changes.documents import IN_DOCUMENTS
@@ -29,4 +30,5 @@ __all__ = [
     "schedule",
     "shares",
     "stated",
+    "trees",
 ]

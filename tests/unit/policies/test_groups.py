@@ -368,3 +368,69 @@ def test_the_example_of_the_page_gives_its_answer():
     assert rounded == expected["groups"]
     tasks = {row["tenant"]: round(row["tasks"], 4) for row in document["allocations"]}
     assert tasks == expected["tasks"]
+
+
+def test_a_level_before_the_beginning_of_its_round_is_refused():
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[10]], tenants=["a", "b"], demand=[[1]] * 2, groups=["g"],
+        tenant_group=[0, -1], best_effort=[False, True],
+    )  # fmt: skip
+    answer = solve(problem, "drf", mode="divisible")
+    first, last = answer.certificate.rounds
+    assert [first.level, last.level] == pytest.approx([1, 1], abs=1e-14)
+    assert verify(problem, answer).valid
+    for proven in (True, False):
+        lower = replace(last, level=1 - 1e-7, proven=proven)
+        rounds = replace(answer.certificate, rounds=(first, lower))
+        forged = replace(answer, certificate=rounds, gap=1e-7)
+        assert not verify(problem, forged).valid
+
+
+def test_a_path_with_weights_far_apart_is_that_of_exact_arithmetic():
+    """Of the sum of rates that had a large weight, rounding is left beside a weight of 6.2e-4."""
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=[[44, 34]], tenants=["a", "b", "c"],
+        demand=[[1.5, 4], [2, 0], [1, 1]], tasks=[1, 8, 0], weight=[8980.3, 6.2e-4, 1e5], groups=["g"],
+        group_weight=[332435.2], tenant_group=[0, -1, -1],
+    )  # fmt: skip
+    for policy in ("drf", "drfh"):
+        answer = solve(problem, policy, mode="divisible")
+        assert answer.tenant_share == pytest.approx([4 / 34, 16 / 44, 0], abs=1e-12)
+        assert verify(problem, answer).valid
+
+
+def test_next_to_a_tenant_with_all_its_tasks_no_other_is_stuck():
+    """d ends its tasks as the second class fills, but for rounding; c, which is like d, rises on."""
+    problem = Problem.create(
+        resources=["cpu", "memory", "gpu", "disk"],
+        capacity=[[30, 20, 40, 90], [80, 80, 10, 90], [90, 30, 70, 80]],
+        server_count=[1, 2, 2],
+        server_labels=[{"zone": "1"}, {"zone": "0"}, {"zone": "1"}],
+        tenants=["a", "b", "c", "d"],
+        demand=[[2, 0, 2, 2], [1, 2, 1, 4], [4, 0, 3, 3], [2, 0, 4, 3]],
+        tasks=[INF, 8, INF, 8],
+        selectors=[{"zone": "0"}, {}, {}, {}],
+        groups=[f"g{i}" for i in range(10)],
+        group_parent=[-1, -1, -1, 0, 1, 2, -1, 1, 6, 5],
+        group_weight=[1, 2, 1, 2, 3, 2, 2, 3, 3, 3],
+        tenant_group=[6, 7, 8, 4],
+    )
+    answer = solve(problem, "drfh", mode="divisible")
+    expected = [float(share) for share in leximin_in_groups(problem)]
+    assert answer.tenant_share == pytest.approx(expected, abs=1e-9)
+    assert verify(problem, answer).valid
+
+
+def test_a_misreport_can_pay_in_a_group():
+    """b needs GPUs alone; with as many cpus as well, its group's level is of cpus."""
+    tasks = []
+    for demand in ([0, 0, 2], [2, 0, 2]):
+        problem = Problem.create(
+            resources=["cpu", "memory", "gpu"], capacity=[[12] * 3], tenants=["a", "b", "c", "d"],
+            demand=[[3, 1, 2], demand, [1, 1, 2], [0, 2, 0]], tasks=[INF, INF, 2, INF],
+            groups=["g"], tenant_group=[0, 0, -1, -1],
+        )  # fmt: skip
+        tasks.append(solve(problem, "drf", mode="divisible").tasks[1])
+        share = leximin_in_groups(problem, pooled=True)[1]
+        assert tasks[-1] == pytest.approx(float(6 * share))
+    assert tasks == pytest.approx([12 / 5, 18 / 7])

@@ -165,3 +165,14 @@ def test_a_tenant_that_takes_a_millionth_of_what_is_full_is_proven_to_be_stuck(p
     assert all(item.proven for item in answer.certificate.rounds)
     assert answer.level[0] == pytest.approx(answer.level[1], rel=1e-9)
     assert verify(tiny_part(), answer).valid
+
+
+def test_of_servers_with_as_much_left_solver_and_verifier_name_the_same_one():
+    """1/6 + 1/4 of the pool is left of the first, 5/12 of the second: equal but for rounding."""
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=[[3, 2]], server_count=[2], tenants=["a", "b", "c"],
+        demand=[[2, 1], [0.5, 2], [0.5, 0.5]], tasks=[np.inf, np.inf, 0],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode="indivisible", options={"placement": "first-fit"})
+    assert answer.tasks.tolist() == [1, 1, 0]
+    assert verify(problem, answer).valid

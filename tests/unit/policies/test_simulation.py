@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import PolicyError, Window
+from policies import PolicyError, PolicyNotApplicableError, Problem, Window
 from policies.long_term.windows import amount_within
 from policies.model.history import least_degree, sharing_degrees
 from policies.simulation import POLICIES, ServerChanges, Trace, simulate
@@ -319,3 +319,17 @@ def test_what_is_told_may_end_a_simulation():
 
     with pytest.raises(KeyboardInterrupt):
         simulate(problem, trace, "drf", tell=stop)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "tree", [{"groups": ["g"], "tenant_group": [0, -1]}, {"tenant_tier": [0, 1]}]
+)
+def test_a_pool_with_groups_or_tiers_is_not_simulated_as_if_it_were_flat(policy, tree):
+    pool = {"resources": ["cpu"], "capacity": [[4]], "tenants": ["a", "b"], "demand": [[1], [1]]}
+    trace = Trace.create(workload=[0, 1], submit=[0, 0], duration=[1, 1])
+    with pytest.raises(PolicyNotApplicableError, match="groups or tiers") as refused:
+        simulate(Problem.create(**pool, **tree), trace, policy)
+    assert refused.value.code == "simulation.no_groups"
+    without_members = Problem.create(**pool, groups=["empty"], tenant_tier=[3, 3])
+    assert simulate(without_members, trace, policy).end.tolist() == [1, 1]
