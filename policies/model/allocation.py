@@ -22,6 +22,10 @@ class SharePath(Protocol):
     """A path on which the shares of tenants with something to run rise together."""
 
     @property
+    def first(self) -> float:
+        """The position at the beginning."""
+
+    @property
     def last(self) -> float:
         """The position at which all tasks are placed."""
 

@@ -226,6 +226,10 @@ class _OfTenants:
     tenants: IntArray
 
     @property
+    def first(self) -> float:
+        return self.path.first
+
+    @property
     def last(self) -> float:
         return self.path.last
 
