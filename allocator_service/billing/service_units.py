@@ -176,6 +176,8 @@ def _put_best_effort(
         tenant=tenant,
         weight=terms.weight,
         best_effort=best_effort,
+        group=terms.group.slug if terms.group else None,
+        tier=terms.tier,
         version=terms.membership.version,
         now=now,
     )

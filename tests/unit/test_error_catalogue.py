@@ -28,7 +28,7 @@ COMPOSED = {
     *(f"{what}.{wrong}" for what in ("capacity", "demand") for wrong in ("negative", "not_finite")),
     *(f"{what}.too_large" for what in ("capacity", "demand", "weight", "owed", "history")),
     *(f"{what}.not_a_number" for what in ("weight", "owed", "history")),
-    *(f"{what}.duplicate" for what in ("resource", "server", "tenant")),
+    *(f"{what}.duplicate" for what in ("resource", "server", "tenant", "group")),
 } | {f"parameter.{kind}" for kind in ("unknown", "twice", "required", "value")}
 PARTS_OF_COMPOSED = {"negative"}
 
