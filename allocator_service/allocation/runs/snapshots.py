@@ -96,7 +96,10 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         "resources": [{"name": resource.name, "unit": resource.unit} for resource in resources],
         "servers": servers,
         **_groups(pool),
-        "tenants": [_tenant(*terms) for _, *terms in members],
+        "tenants": [
+            _tenant(slug, weight, best_effort, group, tier)
+            for _, slug, weight, best_effort, group, tier in members
+        ],
         "workloads": [
             {
                 "tenant": slug,
