@@ -20,7 +20,10 @@ def tenant_name(slug: str, *, pool: Pool, caller: Tenant | None) -> str:
 
 
 def groups_known(*, pool: Pool, caller: Tenant | None) -> set[str] | None:
-    """Slugs of the groups on the caller's own path; None for callers who may know every group."""
+    """Return the slugs of the groups on the caller's own path.
+
+    None stands for callers who may know every group.
+    """
     if caller is None:
         return None
     return set(groups_of(pool=pool, tenant=caller).values_list("slug", flat=True))

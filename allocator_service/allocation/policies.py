@@ -26,7 +26,10 @@ def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None
 
 
 def groups_refusal(name: str, options: Mapping[str, Any]) -> str:
-    """State why a policy with these options takes no groups; empty if it does."""
+    """State why a policy with these options takes no groups.
+
+    The text is empty for a policy that does.
+    """
     if not policies.policy_named(name).takes_groups:
         able = ", ".join(each.name for each in policies.policies_available() if each.takes_groups)
         return f"The policy {name} does not decide by groups or tiers; these do: {able}."

@@ -1,4 +1,4 @@
-"""Writes to groups: creating, changing and moving, retiring.
+"""Services that create, change, move and retire groups.
 
 The pool's lock makes changes of one tree serial, so that two of them cannot close a cycle together.
 """
@@ -32,7 +32,10 @@ MAX_DEPTH = 8
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """All of a group that may be edited; `parent` is a slug, None for the pool itself."""
+    """Editable fields of a group.
+
+    `parent` is a slug, None for the pool itself.
+    """
 
     name: str
     parent: str | None
@@ -40,7 +43,7 @@ class GroupSettings:
     tier: int = 0
 
     def mistakes(self, pointer: str) -> list[FieldError]:
-        """What is wrong with the values, whatever the tree."""
+        """Return the errors of the values, which do not depend on the tree."""
         found = []
         if not 0 < self.weight < Decimal(10) ** 12:
             found.append(
@@ -79,6 +82,7 @@ def groups_create(*, pool: Pool, drafts: Sequence[GroupDraft], now: datetime) ->
     Raises `Conflict` for slugs of present groups or named twice, `Unacceptable` for a policy that
     takes no groups, unknown parents, cycles, a depth above 8 and more than 10,000 groups.
     """
+    # Before the lock: what can never fit does not hold up the pool.
     refuse_too_many(len(drafts))
     pool = pool_lock(pool)
     refuse_groups(pool.policy_name, pool.policy_options, pointer="")
@@ -141,9 +145,10 @@ def group_update(
 
 @transaction.atomic
 def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
-    """End an empty group from the next decision on; its history stays, and its slug is free again.
+    """End an empty group from the next decision on.
 
-    Raises `Conflict` while members or groups belong to it.
+    Its history stays, and its slug is free again. Raises `Conflict` while members or groups belong
+    to it.
     """
     pool = pool_lock(group.pool)
     group = _present(pool, group)
@@ -180,7 +185,10 @@ def _parents(pool: Pool) -> dict[str, str | None]:
 
 
 def _terms(settings: GroupSettings, known: Mapping[str, Group]) -> dict[str, Any]:
-    """The terms by the fields of `GroupTerms`; `known` holds the parent."""
+    """Return the terms by the fields of `GroupTerms`.
+
+    `known` holds the parent.
+    """
     parent = None if settings.parent is None else known[settings.parent]
     return {"parent": parent, "weight": settings.weight, "tier": settings.tier}
 
@@ -193,6 +201,7 @@ def _stated(terms: GroupTerms) -> dict[str, Any]:
 def _change_terms(present: GroupTerms, terms: Mapping[str, Any], now: datetime) -> GroupTerms:
     if all(getattr(present, name) == value for name, value in terms.items()):
         return present
+    # A second change at the same instant replaces the first, which was never in force.
     if present.start >= now:
         for name, value in terms.items():
             setattr(present, name, value)
@@ -250,6 +259,7 @@ def _levels(
 
     Groups on or below a cycle are left out.
     """
+    # Level by level from the pool: what is on or below a cycle is never reached.
     below: dict[str | None, list[str]] = {}
     for slug, parent in parents.items():
         below.setdefault(parent, []).append(slug)

@@ -180,7 +180,10 @@ class RecomputeJob(ScheduledJob):
 
 
 class Group(models.Model):
-    """Members and groups of a pool that share as one; a retired group has no present terms."""
+    """Members and groups of a pool that share as one.
+
+    A retired group has no present terms.
+    """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="groups")
     slug = models.CharField(max_length=63, validators=[validate_slug])
@@ -213,9 +216,9 @@ class Group(models.Model):
 
 
 class GroupTerms(models.Model):
-    """Parent, weight and tier of a group over an interval; the present ones have no end.
+    """Parent, weight and tier of a group over an interval.
 
-    `parent` null is the pool itself.
+    The present terms have no end. `parent` null is the pool itself.
     """
 
     group = models.ForeignKey(Group, models.PROTECT, related_name="terms")
@@ -243,6 +246,7 @@ class GroupTerms(models.Model):
                 violation_error_code="tier.out_of_range",
                 violation_error_message=TIER_RANGE,
             ),
+            # Longer cycles are refused by the service, which sees the whole tree under the pool's lock.
             models.CheckConstraint(
                 condition=Q(parent=None) | ~Q(parent=F("group")),
                 name="group_not_its_own_parent",
@@ -290,9 +294,9 @@ class Membership(models.Model):
 
 
 class MembershipTerms(models.Model):
-    """Weight, group and tier of a member over an interval; the present ones have no end.
+    """Weight, group and tier of a member over an interval.
 
-    `group` null is the pool itself.
+    The present terms have no end. `group` null is the pool itself.
     """
 
     membership = models.ForeignKey(Membership, models.PROTECT, related_name="terms")
@@ -301,7 +305,12 @@ class MembershipTerms(models.Model):
     )
     best_effort = models.BooleanField(default=False)
     group = models.ForeignKey(
-        Group, models.PROTECT, null=True, related_name="member_terms", db_index=False
+        # The members of one group are read by the pool's index on memberships.
+        Group,
+        models.PROTECT,
+        null=True,
+        related_name="member_terms",
+        db_index=False,
     )
     tier = models.IntegerField(default=0, db_default=0)
     start = models.DateTimeField()

@@ -78,7 +78,7 @@ def register_group_rule(rule: GroupRule) -> None:
 
     It returns an empty text for a policy that does. This app does not know the policies.
     """
-    _group_rules[:] = [rule]
+    _group_rules[:] = [rule]  # one rule, also where apps are set up again
 
 
 def refuse_groups(policy_name: str, options: Mapping[str, Any], *, pointer: str) -> None:

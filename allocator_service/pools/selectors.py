@@ -169,7 +169,10 @@ def groups_above(*, pool: Pool, tenant: Tenant) -> set[int]:
 
 
 def groups_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[Group]:
-    """The pool's present groups that a caller may see: all, or those on the tenant's own path."""
+    """Present groups of the pool that a caller may see.
+
+    A tenant sees those on its own path, every other caller all of them.
+    """
     groups = Group.objects.filter(pool=pool, retired_at=None)
     return (
         groups if tenant is None else groups.filter(pk__in=groups_above(pool=pool, tenant=tenant))
@@ -184,7 +187,10 @@ def group_terms_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[Grou
 
 
 def group_history(*, pool: Pool, slug: str, tenant: Tenant | None) -> QuerySet[GroupTerms]:
-    """Terms of all groups that had the slug, oldest first; a tenant sees present groups alone."""
+    """Terms of all groups that had the slug, oldest first.
+
+    A tenant sees those of the groups on its own path.
+    """
     groups = Group.objects.filter(pool=pool, slug=slug)
     if tenant is not None:
         groups = groups.filter(pk__in=groups_above(pool=pool, tenant=tenant))

@@ -147,7 +147,10 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
 
 
 def _groups(pool: Pool) -> dict[str, Any]:
-    """The pool's groups; without any the key is absent, as in documents before there were groups."""
+    """Groups of the pool, by the key of the document.
+
+    Without any the key is absent, so that flat pools keep their digests.
+    """
     rows = (
         group_terms_of(pool=pool)
         .order_by("group_id")
@@ -163,7 +166,10 @@ def _groups(pool: Pool) -> dict[str, Any]:
 def _tenant(
     slug: str, weight: Decimal, best_effort: bool, group: str | None, tier: int
 ) -> dict[str, Any]:
-    """A tenant; `group` and `tier` are absent where they are the defaults."""
+    """Tenant of the document.
+
+    `group` and `tier` are absent where they are the defaults.
+    """
     tenant = {"name": slug, "weight": _number(weight), "best_effort": best_effort}
     if group is not None:
         tenant["group"] = group

@@ -1,4 +1,4 @@
-"""Groups: the tree that the members of a pool belong to."""
+"""Routes of groups, the tree that the members of a pool belong to."""
 
 from contextlib import nullcontext
 from http import HTTPStatus
@@ -130,10 +130,10 @@ class GroupView(AnyGroupView):
 
     @shows(GroupDocument, "Show a group")
     def get(self, request: Request, pool: str, group: str) -> Response:
-        """Show one group of a pool; its `ETag` is what a change sends as `If-Match`.
+        """Show one group of a pool.
 
-        A tenant key can read the groups on its own path. Any other slug answers 404
-        `group.not_found`.
+        Its `ETag` is what a change sends as `If-Match`. A tenant key can read the groups on its
+        own path. Any other slug answers 404 `group.not_found`.
         """
         return self.shown(group, HTTPStatus.OK, changed=False)
 

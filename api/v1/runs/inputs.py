@@ -7,6 +7,7 @@ the same ones, so that replaying the input gives the same decision.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from allocator_service.allocation.what_if.explanations import groups_above
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.pseudonyms import group_name, pseudonym, tenant_name
@@ -23,7 +24,7 @@ class _Veil:
     def __init__(self, document: dict[str, Any], pool: Pool, caller: Tenant) -> None:
         self._document, self._pool, self._caller = document, pool, caller
         self._known = set(self._known_labels())
-        self._path = set(self._own_path())
+        self._path = set(groups_above(document, caller.slug))
 
     def whole(self) -> dict[str, Any]:
         names = {
@@ -63,15 +64,6 @@ class _Veil:
             if workload["tenant"] == self._caller.slug:
                 for label, values in workload["server_selector"].items():
                     yield from (label, *([values] if isinstance(values, str) else values))
-
-    def _own_path(self) -> Iterable[str]:
-        """The caller's group at the time of the run, and those above it."""
-        parents = {row["name"]: row["parent"] for row in self._document.get("groups", ())}
-        rows = (row for row in self._document["tenants"] if row["name"] == self._caller.slug)
-        group = next((row.get("group") for row in rows), None)
-        while group is not None:
-            yield group
-            group = parents[group]
 
     def _grouped(self, row: dict[str, Any], field: str) -> dict[str, Any]:
         """The row with the group that `field` names, if any, as the caller may know it."""

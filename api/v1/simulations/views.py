@@ -120,9 +120,9 @@ class SimulationView(ContractView):
 
 
 def _named(value: Any) -> Any:
-    """A document without the fields that were left out; `NULLABLE` ones may be null.
+    """A document without the fields that were left out.
 
-    Ids and exact numbers become texts, as JSON keeps them.
+    `NULLABLE` fields may be null. Ids and exact numbers become texts, as JSON keeps them.
     """
     if isinstance(value, dict):
         return {

@@ -115,10 +115,10 @@ class PoolsAndMembers(Transport):
         return self._post(f"/api/v1/pools/{path_part(pool)}/groups/", body, idempotency_key)
 
     def pools_groups_show(self, pool: str, group: str) -> Answer[GroupDocument]:
-        """Show one group of a pool; its `ETag` is what a change sends as `If-Match`.
+        """Show one group of a pool.
 
-        A tenant key can read the groups on its own path. Any other slug answers 404
-        `group.not_found`.
+        Its `ETag` is what a change sends as `If-Match`. A tenant key can read the groups on its
+        own path. Any other slug answers 404 `group.not_found`.
         """
         return self._read(f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/")
 
