@@ -250,7 +250,7 @@ def _whole_tasks(amounts: Sequence[float], demand: Sequence[float]) -> int | Non
 
 
 def has_groups_between(*, pool: Pool, start: datetime, end: datetime) -> bool:
-    """Whether members were in groups, or had tiers, in the period."""
+    """Return if members were in groups, or had tiers, in the period."""
     terms = MembershipTerms.objects.filter(membership__pool=pool, start__lt=end)
     grouped = terms.exclude(end__lte=start).exclude(group=None, tier=0)
     return grouped.exists()

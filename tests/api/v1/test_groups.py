@@ -229,6 +229,17 @@ def test_an_input_names_the_caller_s_groups_and_replays_to_the_same_tasks(tree):
 
 
 @pytest.mark.django_db(transaction=True)
+def test_an_entitlement_is_what_the_tree_divides(tree, operator):
+    """science = ml of weight 3 and bio: 3/4 and 1/4 of the 14 of each resource."""
+    tag = operator.get(f"{GROUPS}ml/")["ETag"]
+    operator.patch(f"{GROUPS}ml/", {"weight": 3}, If_Match=tag)
+    factories.decision(tree.lab)
+    rows = operator.get("/api/v1/pools/lab/entitlements/").json()["tenants"]
+    entitled = {row["tenant"]: float(row["entitled"]["cpu"]) for row in rows}
+    assert entitled == pytest.approx({"ada": 10.5, "bob": 3.5})
+
+
+@pytest.mark.django_db(transaction=True)
 def test_an_explanation_names_the_groups_of_the_decision(tree):
     run = factories.decision(tree.lab)
     factories.member(tree.lab, tree.ada, None)
