@@ -4,7 +4,10 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.urls import reverse
 
+from allocator_service.allocation.admin.shares import Asked, share_page
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.models import Snapshot
 from allocator_service.allocation.runs.snapshots import pool_state, snapshot_document
@@ -16,6 +19,7 @@ from allocator_service.pools.group_services import (
     groups_create,
 )
 from allocator_service.pools.models import Group
+from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import member_put
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
@@ -81,6 +85,15 @@ def test_each_change_of_the_tree_is_a_new_decision(tree, tenant):
     runs = (first, second, third, fourth)
     assert len({run.snapshot_id for run in runs}) == len({run.generation for run in runs}) == 4
     assert all(run_verify(run)["valid"] is True for run in runs)
+
+
+def test_the_overview_in_the_admin_shows_what_the_tree_entitles_to(tree, client):
+    run = recomputed(tree)
+    page = share_page(tree, run, resources_of(tree), Asked.of({}))
+    entitled = {row.slug: [round(amount, 6) for amount in row.entitled] for row in page.rows}
+    assert entitled == {"a": [50, 50], "b": [25, 25], "c": [25, 25]}
+    client.force_login(get_user_model().objects.create_superuser("olga"))
+    assert client.get(reverse("admin:pools_pool_overview", args=[tree.pk])).status_code == 200
 
 
 def test_the_document_of_a_flat_pool_is_what_it_was_before_there_were_groups(fig2, tenant):
