@@ -9,8 +9,12 @@ from django.urls import reverse
 
 from allocator_service.allocation.admin.shares import Asked, share_page
 from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.allocation.models import Snapshot
+from allocator_service.allocation.policies import policy_choose
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.runs.snapshots import pool_state, snapshot_document
+from allocator_service.ledger.models import Entry
 from allocator_service.pools.group_services import (
     GroupDraft,
     GroupSettings,
@@ -21,9 +25,9 @@ from allocator_service.pools.group_services import (
 from allocator_service.pools.models import Group
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
-from allocator_service.pools.services import member_put
+from allocator_service.pools.services import member_put, pool_update
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
-from tests.integration.conftest import NOON, recomputed, vector
+from tests.integration.conftest import NOON, recomputed, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LATER = NOON + timedelta(minutes=5)
@@ -85,6 +89,20 @@ def test_each_change_of_the_tree_is_a_new_decision(tree, tenant):
     runs = (first, second, third, fourth)
     assert len({run.snapshot_id for run in runs}) == len({run.generation for run in runs}) == 4
     assert all(run_verify(run)["valid"] is True for run in runs)
+
+
+@pytest.mark.parametrize("policy", ["drf", "lt-drf", "lt-af", "h-mrf"])
+def test_every_policy_that_takes_groups_decides_meters_and_verifies(tree, policy):
+    choice = policy_choose(policy, None, {})
+    pool_update(pool=tree, settings=settings(policy=choice), version=None, now=NOON)
+    run = recompute_pool(pool_id=tree.pk, clock=lambda: LATER, early=True)
+    assert run is not None
+    assert run.status == "succeeded", run.error
+    assert [row["name"] for row in snapshot_of(run)["groups"]] == ["g1", "g2"]
+    assert run_verify(run)["valid"] is True
+    pool_meter(pool_id=tree.pk, now=LATER + timedelta(minutes=10))
+    alone = Entry.objects.filter(pool=tree, kind="alone", tenant__slug="b", resource="cpu")
+    assert {entry.quantity for entry in alone} == {25}
 
 
 def test_the_overview_in_the_admin_shows_what_the_tree_entitles_to(tree, client):
