@@ -19,10 +19,11 @@ from allocator_service.core.quantities import Resource
 from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.enforcement.watching import enforcement_watch
-from allocator_service.pools.models import Pool
+from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
+from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
-from allocator_service.pools.services import PoolSettings, pool_create
+from allocator_service.pools.services import PoolSettings, member_put, pool_create
 from allocator_service.tenants.models import Scope, Tenant
 from allocator_service.tenants.services import api_key_create, tenant_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
@@ -113,6 +114,28 @@ def pool(slug: str = "lab", **changes: Any) -> Pool:
         "policy": choice,
     }
     return pool_create(slug=slug, settings=PoolSettings(**settings), now=utc_now())
+
+
+def group(pool: Pool, slug: str, parent: str | None = None, **more: Any) -> Group:
+    """A group of the pool, by its slug below another one or the pool itself."""
+    terms = GroupSettings(slug.title(), parent, **more)
+    (made,) = groups_create(pool=pool, drafts=[GroupDraft(slug, terms)], now=utc_now())
+    return made
+
+
+def member(pool: Pool, of: Tenant, group: str | None, *, tier: int = 0, weight: int = 1) -> None:
+    """Admit or move the tenant to a group of the pool."""
+    present = pool.memberships.filter(tenant=of, ended_at=None).first()
+    member_put(
+        pool=pool,
+        tenant=of,
+        weight=Decimal(weight),
+        best_effort=False,
+        group=group,
+        tier=tier,
+        version=present.version if present else None,
+        now=utc_now(),
+    )
 
 
 def server(pool: Pool, name: str, cpu: float, memory: float, by: Tenant | None, **more: Any) -> Any:

@@ -28,7 +28,8 @@ ServerClassName = str | None
 class DecidedTenant:
     """A tenant's part, in the order of the pool's resources.
 
-    `weight` is the one that counted: 0 of who is served after all others. `rank` orders tenants as the
+    `weight` is the one that counted: 0 of who is served after all others. In a tree of groups it is in
+    proportion to the tenant's part of the pool. `rank` orders tenants as the
     policy would: the least weighted share first, then the order of the input. `amounts` is all of it,
     `by_class` its parts.
     """
@@ -164,7 +165,12 @@ class _Reading:
         for (owner, name), amounts in by_class.items():
             classes[owner][name] = amounts
         first_stage = np.where(self.problem.second_stage, 0.0, self.problem.effective_weight)
-        weights = first_stage if first_stage.any() else self.problem.effective_weight
+        stage = 0 if first_stage.any() else 1
+        weights = self.problem.effective_weight if stage else first_stage
+        if self.problem.has_groups:
+            # Readers list all tenants as siblings: each has its part by the tree, in the magnitude of
+            # the tenants' own weights, which schedulers round.
+            weights = self.problem.tree(stage).parts(weights > 0) * weights.sum()
         return Decided(
             run=self.run,
             resources=self.resources,

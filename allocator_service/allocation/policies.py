@@ -25,6 +25,19 @@ def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None
     return PolicyChoice(name, choice.mode, dict(choice.options), long_term, places)
 
 
+def groups_refusal(name: str, options: Mapping[str, Any]) -> str:
+    """State why a policy with these options takes no groups.
+
+    The text is empty for a policy that does.
+    """
+    if not policies.policy_named(name).takes_groups:
+        able = ", ".join(each.name for each in policies.policies_available() if each.takes_groups)
+        return f"The policy {name} does not decide by groups or tiers; these do: {able}."
+    if options.get("resource_weights"):
+        return "The option resource_weights is for pools without groups and tiers."
+    return ""
+
+
 def plain_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Options with the exact numbers that readers make as doubles: pools keep them as JSON."""
     return None if options is None else _with_doubles(options)

@@ -15,6 +15,7 @@ from allocator_service.backtests.errors import (
     refuse_many_servers,
     too_large,
 )
+from allocator_service.backtests.histories import has_groups_between
 from allocator_service.backtests.models import OPEN, Backtest, BacktestInput, BacktestStatus, Cell
 from allocator_service.backtests.selectors import Holder, asked_by, with_progress
 from allocator_service.backtests.uploads import head_checked, packed
@@ -119,7 +120,10 @@ def _spec(
             pointer="/trace",
         )
     if asked["trace"] is None:
-        return spec | {"history": _history(asked["history"], pool, now)}, None
+        history = _history(asked["history"], pool, now)
+        if not asked["tenants"]:
+            _refuse_groups(asked["history"], pool)
+        return spec | {"history": history}, None
     refuse_many_servers(sum(row["count"] for row in asked["servers"]))
     trace = asked["trace"]
     if not asked["servers"] and pool is None:
@@ -210,6 +214,17 @@ def _history(period: Mapping[str, datetime], pool: Pool | None, now: datetime) -
             pointer="/history/to",
         )
     return {side: period[side].isoformat() for side in ("from", "to")}
+
+
+def _refuse_groups(period: Mapping[str, datetime], pool: Pool | None) -> None:
+    """Raise `Unacceptable` for the history of a tree, which simulations would read as flat."""
+    if pool and has_groups_between(pool=pool, start=period["from"], end=period["to"]):
+        raise Unacceptable(
+            "Backtests do not decide by groups and tiers, which members had in the period. Name"
+            " `tenants` with weights to compare the policies without groups.",
+            code="policy.no_groups",
+            pointer="/history",
+        )
 
 
 def _own_plan(pool: Pool | None, now: datetime) -> PricePlan | None:

@@ -176,6 +176,9 @@ def _put_best_effort(
         tenant=tenant,
         weight=terms.weight,
         best_effort=best_effort,
+        # Terms are replaced as a whole: the member stays where it is in the tree.
+        group=terms.group.slug if terms.group else None,
+        tier=terms.tier,
         version=terms.membership.version,
         now=now,
     )

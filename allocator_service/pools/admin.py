@@ -21,7 +21,8 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.labels import LABEL_LENGTH, LabelsField
 from allocator_service.core.models import PoolLimit
-from allocator_service.pools.models import Membership, Pool, Server, ServerState
+from allocator_service.pools.group_admin import group_form_field, tier_form_field
+from allocator_service.pools.models import Membership, MembershipTerms, Pool, Server, ServerState
 from allocator_service.pools.operators import pool_limit_lift, pool_limit_set
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import (
@@ -157,6 +158,8 @@ class MembershipForm(ServiceForm):
     best_effort = forms.BooleanField(
         required=False, help_text="Gets only what the other members leave."
     )
+    group = group_form_field("group")
+    tier = tier_form_field()
 
     class Meta:
         model = Membership
@@ -164,53 +167,83 @@ class MembershipForm(ServiceForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        terms = None if self.adding else self.instance.terms.filter(end=None).first()
+        terms = None if self.adding else self._present_terms()
         if terms is not None:
-            self.initial.update(weight=terms.weight.normalize(), best_effort=terms.best_effort)
+            self.initial.update(_stated_terms(terms), weight=terms.weight.normalize())
+
+    def _present_terms(self) -> MembershipTerms | None:
+        present: MembershipTerms | None = (
+            self.instance.terms.select_related("group").filter(end=None).first()
+        )
+        return present
 
     def changes(self) -> dict[str, Any]:
-        terms = self.instance.terms.filter(end=None).first()
-        weight, best_effort = self.cleaned_data["weight"], self.cleaned_data["best_effort"]
-        if terms is not None and (weight, best_effort) == (terms.weight, terms.best_effort):
+        terms, new = self._present_terms(), self._cleaned_terms(self.cleaned_data)
+        if terms is not None and new == _stated_terms(terms):
             return {}
-        member = {"tenant": self.instance.tenant.slug, "weight": str(weight)}
-        return {"members": [{**member, "best_effort": best_effort}]}
+        member = {**new, "tenant": self.instance.tenant.slug, "weight": str(new["weight"])}
+        return {"members": [member]}
+
+    def _cleaned_terms(self, cleaned: dict[str, Any]) -> dict[str, Any]:
+        terms = {name: cleaned[name] for name in ("weight", "best_effort")}
+        return {**terms, "group": cleaned["group"] or None, "tier": cleaned["tier"] or 0}
 
     def perform(self, cleaned: dict[str, Any]) -> Membership:
         present = None if self.adding else self.instance
         membership, _ = member_put(
             pool=present.pool if present else cleaned["pool"],
             tenant=present.tenant if present else cleaned["tenant"],
-            weight=cleaned["weight"],
-            best_effort=cleaned["best_effort"],
+            **self._cleaned_terms(cleaned),
             version=present.version if present else None,
             now=utc_now(),
         )
         return membership
 
 
+def _stated_terms(terms: MembershipTerms) -> dict[str, Any]:
+    return {
+        "weight": terms.weight,
+        "best_effort": terms.best_effort,
+        "group": terms.group.slug if terms.group else None,
+        "tier": terms.tier,
+    }
+
+
 class MembershipAdmin(ServiceAdmin):
     """Registered by `allocation.admin`, which can tell what another weight would do."""
 
     form = MembershipForm
-    list_display = ["tenant", "pool", "present_terms", "admitted_at"]
+    list_display = ["tenant", "pool", "present_terms", "group", "tier", "admitted_at"]
     list_filter = ["pool"]
     list_select_related = ["tenant", "pool"]
     search_fields = ["tenant__slug"]
     autocomplete_fields = ["pool", "tenant"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Membership]:
-        return super().get_queryset(request).prefetch_related("terms")
+        return super().get_queryset(request).prefetch_related("terms__group")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["pool", "tenant", "admitted_at", "ended_at"] if obj else []
 
     @admin.display(description="weight")
     def present_terms(self, membership: Membership) -> str:
-        terms = next((terms for terms in membership.terms.all() if terms.end is None), None)
+        terms = self._present(membership)
         if terms is None:
             return "ended"
         return f"{terms.weight.normalize():f}" + (" (best effort)" if terms.best_effort else "")
+
+    @admin.display(description="group")
+    def group(self, membership: Membership) -> str:
+        terms = self._present(membership)
+        return str(terms.group or "") if terms else ""
+
+    @admin.display(description="tier")
+    def tier(self, membership: Membership) -> str:
+        terms = self._present(membership)
+        return str(terms.tier) if terms else ""
+
+    def _present(self, membership: Membership) -> MembershipTerms | None:
+        return next((terms for terms in membership.terms.all() if terms.end is None), None)
 
 
 class ApiKeyForm(ServiceForm):

@@ -15,6 +15,8 @@ from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
 from allocator_service.tenants.models import SLUG_PATTERN, Tenant, validate_slug
 
 RESOURCE_NAME_PATTERN = r"^[a-z][a-z0-9_.-]{0,62}$"
+LARGEST_TIER = 1_000_000
+TIER_RANGE = f"The tier must be a whole number from -{LARGEST_TIER} to {LARGEST_TIER}."
 
 
 def vector_field() -> "ArrayField[list[Decimal], list[Decimal]]":
@@ -177,6 +179,96 @@ class RecomputeJob(ScheduledJob):
         return f"{self.pool_id}: {self.settled}/{self.wanted}"
 
 
+class Group(models.Model):
+    """Members and groups of a pool that share as one.
+
+    A retired group has no present terms.
+    """
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="groups")
+    slug = models.CharField(max_length=63, validators=[validate_slug])
+    name = models.CharField(max_length=200)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(editable=False)
+    retired_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        db_table = "pool_group"
+        ordering = ["slug"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pool", "slug"],
+                condition=Q(retired_at=None),
+                name="group_slug_unique",
+                violation_error_code="group.exists",
+                violation_error_message="The pool has a group with this slug.",
+            ),
+            models.CheckConstraint(
+                condition=Q(slug__regex=SLUG_PATTERN),
+                name="group_slug_wellformed",
+                violation_error_code="slug.syntax",
+                violation_error_message="A slug is 1 to 63 lower-case letters, digits and hyphens.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class GroupTerms(models.Model):
+    """Parent, weight and tier of a group over an interval.
+
+    The present terms have no end. `parent` null is the pool itself.
+    """
+
+    group = models.ForeignKey(Group, models.PROTECT, related_name="terms")
+    parent = models.ForeignKey(Group, models.PROTECT, null=True, related_name="terms_below")
+    weight = models.DecimalField(
+        max_digits=24, decimal_places=FRACTIONAL_DIGITS, default=Decimal(1)
+    )
+    tier = models.IntegerField(default=0)
+    start = models.DateTimeField()
+    end = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "pool_group_terms"
+        ordering = ["start"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(weight__gt=0, weight__lt=Decimal(10) ** 12),
+                name="group_weight_positive",
+                violation_error_code="weight.not_positive",
+                violation_error_message="The weight must be greater than 0 and less than 10^12.",
+            ),
+            models.CheckConstraint(
+                condition=Q(tier__gte=-LARGEST_TIER, tier__lte=LARGEST_TIER),
+                name="group_tier_in_range",
+                violation_error_code="tier.out_of_range",
+                violation_error_message=TIER_RANGE,
+            ),
+            # Longer cycles are refused by the service, which sees the whole tree under the pool's lock.
+            models.CheckConstraint(
+                condition=Q(parent=None) | ~Q(parent=F("group")),
+                name="group_not_its_own_parent",
+                violation_error_code="group.cycle",
+                violation_error_message="A group cannot be its own parent.",
+            ),
+            models.UniqueConstraint(
+                fields=["group"], condition=Q(end=None), name="group_terms_one_present"
+            ),
+            ExclusionConstraint(
+                name="group_terms_disjoint",
+                expressions=[
+                    ("group", RangeOperators.EQUAL),
+                    (TimeRange("start", "end"), RangeOperators.OVERLAPS),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.group}: {self.weight}"
+
+
 class Membership(models.Model):
     """A tenant admitted to a pool; one that has ended has no present terms."""
 
@@ -202,13 +294,25 @@ class Membership(models.Model):
 
 
 class MembershipTerms(models.Model):
-    """The weight a member had over an interval; the present one has no end."""
+    """Weight, group and tier of a member over an interval.
+
+    The present terms have no end. `group` null is the pool itself.
+    """
 
     membership = models.ForeignKey(Membership, models.PROTECT, related_name="terms")
     weight = models.DecimalField(
         max_digits=24, decimal_places=FRACTIONAL_DIGITS, default=Decimal(1)
     )
     best_effort = models.BooleanField(default=False)
+    group = models.ForeignKey(
+        # The members of one group are read by the pool's index on memberships.
+        Group,
+        models.PROTECT,
+        null=True,
+        related_name="member_terms",
+        db_index=False,
+    )
+    tier = models.IntegerField(default=0, db_default=0)
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)
 
@@ -221,6 +325,12 @@ class MembershipTerms(models.Model):
                 name="membership_weight_positive",
                 violation_error_code="weight.not_positive",
                 violation_error_message="A weight is above 0 and below 10^12.",
+            ),
+            models.CheckConstraint(
+                condition=Q(tier__gte=-LARGEST_TIER, tier__lte=LARGEST_TIER),
+                name="membership_tier_in_range",
+                violation_error_code="tier.out_of_range",
+                violation_error_message=TIER_RANGE,
             ),
             models.UniqueConstraint(
                 fields=["membership"], condition=Q(end=None), name="membership_terms_one_present"

@@ -1,5 +1,6 @@
 """The policy and window of a pool, as chosen and checked by whoever knows the policies."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -66,3 +67,23 @@ class Window:
             parse_duration(half_life, pointer="/window/half_life")
             return Window(self.kind, self.anchor, "", half_life)
         return Window(self.kind, self.anchor, "")
+
+
+GroupRule = Callable[[str, Mapping[str, Any]], str]
+_group_rules: list[GroupRule] = []
+
+
+def register_group_rule(rule: GroupRule) -> None:
+    """Register the function that states why a policy with its options takes no groups.
+
+    It returns an empty text for a policy that does. This app does not know the policies.
+    """
+    _group_rules[:] = [rule]  # one rule, also where apps are set up again
+
+
+def refuse_groups(policy_name: str, options: Mapping[str, Any], *, pointer: str) -> None:
+    """Raise `Unacceptable` unless the policy decides by groups and tiers."""
+    for rule in _group_rules:
+        reason = rule(policy_name, options)
+        if reason:
+            raise Unacceptable(reason, code="policy.no_groups", pointer=pointer)

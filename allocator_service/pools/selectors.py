@@ -13,7 +13,15 @@ from django.db.models import QuerySet
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.core.rows import RowReader, only_row, prefetched, selecting
-from allocator_service.pools.models import Contribution, MembershipTerms, Pool, ResourceType, Server
+from allocator_service.pools.models import (
+    Contribution,
+    Group,
+    GroupTerms,
+    MembershipTerms,
+    Pool,
+    ResourceType,
+    Server,
+)
 from allocator_service.tenants.models import ApiKey, Tenant
 from allocator_service.tenants.selectors import KeyReader
 from allocator_service.tenants.services import api_key_digest
@@ -136,9 +144,58 @@ def members_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[Membersh
     Present are those without an end, whatever a clock says that was set back.
     """
     terms = MembershipTerms.objects.filter(membership__pool=pool, end=None).select_related(
-        "membership__tenant"
+        "membership__tenant", "group"
     )
     return terms if tenant is None else terms.filter(membership__tenant=tenant)
+
+
+_PATH = """
+WITH RECURSIVE above (id) AS (
+    SELECT terms.group_id FROM pool_membership_terms terms
+    JOIN pool_membership m ON m.id = terms.membership_id
+    WHERE m.pool_id = %s AND m.tenant_id = %s AND terms."end" IS NULL
+    UNION
+    SELECT terms.parent_id FROM pool_group_terms terms
+    JOIN above ON above.id = terms.group_id WHERE terms."end" IS NULL)
+SELECT id FROM above WHERE id IS NOT NULL
+"""
+
+
+def groups_above(*, pool: Pool, tenant: Tenant) -> set[int]:
+    """Keys of the tenant's group in the pool and of every group above it."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PATH, [pool.pk, tenant.pk])
+        return {pk for (pk,) in cursor.fetchall()}
+
+
+def groups_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[Group]:
+    """Present groups of the pool that a caller may see.
+
+    A tenant sees those on its own path, every other caller all of them.
+    """
+    groups = Group.objects.filter(pool=pool, retired_at=None)
+    return (
+        groups if tenant is None else groups.filter(pk__in=groups_above(pool=pool, tenant=tenant))
+    )
+
+
+def group_terms_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[GroupTerms]:
+    """The present terms of the groups that a caller may see."""
+    return GroupTerms.objects.filter(
+        group__in=groups_of(pool=pool, tenant=tenant), end=None
+    ).select_related("group", "parent")
+
+
+def group_history(*, pool: Pool, slug: str, tenant: Tenant | None) -> QuerySet[GroupTerms]:
+    """Terms of all groups that had the slug, oldest first.
+
+    A tenant sees those of the groups on its own path.
+    """
+    groups = Group.objects.filter(pool=pool, slug=slug)
+    if tenant is not None:
+        groups = groups.filter(pk__in=groups_above(pool=pool, tenant=tenant))
+    terms = GroupTerms.objects.filter(group__in=groups).select_related("group", "parent")
+    return terms.order_by("start", "pk")
 
 
 def contributors_of(tenant: Tenant) -> list[tuple[int, int, str]]:

@@ -17,9 +17,19 @@ from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock
-from allocator_service.pools.models import Membership, MembershipTerms, Pool, ResourceType, Server
-from allocator_service.pools.policy import PolicyChoice, Window
+from allocator_service.pools.models import (
+    LARGEST_TIER,
+    TIER_RANGE,
+    Group,
+    Membership,
+    MembershipTerms,
+    Pool,
+    ResourceType,
+    Server,
+)
+from allocator_service.pools.policy import PolicyChoice, Window, refuse_groups
 from allocator_service.pools.recompute import pool_changed
+from allocator_service.pools.selectors import groups_of, members_of
 from allocator_service.tenants.models import Tenant
 
 MAX_RESOURCES = 64
@@ -116,6 +126,8 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     _extend_resources(pool, settings.resources)
     if not settings.policy.places:
         _refuse_selectors(pool, settings.policy)
+    if groups_of(pool=pool).exists() or members_of(pool=pool).exclude(tier=0).exists():
+        refuse_groups(settings.policy.name, settings.policy.options, pointer="/policy/name")
     if settings.metering != pool.metering:
         pool.metering_changed_at = now
     before = stated_fields(pool)
@@ -237,29 +249,23 @@ def member_put(
     best_effort: bool,
     version: int | None,
     now: datetime,
+    group: str | None = None,
+    tier: int = 0,
 ) -> tuple[Membership, bool]:
     """Admit a tenant or change its terms from the next decision on; says whether it was admitted.
 
-    Changing an existing member needs its `version` (`PreconditionRequired` without, `Stale` when it
-    is another).
+    `group` is the slug of a group of the pool, None for the pool itself. Changing an existing member
+    needs its `version` (`PreconditionRequired` without, `Stale` when it is another).
     """
     pool = pool_lock(pool)
-    if not 0 < weight < Decimal(10) ** 12:
-        raise Unacceptable(
-            "A weight is above 0 and below 10^12; best_effort is how to give a member only what is"
-            " left.",
-            code="weight.not_positive",
-            pointer="/weight",
-        )
+    terms = _terms_of(pool, weight=weight, best_effort=best_effort, group=group, tier=tier)
+    stated = {**terms, "group": group}
     membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
     if membership is None:
-        (membership,) = members_admit(
-            pool=pool, tenants=[tenant], weight=weight, best_effort=best_effort, now=now
-        )
+        (membership,) = members_admit(pool=pool, tenants=[tenant], now=now, **terms)
         pool_changed(pool, now=now)
-        terms = {"weight": weight, "best_effort": best_effort}
         audit_record(
-            action="member.admit", instance=membership, now=now, pool=pool.slug, extra=terms
+            action="member.admit", instance=membership, now=now, pool=pool.slug, extra=stated
         )
         return membership, True
     if version is None:
@@ -267,13 +273,13 @@ def member_put(
             f'Changing a member needs If-Match with its ETag ("v{membership.version}").'
         )
     check_version(membership.version, version)
-    present = membership.terms.get(end=None)
+    present = membership.terms.select_related("group").get(end=None)
     before = {
         **stated_fields(membership),
-        "weight": present.weight,
-        "best_effort": present.best_effort,
+        **{name: getattr(present, name) for name in terms},
+        "group": present.group.slug if present.group else None,
     }
-    _change_terms(present, weight, best_effort, now)
+    _change_terms(present, terms, now)
     membership.version += 1
     membership.save(update_fields=["version"])
     pool_changed(pool, now=now)
@@ -283,9 +289,35 @@ def member_put(
         before=before,
         now=now,
         pool=pool.slug,
-        extra={"weight": weight, "best_effort": best_effort},
+        extra=stated,
     )
     return membership, False
+
+
+def _terms_of(
+    pool: Pool, *, weight: Decimal, best_effort: bool, group: str | None, tier: int
+) -> dict[str, Any]:
+    """The checked terms of a member of the locked pool, by the fields of `MembershipTerms`."""
+    if not 0 < weight < Decimal(10) ** 12:
+        raise Unacceptable(
+            "A weight is above 0 and below 10^12; best_effort is how to give a member only what is"
+            " left.",
+            code="weight.not_positive",
+            pointer="/weight",
+        )
+    if abs(tier) > LARGEST_TIER:
+        raise Unacceptable(TIER_RANGE, code="tier.out_of_range", pointer="/tier")
+    found: Group | None = None
+    if group is not None:
+        refuse_groups(pool.policy_name, pool.policy_options, pointer="/group")
+        found = groups_of(pool=pool).filter(slug=group).first()
+        if found is None:
+            raise Unacceptable(
+                f'The pool has no group "{group}".', code="group.unknown", pointer="/group"
+            )
+    elif tier:
+        refuse_groups(pool.policy_name, pool.policy_options, pointer="/tier")
+    return {"weight": weight, "best_effort": best_effort, "group": found, "tier": tier}
 
 
 def members_admit(
@@ -295,6 +327,8 @@ def members_admit(
     now: datetime,
     weight: Decimal = Decimal(1),
     best_effort: bool = False,
+    group: Group | None = None,
+    tier: int = 0,
 ) -> list[Membership]:
     """Admit those of `tenants` who are not members of the locked pool; returns the new members.
 
@@ -323,6 +357,8 @@ def members_admit(
             membership=membership,
             weight=weight,
             best_effort=best_effort,
+            group=group,
+            tier=tier,
             start=starts.get(membership.pk, now),
         )
         for membership in admitted
@@ -361,17 +397,14 @@ def member_end(*, pool: Pool, tenant: Tenant, version: int | None, now: datetime
     audit_record(action="member.end", instance=membership, before=before, now=now, pool=pool.slug)
 
 
-def _change_terms(
-    present: MembershipTerms, weight: Decimal, best_effort: bool, now: datetime
-) -> None:
-    if (present.weight, present.best_effort) == (weight, best_effort):
+def _change_terms(present: MembershipTerms, terms: dict[str, Any], now: datetime) -> None:
+    if all(getattr(present, name) == value for name, value in terms.items()):
         return
     if present.start >= now:
-        present.weight, present.best_effort = weight, best_effort
-        present.save(update_fields=["weight", "best_effort"])
+        for name, value in terms.items():
+            setattr(present, name, value)
+        present.save(update_fields=list(terms))
         return
     present.end = now
     present.save(update_fields=["end"])
-    MembershipTerms.objects.create(
-        membership=present.membership, weight=weight, best_effort=best_effort, start=now
-    )
+    MembershipTerms.objects.create(membership=present.membership, start=now, **terms)

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from policies import REASONS
 from policies.fields import (
     Field,
     ListField,
+    NumberField,
     ObjectField,
     PatternField,
     QuantitiesField,
@@ -26,6 +28,7 @@ from policies.fields import (
 
 _SLUG = re.compile(SLUG_PATTERN, re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,12})?"
     r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})",
@@ -126,6 +129,15 @@ class JsonCells(ObjectField):
 
 class PoolQuantitiesField(JsonCells, QuantitiesField):
     """Quantities keyed by the pool's resources, read once the pool is known."""
+
+
+class WeightField(NumberField):
+    """A weight, also as text in a cell of a CSV."""
+
+    def read_text(self, text: str) -> Any:
+        if not _NUMBER.fullmatch(text):
+            raise self.wrong_type()
+        return self.read(Decimal(text))
 
 
 class PoolQuantityField(QuantityField):

@@ -15,8 +15,8 @@ class Group:
 GROUPS = (
     Group(
         "Pools and members",
-        "Who pools servers: tenants, the pools they are members of, and their weights.",
-        ("tenants", "pools", "members"),
+        "Who pools servers: tenants, the pools they are members of, their groups and weights.",
+        ("tenants", "pools", "members", "groups", "history"),
     ),
     Group(
         "Servers and workloads",

@@ -29,10 +29,11 @@ from policies.fields import Document, DocumentField, MapField, QuantitiesField, 
 if TYPE_CHECKING:  # views read the settings that name this module
     from api.views import ContractView
 
-_SLUGS = ("pool", "tenant")
+_SLUGS = ("pool", "tenant", "group")
 _PATH_PARAMETERS = {
     "pool": "The pool's slug.",
     "tenant": "The tenant's slug.",
+    "group": "The group's slug.",
     "server": "The server's id.",
     "workload": "The workload's id.",
     "run": "The id of a run: one computation of a pool's allocation.",

@@ -6,6 +6,7 @@ RESOURCES = (
     "tenants",
     "pools",
     "members",
+    "groups",
     "servers",
     "workloads",
     "imports",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.explaining.groups import group_standings
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.reasons import LEVEL, REASONS, TASK_LIMIT, UNSERVED
@@ -163,14 +162,14 @@ def _within(allocation: Allocation, tenant: int, workloads: tuple[int, ...]) -> 
     group = int(problem.tenant_group[tenant])
     if not problem.has_groups or group < 0 or not wants:
         return ""
-    standings = group_standings(allocation)
     parts = []
     while group >= 0:
-        found = standings[group]
-        used = np.divide(
-            found.used, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0
+        used = np.zeros(problem.m)
+        np.divide(
+            allocation.used_by_group[group], problem.totals, out=used, where=problem.totals > 0
         )
-        tenants = f"{len(found.tenants)} tenants" if len(found.tenants) > 1 else "this tenant"
+        count = int(problem.tenants_below[group])
+        tenants = f"{count} tenants" if count > 1 else "this tenant"
         parts.append(
             f"; {problem.groups[group]} uses {used.max(initial=0.0):.4g} of the pool at weight"
             f" {problem.group_weight[group]:.4g}, divided among {tenants}"

@@ -17,12 +17,27 @@ from policies.proofs.normal_form import normalise
 class GroupStanding:
     """A group's part of an answer.
 
-    Attributes:
-        group: index of the group; tenants: indices of the tenants below it.
-        level: largest share of any resource that they hold, over the group's weight; None of a group
-            without tenants.
-        used: (m,) resources that their tasks use, in their own units.
-        frozen_in: round in which the last of them was frozen; None without a certificate.
+    Attributes
+    ----------
+    group : int
+        Index of the group.
+    tenants : tuple of int
+        Indices of the tenants below it.
+    level : float or None
+        Largest share of any resource that they hold, over the group's weight; None of a group without
+        tenants.
+    used : (m,) float array
+        Resources that their tasks use, in their own units.
+    frozen_in : int or None
+        Round in which the last of them was frozen; None without a certificate.
+
+    Examples
+    --------
+    >>> from policies import Problem, group_standings, solve
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A", "B"],
+    ...     demand=[[1], [3]], groups=["physics"], tenant_group=[0, -1])
+    >>> group_standings(solve(problem, "drf"))[0].tenants
+    (0,)
     """
 
     group: int
@@ -64,8 +79,6 @@ def group_standings(allocation: Allocation) -> tuple[GroupStanding, ...]:
         while group >= 0:
             mine[group].append(tenant)
             group = int(problem.group_parent[group])
-    tasks = np.zeros((problem.t, problem.m))
-    np.add.at(tasks, problem.workload_tenant, allocation.tasks[:, None] * problem.demand)
     held, by_sum = _held(allocation)
     frozen_in = None if allocation.certificate is None else allocation.certificate.frozen_in
     derived = problem.derived_group_weight
@@ -81,7 +94,7 @@ def group_standings(allocation: Allocation) -> tuple[GroupStanding, ...]:
                 group=group,
                 tenants=tuple(tenants),
                 level=size / weight if tenants else None,
-                used=tasks[tenants].sum(axis=0),
+                used=allocation.used_by_group[group],
                 frozen_in=last if last >= 0 else None,
             )
         )

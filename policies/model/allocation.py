@@ -11,6 +11,7 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.model.certificate import Certificate
+from policies.model.group_tree import group_sums
 from policies.model.history import History
 from policies.model.policy import Choice, Policy, Servers
 from policies.model.problem import Problem
@@ -209,6 +210,14 @@ class Allocation:
         """(m,) resources in use over the whole pool, in their own units."""
         total: FloatArray = self.tasks @ self.problem.demand
         return total
+
+    @cached_property
+    def used_by_group(self) -> FloatArray:
+        """(g, m) resources that the tenants below each group use, in their own units."""
+        problem = self.problem
+        used = np.zeros((problem.t, problem.m))
+        np.add.at(used, problem.workload_tenant, self.tasks[:, None] * problem.demand)
+        return group_sums(problem.tenant_group, problem.group_parent, used)
 
     @cached_property
     def used_by_class(self) -> FloatArray:

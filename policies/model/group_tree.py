@@ -34,7 +34,7 @@ class GroupTree:
     weight : (v,) float array
         Divides a node's share into its level; 1 for the pool.
     tier : (v,) int array
-        A node takes part only while no sibling of a lower tier can.
+        A node takes part only while no sibling of a lower tier can rise.
     children : (c,) int array
         The children of all nodes: node by node, by tier, and by position within a tier. Tenants come
         before groups.
@@ -156,10 +156,21 @@ class GroupTree:
         return self.sums(leaves.astype(np.float64)) > 0
 
 
+def group_sums(tenant_group: IntArray, group_parent: IntArray, values: FloatArray) -> FloatArray:
+    """Return for each group the sum of ``values`` (t, ...) over the tenants below it (g, ...)."""
+    total = np.zeros((len(group_parent), *values.shape[1:]))
+    mine = tenant_group >= 0
+    np.add.at(total, tenant_group[mine], values[mine])
+    for group in np.argsort(-depths(group_parent), kind="stable").tolist():
+        if group_parent[group] >= 0:
+            total[group_parent[group]] += total[group]
+    return total
+
+
 def depths(group_parent: IntArray) -> IntArray:
     """Return the number of groups from the pool to each group, itself included (g,).
 
-    It is 0 for groups on a cycle.
+    It is 0 for groups whose parents never end at the pool.
     """
     depth = np.zeros(len(group_parent), dtype=np.int64)
     reached = group_parent == POOL

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
-from policies.model.group_tree import GroupTree, depths
+from policies.model.group_tree import GroupTree, group_sums
 from policies.model.problem_fields import ProblemFields, WeightsMode
 from policies.model.validation import check_problem
 
@@ -266,15 +266,15 @@ class Problem(ProblemFields):
         """
         if self.derived_weight is self.weight:
             return self.group_weight
-        contributed = np.zeros((len(self.groups), self.m))
-        depth = depths(self.group_parent)
-        mine = self.tenant_group >= 0
-        np.add.at(contributed, self.tenant_group[mine], self.contributed[mine])
-        for group in np.argsort(-depth, kind="stable").tolist():
-            if self.group_parent[group] >= 0:
-                contributed[self.group_parent[group]] += contributed[group]
+        contributed = group_sums(self.tenant_group, self.group_parent, self.contributed)
         share = _shares(contributed, self.totals).max(axis=1, initial=0.0)
         return read_only(share * self.group_weight)
+
+    @cached_property
+    def tenants_below(self) -> IntArray:
+        """(g,) number of tenants below each group."""
+        one = np.ones(self.t)
+        return group_sums(self.tenant_group, self.group_parent, one).astype(np.int64)
 
     def tree(self, stage: int) -> GroupTree:
         """The tree of groups with the weights that count in a stage (0 is served first).

@@ -18,6 +18,8 @@ from policies.model.problem_fields import ProblemFields
 
 LARGEST_QUANTITY = 1e12
 LARGEST_DEFICIT = 1000
+# Below it numbers lose digits.
+SMALLEST_WEIGHT = float(np.finfo(np.float64).tiny)
 LARGEST_SERVER_COUNT = 10**6
 
 
@@ -107,7 +109,7 @@ def _check_servers(problem: ProblemFields) -> None:
 
 
 def _check_tenants(problem: ProblemFields) -> None:
-    i = _first(~(np.isfinite(problem.weight) & (problem.weight > 0)))
+    i = _first(~(np.isfinite(problem.weight) & (problem.weight >= SMALLEST_WEIGHT)))
     if i is not None:
         raise ProblemError(
             "weight.not_positive",
@@ -153,7 +155,7 @@ def _check_groups(problem: ProblemFields) -> None:
                 f"-{LARGEST_TIER} to {LARGEST_TIER}",
                 f"/{rows}/{i}/tier",
             )
-    i = _first(~(np.isfinite(problem.group_weight) & (problem.group_weight > 0)))
+    i = _first(~(np.isfinite(problem.group_weight) & (problem.group_weight >= SMALLEST_WEIGHT)))
     if i is not None:
         raise ProblemError(
             "weight.not_positive",
@@ -162,8 +164,9 @@ def _check_groups(problem: ProblemFields) -> None:
             f"/groups/{i}/weight",
         )
     depth = depths(problem.group_parent)
-    i = _first(depth == 0)
-    if i is not None:
+    below = np.flatnonzero(depth == 0)
+    if len(below):
+        i = _on_cycle(problem, int(below[0]))
         raise ProblemError(
             "group.cycle",
             f"group {i} ({names[i]!r}) is on a cycle of parents; following parents must end at the "
@@ -178,6 +181,15 @@ def _check_groups(problem: ProblemFields) -> None:
             f"{GREATEST_DEPTH} are allowed",
             f"/groups/{i}/parent",
         )
+
+
+def _on_cycle(problem: ProblemFields, group: int) -> int:
+    """Return a group on the cycle to which the parents of a group lead."""
+    seen = set()
+    while group not in seen:
+        seen.add(group)
+        group = int(problem.group_parent[group])
+    return group
 
 
 def _check_workloads(problem: ProblemFields) -> None:

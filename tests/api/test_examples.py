@@ -143,7 +143,15 @@ def tenants_and_a_pool(story: Story) -> None:
         "slug": "spare", "name": "Spare", "resources": [{"name": "cpu"}], "policy": {"name": "drf"},
     })  # fmt: skip
     story.call("pools_retire", "pools/spare/", If_Match='"v1"')
-    story.call("pools_members_put", "pools/lab/members/physics/", {"weight": 1})
+    groups = "pools/lab/groups/"
+    story.call("pools_groups_create", groups, {"slug": "science", "name": "Science", "weight": 3})
+    story.call("pools_groups_create", groups, {"slug": "guests", "name": "Guests"})
+    story.call("pools_groups_list", groups)
+    story.call("pools_groups_show", f"{groups}science/")
+    story.call("pools_groups_update", f"{groups}science/", {"weight": 2}, If_Match='"v1"')
+    story.call("pools_groups_history_list", f"{groups}science/history/")
+    story.call("pools_groups_retire", f"{groups}guests/", If_Match='"v1"')
+    story.call("pools_members_put", "pools/lab/members/physics/", {"weight": 1, "group": "science"})
     story.call("pools_members_put", "pools/lab/members/biology/", {"weight": 1})
     story.call("pools_members_list", "pools/lab/members/")
     story.call("pools_members_show", "pools/lab/members/physics/")

@@ -72,7 +72,11 @@ BODIES: dict[str, Any] = {
         "currency": "EUR", "timezone": "Europe/Berlin", "transparent": False,
     },
     "PATCH /pools/lab/": {"window": {"kind": "decay", "anchor": "2026-01-05T00:00:00Z"}, "name": "L"},
-    "PUT /pools/lab/members/ada/": {"weight": 1, "best_effort": False},
+    "PUT /pools/lab/members/ada/": {"weight": 1, "best_effort": False, "group": "ml", "tier": 1},
+    "POST /pools/lab/groups/": {
+        "slug": "new", "name": "New", "parent": "ml", "weight": 2.5, "tier": -1,
+    },
+    "PATCH /pools/lab/groups/ml/": {"name": "ML", "parent": None, "weight": 3, "tier": 0},
     "POST /pools/lab/servers/": {
         "name": "n", "contributed_by": "ada", "capacity": {"cpu": 1, "memory": "4Gi"},
         "labels": {"zone": "a"}, "count": 2,
@@ -93,7 +97,8 @@ BODIES: dict[str, Any] = {
     ],
     "POST /pools/lab/simulations/": {
         "policy": {"name": "drf", "mode": "divisible", "options": {"x": 1}}, "weights": "explicit",
-        "members": [{"tenant": "ada", "weight": 2, "best_effort": False}],
+        "members": [{"tenant": "ada", "weight": 2, "best_effort": False, "group": "ml", "tier": 1}],
+        "groups": [{"group": "ml", "parent": None, "weight": 2, "tier": 1}],
         "servers": {"add": [{"name": "x", "capacity": {"cpu": 1}, "labels": {}, "count": 1}],
                     "drain": ["{server}"], "retire": ["{server}"]},
         "workloads": {"submit": [{"tenant": "ada", "name": "x", "demand": {"cpu": 1}, "tasks": 1}],
@@ -114,6 +119,9 @@ BODIES: dict[str, Any] = {
     "POST /evaluations/": EVALUATION,
 }  # fmt: skip
 ROWS = {
+    "/pools/lab/groups/": {
+        "slug": "new", "name": "New", "parent": "ml", "weight": "2.5", "tier": "-1",
+    },
     "/pools/lab/servers/": {
         "name": "n", "contributed_by": "ada", "capacity.cpu": "1", "capacity": '{"cpu": 1}',
         "labels": '{"zone": "a"}', "labels.zone": "a", "count": "2",
@@ -135,6 +143,7 @@ def names(world, operator) -> Iterator[dict[str, str]]:
     request_started.disconnect(close_old_connections)
     request_finished.disconnect(close_old_connections)
     factories.pool("reported", metering="reported")
+    factories.group(world.lab, "ml")
     yield {"server": str(world.ada_server.pk), "workload": str(world.ada_workload.pk)}
     request_started.connect(close_old_connections)
     request_finished.connect(close_old_connections)

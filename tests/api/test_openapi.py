@@ -171,6 +171,7 @@ def _decided():
         names={
             "pool": "lab",
             "tenant": "ada",
+            "group": factories.group(world.lab, "ml").slug,
             "target": "slurm",
             "server": str(world.ada_server.pk),
             "workload": str(world.ada_workload.pk),

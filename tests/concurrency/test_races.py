@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from threading import Barrier
 
 import pytest
@@ -9,13 +10,21 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 
 from allocator_service.allocation.models import Run
+from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.errors import DomainError, Stale
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.enforcement.models import Agent, Report
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
-from allocator_service.pools.models import Pool
-from allocator_service.pools.services import pool_update
+from allocator_service.pools.group_services import (
+    GroupDraft,
+    GroupSettings,
+    group_retire,
+    group_update,
+    groups_create,
+)
+from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
+from allocator_service.pools.services import member_put, pool_update
 from allocator_service.tenants.models import Person
 from allocator_service.tenants.people import (
     Identity,
@@ -81,6 +90,99 @@ def test_of_eight_workers_with_one_message_one_decides(fig2):
     outcomes = at_once(8, lambda _: recompute_pool(pool_id=fig2.pk, clock=lambda: NOON))
     assert len([run for run in outcomes if run is not None]) == 1
     assert Run.objects.count() == 1
+
+
+def group_named(slug: str) -> Group:
+    return Group.objects.get(slug=slug)
+
+
+def test_two_moves_at_once_never_close_a_cycle(pool):
+    drafts = [GroupDraft(slug, GroupSettings(slug, None)) for slug in ("a", "b")]
+    groups_create(pool=pool, drafts=drafts, now=NOON)
+    for attempt in range(5):
+        outcomes = at_once(
+            2,
+            lambda n: group_update(
+                group=group_named("ab"[n]),
+                settings=GroupSettings("moved", "ba"[n]),
+                version=None,
+                now=NOON,
+            ),
+        )
+        refused = [outcome for outcome in outcomes if isinstance(outcome, DomainError)]
+        assert [error.code for error in refused] == ["group.cycle"]
+        parents = GroupTerms.objects.filter(end=None).values_list("parent__slug", flat=True)
+        assert set(parents) in ({"a", None}, {"b", None})
+        for slug in "ab":
+            terms = GroupSettings(f"back {attempt}", None)
+            group_update(group=group_named(slug), settings=terms, version=None, now=NOON)
+
+
+def test_eight_new_groups_at_once_are_all_there_and_of_one_slug_is_one(pool):
+    def create(slug: str) -> object:
+        return groups_create(
+            pool=pool, drafts=[GroupDraft(slug, GroupSettings(slug, None))], now=NOON
+        )
+
+    at_once(8, lambda n: create(f"g{n}"))
+    assert Group.objects.count() == 8
+    outcomes = at_once(8, lambda _: create("same"))
+    codes = [outcome.code for outcome in outcomes if isinstance(outcome, DomainError)]
+    assert codes == ["group.exists"] * 7
+    assert Pool.objects.get().generation == 10
+
+
+def test_no_member_enters_a_group_that_is_being_retired(pool, tenant):
+    tenants = [tenant(f"t{n}") for n in range(4)]
+    for attempt in range(3):
+        draft = GroupDraft("ml", GroupSettings("ML", None))
+        (group,) = groups_create(pool=pool, drafts=[draft], now=NOON)
+
+        def act(number: int, group: Group = group) -> object:
+            if number == 4:
+                return group_retire(group=group, version=None, now=NOON)
+            present = pool.memberships.filter(tenant=tenants[number]).first()
+            return member_put(
+                pool=pool,
+                tenant=tenants[number],
+                weight=Decimal(1),
+                best_effort=False,
+                group="ml",
+                version=present.version if present else None,
+                now=NOON,
+            )
+
+        at_once(5, act)
+        group.refresh_from_db()
+        inside = MembershipTerms.objects.filter(end=None, group=group)
+        assert (group.retired_at is None) == inside.exists(), attempt
+        for terms in inside.select_related("membership__tenant"):
+            member_put(
+                pool=pool,
+                tenant=terms.membership.tenant,
+                weight=Decimal(1),
+                best_effort=False,
+                version=terms.membership.version,
+                now=NOON,
+            )
+        if group.retired_at is None:
+            group_retire(group=group, version=None, now=NOON)
+
+
+def test_of_a_policy_without_groups_and_a_first_group_at_once_one_is_refused(pool):
+    asset = settings(policy=policy_choose("asset", None, {}))
+
+    def act(number: int) -> object:
+        if number:
+            return pool_update(pool=pool, settings=asset, version=None, now=NOON)
+        draft = GroupDraft("ml", GroupSettings("ML", None))
+        return groups_create(pool=pool, drafts=[draft], now=NOON)
+
+    outcomes = at_once(2, act)
+    codes = [outcome.code for outcome in outcomes if isinstance(outcome, DomainError)]
+    assert codes == ["policy.no_groups"]
+    has_group = Group.objects.filter(pool=pool).exists()
+    assert has_group == (Pool.objects.get(pk=pool.pk).policy_name == "drfh")
 
 
 def report_of(agent: str, tenants: list[TenantReport]) -> ReportDraft:

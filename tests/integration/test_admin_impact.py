@@ -1,11 +1,16 @@
 """Before weights, policies or servers change, the admin says what that does to whom."""
 
+from decimal import Decimal
+
 import pytest
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
 from allocator_service.core.models import AuditEntry
-from allocator_service.pools.models import Membership, Pool, Server
+from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
+from allocator_service.pools.models import Group, Membership, Pool, Server
+from allocator_service.pools.services import member_put
+from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,6 +47,68 @@ def test_a_new_weight_is_shown_before_it_is_saved(fig2, operator):
     assert saved.status_code == 302
     assert member.terms.get(end=None).weight == 3
     assert AuditEntry.objects.order_by("-id").first().reason == "bought a third rack"
+
+
+@pytest.fixture
+def groups(fig2, tenant):
+    """u1 in a, u2 in b."""
+    drafts = [GroupDraft(slug, GroupSettings(slug.upper(), None)) for slug in ("a", "b")]
+    made = groups_create(pool=fig2, drafts=drafts, now=NOON)
+    for slug, group in (("u1", "a"), ("u2", "b")):
+        terms = {"weight": Decimal(1), "best_effort": False, "version": 1, "group": group}
+        member_put(pool=fig2, tenant=tenant(slug), now=NOON, **terms)
+    return made
+
+
+def test_another_weight_of_a_group_is_shown_before_it_is_saved(groups, operator):
+    url = reverse("admin:pools_group_change", args=[groups[0].pk])
+    asked = operator.post(url, form_of(operator.get(url)) | {"weight": "3"})
+    (impact,) = asked.context["impacts"]
+    assert (impact.unknown, [row.tenant for row in impact.tenants]) == ("", ["u2"])
+    assert groups[0].terms.get(end=None).weight == 1
+    saved = operator.post(url, hidden(asked) | {"confirmed": "yes", "reason": "bought a rack"})
+    assert saved.status_code == 302
+    assert groups[0].terms.get(end=None).weight == 3
+    assert AuditEntry.objects.get(action="group.update").reason == "bought a rack"
+
+
+def test_a_group_is_created_moved_and_retired_in_the_admin(groups, fig2, operator):
+    add = reverse("admin:pools_group_add")
+    sent = form_of(operator.get(add)) | {"pool": fig2.pk, "slug": "c", "name": "C", "parent": "a"}
+    assert operator.post(add, sent).status_code == 302
+    new = Group.objects.get(slug="c")
+    assert new.terms.get().parent == groups[0]
+    listed = operator.get(reverse("admin:pools_group_changelist")).content.decode()
+    assert '<td class="field-parent">a</td>' in listed
+    url = reverse("admin:pools_group_change", args=[groups[0].pk])
+    loop = operator.post(url, form_of(operator.get(url)) | {"parent": "c", "confirmed": "yes"})
+    assert "lead back to it" in loop.content.decode()
+    action = {"action": "retire", "reason": "merged",
+              "_selected_action": [str(new.pk), str(groups[0].pk)]}  # fmt: skip
+    page = operator.post(reverse("admin:pools_group_changelist"), action, follow=True)
+    assert "The group has 1 members" in page.content.decode()
+    new.refresh_from_db()
+    assert new.retired_at is not None
+    assert Group.objects.get(pk=groups[0].pk).retired_at is None
+    shown = operator.get(reverse("admin:pools_group_change", args=[new.pk]))
+    assert b'name="_save"' not in shown.content
+
+
+def test_a_member_is_moved_in_the_admin_and_the_effect_is_shown(groups, fig2, operator):
+    member = Membership.objects.get(pool=fig2, tenant__slug="u1")
+    url = reverse("admin:pools_membership_change", args=[member.pk])
+    page = operator.get(url)
+    assert form_of(page)["group"] == "a"
+    unknown = operator.post(url, form_of(page) | {"group": "none", "confirmed": "yes"})
+    assert "has no group" in unknown.content.decode()
+    asked = operator.post(url, form_of(page) | {"group": "b", "tier": "2"})
+    (impact,) = asked.context["impacts"]
+    assert (impact.unknown, [row.tenant for row in impact.tenants]) == ("", ["u1"])
+    operator.post(url, hidden(asked) | {"confirmed": "yes", "reason": "reorganised"})
+    terms = member.terms.get(end=None)
+    assert (terms.group, terms.tier) == (groups[1], 2)
+    listed = operator.get(reverse("admin:pools_membership_changelist")).content.decode()
+    assert '<td class="field-group">b</td><td class="field-tier">2</td>' in listed
 
 
 def test_another_policy_is_shown_before_it_is_saved(fig2, operator):

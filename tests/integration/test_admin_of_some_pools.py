@@ -44,7 +44,9 @@ THEIRS = list(REGISTERED)
 WHOLE = {model for model, registered in REGISTERED.items() if registered.pool_path is None}
 NOBODYS = "01a1fa35-2b84-7418-8537-e4019453fdf6"
 # What is in pool lab: its slug, its tenants and servers, in whatever a page may say.
-OF_LAB = re.compile(r"\blab\b|\bu[12]\b|high-(?:memory|cpu)|analysis|simulation|slurm-lab|outage")
+OF_LAB = re.compile(
+    r"\blab\b|\bu[12]\b|high-(?:memory|cpu)|analysis|simulation|slurm-lab|outage|ml-group"
+)
 
 
 @pytest.fixture

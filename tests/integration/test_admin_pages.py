@@ -37,7 +37,13 @@ from allocator_service.enforcement.services import ReportDraft, TenantReport, re
 from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Block, Entry
-from allocator_service.pools.models import Pool, Server
+from allocator_service.pools.group_services import (
+    GroupDraft,
+    GroupSettings,
+    group_retire,
+    groups_create,
+)
+from allocator_service.pools.models import Group, Pool, Server
 from allocator_service.pools.services import pool_update
 from allocator_service.tenants.models import Person, Tenant
 from allocator_service.tenants.people import (
@@ -68,6 +74,8 @@ OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
 @pytest.fixture
 def pages(client, fig2):
     client.force_login(get_user_model().objects.create_superuser("operator"))
+    groups = [GroupDraft("ml-group", GroupSettings("Learning", None))]
+    groups_create(pool=fig2, drafts=groups, now=NOON)
     recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
     pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=1))
     entries_seal(now=NOON)
@@ -258,6 +266,7 @@ def test_the_overview_shows_what_is_decided_enforced_and_used(pages, fig2):
 
 
 def test_the_overview_of_a_time_sharing_pool_has_its_timetable(pages, fig2):
+    group_retire(group=Group.objects.get(), version=None, now=NOON)
     changed = settings(policy=policy_choose("tda", None, {"period_seconds": 600}))
     pool_update(pool=fig2, settings=changed, version=None, now=NOON)
     recompute_pool(pool_id=fig2.pk, clock=lambda: NOON + timedelta(minutes=2))
@@ -269,6 +278,7 @@ def test_the_overview_of_a_time_sharing_pool_has_its_timetable(pages, fig2):
 def test_the_overview_says_how_much_a_search_that_ended_early_left_open(pages, fig2, tenant):
     url = reverse("admin:pools_pool_overview", args=[fig2.pk])
     assert "below the best" not in pages.get(url).content.decode()
+    group_retire(group=Group.objects.get(), version=None, now=NOON)
     changed = settings(policy=policy_choose("tda", None, {"effort": 1e-12}))
     pool_update(pool=fig2, settings=changed, version=None, now=NOON)
     more = [

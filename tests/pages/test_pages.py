@@ -148,6 +148,17 @@ def test_a_workload_says_why_and_what_was_tried_to_help(decided, ada):
         assert help_["tasks_after"] > 10
 
 
+def test_an_explanation_names_the_groups_above_the_tenant_and_no_other(world, ada):
+    for slug, parent in (("science", None), ("ml", "science"), ("bio", "science")):
+        factories.group(world.lab, slug, parent)
+    factories.member(world.lab, world.ada, "ml")
+    factories.member(world.lab, world.bob, "bio")
+    factories.decision(world.lab)
+    why = words(ada.text("/my/pools/lab/why/"))
+    assert "Your group ml, part of science Your weight" in why
+    assert "bio" not in why
+
+
 def test_explaining_has_the_places_of_the_tenants_evaluations(decided, ada):
     with ExitStack() as held:
         for _ in range(settings.ENVIRONMENT.evaluations_at_once):

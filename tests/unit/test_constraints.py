@@ -25,6 +25,8 @@ INTERNAL = {
     "delivery_state_known": "the service's own states",
     "drift_one_per_tenant": "written under the lock of the pool's watch",
     "fixed_cost_position": "numbered in the order of the body",
+    "group_terms_disjoint": "written under the pool's lock, never before the present ones start",
+    "group_terms_one_present": "written under the pool's lock",
     "ledger_block_holds_something": "written by the sealer",
     "ledger_block_number_unique": "written by the sealer, one at a time",
     "ledger_block_sequences_of_entries": "written by the sealer",

@@ -36,7 +36,7 @@ def is_interface(name: str) -> bool:
         name in CALLBACKS
         or name.startswith("api/")
         or "/management/commands/" in name
-        or name.endswith(("/tasks.py", "/admin.py"))
+        or name.endswith(("/tasks.py", "/admin.py", "_admin.py"))
         or "/admin/" in name
     )
 

@@ -25,7 +25,8 @@ from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
 from allocator_service.imports.admin import FileImportAdmin, ServerFileForm
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
-from allocator_service.pools.models import Membership, Pool, Server, ServerState
+from allocator_service.pools.group_admin import GroupAdmin
+from allocator_service.pools.models import Group, Membership, Pool, Server, ServerState
 from allocator_service.pools.policy import DEFAULT_ANCHOR, PolicyChoice, Window
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.services import PoolSettings, pool_create, pool_retire, pool_update
@@ -184,6 +185,11 @@ class ImpactFormAdmin(ServiceAdmin):
 @admin.register(Membership)
 class ImpactMembershipAdmin(ImpactFormAdmin, MembershipAdmin):
     """Members, whose new weight is shown with what it does before it is saved."""
+
+
+@admin.register(Group)
+class ImpactGroupAdmin(ImpactFormAdmin, GroupAdmin):
+    """Groups, with the effect of another parent, weight or tier before it is saved."""
 
 
 class PoolAdmin(ImpactFormAdmin):

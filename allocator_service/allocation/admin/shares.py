@@ -32,7 +32,7 @@ _ORDERED: Mapping[str, Sequence[Any]] = {
 }
 _SLUG, _NAME = "membership__tenant__slug", "membership__tenant__name"
 _RESOURCE = "resource:"
-_PARTS_OF_TERMS = ("resources", "servers", "tenants", "policy", "weights")
+_PARTS_OF_TERMS = {"resources", "servers", "groups", "tenants", "policy", "weights"}
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,8 @@ def _with_parts(
 def _terms(run: Run, width: int) -> dict[str, tuple[list[float], list[float]]]:
     """What each tenant contributed to the decision and was entitled to in it, by slug."""
     document = input_of(run)
-    problem = problem_from_document({part: document[part] for part in _PARTS_OF_TERMS}).problem
+    terms = {part: document[part] for part in _PARTS_OF_TERMS & document.keys()}
+    problem = problem_from_document(terms).problem
     contributed, entitled = np.zeros((problem.t, width)), np.zeros((problem.t, width))
     owned = problem.contributed_by >= 0
     capacity = problem.capacity * problem.server_count[:, None]

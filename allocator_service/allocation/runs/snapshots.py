@@ -20,7 +20,12 @@ from allocator_service.allocation.time_sharing.deficits import deficits_at, defi
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.models import MembershipTerms, Pool
-from allocator_service.pools.selectors import ServerGroup, resources_of, server_groups
+from allocator_service.pools.selectors import (
+    ServerGroup,
+    group_terms_of,
+    resources_of,
+    server_groups,
+)
 from allocator_service.workloads.models import Workload, WorkloadState
 from policies import policy_named
 
@@ -73,8 +78,11 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     members = list(
         MembershipTerms.objects.filter(membership__pool=pool, end=None)
         .order_by("membership_id")
-        .values_list("membership__tenant_id", "membership__tenant__slug", "weight", "best_effort")
-    )
+        .values_list(
+            "membership__tenant_id", "membership__tenant__slug", "weight", "best_effort",
+            "group__slug", "tier",
+        )
+    )  # fmt: skip
     workloads = list(
         Workload.objects.filter(pool=pool, state=WorkloadState.ACTIVE)
         .order_by("id")
@@ -87,9 +95,10 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     document: dict[str, Any] = {
         "resources": [{"name": resource.name, "unit": resource.unit} for resource in resources],
         "servers": servers,
+        **_groups(pool),
         "tenants": [
-            {"name": slug, "weight": _number(weight), "best_effort": best_effort}
-            for _, slug, weight, best_effort in members
+            _tenant(slug, weight, best_effort, group, tier)
+            for _, slug, weight, best_effort, group, tier in members
         ],
         "workloads": [
             {
@@ -124,7 +133,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         if timeout is not None:
             options = {"starvation_timeout": timeout, **pool.policy_options}
             document["policy"]["options"] = options
-        slugs = [(pk, slug) for pk, slug, _, _ in members]
+        slugs = [(pk, slug) for pk, slug, *_ in members]
         document["history"], basis = history_at(pool, slugs, resources, now)
     return PoolState(
         generation=pool.generation,
@@ -132,9 +141,41 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         groups=groups,
         workload_ids=[row[0] for row in workloads],
         workload_tenant_pks=[row[1] for row in workloads],
-        tenant_pks={slug: pk for pk, slug, _, _ in members},
+        tenant_pks={slug: pk for pk, slug, *_ in members},
         basis=basis,
     )
+
+
+def _groups(pool: Pool) -> dict[str, Any]:
+    """Groups of the pool, by the key of the document.
+
+    Without any the key is absent, so that flat pools keep their digests.
+    """
+    rows = (
+        group_terms_of(pool=pool)
+        .order_by("group_id")
+        .values_list("group__slug", "parent__slug", "weight", "tier")
+    )
+    groups = [
+        {"name": slug, "parent": parent, "weight": _number(weight), "tier": tier}
+        for slug, parent, weight, tier in rows
+    ]
+    return {"groups": groups} if groups else {}
+
+
+def _tenant(
+    slug: str, weight: Decimal, best_effort: bool, group: str | None, tier: int
+) -> dict[str, Any]:
+    """Tenant of the document.
+
+    `group` and `tier` are absent where they are the defaults.
+    """
+    tenant = {"name": slug, "weight": _number(weight), "best_effort": best_effort}
+    if group is not None:
+        tenant["group"] = group
+    if tier:
+        tenant["tier"] = tier
+    return tenant
 
 
 def _running(

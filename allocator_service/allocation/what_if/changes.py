@@ -3,7 +3,8 @@
 The shape, all parts optional::
 
     {"policy": {"name", "mode", "options"}, "weights": "explicit" | "contribution",
-     "members": [{"tenant", "weight", "best_effort"}],
+     "groups": [{"group", "parent", "weight", "tier"}],
+     "members": [{"tenant", "weight", "best_effort", "group", "tier"}],
      "servers": {"add": [{"name", "capacity", "count", "labels", "contributed_by"}],
                  "drain": [id], "retire": [id]},
      "workloads": {"submit": [{"tenant", "name", "demand", "tasks", "priority", "server_selector"}],
@@ -26,6 +27,8 @@ from allocator_service.core.quantities import Resource, vector_from
 from policies import policy_named, without_deficits
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
+_MEMBER_FIELDS = ("weight", "best_effort", "group", "tier")
+_GROUP_FIELDS = ("parent", "weight", "tier")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class _Editor:
         self._servers = [dict(server) for server in state.document["servers"]]
         self._names = [dict(zip(g.ids, g.names, strict=True)) for g in state.groups]
         self._running: list[dict[str, Any]] = list(state.document.get("running", []))
+        self._groups = {group["name"]: dict(group) for group in state.document.get("groups", [])}
         self._tenants = {tenant["name"]: dict(tenant) for tenant in state.document["tenants"]}
         self._workloads: list[tuple[UUID | None, dict[str, Any]]] = [
             (id_, dict(workload))
@@ -69,6 +73,7 @@ class _Editor:
         return {
             "policy": self._policy,
             "weights": self._weights,
+            "groups": self._change_groups,
             "members": self._members,
             "servers": self._change_servers,
             "workloads": self._change_workloads,
@@ -76,6 +81,8 @@ class _Editor:
 
     def what_if(self) -> WhatIf:
         self._document["servers"] = [server for server in self._servers if server["count"] > 0]
+        if self._groups:
+            self._document["groups"] = list(self._groups.values())
         self._document["tenants"] = list(self._tenants.values())
         self._document["workloads"] = [workload for _, workload in self._workloads]
         if self._running:
@@ -102,7 +109,22 @@ class _Editor:
     def _members(self, members: Sequence[Mapping[str, Any]]) -> None:
         for position, member in enumerate(members):
             tenant = self._tenant(member["tenant"], f"/members/{position}/tenant")
-            tenant.update({key: member[key] for key in ("weight", "best_effort") if key in member})
+            self._refuse_unknown_group(member.get("group"), f"/members/{position}/group")
+            tenant.update({key: member[key] for key in _MEMBER_FIELDS if key in member})
+
+    def _change_groups(self, groups: Sequence[Mapping[str, Any]]) -> None:
+        for position, change in enumerate(groups):
+            where = f"/groups/{position}"
+            self._refuse_unknown_group(change["group"], f"{where}/group")
+            self._refuse_unknown_group(change.get("parent"), f"{where}/parent")
+            group = self._groups[change["group"]]
+            group.update({key: change[key] for key in _GROUP_FIELDS if key in change})
+
+    def _refuse_unknown_group(self, slug: str | None, pointer: str) -> None:
+        if slug is not None and slug not in self._groups:
+            raise Unacceptable(
+                f'The pool has no group "{slug}".', code="group.unknown", pointer=pointer
+            )
 
     def _tenant(self, slug: str, pointer: str) -> dict[str, Any]:
         if slug not in self._tenants:

@@ -56,9 +56,13 @@ class Counterfactual:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A tenant's part of a decision, explained. Shares are null for tenants served last."""
+    """A tenant's part of a decision, explained. Shares are null for tenants served last.
+
+    `groups` are the slugs of its group at that time and of those above it, the nearest first.
+    """
 
     tenant: str
+    groups: Sequence[str]
     share: float
     weight: float
     weighted_share: float | None
@@ -69,6 +73,18 @@ class Explanation:
     just_below: float | None
     counterfactuals: Sequence[Counterfactual]
     sentence: str
+
+
+def groups_above(document: Mapping[str, Any], tenant: str) -> list[str]:
+    """Return the groups on the path from a tenant of a run's input to the pool."""
+    parents = {row["name"]: row["parent"] for row in document.get("groups", ())}
+    rows = (row for row in document["tenants"] if row["name"] == tenant)
+    group = next((row.get("group") for row in rows), None)
+    path = []
+    while group is not None:
+        path.append(group)
+        group = parents[group]
+    return path
 
 
 def run_explain(
@@ -93,6 +109,7 @@ def run_explain(
     decision = stored_decision(run).allocation
     problem = decision.problem
     found = explain(decision, problem.tenants.index(tenant.slug))
+    document = input_of(run)
     stored = {row.position: row for row in ServerClass.objects.filter(run=run)}
     resources = resources_of(run.pool)
     binding = [
@@ -105,6 +122,7 @@ def run_explain(
     ]
     return Explanation(
         tenant=tenant.slug,
+        groups=groups_above(document, tenant.slug),
         share=found.share,
         weight=found.weight,
         weighted_share=found.weighted_share,
@@ -114,7 +132,7 @@ def run_explain(
         just_above=found.just_above,
         just_below=found.just_below,
         counterfactuals=list(
-            islice(_counterfactuals(input_of(run), problem, rows, binding, workload), most)
+            islice(_counterfactuals(document, problem, rows, binding, workload), most)
         ),
         sentence=found.sentence,
     )

@@ -15,11 +15,12 @@ from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_AGENT, OPERATOR
 from api.contract.conditional import entity_tag, expected_version
 from api.contract.fields import is_slug
 from api.contract.pagination import by_slug
-from api.contract.parameters import PageParameters
 from api.openapi.describing import lists, puts, retires, shows
+from api.pseudonyms import groups_known
 from api.v1.members.roster import roster, roster_page
 from api.v1.members.serializers import (
     MemberDocument,
+    MemberParameters,
     MemberRequest,
     member_document,
     member_weight,
@@ -32,24 +33,30 @@ ORDERING = by_slug("members", "membership__tenant__slug")
 
 class MembersView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
-    parameters = PageParameters
+    parameters = MemberParameters
     listed = True
 
     @lists(MemberDocument, "List the members of a pool; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:
         """List the members of a pool with their present weights.
 
-        Operator and billing keys see every member. A tenant key sees its own tenant; in a
-        transparent pool it also sees the others, under stable pseudonyms.
+        Operator and billing keys see every member; `group` filters by the group that they belong
+        to. A tenant key sees its own tenant; in a transparent pool it also sees the others, under
+        stable pseudonyms, which groups that are not on its own path have, too.
         """
+        known = groups_known(pool=self.pool, caller=self.tenant)
         if self.tenant is not None and self.pool.transparent:
-            page = roster_page(pool=self.pool, caller=self.tenant, **self.query)
+            page = roster_page(pool=self.pool, caller=self.tenant, known=known, **self.query)
         else:
             members = members_of(pool=self.pool, tenant=self.tenant)
-            page = ORDERING.page(members, **self.query)
+            page = ORDERING.page(
+                members.filter(**self.filters(group="group__slug")),
+                cursor=self.query["cursor"],
+                limit=self.query["limit"],
+            )
         return self.listing(
             page,
-            lambda terms: member_document(terms, pool=self.pool, caller=self.tenant),
+            lambda terms: member_document(terms, pool=self.pool, caller=self.tenant, known=known),
             list(MemberDocument.fields),
         )
 
@@ -76,9 +83,11 @@ class MemberView(PoolView):
 
         Operators only. Admitting needs no `If-Match`; changing a member does (428
         `version.required`, 412 `version.stale`). A field that is left out gets its default:
-        `weight` 1, `best_effort` false. The terms count from the next decision on, and earlier
-        weights are kept. A weight that is not above 0 is refused with 422 `weight.not_positive`; a
-        `best_effort` member is served with what the others leave.
+        `weight` 1, `best_effort` false, `group` null (the pool itself), `tier` 0. The terms count
+        from the next decision on, and earlier weights are kept. A weight that is not above 0 is
+        refused with 422 `weight.not_positive`; a `best_effort` member is served with what the
+        others leave. A group that the pool does not have is refused with 422 `group.unknown`, a
+        policy that does not decide by groups and tiers with 422 `policy.no_groups`.
         """
         pool_of = self.pool
         admitted = visible_tenant(tenant, self.tenant)
@@ -94,6 +103,8 @@ class MemberView(PoolView):
             tenant=admitted,
             weight=member_weight(fields["weight"]),
             best_effort=fields["best_effort"],
+            group=fields["group"],
+            tier=fields["tier"],
             version=version,
             now=utc_now(),
         )
@@ -135,8 +146,9 @@ class MemberView(PoolView):
         return members.filter(membership__tenant__slug=slug).first()
 
     def _shown(self, terms: MembershipTerms, status: HTTPStatus) -> Response:
+        known = groups_known(pool=self.pool, caller=self.tenant)
         return Response(
-            member_document(terms, pool=self.pool, caller=self.tenant),
+            member_document(terms, pool=self.pool, caller=self.tenant, known=known),
             status=status,
             headers={"ETag": entity_tag(terms.membership.version)},
         )

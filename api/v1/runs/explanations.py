@@ -12,6 +12,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.enforcement.selectors import decision_in_force, tenant_use
+from allocator_service.pools.group_services import MAX_DEPTH
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
@@ -81,6 +82,12 @@ class BlockedDocument(Document):
 
 class ExplanationDocument(Document):
     tenant = SlugField()
+    groups = ListField(
+        SlugField(),
+        min_items=0,
+        max_items=MAX_DEPTH,
+        description="The tenant's group in the decision, then the groups above it.",
+    )
     share = NumberField(description="The tenant's dominant share.")
     weight = NumberField()
     weighted_share = NumberField(allow_null=True)
@@ -139,6 +146,7 @@ def explanation_document(
     resources = resources_of(run.pool)
     return {
         "tenant": explanation.tenant,
+        "groups": explanation.groups,
         "share": explanation.share,
         "weight": explanation.weight,
         "weighted_share": explanation.weighted_share,

@@ -7,9 +7,10 @@ the same ones, so that replaying the input gives the same decision.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from allocator_service.allocation.what_if.explanations import groups_above
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
-from api.pseudonyms import pseudonym, tenant_name
+from api.pseudonyms import group_name, pseudonym, tenant_name
 
 
 def input_for(document: dict[str, Any], *, pool: Pool, caller: Tenant | None) -> dict[str, Any]:
@@ -23,6 +24,7 @@ class _Veil:
     def __init__(self, document: dict[str, Any], pool: Pool, caller: Tenant) -> None:
         self._document, self._pool, self._caller = document, pool, caller
         self._known = set(self._known_labels())
+        self._path = set(groups_above(document, caller.slug))
 
     def whole(self) -> dict[str, Any]:
         names = {
@@ -32,11 +34,16 @@ class _Veil:
             **self._document,
             "servers": [self._server(server) for server in self._document["servers"]],
             "tenants": [
-                {**tenant, "name": self._tenant(tenant["name"])}
+                {**self._grouped(tenant, "group"), "name": self._tenant(tenant["name"])}
                 for tenant in self._document["tenants"]
             ],
             "workloads": [self._workload(workload) for workload in self._document["workloads"]],
         }
+        if "groups" in veiled:
+            veiled["groups"] = [
+                {**self._grouped(group, "parent"), "name": self._group(group["name"])}
+                for group in self._document["groups"]
+            ]
         if "running" in veiled:
             veiled["running"] = [
                 self._running(entry, names.get(entry["server"], ""))
@@ -57,6 +64,15 @@ class _Veil:
             if workload["tenant"] == self._caller.slug:
                 for label, values in workload["server_selector"].items():
                     yield from (label, *([values] if isinstance(values, str) else values))
+
+    def _grouped(self, row: dict[str, Any], field: str) -> dict[str, Any]:
+        """The row with the group that `field` names, if any, as the caller may know it."""
+        if row.get(field) is None:
+            return row
+        return {**row, field: self._group(row[field])}
+
+    def _group(self, slug: str) -> str:
+        return group_name(slug, pool=self._pool, known=self._path)
 
     def _server(self, server: dict[str, Any]) -> dict[str, Any]:
         owner = server["contributed_by"]

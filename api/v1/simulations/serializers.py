@@ -14,6 +14,7 @@ from api.contract.fields import (
     TimestampField,
     ids_field,
 )
+from api.v1.members.serializers import tier_field
 from api.v1.pools.serializers import MAX_GENERATION, PolicyFields
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.workloads.serializers import PRIORITY, TASKS
@@ -30,6 +31,8 @@ from policies.fields import (
 )
 
 MAX_CHANGES = 1_000
+# The value of a field that was left out, where null means something else.
+OMITTED = object()
 
 
 class AddedServer(Document):
@@ -60,7 +63,7 @@ class SubmittedWorkload(Document):
 class ChangedWorkload(Document):
     id = IdField()
     demand = PoolQuantitiesField(required=False)
-    tasks = IntegerField(**TASKS, required=False)
+    tasks = IntegerField(**TASKS, default=lambda: OMITTED)
     priority = IntegerField(**PRIORITY, required=False)
     server_selector = SelectorField(required=False)
 
@@ -75,11 +78,25 @@ class ChangedMember(Document):
     tenant = SlugField()
     weight = NumberField(required=False)
     best_effort = BooleanField(required=False)
+    group = SlugField(
+        default=lambda: OMITTED, allow_null=True, description="null: the pool itself."
+    )
+    tier = tier_field(required=False)
+
+
+class ChangedGroup(Document):
+    group = SlugField()
+    parent = SlugField(
+        default=lambda: OMITTED, allow_null=True, description="null: the pool itself."
+    )
+    weight = NumberField(required=False)
+    tier = tier_field(required=False)
 
 
 class SimulationRequest(Document):
     policy = DocumentField(PolicyFields, required=False)
     weights = ChoiceField(choices=["explicit", "contribution"], required=False)
+    groups = ListField(ChangedGroup, min_items=0, max_items=MAX_CHANGES, required=False)
     members = ListField(ChangedMember, min_items=0, max_items=MAX_CHANGES, required=False)
     servers = DocumentField(ServerChanges, required=False)
     workloads = DocumentField(WorkloadChanges, required=False)

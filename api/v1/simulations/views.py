@@ -25,6 +25,7 @@ from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.openapi.describing import accepts, lists, shows
 from api.v1.simulations.serializers import (
+    OMITTED,
     SimulationDocument,
     SimulationRequest,
     simulation_document,
@@ -33,6 +34,7 @@ from api.views import ContractView, PoolView, writes
 
 ORDERING = by_id("simulations", descending=True)
 RETRY_SECONDS = "1"
+NULLABLE = {"tasks", "group", "parent"}
 
 
 class SimulationsView(PoolView):
@@ -57,8 +59,8 @@ class SimulationsView(PoolView):
 
         A worker computes it; follow `Location` for the result, before and after. It decides nothing
         and records no event. A tenant key can change its own workloads only (422
-        `simulation.scope`); an operator can also change servers, members, weights and the policy.
-        With 20 simulations already waiting in the pool, counted per tenant and for all operators
+        `simulation.scope`). An operator can also change servers, groups, members, weights and the
+        policy. With 20 simulations already waiting in the pool, counted per tenant and for all operators
         together, the answer is 409 `simulation.too_many`.
         """
         pool_asked = self.pool
@@ -118,13 +120,15 @@ class SimulationView(ContractView):
 
 
 def _named(value: Any) -> Any:
-    """A document without the fields that were left out (`tasks: null` is a value of its own).
+    """A document without the fields that were left out.
 
-    Ids and exact numbers become texts, as JSON keeps them.
+    `NULLABLE` fields may be null. Ids and exact numbers become texts, as JSON keeps them.
     """
     if isinstance(value, dict):
         return {
-            key: _named(item) for key, item in value.items() if item is not None or key == "tasks"
+            key: _named(item)
+            for key, item in value.items()
+            if item is not OMITTED and (item is not None or key in NULLABLE)
         }
     if isinstance(value, list):
         return [_named(item) for item in value]

@@ -28,6 +28,9 @@ def answer(
 
 @pytest.fixture
 def decided(world):
+    for pool, slug in ((world.lab, "bobs"), (world.other, "ours")):
+        factories.group(pool, slug)
+    factories.member(world.lab, world.bob, "bobs")
     world.run = factories.decision(world.lab)
     world.other_run = factories.decision(world.other)
     return world
@@ -35,6 +38,11 @@ def decided(world):
 
 OBJECTS = {
     "/api/v1/pools/{other}/": ("GET",),
+    "/api/v1/pools/{other}/groups/": ("GET",),
+    "/api/v1/pools/{other}/groups/ours/": ("GET",),
+    "/api/v1/pools/{other}/groups/ours/history/": ("GET",),
+    "/api/v1/pools/lab/groups/{group}/": ("GET",),
+    "/api/v1/pools/lab/groups/{group}/history/": ("GET",),
     "/api/v1/pools/{other}/members/": ("GET",),
     "/api/v1/pools/{other}/members/ada/": ("GET",),
     "/api/v1/pools/{other}/servers/": ("GET", "POST"),
@@ -70,12 +78,17 @@ def test_foreign_unknown_and_malformed_names_answer_the_same(decided):
     foreign = {
         "other": "other",
         "bob": "bob",
+        "group": "bobs",
         "server": str(decided.bob_server.pk),
         "workload": str(decided.bob_workload.pk),
         "run": str(decided.other_run.pk),
         "backtest": decided.as_bob.post("/api/v1/backtests/", asked()).json()["id"],
     }
-    unknown = dict.fromkeys(foreign, UNKNOWN) | {"other": "nowhere", "bob": "nobody"}
+    unknown = dict.fromkeys(foreign, UNKNOWN) | {
+        "other": "nowhere",
+        "bob": "nobody",
+        "group": "none",
+    }
     malformed = dict.fromkeys(foreign, "NO%20such%00%C3%A4thing")
     for template, methods in OBJECTS.items():
         for method in methods:
@@ -107,6 +120,10 @@ def test_no_text_of_another_tenant_is_in_any_answer(transparent):
     factories.workload(
         lab, "bobtext-work", 1, 2, bob, server_selector={"bobtext-label": ["bobtext-value"]}
     )
+    factories.group(lab, "shared")
+    factories.group(lab, "bobtext-group", "shared")
+    factories.member(lab, ada, "shared")
+    factories.member(lab, bob, "bobtext-group")
     run = factories.decision(lab)
     factories.enforcement_report(run, problems=["bobtext-slug has no account"])
     as_ada = factories.client("tenant", ada)
@@ -114,6 +131,9 @@ def test_no_text_of_another_tenant_is_in_any_answer(transparent):
     paths += [
         f"/api/v1/pools/lab/{part}/"
         for part in (
+            "groups",
+            "groups/shared",
+            "groups/shared/history",
             "members",
             "servers",
             "workloads",
@@ -160,7 +180,7 @@ def test_a_transparent_input_replays_to_the_same_shares():
 def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided):
     def seen() -> list[bytes]:
         parts = (
-            "", "members/", "servers/", "workloads/", "runs/", "allocations/", "placements/",
+            "", "groups/", "members/", "servers/", "workloads/", "runs/", "allocations/", "placements/",
             "enforcement/",
         )  # fmt: skip
         return [decided.as_ada.get(f"/api/v1/pools/lab/{part}").content for part in parts] + [

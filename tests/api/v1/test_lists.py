@@ -103,7 +103,7 @@ def test_no_list_counts_its_rows(world, operator):
 LISTS = [
     "tenants/",
     "pools/",
-    *(f"pools/lab/{part}/" for part in ("members", "servers", "workloads")),
+    *(f"pools/lab/{part}/" for part in ("groups", "members", "servers", "workloads")),
 ]
 
 
@@ -116,6 +116,7 @@ def test_a_hundred_rows_take_as_many_queries_as_one(path, lab, operator):
 
     ada = factories.tenant("ada")
     fill(lab, 1, ada)
+    factories.group(lab, "top")
     queries()  # the first of a minute notes that the key was used
     few, rows = queries()
     assert rows == 1
@@ -124,6 +125,7 @@ def test_a_hundred_rows_take_as_many_queries_as_one(path, lab, operator):
         tenant = factories.tenant(f"t{number}")
         factories.workload(lab, "w", 1, 1, tenant)
         factories.pool(f"p{number}")
+        factories.group(lab, f"g{number}", "top")
     many, rows = queries()
     assert rows == 100
     assert many == few <= 15

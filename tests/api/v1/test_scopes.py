@@ -26,6 +26,9 @@ MATRIX = {
     "/api/v1/pools/<str:pool>/": {"GET": ALL | {AGENT}, "PATCH": ONE, "DELETE": ONE},
     "/api/v1/pools/<str:pool>/members/": {"GET": ALL | {AGENT}},
     "/api/v1/pools/<str:pool>/members/<str:tenant>/": {"GET": ALL, "PUT": ONE, "DELETE": ONE},
+    "/api/v1/pools/<str:pool>/groups/": {"GET": ALL | {AGENT}, "POST": ONE},
+    "/api/v1/pools/<str:pool>/groups/<str:group>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
+    "/api/v1/pools/<str:pool>/groups/<str:group>/history/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/servers/": {"GET": ALL | {AGENT}, "POST": BOTH},
     "/api/v1/pools/<str:pool>/servers/<str:server>/": {
         "GET": ALL | {AGENT},
@@ -145,8 +148,8 @@ def clients(world, operator, billing):
 
 
 def path_of(route: str) -> str:
-    values = {"pool": "nowhere", "tenant": "nobody", "target": "slurm"}
-    names = ("pool", "tenant", "server", "workload", "run", "simulation", "plan", "month",
+    values = {"pool": "nowhere", "tenant": "nobody", "target": "slurm", "group": "none"}
+    names = ("pool", "tenant", "group", "server", "workload", "run", "simulation", "plan", "month",
              "credit_note", "budget", "webhook", "delivery", "target")  # fmt: skip
     for name in names:
         unknown = values.get(name, "00000000-0000-7000-8000-000000000000")

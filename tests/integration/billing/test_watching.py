@@ -16,6 +16,7 @@ from allocator_service.billing.service_units import banks_check, banks_of, units
 from allocator_service.core.models import Event
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Entry
+from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
 from allocator_service.pools.models import Membership, MembershipTerms
 from allocator_service.pools.services import member_put, members_admit
 from tests.integration.billing.conftest import at, publish, rate, seal, used
@@ -123,6 +124,27 @@ def test_a_bank_refilled_above_0_ends_the_best_effort_that_it_caused(emptied, te
     seal()
     assert banks_check(pool=emptied, now=at(6)) == 1
     assert best_effort(a) == [False, True, False, True]
+
+
+def test_an_empty_bank_leaves_a_member_in_its_group(billed, tenant):
+    a = tenant("a")
+    publish(
+        billed, at(2), rate(pooled="1"), unit_weights={"cpu": Decimal(1)}, exhausted="best_effort"
+    )
+    drafts = [GroupDraft("ml", GroupSettings("Learning", None))]
+    groups_create(pool=billed, drafts=drafts, now=at(1))
+    version = Membership.objects.get(tenant=a).version
+    member_put(
+        pool=billed, tenant=a, weight=Decimal(2), best_effort=False, group="ml", tier=-1,
+        version=version, now=at(1),
+    )  # fmt: skip
+    units_grant(pool=billed, tenant=a, units=Decimal(1), reason="", now=at(1))
+    assert banks_check(pool=billed, now=at(2, hour=1)) == 1
+    units_grant(pool=billed, tenant=a, units=Decimal(100_000), reason="paid", now=at(3))
+    terms = MembershipTerms.objects.filter(membership__tenant=a, start__gte=at(1)).order_by("start")
+    assert [(row.best_effort, row.group.slug, row.tier, row.weight) for row in terms] == [
+        (False, "ml", -1, 2), (True, "ml", -1, 2), (False, "ml", -1, 2),
+    ]  # fmt: skip
 
 
 def test_a_correction_that_fills_the_bank_ends_it_too(emptied, tenant):

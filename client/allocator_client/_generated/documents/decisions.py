@@ -255,6 +255,8 @@ class ExplanationBlocked(TypedDict):
 
 class ExplanationDocument(TypedDict):
     tenant: str
+    # The tenant's group in the decision, then the groups above it.
+    groups: list[str]
     # The tenant's dominant share.
     share: float
     weight: float

@@ -95,11 +95,68 @@ class PoolRequestPatch(TypedDict):
     transparent: NotRequired[bool | None]
 
 
+class GroupDocument(TypedDict):
+    pool: str
+    slug: str
+    name: str
+    parent: str | None
+    weight: float
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: int
+    # Start of the present parent, weight and tier.
+    terms_since: str
+    version: int
+    created_at: str
+
+
+class GroupRequest(TypedDict):
+    slug: str
+    name: str
+    # Slug of the group that it belongs to. null: the pool itself.
+    parent: NotRequired[str | None]
+    weight: NotRequired[float]
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: NotRequired[int]
+
+
+class ManyCreated(TypedDict):
+    created: int
+    first: str
+    last: str
+
+
+class GroupRequestPatch(TypedDict):
+    slug: NotRequired[str | None]
+    name: NotRequired[str | None]
+    parent: NotRequired[str | None | None]
+    weight: NotRequired[float | None]
+    tier: NotRequired[int | None]
+
+
+class GroupTermsDocument(TypedDict):
+    group: str
+    parent: str | None
+    weight: float
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: int
+    start: str
+    # null: in force.
+    end: str | None
+
+
 class MemberDocument(TypedDict):
     pool: str
     tenant: str
     weight: float
     best_effort: bool
+    group: str | None
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: int
+    # Start of the present terms: weight, group and tier.
     weight_since: str
     admitted_at: str
     version: int
@@ -108,6 +165,11 @@ class MemberDocument(TypedDict):
 class MemberRequest(TypedDict):
     weight: NotRequired[float]
     best_effort: NotRequired[bool]
+    # Slug of the group that it belongs to. null: the pool itself.
+    group: NotRequired[str | None]
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: NotRequired[int]
 
 
 class TenantDocument(TypedDict):
@@ -120,12 +182,6 @@ class TenantDocument(TypedDict):
 class TenantRequest(TypedDict):
     slug: str
     name: str
-
-
-class ManyCreated(TypedDict):
-    created: int
-    first: str
-    last: str
 
 
 class TenantRequestPatch(TypedDict):

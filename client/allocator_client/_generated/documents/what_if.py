@@ -311,10 +311,25 @@ class SimulationDocument(TypedDict):
     error: dict[str, Any] | None
 
 
+class SimulationRequestGroup(TypedDict):
+    group: str
+    # null: the pool itself.
+    parent: NotRequired[str | None]
+    weight: NotRequired[float]
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: NotRequired[int]
+
+
 class SimulationRequestMember(TypedDict):
     tenant: str
     weight: NotRequired[float]
     best_effort: NotRequired[bool]
+    # null: the pool itself.
+    group: NotRequired[str | None]
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: NotRequired[int]
 
 
 class SimulationRequestServers(TypedDict):
@@ -343,6 +358,7 @@ class SimulationRequestWorkloads(TypedDict):
 class SimulationRequest(TypedDict):
     policy: NotRequired[BacktestRequestPolicy]
     weights: NotRequired[Literal["explicit", "contribution"]]
+    groups: NotRequired[list[SimulationRequestGroup]]
     members: NotRequired[list[SimulationRequestMember]]
     servers: NotRequired[SimulationRequestServers]
     workloads: NotRequired[SimulationRequestWorkloads]

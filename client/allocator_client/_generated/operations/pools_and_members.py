@@ -1,9 +1,13 @@
-"""Who pools servers: tenants, the pools they are members of, and their weights.
+"""Who pools servers: tenants, the pools they are members of, their groups and weights.
 
 Made from docs/openapi.yaml by client/generate.py: change those.
 """
 
 from allocator_client._generated.documents.pools_and_members import (
+    GroupDocument,
+    GroupRequest,
+    GroupRequestPatch,
+    GroupTermsDocument,
     ManyCreated,
     MemberDocument,
     MemberRequest,
@@ -19,7 +23,7 @@ from allocator_client.transport import Transport, path_part
 
 
 class PoolsAndMembers(Transport):
-    """Who pools servers: tenants, the pools they are members of, and their weights."""
+    """Who pools servers: tenants, the pools they are members of, their groups and weights."""
 
     def pools_list(self, *, limit: int = 1000, cursor: str | None = None) -> Rows[PoolDocument]:
         """List the open pools, by slug.
@@ -74,17 +78,117 @@ class PoolsAndMembers(Transport):
         """
         return self._change("DELETE", f"/api/v1/pools/{path_part(pool)}/", if_match=if_match)
 
+    def pools_groups_list(
+        self, pool: str, *, limit: int = 1000, cursor: str | None = None, parent: str | None = None
+    ) -> Rows[GroupDocument]:
+        """List the groups of a pool, by slug, with their present parent, weight and tier.
+
+        Operator and billing keys see every group. A tenant key sees the group that its tenant
+        belongs to and the groups above that one. `parent` filters by the group directly above.
+
+        Parameters
+        ----------
+        parent
+            Only groups directly below this group.
+        """
+        return self._rows(
+            f"/api/v1/pools/{path_part(pool)}/groups/",
+            {"limit": limit, "cursor": cursor, "parent": parent},
+            "cursor",
+        )
+
+    def pools_groups_create(
+        self,
+        pool: str,
+        body: GroupRequest | list[GroupRequest] | str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Answer[GroupDocument | ManyCreated]:
+        """Create one group, or many at once as a JSON array or as CSV.
+
+        Operators only. A bulk request is all-or-nothing, names the failing item, and may name
+        parents that it creates itself, in any order. A pool has at most 10,000 groups (422
+        `group.too_many`), 8 levels deep (422 `group.too_deep`). A slug that another group of the
+        pool has is refused with 409 `group.exists`, a policy that does not decide by groups with
+        422 `policy.no_groups`. The groups count from the next decision on.
+        """
+        return self._post(f"/api/v1/pools/{path_part(pool)}/groups/", body, idempotency_key)
+
+    def pools_groups_show(self, pool: str, group: str) -> Answer[GroupDocument]:
+        """Show one group of a pool.
+
+        Its `ETag` is what a change sends as `If-Match`. A tenant key can read the groups on its
+        own path. Any other slug answers 404 `group.not_found`.
+        """
+        return self._read(f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/")
+
+    def pools_groups_update(
+        self,
+        pool: str,
+        group: str,
+        body: GroupRequestPatch | None = None,
+        *,
+        if_match: str | None = None,
+    ) -> Answer[GroupDocument]:
+        """Change the name, parent, weight or tier of a group by JSON merge patch.
+
+        Operators only, with `If-Match`. A group moves with everything below it; `parent` null
+        moves it to the pool itself. A parent that is the group or below it is refused with 422
+        `group.cycle`. Weight, parent and tier count from the next decision on, and earlier ones
+        are kept. The slug cannot change (422 `field.immutable`).
+        """
+        return self._change(
+            "PATCH",
+            f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/",
+            body or {},
+            if_match=if_match,
+        )
+
+    def pools_groups_retire(
+        self, pool: str, group: str, *, if_match: str | None = None
+    ) -> Answer[None]:
+        """Retire an empty group from the next decision on.
+
+        Operators only, with `If-Match`. A group that members or other groups belong to is refused
+        with 409 `group.not_empty`. Its history stays, and its slug is free for another group.
+        """
+        return self._change(
+            "DELETE",
+            f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/",
+            if_match=if_match,
+        )
+
+    def pools_groups_history_list(
+        self, pool: str, group: str, *, limit: int = 1000, cursor: str | None = None
+    ) -> Rows[GroupTermsDocument]:
+        """List the parents, weights and tiers of a group with their intervals, oldest first.
+
+        Retired groups of the slug are included. A tenant key reads the history of the groups on
+        its own path; earlier parents that are not on it have pseudonyms.
+        """
+        return self._rows(
+            f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/history/",
+            {"limit": limit, "cursor": cursor},
+            "cursor",
+        )
+
     def pools_members_list(
-        self, pool: str, *, limit: int = 1000, cursor: str | None = None
+        self, pool: str, *, limit: int = 1000, cursor: str | None = None, group: str | None = None
     ) -> Rows[MemberDocument]:
         """List the members of a pool with their present weights.
 
-        Operator and billing keys see every member. A tenant key sees its own tenant; in a
-        transparent pool it also sees the others, under stable pseudonyms.
+        Operator and billing keys see every member; `group` filters by the group that they belong
+        to. A tenant key sees its own tenant; in a transparent pool it also sees the others, under
+        stable pseudonyms, which groups that are not on its own path have, too.
+
+        Parameters
+        ----------
+        group
+            Only members of the group of this slug.
         """
         return self._rows(
             f"/api/v1/pools/{path_part(pool)}/members/",
-            {"limit": limit, "cursor": cursor},
+            {"limit": limit, "cursor": cursor, "group": group},
             "cursor",
         )
 
@@ -108,9 +212,11 @@ class PoolsAndMembers(Transport):
 
         Operators only. Admitting needs no `If-Match`; changing a member does (428
         `version.required`, 412 `version.stale`). A field that is left out gets its default:
-        `weight` 1, `best_effort` false. The terms count from the next decision on, and earlier
-        weights are kept. A weight that is not above 0 is refused with 422 `weight.not_positive`; a
-        `best_effort` member is served with what the others leave.
+        `weight` 1, `best_effort` false, `group` null (the pool itself), `tier` 0. The terms count
+        from the next decision on, and earlier weights are kept. A weight that is not above 0 is
+        refused with 422 `weight.not_positive`; a `best_effort` member is served with what the
+        others leave. A group that the pool does not have is refused with 422 `group.unknown`, a
+        policy that does not decide by groups and tiers with 422 `policy.no_groups`.
         """
         return self._change(
             "PUT",

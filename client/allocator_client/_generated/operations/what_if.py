@@ -133,8 +133,8 @@ class WhatIf(Transport):
 
         A worker computes it; follow `Location` for the result, before and after. It decides nothing
         and records no event. A tenant key can change its own workloads only (422
-        `simulation.scope`); an operator can also change servers, members, weights and the policy.
-        With 20 simulations already waiting in the pool, counted per tenant and for all operators
+        `simulation.scope`). An operator can also change servers, groups, members, weights and the
+        policy. With 20 simulations already waiting in the pool, counted per tenant and for all operators
         together, the answer is 409 `simulation.too_many`.
         """
         return self._post(

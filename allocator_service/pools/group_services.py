@@ -1,0 +1,303 @@
+"""Services that create, change, move and retire groups.
+
+The pool's lock makes changes of one tree serial, so that two of them cannot close a cycle together.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db import transaction
+
+from allocator_service.core.audit import audit_record, stated_fields
+from allocator_service.core.errors import (
+    MAX_ERRORS,
+    Conflict,
+    FieldError,
+    Missing,
+    Unacceptable,
+)
+from allocator_service.core.versions import check_version
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import LARGEST_TIER, TIER_RANGE, Group, GroupTerms, Pool
+from allocator_service.pools.policy import refuse_groups
+from allocator_service.pools.recompute import pool_changed
+from allocator_service.pools.selectors import group_terms_of, groups_of, members_of
+
+MAX_GROUPS = 10_000
+MAX_DEPTH = 8
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """Editable fields of a group.
+
+    `parent` is a slug, None for the pool itself.
+    """
+
+    name: str
+    parent: str | None
+    weight: Decimal = Decimal(1)
+    tier: int = 0
+
+    def mistakes(self, pointer: str) -> list[FieldError]:
+        """Return the errors of the values, which do not depend on the tree."""
+        found = []
+        if not 0 < self.weight < Decimal(10) ** 12:
+            found.append(
+                FieldError(
+                    f"{pointer}/weight",
+                    "weight.not_positive",
+                    "The weight must be greater than 0 and less than 10^12.",
+                )
+            )
+        if abs(self.tier) > LARGEST_TIER:
+            found.append(FieldError(f"{pointer}/tier", "tier.out_of_range", TIER_RANGE))
+        return found
+
+
+@dataclass(frozen=True)
+class GroupDraft:
+    """A group to create, named at `pointer` of the request."""
+
+    slug: str
+    settings: GroupSettings
+    pointer: str = ""
+
+
+def refuse_too_many(count: int) -> None:
+    """Raise `Unacceptable` for more groups than a pool has."""
+    if count > MAX_GROUPS:
+        raise Unacceptable(
+            f"{count:,} groups: a pool has at most {MAX_GROUPS:,}.", code="group.too_many"
+        )
+
+
+@transaction.atomic
+def groups_create(*, pool: Pool, drafts: Sequence[GroupDraft], now: datetime) -> list[Group]:
+    """Add groups to a pool, all or none. Parents may be among them, in any order.
+
+    Raises `Conflict` for slugs of present groups or named twice, `Unacceptable` for a policy that
+    takes no groups, unknown parents, cycles, a depth above 8 and more than 10,000 groups.
+    """
+    # Before the lock: what can never fit does not hold up the pool.
+    refuse_too_many(len(drafts))
+    pool = pool_lock(pool)
+    refuse_groups(pool.policy_name, pool.policy_options, pointer="")
+    _refuse(mistake for draft in drafts for mistake in draft.settings.mistakes(draft.pointer))
+    parents = _parents(pool)
+    _refuse_taken(drafts, parents)
+    refuse_too_many(len(parents) + len(drafts))
+    _refuse_tree(
+        {**parents, **{draft.slug: draft.settings.parent for draft in drafts}},
+        {draft.slug: f"{draft.pointer}/parent" for draft in drafts},
+    )
+    groups = Group.objects.bulk_create(
+        Group(pool=pool, slug=draft.slug, name=draft.settings.name, created_at=now)
+        for draft in drafts
+    )
+    known = {group.slug: group for group in groups_of(pool=pool)}
+    GroupTerms.objects.bulk_create(
+        GroupTerms(group=known[draft.slug], start=now, **_terms(draft.settings, known))
+        for draft in drafts
+    )
+    pool_changed(pool, now=now)
+    _audit_created(pool, groups, drafts, now)
+    return groups
+
+
+@transaction.atomic
+def group_update(
+    *, group: Group, settings: GroupSettings, version: int | None, now: datetime
+) -> Group:
+    """Change or move a group that is still at `version`, from the next decision on.
+
+    What is below it moves along. Raises `Missing`, `Stale`, or `Unacceptable` for an unknown parent, a
+    cycle and a depth above 8.
+    """
+    pool = pool_lock(group.pool)
+    group = _present(pool, group)
+    check_version(group.version, version)
+    _refuse(settings.mistakes(""))
+    _refuse_tree({**_parents(pool), group.slug: settings.parent}, {group.slug: "/parent"})
+    present = group.terms.select_related("parent").get(end=None)
+    before = {**stated_fields(group), **_stated(present)}
+    known = {} if settings.parent is None else {
+        each.slug: each for each in groups_of(pool=pool).filter(slug=settings.parent)
+    }  # fmt: skip
+    changed = _change_terms(present, _terms(settings, known), now)
+    group.name = settings.name
+    group.version += 1
+    group.save(update_fields=["name", "version"])
+    pool_changed(pool, now=now)
+    audit_record(
+        action="group.update",
+        instance=group,
+        before=before,
+        now=now,
+        pool=pool.slug,
+        extra=_stated(changed),
+    )
+    return group
+
+
+@transaction.atomic
+def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
+    """End an empty group from the next decision on.
+
+    Its history stays, and its slug is free again. Raises `Conflict` while members or groups belong
+    to it.
+    """
+    pool = pool_lock(group.pool)
+    group = _present(pool, group)
+    check_version(group.version, version)
+    members = members_of(pool=pool).filter(group=group).count()
+    below = group_terms_of(pool=pool).filter(parent=group).count()
+    if members or below:
+        raise Conflict(
+            f"The group has {members} members and {below} groups below it: move them first.",
+            code="group.not_empty",
+        )
+    before = stated_fields(group)
+    present = group.terms.get(end=None)
+    # A clock that was set back cannot end terms before they start.
+    group.retired_at = present.end = max(now, present.start)
+    present.save(update_fields=["end"])
+    group.version += 1
+    group.save(update_fields=["retired_at", "version"])
+    pool_changed(pool, now=now)
+    audit_record(action="group.retire", instance=group, before=before, now=now, pool=pool.slug)
+
+
+def _present(pool: Pool, group: Group) -> Group:
+    found = groups_of(pool=pool).filter(pk=group.pk).first()
+    if found is None:
+        raise Missing("There is no such group.", code="group.not_found")
+    found.pool = pool
+    return found
+
+
+def _parents(pool: Pool) -> dict[str, str | None]:
+    """The parent's slug of each present group of the locked pool."""
+    return dict(group_terms_of(pool=pool).values_list("group__slug", "parent__slug"))
+
+
+def _terms(settings: GroupSettings, known: Mapping[str, Group]) -> dict[str, Any]:
+    """Return the terms by the fields of `GroupTerms`.
+
+    `known` holds the parent.
+    """
+    parent = None if settings.parent is None else known[settings.parent]
+    return {"parent": parent, "weight": settings.weight, "tier": settings.tier}
+
+
+def _stated(terms: GroupTerms) -> dict[str, Any]:
+    parent = terms.parent.slug if terms.parent else None
+    return {"parent": parent, "weight": terms.weight, "tier": terms.tier}
+
+
+def _change_terms(present: GroupTerms, terms: Mapping[str, Any], now: datetime) -> GroupTerms:
+    if all(getattr(present, name) == value for name, value in terms.items()):
+        return present
+    # A second change at the same instant replaces the first, which was never in force.
+    if present.start >= now:
+        for name, value in terms.items():
+            setattr(present, name, value)
+        present.save(update_fields=list(terms))
+        return present
+    present.end = now
+    present.save(update_fields=["end"])
+    return GroupTerms.objects.create(group=present.group, start=now, **terms)
+
+
+def _refuse_taken(drafts: Sequence[GroupDraft], present: Mapping[str, str | None]) -> None:
+    seen, errors = set(present), []
+    for draft in drafts:
+        if draft.slug in seen:
+            detail = f'The slug "{draft.slug}" is that of another group of the pool or request.'
+            errors.append(FieldError(f"{draft.pointer}/slug", "group.exists", detail))
+        seen.add(draft.slug)
+    if errors:
+        raise Conflict(errors[0].detail, code="group.exists", errors=errors[:MAX_ERRORS])
+
+
+def _refuse_tree(parents: Mapping[str, str | None], pointers: Mapping[str, str]) -> None:
+    """Raise `Unacceptable` unless the parents are a tree of at most 8 levels below the pool.
+
+    `pointers` name the changed groups. One that pushes unchanged groups below it too deep is the
+    mistake, not they.
+    """
+    _refuse(
+        FieldError(pointer, "group.unknown", f'The pool has no group "{parents[slug]}".')
+        for slug, pointer in pointers.items()
+        if parents[slug] is not None and parents[slug] not in parents
+    )
+    level, changed_above = _levels(parents, pointers)
+    _refuse(
+        FieldError(pointer, "group.cycle", f'The parents of "{slug}" lead back to it.')
+        for slug, pointer in pointers.items()
+        if slug not in level
+    )
+    too_deep: dict[str, FieldError] = {}
+    for slug, depth in level.items():
+        changed = changed_above[slug]
+        if depth > MAX_DEPTH and changed is not None:
+            detail = (
+                f'"{slug}" would be {depth} levels below the pool; at most {MAX_DEPTH} are allowed.'
+            )
+            error = FieldError(pointers[changed], "group.too_deep", detail)
+            too_deep.setdefault(changed, error)
+    _refuse(too_deep.values())
+
+
+def _levels(
+    parents: Mapping[str, str | None], changed: Collection[str]
+) -> tuple[dict[str, int], dict[str, str | None]]:
+    """Levels of groups below the pool, and the nearest changed group at or above each.
+
+    Groups on or below a cycle are left out.
+    """
+    # Level by level from the pool: what is on or below a cycle is never reached.
+    below: dict[str | None, list[str]] = {}
+    for slug, parent in parents.items():
+        below.setdefault(parent, []).append(slug)
+    level: dict[str, int] = {}
+    nearest: dict[str, str | None] = {}
+    reached, depth = below.get(None, []), 1
+    while reached:
+        for slug in reached:
+            level[slug] = depth
+            parent = parents[slug]
+            above = nearest[parent] if parent is not None else None
+            nearest[slug] = slug if slug in changed else above
+        reached = [child for slug in reached for child in below.get(slug, [])]
+        depth += 1
+    return level, nearest
+
+
+def _refuse(found: Iterable[FieldError]) -> None:
+    errors = list(found)[:MAX_ERRORS]
+    if errors:
+        raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors)
+
+
+def _audit_created(
+    pool: Pool, groups: Sequence[Group], drafts: Sequence[GroupDraft], now: datetime
+) -> None:
+    if len(groups) == 1:
+        settings = drafts[0].settings
+        terms = {"parent": settings.parent, "weight": settings.weight, "tier": settings.tier}
+        audit_record(
+            action="group.create", instance=groups[0], now=now, pool=pool.slug, extra=terms
+        )
+        return
+    audit_record(
+        action="group.create",
+        instance=pool,
+        before=stated_fields(pool),
+        now=now,
+        pool=pool.slug,
+        extra={"groups": len(groups), "first": groups[0].slug, "last": groups[-1].slug},
+    )

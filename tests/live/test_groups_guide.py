@@ -1,0 +1,19 @@
+"""The session of docs/guides/groups.md runs as it stands, and its decisions are those that it names."""
+
+import re
+
+from tests.guides import GUIDES, run_guide
+
+
+def test_the_session_of_the_guide_divides_a_pool_as_it_writes(service, tmp_path):
+    key = service.manage("apikey", "create", "--scope", "operator", "--name", "groups-guide")
+    printed = run_guide("groups.md", service=service, folder=tmp_path, KEY=key).splitlines()
+    assert [line for line in printed if '"errors":[' in line] == []
+    found = [line for line in printed if re.fullmatch(r"(vision|speech|genomics) [0-9.]+", line)]
+    text = (GUIDES / "groups.md").read_text()
+    named = re.findall(r"^shares +# (.+)$", text, re.MULTILINE)
+    decisions = [set(line.split(", ")) for line in named]
+    assert len(decisions) == 3
+    assert [set(found[start : start + 3]) for start in (0, 3, 6)] == decisions
+    assert printed[-1] == "learning"
+    assert "succeeded" in printed
