@@ -3,7 +3,8 @@
 A row is the job, and a message only carries its id. The engine does seven things with a row:
 
 1. `jobs_due` claims the *publication* of due rows, and the relay sends their ids. A row that no worker
-   claims, or whose claimer is silent, is sent again: the message or the worker may be lost.
+   claims, or that is not complete a while after its claim, is sent again: the message or the worker
+   may be lost.
 2. `hold_job` takes the job's advisory *lock*, which PostgreSQL releases when the worker dies.
 3. `Hold.claim` counts the *attempt* and writes a fresh *token* into the row, and commits.
 4. `Claim.fence` opens the transaction that publishes the result. It raises `ClaimLost` if another worker
@@ -29,10 +30,10 @@ from django.db.models import Q, QuerySet
 from allocator_service.core.errors import DomainError
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 
-# A problem that kills its worker kills the next one too: three deaths end the job, with the reason.
+# A job that crashes its worker crashes the next one too: three deaths end the job, with the reason.
 MAX_ATTEMPTS = 3
-# How long a message may wait, or a claimer be silent, before the row is sent again. The second and later
-# waits take twice as long, so that a long queue is not filled with copies.
+# Age of a message, or of a claim that is not complete, at which the row is sent again. The second and
+# later waits take twice as long, so that a long queue is not filled with copies.
 RESEND_AFTER = timedelta(seconds=5)
 JOBS_CHANNEL = "allocator_jobs"
 # The queue of simulations of whole traces, which has workers of its own: their ALLOCATOR_PROCESS.
@@ -150,9 +151,9 @@ class Claim(Generic[J, W]):
 
 @dataclass(frozen=True)
 class Hold(Generic[J]):
-    """The attempt to be the only worker at a job.
+    """The result of trying a job's lock.
 
-    It has `is_alone` if it succeeded.
+    `is_alone` is true if the lock was taken.
     """
 
     kind: JobKind[J]
@@ -257,8 +258,8 @@ def jobs_due(kind: JobKind[J], *, now: datetime, again: bool, limit: int = 100) 
     """Claim the publication of due jobs and return their ids, to be sent after the commit.
 
     `again` includes those whose message may be lost: sent `RESEND_AFTER` ago or earlier (twice that from
-    the second time on), and not claimed since. A claimed job is sent again when its claimer has been
-    silent for that time. If it is alive, the message is turned away at the lock.
+    the second time on), and not claimed since. A claimed job is sent again if it is not complete that long
+    after its claim. If its worker is alive, the message is rejected at the lock.
     """
     silent = now - RESEND_AFTER
     sendable = Q(published_at=None)

@@ -64,7 +64,7 @@ class GroupRounds(Rounds):
         proof = prove_on_path(problem, path, prices, level, self.groups.part)
         nothing = path.first + SOLVER_TOLERANCE * path_scale(path.first)
         if level > proof.bound or path.first < level <= nothing:
-            # All that could be had is what rounding left of a full pool.
+            # Only rounding error is left of the pool.
             level = path.first if proof.bound <= nothing else proof.bound
             proof = prove_on_path(problem, path, prices, level, self.groups.part)
         reached = path.shares(level)
@@ -82,7 +82,7 @@ class GroupRounds(Rounds):
         self, stage: int, attempt: Attempt, frozen: BoolArray, *, proven: bool
     ) -> BoolArray:
         reached = self.path.shares(attempt.level)
-        # A rise that is rounding next to what the tenant is entitled to is none.
+        # Rises within the rounding error of the entitlement are ignored.
         dust = DUST * lifts(reached, self.groups.part, attempt.level)
         self.now = np.where(reached - self.now > dust, reached, self.now)
         self.share[frozen] = self.now[frozen]
@@ -94,7 +94,7 @@ class GroupRounds(Rounds):
         return frozen
 
     def _furthest(self, maximise: Maximise) -> tuple[float, LevelSolution]:
-        """The last feasible position of the round's path, and the program that shows it."""
+        """Return the last feasible position of the path and the solution of its program."""
         problem, path = self.problem, self.path
         upper, prices = self._bound_at_pool_prices()
         close = ARRIVED * path_scale(upper)

@@ -1,9 +1,9 @@
-"""The path on which shares rise in a tree of groups, from where they are and with whom is still rising.
+"""The path on which shares rise in a tree of groups, from given shares and for given rising tenants.
 
 The *level* of a node is its largest share of any resource, over its weight. At every inner node the
 children of the least tier and the least level rise together, so that their levels stay equal, and each
 hands its rise on to its own children by the same rule. A child whose level does not move while tenants
-below it rise lets them rise alone until it does; of several such children the first goes first.
+below it rise lets them rise alone until it does; such children take turns in order.
 
 How far a group is along its own path depends on nothing outside it. Its path is therefore worked out
 once, as a polygon whose corners have the group's level, and the parent's path is made of its children's:
@@ -27,9 +27,9 @@ from policies.model.group_tree import GroupTree
 
 # Levels this close, relative, are equal: those that rose together differ by rounding.
 EQUAL_LEVELS = 1e-11
-# Sums of slopes are taken afresh once they are this part of what they were: rounding stays behind.
+# Sums of slopes are recomputed once they are below this part of their peak, as rounding remains.
 SHRUNK = 1e-3
-# Of a straight part of a path: closer than this is there.
+# Positions closer than this, as a part of a straight part, are equal.
 SMALLEST_PART = 1e-15
 
 
@@ -163,7 +163,7 @@ class GroupPath:
     def _between(
         self, cost: Callable[[FloatArray], float], budget: float, low: float, high: float
     ) -> float:
-        """Between an affordable position and one that is not, on a straight part of the path.
+        """Return the last affordable position on a straight part of the path.
 
         The cost is convex there: a chord's crossing is affordable, and exact once no tenant comes to a
         dearer workload between the two ends.

@@ -4,8 +4,8 @@ A node's path is a polygon: corners with its position (the sum of the shares bel
 held below it of each resource, and its level. That of a parent follows from those of its children, whose
 corners are swept in order of level: between two of them every child that has begun rises with the level,
 and a child whose level stays equal over a side jumps along it, in the order of siblings. All sums of a
-sweep are cumulative sums; nothing is iterated but nodes, and the few sides on which another resource
-comes to decide the level.
+sweep are cumulative sums; Python loops run over nodes, and over pairs of resources
+on the few sides on which another one comes to decide the level.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class GroupPath:
         changes = np.concatenate([rises[:, None], rise_held], axis=1)
         earlier = np.r_[np.zeros((1, m + 1)), changes[:-1]] * before_it[:, None]
         jumps = np.concatenate([jump[:, None], jump_held], axis=1)
-        # Siblings of a tier that rise for ever leave nothing to later ones.
+        # If a tier has endless siblings, later tiers never rise.
         endless_tiers = tier[corners.endless]
         if len(endless_tiers):
             order = order[tier[order] <= endless_tiers.min()]
