@@ -258,8 +258,8 @@ def jobs_due(kind: JobKind[J], *, now: datetime, again: bool, limit: int = 100) 
     """Claim the publication of due jobs and return their ids, to be sent after the commit.
 
     `again` includes those whose message may be lost: sent `RESEND_AFTER` ago or earlier (twice that from
-    the second time on), and not claimed since. A claimed job is sent again if it is not complete that long
-    after its claim. If its worker is alive, the message is rejected at the lock.
+    the second time on), and not claimed since. A claimed job is sent again if it is not complete that
+    long after its claim. If its worker is alive, the message is rejected at the lock.
     """
     silent = now - RESEND_AFTER
     sendable = Q(published_at=None)
