@@ -111,7 +111,7 @@ def test_a_cancelled_sweep_stops_in_the_middle_of_a_simulation(sweeping, operato
     until(lambda: 0 < operator.get(path).body["progress"] < 90)
     assert operator.post(f"{path}cancel/", {}).body["status"] == "cancelled"
     log = sweeping.logs / "backtests.log"
-    until(lambda: "backtest_cell_stopped" in log.read_text(), 20)
+    until(lambda: "backtest_cell_stopped" in log.read_text())
     assert operator.request("GET", f"{path}results/").status == 409
 
 
