@@ -17,6 +17,7 @@ from policies import (
     PolicyNotApplicableError,
     Problem,
     ProblemError,
+    SolveFailedError,
     allocation_to_document,
     choose,
     explain,
@@ -434,3 +435,23 @@ def test_a_misreport_can_pay_in_a_group():
         share = leximin_in_groups(problem, pooled=True)[1]
         assert tasks[-1] == pytest.approx(float(6 * share))
     assert tasks == pytest.approx([12 / 5, 18 / 7])
+
+
+def test_an_answer_that_does_not_verify_is_not_returned():
+    """With these weights, rounding led the solver's walk elsewhere: shares were off by 1e-6."""
+    rng = np.random.default_rng(149)
+    demand = rng.integers(0, 4, (60, 4))
+    demand[np.arange(60), rng.integers(0, 4, 60)] += 1
+    problem = Problem.create(
+        resources=["cpu", "memory", "gpu", "disk"], capacity=10 * rng.integers(1, 12, (3, 4)),
+        tenants=[f"t{i}" for i in range(50)], demand=demand, tasks=rng.choice([1, 8, INF], 60),
+        workload_tenant=np.r_[np.arange(50), rng.integers(0, 50, 10)],
+        weight=10 ** rng.uniform(-6, 6, 50), groups=[f"g{i}" for i in range(10)],
+        group_parent=[-1, -1, -1, *(int(rng.integers(-1, i)) for i in range(3, 10))],
+        group_weight=10 ** rng.uniform(-6, 6, 10), tenant_group=rng.integers(-1, 10, 50),
+    )  # fmt: skip
+    try:
+        answer = solve(problem, "drf", mode="divisible")
+    except SolveFailedError:
+        return
+    assert verify(problem, answer).valid
