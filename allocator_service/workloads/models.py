@@ -54,8 +54,15 @@ class Workload(models.Model):
         db_table = "workload"
         ordering = ["id"]
         indexes = [
-            models.Index(fields=["pool", "id"], name="workload_by_pool"),
-            models.Index(fields=["tenant", "pool", "id"], name="workload_by_tenant"),
+            # Conditions that a foreign key's check does not meet: see `Server`.
+            models.Index(
+                fields=["pool", "id"], condition=Q(pool__isnull=False), name="workload_of_pool"
+            ),
+            models.Index(
+                fields=["tenant", "pool", "id"],
+                condition=Q(tenant__isnull=False),
+                name="workload_of_tenant",
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 
@@ -21,6 +22,14 @@ from allocator_service.tenants.services import tenant_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def another_session(*, autocommit: bool = False) -> psycopg.Connection:
+    """A connection to the tests' database beside Django's."""
+    ours = connection.get_connection_params()
+    wanted = ("dbname", "host", "port", "user", "password")
+    given = {name: ours[name] for name in wanted if name in ours}
+    return psycopg.connect(**given, autocommit=autocommit)
 
 
 def settings(**changes: Any) -> PoolSettings:

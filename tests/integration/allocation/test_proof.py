@@ -7,10 +7,8 @@ from decimal import Decimal
 from io import StringIO
 
 import orjson
-import psycopg
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
 
 from allocator_service.allocation.audit.ledger import books_verify, sharing_degrees_verify
 from allocator_service.allocation.models import Allocation, Run, Step
@@ -23,6 +21,7 @@ from allocator_service.ledger.models import Entry
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
 from tests.integration.allocation.test_long_term import MINUTE, START, Simulated
+from tests.integration.conftest import another_session
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("falsifiable")]
 
@@ -82,7 +81,7 @@ def test_what_a_decision_knew_before_it_was_sealed_is_told_one_by_one(tenant):
     pool = Simulated(tenant, "h-mrf", {"a": (1, 1), "b": (1, 1)}, metering="reported")
     pool.step(0, (50, 50))
     pool.report(tenant("a"), "e", 0, [50, 40])
-    with psycopg.connect(**_parameters()) as other:  # another process is at it, for long
+    with another_session() as other:  # another process is at it, for long
         key = lock_key(Lock.LEDGER_SEAL, "ledger")
         other.execute("SELECT pg_advisory_lock(%s)", [key])
         pool.step(1, (100, 100))
@@ -102,13 +101,6 @@ def test_what_a_decision_knew_before_it_was_sealed_is_told_one_by_one(tenant):
         f"pool days, run {pool.run.pk}: it states that a had used 3000.0 cpu × s; the entries"
         " known then add up to 0.0"
     )
-
-
-def _parameters():
-    parameters = connection.get_connection_params()
-    for ours in ("cursor_factory", "context", "prepare_threshold", "pool"):
-        parameters.pop(ours, None)
-    return parameters
 
 
 @pytest.fixture

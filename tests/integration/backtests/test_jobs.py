@@ -3,10 +3,8 @@
 from datetime import timedelta
 from uuid import uuid4
 
-import psycopg
 import pytest
 from django.conf import settings
-from django.db import connections
 
 from allocator_service.backtests import jobs
 from allocator_service.backtests.jobs import (
@@ -24,7 +22,7 @@ from allocator_service.tenants.services import api_key_create, api_key_revoke, a
 from api.contract.documents import read_document
 from api.v1.backtests.serializers import BacktestRequest, asked_of
 from tests import backtests
-from tests.integration.conftest import NOON
+from tests.integration.conftest import NOON, another_session
 
 pytestmark = pytest.mark.django_db
 ADMIN = Holder(user="olga")
@@ -72,9 +70,7 @@ def test_what_was_published_is_published_again_once_nothing_waits_and_time_has_p
 
 @pytest.mark.django_db(transaction=True)
 def test_every_stage_wakes_the_relay():
-    database = connections["default"].get_connection_params() | {"autocommit": True}
-    names = ("dbname", "host", "port", "user", "password", "autocommit")
-    with psycopg.connect(**{name: database[name] for name in names if name in database}) as relay:
+    with another_session(autocommit=True) as relay:
         relay.execute(f"LISTEN {JOBS_CHANNEL}")
 
         def woken():

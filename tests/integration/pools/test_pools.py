@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from uuid import uuid4
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -39,7 +40,7 @@ from allocator_service.pools.server_services import (
 )
 from allocator_service.pools.services import member_put, pool_create, pool_retire, pool_update
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
-from tests.integration.conftest import NOON, settings, vector
+from tests.integration.conftest import NOON, another_session, settings, vector
 
 pytestmark = pytest.mark.django_db
 
@@ -289,6 +290,27 @@ class TestServers:
         assert read > 1  # the control: the plan that is kept reads all
         servers_contribute(pool=pool, drafts=[ServerDraft("n", vector(1, 1), count=5_000)], now=now)
         assert rows_read_by_checking_constraints() <= 10 * 5_000
+
+    @pytest.mark.django_db(transaction=True)  # rolled back rows would stay in the statistics
+    @pytest.mark.parametrize("table", ["server", "workload"])
+    def test_keys_are_checked_by_their_own_index_while_a_table_seems_empty(
+        self, pool, tenant, now, table
+    ):
+        """Statistics made beside the first import count none of its rows."""
+        with transaction.atomic(), connection.cursor() as cursor:
+            many = ServerDraft("n", vector(1, 1), count=5_000)
+            servers_contribute(pool=pool, drafts=[many], now=now)
+            ada = tenant("ada")
+            drafts = [WorkloadDraft(ada, f"w{number}", vector(1, 1)) for number in range(5_000)]
+            workloads_submit(pool=pool, drafts=drafts, now=now)
+            with another_session(autocommit=True) as other:
+                other.execute(f"ANALYZE {table}")
+            check = f"SELECT 1 FROM ONLY {table} WHERE id = $1 FOR KEY SHARE"
+            cursor.execute(f"PREPARE checked (uuid) AS {check}")
+            cursor.execute(f"EXPLAIN EXECUTE checked ('{uuid4()}')")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+            cursor.execute("DEALLOCATE checked")
+        assert f"Index Scan using {table}_pkey" in plan
 
     def test_drain_activate_and_retire_are_steps_that_can_be_repeated(self, fig2, now):
         server = Server.objects.get(name="high-cpu")

@@ -4,7 +4,6 @@ import io
 import re
 from datetime import timedelta
 
-import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
@@ -19,6 +18,7 @@ from allocator_service.tenants.services import (
     api_key_used,
     tenant_retire,
 )
+from tests.integration.conftest import another_session
 
 pytestmark = pytest.mark.django_db
 
@@ -134,11 +134,7 @@ def test_the_use_of_a_key_waits_for_nobody_who_changes_it(now):
     key = api_key_create(
         scope="operator", name="ops", tenant=None, expires_at=now + timedelta(days=1), now=now
     ).key
-    database = connection.get_connection_params()
-    wanted = {
-        name: database[name] for name in ("host", "port", "user", "password") if name in database
-    }
-    with psycopg.connect(dbname=database["dbname"], **wanted) as other:
+    with another_session() as other:
         other.execute("SELECT FROM api_key FOR UPDATE")
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET LOCAL lock_timeout = '1s'")
