@@ -28,7 +28,7 @@ def since_the_release(loader):
     return [node for node in dict.fromkeys(plan) if node not in known and node[0] in ours]
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)  # indexes made concurrently are refused inside of one
 def test_every_migration_since_the_release_before_leaves_its_processes_at_work(loader):
     found, made = {}, set()
     for node in since_the_release(loader):

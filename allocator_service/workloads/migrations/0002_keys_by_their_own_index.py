@@ -4,6 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     atomic = False
+    safe_while_used = "The new indexes have the same columns and exist before the old ones are removed."
 
     dependencies = [
         ('workloads', '0001_initial'),
