@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from policies.proofs.level_bounds import prove_round
     from policies.proofs.long_term_step import reasons_not_to_run, step_added
     from policies.proofs.normal_form import LeximinProblem, normalise
+    from policies.properties.pareto import pareto_optimal
     from policies.properties.properties import PROPERTY_NAMES, properties_of
     from policies.registry import register, solve
     from policies.selection import choose, policies_available, policy_named
@@ -143,6 +144,7 @@ __all__ = [
     "normalise",
     "one_class",
     "options_schema",
+    "pareto_optimal",
     "policies_available",
     "policy_named",
     "problem_from_document",
@@ -233,6 +235,7 @@ _HOMES = {
     "policies.proofs.long_term_step": ("reasons_not_to_run", "step_added"),
     "policies.proofs.normal_form": ("LeximinProblem", "normalise"),
     "policies.model.jain": ("jain_index",),
+    "policies.properties.pareto": ("pareto_optimal",),
     "policies.properties.properties": ("PROPERTY_NAMES", "properties_of"),
     "policies.registry": ("register", "solve"),
     "policies.selection": ("choose", "policies_available", "policy_named"),

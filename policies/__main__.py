@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from policies.cli.tables import answer_text, comparison_text, verification_text
 from policies.documents.problem import ParsedProblem, problem_from_document
@@ -19,16 +18,12 @@ from policies.errors import (
     PolicyModeError,
     PolicyOptionsError,
     PolicyUnknownError,
-    ProblemError,
     SolveFailedError,
     SolveTimeoutError,
 )
 from policies.selection import choose, policies_available
 from policies.verification.checks import Check
 from policies.verification.verify import Verification
-
-if TYPE_CHECKING:
-    from policies.reproduction import Finding
 
 FINE, NOT_SO, UNUSABLE = 0, 1, 2
 EVERYTHING = ("placements", "certificate", "schedule")
@@ -42,9 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns 0, or 1 where the answer is no, or 2 for unusable input."""
     given = _parser().parse_args(arguments)
     try:
-        commands = {
-            "solve": _solve, "compare": _compare, "verify": _verify, "reproduce": _reproduce,
-        }  # fmt: skip
+        commands = {"solve": _solve, "compare": _compare, "verify": _verify}
         return commands[given.command](given)
     except ModuleNotFoundError as error:
         print(
@@ -111,21 +104,6 @@ def _parser() -> argparse.ArgumentParser:
         help="what solve --json printed; without it, the problem's file holds input and answer",
     )
     policy(verifying)
-    reproducing = commands.add_parser(
-        "reproduce",
-        help="Compute a paper's table or figure again.",
-        description="Compute a paper's table or figure again, and print its numbers beside ours. "
-        "Traces are read from the folder that ALLOCATOR_DATA_DIR names.",
-    )
-    reproducing.add_argument(
-        "names", nargs="*", metavar="NAME", help="which, or all; a list if none"
-    )
-    reproducing.add_argument(
-        "--folder", type=Path, help="also write JSON, and pictures where matplotlib is installed"
-    )
-    reproducing.add_argument(
-        "--page", type=Path, help="also write a page of all that was asked for"
-    )
     return parser
 
 
@@ -188,53 +166,6 @@ def _verify(given: argparse.Namespace) -> int:
         print(verification_text(checks))
         print("\nvalid" if verification.valid else "\nNOT valid")
     return FINE if verification.valid else NOT_SO
-
-
-def _reproduce(given: argparse.Namespace) -> int:
-    from policies.reproduction import STUDIES, reproduce
-    from policies.reproduction.output import text_of, write_page
-
-    if not given.names:
-        for name, study in STUDIES.items():
-            print(f"{name:12} {study.title}")
-        return FINE
-    names = list(STUDIES) if given.names == ["all"] else given.names
-    unknown = [name for name in names if name not in STUDIES]
-    if unknown:
-        raise UnusableInput(f"{unknown[0]}: there are {', '.join(STUDIES)}, and all")
-    data = os.environ.get("ALLOCATOR_DATA_DIR")
-    findings, missing = [], []
-    for place, name in enumerate(names, start=1):
-        print(f"{place} of {len(names)}: {STUDIES[name].title}", file=sys.stderr)
-        try:
-            finding = reproduce(name, Path(data) if data else None)
-        except ProblemError as error:
-            missing.append(str(error))
-            continue
-        findings.append(finding)
-        print(text_of(finding), end="\n\n", flush=True)
-        if given.folder is not None and not _written(finding, given.folder):
-            print("matplotlib is not installed: no pictures", file=sys.stderr)
-    if missing:
-        raise UnusableInput("\n".join(missing))
-    if given.page is not None:
-        try:
-            write_page(findings, given.page)
-        except OSError as error:
-            raise UnusableInput(str(error)) from error
-    return FINE
-
-
-def _written(finding: Finding, folder: Path) -> bool:
-    """Write what came out into a folder; False where pictures cannot be drawn."""
-    from policies.reproduction.output import draw, write_json
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(finding, folder)
-        return draw(finding, folder) is not None
-    except OSError as error:
-        raise UnusableInput(str(error)) from error
 
 
 def _problem_and_answer(given: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -387,8 +387,8 @@ class Server(models.Model):
         db_table = "server"
         ordering = ["id"]
         indexes = [
-            # Conditions that every query by pool meets, and a foreign key's check does not: while
-            # statistics say that the table is empty, all indexes with an id seem equally good.
+            # A query by pool meets the condition; the check of a foreign key does not, and must not: while
+            # the statistics count no rows, it would read any index that has an id, and the whole of it.
             models.Index(
                 fields=["pool", "id"], condition=Q(pool__isnull=False), name="server_of_pool"
             ),

@@ -24,11 +24,27 @@ LARGEST_INTEGER_PROGRAM = 3000
 
 
 def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
-    """Nobody's share can grow without somebody else's becoming less.
+    """Check that no share can grow unless another becomes less.
 
-    Args:
-        allocation: any answer.
-        seconds: for an integer program.
+    Parameters
+    ----------
+    allocation : Allocation
+        Any policy's answer.
+    seconds : float
+        For an integer program, which answers where the certificate does not prove it.
+
+    Returns
+    -------
+    Verdict
+        ``holds`` is None where the time was too short to decide.
+
+    Examples
+    --------
+    >>> from policies import Problem, pareto_optimal, solve
+    >>> problem = Problem.create(resources=["cpu", "memory"], capacity=[[9, 18]],
+    ...     tenants=["A", "B"], demand=[[1, 4], [3, 1]])
+    >>> pareto_optimal(solve(problem, "drf"), seconds=1).holds
+    True
     """
     problem = allocation.problem
     certificate = allocation.certificate

@@ -134,10 +134,14 @@ class Simulation:
             times: seconds.
         """
         until = np.asarray(times, dtype=np.float64)
-        used = self._amounts_until(self.used_intervals, until)
+        used = self.used_at(until)
         alone = self._amounts_until(self.alone_intervals, until)
         found = [least_degree(sharing_degrees(*both)) for both in zip(used, alone, strict=True)]
         return np.reshape(found, (len(until), self.problem.t))
+
+    def used_at(self, times: npt.ArrayLike) -> FloatArray:
+        """(len(times), t, m) resource × seconds that each tenant used up to each time, in seconds."""
+        return self._amounts_until(self.used_intervals, np.asarray(times, dtype=np.float64))
 
     def _amounts_until(self, intervals: Intervals, times: FloatArray) -> FloatArray:
         """(len(times), t, m) resource × seconds up to each time, as `amount_within` has it.

@@ -77,9 +77,15 @@ def without_project() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheels of the library, the agent, the client and the service, built from the tree."""
+    """The wheels of the library, papers, agent, client and service, built from the tree."""
     out = tmp_path_factory.mktemp("wheels")
-    for source in (PROJECT / "policies", PROJECT / "agent", PROJECT / "client", PROJECT):
+    for source in (
+        PROJECT / "policies",
+        PROJECT / "papers",
+        PROJECT / "agent",
+        PROJECT / "client",
+        PROJECT,
+    ):
         build = [sys.executable, "-P", "-m", "hatchling", "build", "--target", "wheel"]
         run(*build, "--directory", out, cwd=source)
     return {path.name.partition("-")[0]: path for path in out.glob("*.whl")}
@@ -285,11 +291,13 @@ def decided(client: Client, logs: dict[str, Path], seconds: float = 300) -> dict
 
 def test_the_packages_and_the_api_have_one_version():
     version = allocator_service.__version__
-    service, library, client = (
+    service, library, client, papers = (
         tomllib.loads((PROJECT / folder / "pyproject.toml").read_text())["project"]
-        for folder in (".", "policies", "client")
+        for folder in (".", "policies", "client", "papers")
     )
     assert service["version"] == library["version"] == client["version"] == version
+    assert papers["version"] == version
+    assert f"allocation-policies[solvers]=={version}" in papers["dependencies"]
     assert f"allocation-policies[solvers]=={version}" in service["dependencies"]
     assert client["optional-dependencies"]["verify"] == [f"allocation-policies=={version}"]
     # The tests run the client from the tree: their environment has what it needs.

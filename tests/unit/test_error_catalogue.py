@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parents[2]
 CATALOGUE = PROJECT / "docs" / "guides" / "errors.md"
 SOURCES = [
     path
-    for package in ("allocator_service", "api", "policies")
+    for package in ("allocator_service", "api", "papers", "policies")
     for path in (PROJECT / package).rglob("*.py")
     if "migrations" not in path.parts
 ]

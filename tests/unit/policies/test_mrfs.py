@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from papers.ffmra import divide_server
+from papers.penalty import hosted_requests, mean_dominant_demand, penalty
 from policies import SolveTimeoutError, solve, verify
-from policies.filling.ffmra import divide_server
-from policies.filling.penalty import hosted_requests, mean_dominant_demand, penalty
 from tests.examples import examples
 from tests.references.mrfs import place
 from tests.unit.policies.problems import problem_of, problems

@@ -40,7 +40,7 @@ SOLVING = (
     "highspy", "jsonschema", "numba", "scipy", "threadpoolctl", "policies.compiled",
     "policies.proofs", "policies.leximin", "policies.filling", "policies.equilibrium",
     "policies.long_term", "policies.time_division", "policies.finishing", "policies.simulation",
-    "policies.reproduction", "policies.registry",
+    "papers", "policies.registry",
 )  # fmt: skip
 ALONE = f"""
 import sys

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from papers import Row, Verdict, hmrf_cluster, hmrf_two_jobs, reproduce
+from papers.phases import Phase, play
+from papers.words import word_for_word
 from policies import Problem
-from policies.reproduction import Row, Verdict, hmrf_cluster, hmrf_two_jobs, reproduce
-from policies.reproduction.phases import Phase, play
-from policies.reproduction.words import word_for_word
 from policies.simulation import simulate
-from tests.unit.policies.findings import check_form, claims, ours, swim_file
+from tests.unit.papers.findings import check_form, claims, ours, swim_file
 
 POLICIES = ("drf", "asset", "lt-drf", "lt-af", "h-mrf")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policies.arrays import FloatArray
+from papers.arrays import FloatArray
 from policies.simulation import Simulation, Trace
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.arrays import FloatArray
-from policies.filling.mrfs_loop import dominant_on
-from policies.model.allocation import Allocation
+from papers.arrays import FloatArray
+from policies import Allocation, dominant_on
 
 
 def penalty(mean_demand: FloatArray, capacity: FloatArray) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.filling.penalty import penalty
-from policies.reproduction.finding import Finding, Row, Verdict
-from policies.reproduction.words import word_for_word
+from papers.finding import Finding, Row, Verdict
+from papers.penalty import penalty
+from papers.words import word_for_word
 
 # δ of CPU and RAM and α as printed.
 TABLE_2 = (

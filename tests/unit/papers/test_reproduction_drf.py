@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from policies.reproduction import facebook, reproduce
-from tests.unit.policies.findings import check_form, claims, ours, swim_file
+from papers import facebook, reproduce
+from tests.unit.papers.findings import check_form, claims, ours, swim_file
 
 
 def test_two_jobs_on_48_nodes_share_as_the_paper_says():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from policies.reproduction import Verdict, mrfs_fair_share, mrfs_series, reproduce
-from tests.unit.policies.findings import check_form, claims
+from papers import Verdict, mrfs_fair_share, mrfs_series, reproduce
+from tests.unit.papers.findings import check_form, claims
 
 
 @pytest.fixture

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from policies.arrays import FloatArray
-from policies.long_term.windows import amount_within
-from policies.model.history import least_degree, sharing_degrees
-from policies.model.problem import Problem
-from policies.reproduction import hmrf_two_jobs as two_jobs
-from policies.reproduction.finding import Figure, Finding, Line, Row, Verdict
-from policies.reproduction.phases import Phase, Played, play, wanted_over_time
-from policies.reproduction.words import claim, percent
+from papers import hmrf_two_jobs as two_jobs
+from papers.arrays import FloatArray
+from papers.finding import Figure, Finding, Line, Row, Verdict
+from papers.phases import Phase, Played, play, wanted_over_time
+from papers.words import claim, percent
+from policies import History, Problem
 from policies.simulation import Simulation, Trace, simulate
 from policies.simulation.traces import read_swim
 
@@ -142,9 +140,12 @@ def _literal_degrees(ran: Simulation, times: FloatArray) -> FloatArray:
     wanted = wanted_over_time(ran, seconds)
     alone = np.cumsum(np.minimum(wanted, ran.problem.totals / len(USERS)), axis=0)
     up_to = alone[np.searchsorted(seconds, times, side="right") - 1]
-    used = np.array([amount_within(ran.used_intervals, len(USERS), end=at) for at in times])
+    none = np.zeros(len(USERS))
     return np.array(
-        [least_degree(sharing_degrees(*pair)) for pair in zip(used, up_to, strict=True)]
+        [
+            History(step=1.0, used=used, alone=own, waiting=none).sharing_degree
+            for used, own in zip(ran.used_at(times), up_to, strict=True)
+        ]
     )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.arrays import FloatArray
-from policies.model.problem import Problem
-from policies.registry import solve
-from policies.reproduction.finding import Figure, Finding, Line, Row, Verdict
-from policies.reproduction.words import spread
+from papers.arrays import FloatArray
+from papers.finding import Figure, Finding, Line, Row, Verdict
+from papers.words import spread
+from policies import Problem, solve
 from policies.simulation import Simulation, Trace, over_seeds, simulate
 from policies.simulation.traces import google_servers
 

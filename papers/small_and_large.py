@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.arrays import FloatArray
-from policies.model.problem import Problem
-from policies.reproduction.finding import Finding, Row, Verdict
-from policies.reproduction.words import claim
+from papers.arrays import FloatArray
+from papers.finding import Finding, Row, Verdict
+from papers.words import claim
+from policies import Problem
 from policies.simulation import Spread, Trace, jobs_of, over_seeds, simulate
 
 SERVERS, CAPACITY = 48, (8.0, 6.0)

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.arrays import FloatArray
-from policies.filling.ffmra import divide_server
-from policies.filling.mrfs_loop import dominant_on
-from policies.model.problem import Problem
-from policies.reproduction.finding import Figure, Finding, Line, Row, Verdict
-from policies.reproduction.mrfs_series import (
+from papers.arrays import FloatArray
+from papers.ffmra import divide_server
+from papers.finding import Figure, Finding, Line, Row, Verdict
+from papers.mrfs_series import (
     CAPACITY,
     FFMRA_READING,
     RESOURCES,
     SIDES,
     kinds_of_requests,
 )
-from policies.reproduction.words import claim, percent
+from papers.words import claim, percent
+from policies import Problem, dominant_on
 from policies.simulation import Simulation, Trace, simulate
 
 SERVERS, PER_SERVER, USERS, BATCHES, SEED = 100, 40, 8, 5, 1

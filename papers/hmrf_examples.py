@@ -7,14 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.arrays import FloatArray
-from policies.model.allocation import Allocation
-from policies.model.history import History
-from policies.model.problem import Problem
-from policies.registry import solve
-from policies.reproduction.finding import Finding, Row
-from policies.reproduction.words import numbers, word_for_word
-from policies.selection import policy_named
+from papers.arrays import FloatArray
+from papers.finding import Finding, Row
+from papers.words import numbers, word_for_word
+from policies import Allocation, History, Problem, policy_named, solve
 
 Vectors = Sequence[tuple[float, ...]]
 CAPACITY = (100.0, 100.0)

@@ -3,8 +3,8 @@
 import json
 import re
 
-from policies.reproduction import reproduce
-from policies.reproduction.hmrf_cluster import FILE
+from papers import reproduce
+from papers.hmrf_cluster import FILE
 
 
 def ours(name, data=None):

@@ -1,6 +1,6 @@
 """TDA's scenarios again, some of them."""
 
-from policies.reproduction import reproduce, tda_scenarios
+from papers import reproduce, tda_scenarios
 
 
 def test_time_division_is_never_below_drf_and_never_above_the_bound(monkeypatch):

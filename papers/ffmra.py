@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray
-from policies.filling.mrfs_loop import dominant_on
+from papers.arrays import BoolArray, FloatArray
+from policies import dominant_on
 
 
 def divide_server(capacity: FloatArray, need: FloatArray, weight: FloatArray) -> FloatArray:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.arrays import FloatArray
-from policies.model.problem import Problem
-from policies.registry import solve
-from policies.reproduction.finding import Figure, Finding, Line, Row, Verdict
-from policies.reproduction.words import claim, percent
+from papers.arrays import FloatArray
+from papers.finding import Figure, Finding, Line, Row, Verdict
+from papers.words import claim, percent
+from policies import Problem, solve
 
 NODES, CAPACITY = 48, (4.0, 14.0)
 # CPU and GB of a task of Job 1 and of Job 2, during two minutes each.

@@ -1,4 +1,4 @@
-"""`python -m policies reproduce`: what it prints, writes and refuses."""
+"""`python -m papers`: what it prints, writes and refuses."""
 
 import json
 import re
@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from policies import PolicyError
-from policies.__main__ import main
-from policies.reproduction import (
+from papers import (
     STUDIES,
     Finding,
     Row,
@@ -17,15 +15,17 @@ from policies.reproduction import (
     google_day,
     reproduce,
 )
-from policies.reproduction.finding import Figure, Line
-from policies.reproduction.output import draw, write_page
+from papers.__main__ import main
+from papers.finding import Figure, Line
+from papers.output import draw, write_page
+from policies import PolicyError
 from tests.data import DATA, trace
 
 PAGE = Path(__file__).parents[3] / "docs" / "reproduction.md"
 
 
 def test_without_names_it_lists_what_there_is(capsys):
-    assert main(["reproduce"]) == 0
+    assert main([]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{name:12} {study.title}" for name, study in STUDIES.items()
     ]
@@ -33,7 +33,7 @@ def test_without_names_it_lists_what_there_is(capsys):
 
 def test_proposition_4_comes_out_exactly(capsys, tmp_path):
     folder, page = tmp_path / "new" / "folder", tmp_path / "page.md"
-    assert main(["reproduce", "drfh-prop4", "--folder", str(folder), "--page", str(page)]) == 0
+    assert main(["drfh-prop4", "--folder", str(folder), "--page", str(page)]) == 0
     printed = capsys.readouterr()
     assert "dominant share of user 2 with half of every server  1/2    0.500000000" in printed.out
     assert "1 of 1: DRFH, Proposition 4" in printed.err
@@ -46,7 +46,7 @@ def test_proposition_4_comes_out_exactly(capsys, tmp_path):
 
 
 def test_users_who_join_share_as_the_page_says(monkeypatch):
-    monkeypatch.setattr("policies.reproduction.joining_users.SEEDS", (1,))
+    monkeypatch.setattr("papers.joining_users.SEEDS", (1,))
     finding = reproduce("drfh-fig5", None)
     ours = {row.what: row.ours for row in finding.rows}
     # The ranges that other draws of Table 1 are known to give.
@@ -74,17 +74,17 @@ def test_small_and_large_jobs_fare_as_shares_say():
 
 def test_a_trace_that_is_not_there_is_named(capsys, monkeypatch, tmp_path):
     monkeypatch.delenv("ALLOCATOR_DATA_DIR", raising=False)
-    assert main(["reproduce", "drfh-table2"]) == 2
+    assert main(["drfh-table2"]) == 2
     assert "drfh-table2 needs google-2011/tasks_t0.csv.gz" in capsys.readouterr().err
     with pytest.raises(PolicyError, match="does not have it"):
         reproduce("drfh-fig6", tmp_path)
-    assert main(["reproduce", "fig5"]) == 2
+    assert main(["fig5"]) == 2
     assert "fig5: there are drfh-fig5, " in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_named(capsys, tmp_path):
     (tmp_path / "file").touch()
-    assert main(["reproduce", "drfh-prop4", "--folder", str(tmp_path / "file")]) == 2
+    assert main(["drfh-prop4", "--folder", str(tmp_path / "file")]) == 2
     assert "file" in capsys.readouterr().err
 
 

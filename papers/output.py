@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from policies.reproduction.finding import Figure, Finding
+from papers.finding import Figure, Finding
 
 FORMATS = ("png", "svg")
 _INTRODUCTION = """# What the papers print, and what comes out here
 
-`python -m policies reproduce NAME` (or `all`) computes a table or figure of a paper again with this
+`python -m papers NAME` (or `all`) computes a table or figure of a paper again with this
 library and prints the paper's number beside ours; this page is what it wrote (`--page`). The same
 command gives the same numbers. Where a number differs, the reason stands under the table. What needs a
 published trace finds it in the folder that `ALLOCATOR_DATA_DIR` names. `--folder` takes the numbers as
-JSON and, with matplotlib (`pip install 'allocation-policies[figures]'`), the curves
+JSON and, with matplotlib (`pip install 'allocation-papers[figures]'`), the curves
 as PNG and SVG.
 
 *Reproduced* means that every number and sentence of the paper below came out, on the paper's own input;

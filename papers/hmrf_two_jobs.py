@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray
-from policies.model.problem import Problem
-from policies.reproduction.finding import Figure, Finding, Line, Row, Verdict
-from policies.reproduction.phases import Phase, Played, play, wanted_over_time
-from policies.reproduction.words import claim
+from papers.arrays import BoolArray, FloatArray
+from papers.finding import Figure, Finding, Line, Row, Verdict
+from papers.phases import Phase, Played, play, wanted_over_time
+from papers.words import claim
+from policies import Problem
 from policies.simulation import Simulation, Trace, simulate
 
 SERVERS, CAPACITY = 59, (4.0, 15.0)

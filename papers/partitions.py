@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.model.problem import Problem
-from policies.registry import solve
-from policies.reproduction.finding import Finding, Row, Verdict
+from papers.finding import Finding, Row, Verdict
+from policies import Problem, solve
 
 
 def reproduce_strong_sharing_incentive() -> Finding:

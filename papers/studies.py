@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies.errors import ProblemError
-from policies.reproduction import (
+from papers import (
     facebook,
     google_day,
     hmrf_cluster,
@@ -15,15 +14,16 @@ from policies.reproduction import (
     mrfs_penalty,
     mrfs_series,
 )
-from policies.reproduction.finding import Finding
-from policies.reproduction.hmrf_properties import reproduce_table_2
-from policies.reproduction.hmrf_two_jobs import reproduce_two_jobs
-from policies.reproduction.joining_users import reproduce_joining_users
-from policies.reproduction.mrfs_fair_share import reproduce_fair_shares
-from policies.reproduction.partitions import reproduce_strong_sharing_incentive
-from policies.reproduction.small_and_large import reproduce_small_and_large
-from policies.reproduction.tda_scenarios import reproduce_scenarios
-from policies.reproduction.two_jobs_change import reproduce_changing_jobs
+from papers.finding import Finding
+from papers.hmrf_properties import reproduce_table_2
+from papers.hmrf_two_jobs import reproduce_two_jobs
+from papers.joining_users import reproduce_joining_users
+from papers.mrfs_fair_share import reproduce_fair_shares
+from papers.partitions import reproduce_strong_sharing_incentive
+from papers.small_and_large import reproduce_small_and_large
+from papers.tda_scenarios import reproduce_scenarios
+from papers.two_jobs_change import reproduce_changing_jobs
+from policies import ProblemError
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from policies.arrays import FloatArray
-from policies.model.problem import Problem
-from policies.reproduction.finding import Figure, Finding, Line, Row, Verdict
-from policies.reproduction.words import claim, percent, spread
+from papers.arrays import FloatArray
+from papers.finding import Figure, Finding, Line, Row, Verdict
+from papers.words import claim, percent, spread
+from policies import Problem
 from policies.simulation import (
     JOB_SIZES,
     Simulation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from policies.reproduction.finding import Row, Verdict
+from papers.finding import Row, Verdict
 from policies.simulation import Spread
 
 

@@ -8,13 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray
-from policies.filling.ffmra import divide_server
-from policies.filling.mrfs_loop import dominant_on
-from policies.filling.penalty import mean_dominant_demand, penalty
-from policies.model.problem import Problem
-from policies.reproduction.finding import Figure, Finding, Line, Row, Verdict
-from policies.reproduction.words import claim, percent
+from papers.arrays import FloatArray, IntArray
+from papers.ffmra import divide_server
+from papers.finding import Figure, Finding, Line, Row, Verdict
+from papers.penalty import mean_dominant_demand, penalty
+from papers.words import claim, percent
+from policies import Problem, dominant_on
 from policies.simulation import Simulation, Trace, simulate
 
 SERVERS, CAPACITY = 3, np.array([3_000.0, 6_000.0])
