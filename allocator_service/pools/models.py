@@ -387,8 +387,8 @@ class Server(models.Model):
         db_table = "server"
         ordering = ["id"]
         indexes = [
-            # A query by pool meets the condition; the check of a foreign key does not, and must not: while
-            # the statistics count no rows, it would read any index that has an id, and the whole of it.
+            # Partial, so that a query by pool may use them and the check of a foreign key may not:
+            # while the statistics count no rows, that would read any index with an id, as a whole.
             models.Index(
                 fields=["pool", "id"], condition=Q(pool__isnull=False), name="server_of_pool"
             ),
