@@ -27,8 +27,16 @@ KEPT_WITHIN = 1e-10
 class SimplexLevels:
     """Maximise the common level of rising tenants while others keep their shares."""
 
-    def __init__(self, problem: LeximinProblem, deadline: float | None) -> None:
+    def __init__(
+        self,
+        problem: LeximinProblem,
+        deadline: float | None,
+        *,
+        smallest_coefficient: float | None = None,
+    ) -> None:
+        """Build the model. HiGHS drops what is below ``smallest_coefficient``, by default 1e-9."""
         self._problem = problem
+        self._smallest = smallest_coefficient
         self._deadline = deadline
         self._pairs = np.argwhere(problem.allowed)
         self._limited = np.flatnonzero(problem.needs_limit_row)
@@ -149,6 +157,8 @@ class SimplexLevels:
         model.setOptionValue("random_seed", 0)
         model.setOptionValue("primal_feasibility_tolerance", 1e-10)
         model.setOptionValue("dual_feasibility_tolerance", 1e-10)
+        if self._smallest is not None:
+            model.setOptionValue("small_matrix_value", self._smallest)
         if model.passModel(lp) == highspy.HighsStatus.kError:  # numbers that it reads as infinite
             raise NoConvergenceError("HiGHS rejected the model")
         return model

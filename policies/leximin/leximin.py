@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from policies.errors import SolveFailedError
 from policies.leximin.group_rounds import GroupRounds
-from policies.leximin.rounds import SMALL, Leximin, Rounds
+from policies.leximin.interior_point.method import NoConvergenceError
+from policies.leximin.realisation import realised
+from policies.leximin.rounds import SMALL, Leximin, Rounds, exact_shares
 from policies.model.certificate import Certificate
 from policies.model.tolerance import SOLVER_TOLERANCE
 from policies.proofs.group_bounds import lifts
@@ -38,6 +42,12 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
         if _realised(problem, answer):
             return answer
     answer = rounds(problem, deadline, interior=False).run()
+    if not _realised(problem, answer):
+        try:
+            x = realised(problem, answer.share, deadline)
+        except NoConvergenceError:
+            x = answer.x
+        answer = replace(answer, x=exact_shares(problem, x, answer.share))
     if not _realised(problem, answer):
         raise SolveFailedError(
             "solve.failed", f"the proven levels could not be realised: {TOO_FAR_APART}"

@@ -112,7 +112,7 @@ class Rounds:
         return Leximin(
             share,
             share / self.problem.weight,
-            _exact(self.problem, x, share),
+            exact_shares(self.problem, x, share),
             Certificate(rounds, self.frozen_in),
             self.programs,
             tuple(self.paths),
@@ -269,7 +269,7 @@ class Rounds:
         return self.simplex.raise_level(rise, keep)
 
 
-def _exact(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatArray:
+def exact_shares(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatArray:
     """Give every tenant its share to the last digit, within limits and capacities."""
     x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
     reached = x.sum(axis=1)

@@ -29,6 +29,9 @@ SOLVER_NOISE = 2e-15
 DUST = LEVEL_TOLERANCE / 4
 # What rounding may hide when costs are subtracted from the worth of all servers, relative to that.
 BUDGET_ROUNDING = 1e-15
+# A position on the path of a tree, the sum of all shares, is rounded by this much of it, and with it the
+# share of a tenant that rises alone.
+POSITION_ROUNDING = 1e-15
 # A round whose bound is further from its level, relative, is not one that rounding leaves open; nor is
 # one with a tenant that could be lifted further by it, as far as prices show.
 OPEN_GAP = 1e-3

@@ -22,6 +22,7 @@ from policies.model.tolerance import (
     AGREEMENT,
     BUDGET_ROUNDING,
     LEVEL_TOLERANCE,
+    POSITION_ROUNDING,
     SMALLEST_LEVEL_SCALE,
 )
 from policies.verification.form import Form, form_of
@@ -193,7 +194,9 @@ class PathRounds(LevelRounds):
 
     def share_scale(self, share: FloatArray) -> FloatArray:
         size = max((item.level for item in self.certificate.rounds), default=0.0)
-        return np.maximum(share, self._part * max(size, SMALLEST_LEVEL_SCALE))
+        size = max(size, SMALLEST_LEVEL_SCALE)
+        rounding = POSITION_ROUNDING / AGREEMENT * size
+        return np.maximum(np.maximum(share, self._part * size), rounding)
 
     def bound(self, number: int, share: FloatArray) -> float:
         form, prices = self.form, self.certificate.rounds[number].prices
