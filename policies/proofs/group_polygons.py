@@ -1,0 +1,361 @@
+"""Paths of the nodes of a tree as polygons: how they are worked out, and who has what along them.
+
+Compiled loops of ``group_path``, which says what a level, a position and a path are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.compiled import compiled_in_order
+
+# Levels this close, relative, are equal: those that rose together differ by rounding.
+EQUAL_LEVELS = 1e-11
+# Sums of slopes are recomputed once they are below this part of their peak, as rounding remains.
+SHRUNK = 1e-3
+
+
+@compiled_in_order
+def polygons_of(  # type: ignore[no-untyped-def]
+    bottom_up, first_child, children, tier, weight, start, cap, moving, direction, held, position
+):
+    """Work out the polygons of all nodes, each after those of its children.
+
+    Returns:
+        first, count: (v,) corners of each node, as positions in the following; none: it does not move.
+        level, at, vector: (c,), (c,), (c, m) of each corner: level, position, shares of resources.
+        endless: (v,) whether the last corner is followed by a ray, along which per unit of position
+        ray: (v, m) vector and ray_level: (v,) level grow.
+        common: (c,) the level at which the corner is swept among its siblings' corners.
+        order_first, order: the corners of each node's children in the order of the sweep, of which
+        order_child: (c,) are the nodes.
+    """
+    t, m, v_count = len(start), direction.shape[1], len(weight)
+    first, count = np.zeros(v_count, dtype=np.int64), np.zeros(v_count, dtype=np.int64)
+    endless = np.zeros(v_count, dtype=np.bool_)
+    ray, ray_level = np.zeros((v_count, m)), np.zeros(v_count)
+    size = 4 * v_count + 64
+    level, at, vector = np.empty(size), np.empty(size), np.empty((size, m))
+    order_first = np.zeros(v_count + 1, dtype=np.int64)
+    order = np.empty(size, dtype=np.int64)
+    order_child = np.empty(size, dtype=np.int64)
+    common = np.empty(size)
+    corners, swept = 0, 0
+    for i in range(t):
+        first[i] = corners
+        if not moving[i]:
+            continue
+        count[i] = 1
+        level[corners], at[corners] = start[i] / weight[i], start[i]
+        vector[corners] = start[i] * direction[i]
+        corners += 1
+        if np.isinf(cap[i]):
+            endless[i] = True
+            ray[i] = direction[i]
+            ray_level[i] = 1.0 / weight[i]
+        else:
+            count[i] = 2
+            level[corners], at[corners] = cap[i] / weight[i], cap[i]
+            vector[corners] = cap[i] * direction[i]
+            corners += 1
+    of_child = np.zeros(v_count)
+    slope = np.zeros(v_count)
+    slopes = np.zeros((v_count, m))
+    since = np.zeros(v_count)
+    for v in bottom_up:
+        first[v], order_first[v] = corners, swept
+        below = 0
+        for c in children[first_child[v] : first_child[v + 1]]:
+            below += count[c]
+        if below == 0:
+            continue
+        needed = max(corners + (below + 2) * (m + 1), swept + below)
+        if needed > len(level):
+            size = max(needed, 2 * len(level))
+            level, at, common = _longer(level, size), _longer(at, size), _longer(common, size)
+            grown = np.empty((size, m))
+            grown[: len(vector)] = vector
+            vector = grown
+            order, order_child = _longer_whole(order, size), _longer_whole(order_child, size)
+        begin = first_child[v]
+        while begin < first_child[v + 1]:
+            end = begin + 1
+            while end < first_child[v + 1] and tier[children[end]] == tier[children[begin]]:
+                end += 1
+            swept = _order_corners(
+                children[begin:end], first, count, level, common, order, order_child, swept
+            )
+            begin = end
+        built = (
+            first, count, level, at, vector, endless, ray, ray_level, common, order_first, order,
+            order_child,
+        )  # fmt: skip
+        corners, _ = _sweep(
+            v, swept, np.inf, corners, children[first_child[v] : first_child[v + 1]], tier, weight,
+            held[v], position[v], built, of_child, slope, slopes, since,
+        )  # fmt: skip
+        count[v] = corners - first[v]
+    return (
+        first, count, level, at, vector, endless, ray, ray_level, common, order_first, order,
+        order_child,
+    )  # fmt: skip
+
+
+@compiled_in_order
+def _longer(values, size):  # type: ignore[no-untyped-def]
+    grown = np.empty(size)
+    grown[: len(values)] = values
+    return grown
+
+
+@compiled_in_order
+def _longer_whole(values, size):  # type: ignore[no-untyped-def]
+    grown = np.empty(size, dtype=np.int64)
+    grown[: len(values)] = values
+    return grown
+
+
+@compiled_in_order
+def _order_corners(siblings, first, count, level, common, order, order_child, swept):  # type: ignore[no-untyped-def]
+    """Put the corners of siblings of one tier in the order of their levels, then of the siblings.
+
+    Corners of equal level get one common level, so that a side between two of them is a jump.
+    """
+    begin = swept
+    for c in siblings:
+        for k in range(first[c], first[c] + count[c]):
+            order[swept], order_child[swept] = k, c
+            swept += 1
+    mine, whose = order[begin:swept].copy(), order_child[begin:swept].copy()
+    sorted_ = np.argsort(level[mine], kind="mergesort")
+    position = 0
+    while position < len(sorted_):
+        stop = position + 1
+        least = level[mine[sorted_[position]]]
+        while stop < len(sorted_) and level[mine[sorted_[stop]]] <= least * (1 + EQUAL_LEVELS):
+            stop += 1
+        greatest = level[mine[sorted_[stop - 1]]]
+        for place in np.sort(sorted_[position:stop]):
+            order[begin + position] = mine[place]
+            order_child[begin + position] = whose[place]
+            common[mine[place]] = greatest
+            position += 1
+    return swept
+
+
+@compiled_in_order
+def _sweep(  # type: ignore[no-untyped-def]
+    v, order_stop, stop, corners, siblings, tier, weight, held, position, built, of_child, slope,
+    slopes, since,
+):  # fmt: skip
+    """Let the children of a node rise until its position is ``stop``.
+
+    Corners are written if that is inf.
+
+    Args:
+        v: the node; order_stop: one past its last corner in ``order``; corners: how many are written.
+        of_child: (v,) is given the position of each child; slope, since: (v,), slopes: (v, m) scratch.
+
+    Returns:
+        How many corners are written then, and the common level that was reached.
+    """
+    (
+        first, count, level, at, vector, endless, ray, ray_level, common, order_first, order,
+        order_child,
+    ) = built  # fmt: skip
+    m = len(held)
+    writes = np.isinf(stop)
+    now, reached = held.copy(), position
+    rate, rates = 0.0, np.zeros(m)
+    users = np.zeros(m, dtype=np.int64)
+    rising, peak, height = 0, 0.0, 0.0
+    for c in siblings:
+        slope[c] = 0.0
+        if count[c] > 0:
+            of_child[c] = at[first[c]]
+    if writes:
+        corners = _write(corners, now, reached, weight[v], level, at, vector)
+    its_tier = tier[order_child[order_first[v]]]
+    for e in range(order_first[v], order_stop):
+        k, c = order[e], order_child[e]
+        if tier[c] != its_tier:
+            if rising > 0:
+                break  # siblings of a lower tier rise for ever
+            its_tier, height = tier[c], common[k]
+        if rising > 0 and common[k] > height:
+            further = rate * (common[k] - height)
+            if reached + further >= stop:
+                height += (stop - reached) / rate
+                reached = stop
+                break
+            after = now + rates * (common[k] - height)
+            if writes:
+                corners = _write_side(
+                    corners, now, after, reached, reached + further, weight[v], level, at, vector
+                )
+            now, reached = after, reached + further
+        height = max(height, common[k])
+        if slope[c] > 0.0:
+            rising -= 1
+            rate -= slope[c]
+            slope[c] = 0.0
+            of_child[c] = at[k]
+            for r in range(m):
+                if slopes[c, r] > 0.0:
+                    users[r] -= 1
+                    rates[r] = rates[r] - slopes[c, r] if users[r] > 0 else 0.0
+            if rate < SHRUNK * peak:
+                rate = 0.0
+                rates[:] = 0.0
+                for other in siblings:
+                    if slope[other] > 0.0:
+                        rate += slope[other]
+                        rates += slopes[other]
+                peak = rate
+        if k + 1 < first[c] + count[c]:
+            if common[k + 1] > common[k]:
+                length = common[k + 1] - common[k]
+                slope[c] = (at[k + 1] - at[k]) / length
+                for r in range(m):
+                    slopes[c, r] = max((vector[k + 1, r] - vector[k, r]) / length, 0.0)
+            else:
+                further = at[k + 1] - at[k]
+                if reached + further >= stop:
+                    of_child[c] = at[k] + (stop - reached)
+                    reached = stop
+                    break
+                after = now + (vector[k + 1] - vector[k])
+                if writes:
+                    corners = _write_side(
+                        corners, now, after, reached, reached + further, weight[v], level, at,
+                        vector,
+                    )  # fmt: skip
+                now, reached = after, reached + further
+                of_child[c] = at[k + 1]
+        elif endless[c]:
+            slope[c] = 1.0 / ray_level[c]
+            slopes[c] = ray[c] / ray_level[c]
+        if slope[c] > 0.0:
+            rising += 1
+            rate += slope[c]
+            peak = max(peak, rate)
+            since[c] = common[k]
+            for r in range(m):
+                if slopes[c, r] > 0.0:
+                    users[r] += 1
+                    rates[r] += slopes[c, r]
+    if rising > 0 and reached < stop:
+        if writes:
+            corners = _write_ray(
+                v, corners, now, reached, rates / rate, weight[v], level, at, vector, endless, ray,
+                ray_level,
+            )  # fmt: skip
+        else:
+            height += (stop - reached) / rate
+    for c in siblings:
+        if slope[c] > 0.0 and not writes:
+            of_child[c] += slope[c] * (height - since[c])
+    return corners, height
+
+
+@compiled_in_order
+def _write(corners, now, reached, weight, level, at, vector):  # type: ignore[no-untyped-def]
+    """Write one corner."""
+    level[corners] = now.max() / weight
+    at[corners] = reached
+    vector[corners] = now
+    return corners + 1
+
+
+@compiled_in_order
+def _next_change(now, rates):  # type: ignore[no-untyped-def]
+    """Return the resource that decides the level and the length after which another one does."""
+    top = 0
+    for r in range(1, len(now)):
+        if now[r] > now[top] or (now[r] == now[top] and rates[r] > rates[top]):
+            top = r
+    length = np.inf
+    for r in range(len(now)):
+        if rates[r] > rates[top]:
+            length = min(length, (now[top] - now[r]) / (rates[r] - rates[top]))
+    return top, length
+
+
+@compiled_in_order
+def _write_side(corners, before, after, begin, end, weight, level, at, vector):  # type: ignore[no-untyped-def]
+    """Write a side of the polygon, with a corner wherever another resource decides the level."""
+    if end <= begin:
+        return corners
+    now, reached = before.copy(), begin
+    rates = (after - before) / (end - begin)
+    for _ in range(len(now)):
+        top, length = _next_change(now, rates)
+        if reached + length >= end:
+            break
+        reached += length
+        now = now + rates * length
+        corners = _write(corners, now, reached, weight, level, at, vector)
+        _make_equal(now, rates, top)
+    return _write(corners, after, end, weight, level, at, vector)
+
+
+@compiled_in_order
+def _write_ray(  # type: ignore[no-untyped-def]
+    v, corners, before, begin, rates, weight, level, at, vector, endless, ray, ray_level
+):
+    """Write the corners of a ray, and how the node grows beyond the last one."""
+    now, reached = before.copy(), begin
+    for _ in range(len(now)):
+        top, length = _next_change(now, rates)
+        if np.isinf(length):
+            break
+        reached += length
+        now = now + rates * length
+        corners = _write(corners, now, reached, weight, level, at, vector)
+        _make_equal(now, rates, top)
+    endless[v] = True
+    ray[v] = rates
+    ray_level[v] = rates.max() / weight
+    return corners
+
+
+@compiled_in_order
+def _make_equal(now, rates, top):  # type: ignore[no-untyped-def]
+    """Undo the rounding of resources that overtake ``top``, or they would meet it again."""
+    most = now.max()
+    for r in range(len(now)):
+        if rates[r] > rates[top] and now[r] >= most * (1 - EQUAL_LEVELS):
+            now[r] = most
+
+
+@compiled_in_order
+def shares_at(  # type: ignore[no-untyped-def]
+    bottom_up, first_child, children, tier, weight, start, held, position, target, built
+):
+    """(t,) shares of tenants where the pool is at a position, from the pool down."""
+    count, order_first = built[1], built[9]
+    v_count, m = len(weight), held.shape[1]
+    reached = position.copy()
+    of_child, slope, since = np.zeros(v_count), np.zeros(v_count), np.zeros(v_count)
+    slopes = np.zeros((v_count, m))
+    reached[bottom_up[-1]] = target
+    for place in range(len(bottom_up) - 1, -1, -1):
+        v = bottom_up[place]
+        if count[v] == 0 or reached[v] <= position[v]:
+            continue
+        siblings = children[first_child[v] : first_child[v + 1]]
+        stop = order_first[v]
+        for c in siblings:
+            stop += count[c]
+        _sweep(
+            v, stop, reached[v], 0, siblings, tier, weight, held[v], position[v], built, of_child,
+            slope, slopes, since,
+        )  # fmt: skip
+        for c in siblings:
+            if count[c] > 0:
+                reached[c] = of_child[c]
+    share = start.copy()
+    for i in range(len(start)):
+        if count[i] > 0:
+            share[i] = reached[i]
+    return share
