@@ -15,13 +15,14 @@ _Key = tuple[str, str]
 class Branch:
     """A node to draw, with the nodes below it that there is room for.
 
-    `href` leads to the node's own page, empty without any; `own` marks the path of the reader.
+    `href` leads to the node's own page and `edit` to its form, empty without any; `own` marks the path of the reader.
     `more_groups` and `more_members` count the children that are left out.
     """
 
     node: TreeNode
     resources: Sequence[Resource]
     href: str = ""
+    edit: str = ""
     own: bool = False
     below: list["Branch"] = field(default_factory=list)
     more_groups: int = 0
@@ -67,6 +68,7 @@ def branches(
     tree: Tree,
     *,
     link: Callable[[TreeNode], str],
+    edit: Callable[[TreeNode], str] = lambda _: "",
     parent: str | None = None,
     start: int = 1,
     children: int = SIBLINGS_SHOWN,
@@ -83,7 +85,8 @@ def branches(
     path = {(node.kind, node.name) for node in own}
 
     def branch(node: TreeNode) -> Branch:
-        return Branch(node, tree.resources, link(node), own=(node.kind, node.name) in path)
+        mine = (node.kind, node.name) in path
+        return Branch(node, tree.resources, link(node), edit(node), own=mine)
 
     siblings = below.get(parent, [])
     start = max(1, min(start, len(siblings)))
