@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from policies.model.allocation import Allocation
     from policies.model.certificate import Certificate
     from policies.model.current_placements import CurrentPlacements
-    from policies.model.entitlement import entitled_partition, tasks_alone
+    from policies.model.entitlement import entitled_partition, entitled_parts, tasks_alone
+    from policies.model.group_tree import group_sums
     from policies.model.history import History
     from policies.model.jain import jain_index
     from policies.model.policy import (
@@ -133,9 +134,11 @@ __all__ = [
     "current_placements_of",
     "dominant_on",
     "entitled_partition",
+    "entitled_parts",
     "evaluate_document",
     "explain",
     "group_standings",
+    "group_sums",
     "history_from_document",
     "history_to_document",
     "jain_index",
@@ -212,7 +215,8 @@ _HOMES = {
     "policies.model.allocation": ("Allocation",),
     "policies.model.certificate": ("Certificate",),
     "policies.model.current_placements": ("CurrentPlacements",),
-    "policies.model.entitlement": ("entitled_partition", "tasks_alone"),
+    "policies.model.entitlement": ("entitled_partition", "entitled_parts", "tasks_alone"),
+    "policies.model.group_tree": ("group_sums",),
     "policies.model.history": ("History",),
     "policies.model.policy": (
         "Choice",

@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.db.models import Count
 from django.urls import reverse
 
+from allocator_service.allocation.admin.group_tree import AskedTree
 from allocator_service.allocation.admin.pages import PoolAdmin
 from allocator_service.allocation.admin.shares import Asked
 from allocator_service.core.admin import ReadOnlyAdmin
@@ -195,9 +196,11 @@ class EnforcedPoolAdmin(PoolAdmin):
 
     overview_template = "admin/enforcement/overview.html"
 
-    def overview_context(self, pool: Pool, asked: Asked, *, now: datetime) -> dict[str, Any]:
+    def overview_context(
+        self, pool: Pool, asked: Asked, asked_tree: AskedTree, *, now: datetime
+    ) -> dict[str, Any]:
         """What is decided, and what is enforced and used of it."""
-        context = super().overview_context(pool, asked, now=now)
+        context = super().overview_context(pool, asked, asked_tree, now=now)
         table = enforcement_table(pool, search=asked.search, now=now)
         return {**context, "enforcement": table}
 

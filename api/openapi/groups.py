@@ -27,7 +27,7 @@ GROUPS = (
         "Decisions",
         "Who may run how much and where, why, and the proof; now and of any decision before.",
         ("policies", "runs", "decision", "allocations", "placements", "certificate", "explanation",
-         "input", "proof", "schedule", "verify"),
+         "input", "proof", "schedule", "tree", "verify"),
     ),
     Group(
         "What if",

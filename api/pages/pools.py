@@ -20,6 +20,7 @@ from allocator_service.pools.selectors import (
     server_kinds,
 )
 from api.contract.pagination import by_slug
+from api.pages.groups import pool_tree
 from api.pages.parts import (
     decision_said,
     entitlements_in_force,
@@ -92,6 +93,7 @@ class PoolOverviewPage(PoolPage):
                 policy=policy_said(of_pool.policy_name),
                 decision=run and decision_said(pool=of_pool, run=run, tenant=tenant, now=now),
                 share=share,
+                tree=pool_tree(pool=of_pool, run=run, tenant=tenant),
                 week=week_of(pool=of_pool, tenant=tenant, share=share, now=now),
                 workloads=workload_rows(
                     pool=of_pool, tenant=tenant, run=run, workloads=listed.rows

@@ -9,6 +9,7 @@ from api.pages.backtests import (
     StartBacktestPage,
 )
 from api.pages.comparisons import ComparisonPage
+from api.pages.groups import GroupPage
 from api.pages.pools import MyPoolsPage, PoolOverviewPage
 from api.pages.signing_in import ChooseTenantPage, SignInView, SignOutView
 from api.pages.signing_in_by_provider import BeginView, ProviderSignOutView, ReturnView
@@ -36,6 +37,7 @@ urlpatterns = [
     ),
     path(_POOL, PoolOverviewPage.as_view(), name="my-pool"),
     path(f"{_POOL}workloads/", WorkloadsPage.as_view(), name="my-workloads"),
+    path(f"{_POOL}groups/<str:group>/", GroupPage.as_view(), name="my-group"),
     path(f"{_POOL}why/", WhyPage.as_view(), name="my-why"),
     path(f"{_POOL}policies/", ComparisonPage.as_view(), name="my-comparison"),
     path(f"{_POOL}statements/", StatementsPage.as_view(), name="my-statements"),

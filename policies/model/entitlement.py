@@ -42,12 +42,39 @@ def entitled_partition(problem: Problem) -> FloatArray:
     [[6.0, 12.0], [3.0, 6.0]]
     """
     if problem.has_groups:
-        first = ~problem.second_stage if not problem.second_stage.all() else problem.second_stage
-        return problem.tree(0).parts(first)[:, None] * problem.totals
+        return entitled_parts(problem)[:, None] * problem.totals
     weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
     if not weight.any():
         weight = problem.effective_weight
     return weight[:, None] * problem.totals / max(float(weight.sum()), np.finfo(np.float64).tiny)
+
+
+def entitled_parts(problem: Problem) -> FloatArray:
+    """Return the fraction of the pool that each tenant is entitled to by its weight.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; its workloads do not matter.
+
+    Returns
+    -------
+    (t,) float array
+        The factor by which :func:`entitled_partition` multiplies the pool, up to rounding.
+
+    Examples
+    --------
+    >>> from policies import Problem, entitled_parts
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[8]], tenants=["A", "B", "C"],
+    ...     demand=[[1], [1], [1]], groups=["physics"], tenant_group=[0, 0, -1])
+    >>> entitled_parts(problem).tolist()
+    [0.25, 0.25, 0.5]
+    """
+    first = ~problem.second_stage if not problem.second_stage.all() else problem.second_stage
+    if problem.has_groups:
+        return problem.tree(0).parts(first)
+    weight = np.where(first, problem.effective_weight, 0.0)
+    return weight / max(float(weight.sum()), np.finfo(np.float64).tiny)
 
 
 def tasks_alone(problem: Problem, runnable: BoolArray, *, whole: bool = True) -> FloatArray:

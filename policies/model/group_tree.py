@@ -157,7 +157,29 @@ class GroupTree:
 
 
 def group_sums(tenant_group: IntArray, group_parent: IntArray, values: FloatArray) -> FloatArray:
-    """Return for each group the sum of ``values`` (t, ...) over the tenants below it (g, ...)."""
+    """Return for each group the sum over the tenants below it.
+
+    Parameters
+    ----------
+    tenant_group : (t,) int array
+        Group of each tenant, -1 for the pool itself.
+    group_parent : (g,) int array
+        Parent of each group, -1 for the pool itself.
+    values : (t, ...) float array
+        Values of the tenants.
+
+    Returns
+    -------
+    (g, ...) float array
+        One sum per group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import group_sums
+    >>> group_sums(np.array([1, 0, -1]), np.array([-1, 0]), np.array([4.0, 2.0, 1.0])).tolist()
+    [6.0, 4.0]
+    """
     total = np.zeros((len(group_parent), *values.shape[1:]))
     mine = tenant_group >= 0
     np.add.at(total, tenant_group[mine], values[mine])

@@ -248,3 +248,56 @@ def test_why_names_the_schedulers_reason_for_jobs_that_wait(alloc, told, reason)
     assert "although more was decided than is used" in said, said
     assert f"The scheduler's reason: {reason or 'none stated'}." in said
     assert "although" not in shown(blocked=None)
+
+
+def node(kind, name, parent=None, depth=0, **more):
+    return {
+        "kind": kind, "name": name, "parent": parent, "depth": depth, "weight": 1, "tier": 0,
+        "best_effort": False, "part": 0.5, "level": 0.25, "members": 1, "has": {"cpu": 2, "gpu": 0},
+        "wants": {"cpu": None, "gpu": 3.0}, **more,
+    }  # fmt: skip
+
+
+def test_the_tree_is_drawn_with_what_each_node_has_and_wants(alloc, told):
+    nodes = [
+        node("group", "ml", weight=3, part=0.75, level=0.5, has={"cpu": 12.5, "gpu": 4}, tier=-1),
+        node("member", "vision", "ml", 1, wants={"cpu": 12500.0, "gpu": 4.0}),
+        node("member", "speech", "ml", 1),
+        node("member", "guest", best_effort=True, part=0.0, level=None),
+    ]
+    service = told(decision(9), (200, JSON, POOL), page(nodes, None, last=True))
+    done = alloc("tree", "lab")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "NODE                     WEIGHT     PART  LEVEL  CPU (core)     WANTS  GPU  WANTS",
+        "lab                           -  100.0 %      -        14.5  no limit    4      6",
+        "├── ml/ (tier -1)             3   75.0 %    0.5        12.5  no limit    4      3",
+        "│   ├── vision                1   50.0 %   0.25           2    12,500    0      4",
+        "│   └── speech                1   50.0 %   0.25           2  no limit    0      3",
+        "└── guest (best effort)       1    0.0 %      -           2  no limit    0      3",
+        "",
+        "By the decision for change 9 of lab.",
+    ]
+    assert "/api/v1/runs/r-1/tree/?limit=1000" in [path for _, path, _ in service.asked]
+
+
+def test_numbers_of_the_tree_that_a_key_may_not_see_are_dashes(alloc, told):
+    hidden = dict.fromkeys(("part", "level", "members", "has", "wants"))
+    nodes = [node("group", "ml", **hidden), node("member", "physics", "ml", 1)]
+    told(POOLS, decision(9), (200, JSON, POOL), page(nodes, None, last=True))
+    lines = alloc("tree").stdout.splitlines()
+    assert lines[1].split() == ["lab", "-", "100.0", "%", *"-----"]
+    assert lines[2].split() == ["└──", "ml/", "1", *"------"]
+    assert lines[3].split() == ["└──", "physics", "1", "50.0", "%", "0.25", "2", "no", "limit", "0", "3"]
+
+
+def test_the_tree_is_json_or_the_services_csv(alloc, told):
+    nodes = [node("group", "ml"), node("member", "physics", "ml", 1)]
+    told(decision(9), page(nodes, None, last=True))
+    document = json.loads(alloc("tree", "lab", "--json").stdout)
+    assert document["tree"] == {"results": nodes, "next": None}
+    assert document["decision"]["generation"] == 9
+    csv = b"kind,name\ngroup,ml\n"
+    service = told(decision(9), (200, {"Content-Type": "text/csv"}, csv))
+    assert alloc("tree", "lab", "--csv").stdout == csv.decode()
+    assert [path for _, path, _ in service.asked][1].startswith("/api/v1/runs/r-1/tree/?")

@@ -23,6 +23,8 @@ def observatory(service, operator):
     }
     pool |= {"resources": resources, "policy": {"name": "drfh"}}
     operator.post("/api/v1/pools/", pool)
+    operator.post("/api/v1/pools/observatory/groups/", {"slug": "sky", "name": "Sky"})
+    operator.request("PUT", "/api/v1/pools/observatory/members/astronomy/", {"group": "sky"})
     servers = [
         {
             "name": "high-memory",

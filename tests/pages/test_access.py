@@ -29,6 +29,7 @@ MATRIX = {
     "/my/backtests/<str:backtest>/cancel/": {"POST"},
     "/my/pools/<str:pool>/": {"GET"},
     "/my/pools/<str:pool>/workloads/": {"GET"},
+    "/my/pools/<str:pool>/groups/<str:group>/": {"GET"},
     "/my/pools/<str:pool>/why/": {"GET"},
     "/my/pools/<str:pool>/policies/": {"GET"},
     "/my/pools/<str:pool>/statements/": {"GET"},
@@ -57,6 +58,12 @@ def decided(world):
     world.lab.transparent = world.other.transparent = True
     world.lab.save()
     world.other.save()
+    for pool, tenant in ((world.lab, world.ada), (world.other, world.eve)):
+        factories.group(pool, "science")
+        factories.group(pool, "physics", "science")
+        factories.member(pool, tenant, "physics")
+    factories.group(world.lab, "bobs")
+    factories.member(world.lab, world.bob, "bobs")
     world.run, world.other_run = factories.decision(world.lab), factories.decision(world.other)
     world.backtest, world.other_backtest = (
         client.post("/api/v1/backtests/", asked()).json()["id"]
@@ -77,7 +84,13 @@ def path_of(route, **names):
 
 
 def own(world):
-    return {"pool": "lab", "run": world.run.pk, "month": "2026-11", "backtest": world.backtest}
+    return {
+        "pool": "lab",
+        "run": world.run.pk,
+        "month": "2026-11",
+        "backtest": world.backtest,
+        "group": "physics",
+    }
 
 
 def signed_out(world):
@@ -156,10 +169,11 @@ def test_foreign_unknown_and_malformed_names_answer_the_same(decided, signed_in_
             continue
         foreign = path_of(
             route, pool="other", run=decided.other_run.pk, month="2026-11",
-            backtest=decided.other_backtest,
+            backtest=decided.other_backtest, group="physics",
         )  # fmt: skip
-        unknown = path_of(route, pool="nowhere", run=UNKNOWN, month="2026-11", backtest=UNKNOWN)
-        odd = path_of(route, pool="%00%C3%A4", run="%00", month="%00", backtest="%00")
+        unknown = path_of(route, pool="nowhere", run=UNKNOWN, month="2026-11", backtest=UNKNOWN,
+                          group="none")  # fmt: skip
+        odd = path_of(route, pool="%00%C3%A4", run="%00", month="%00", backtest="%00", group="%00")
         assert same(ada, foreign)[0] == 404, route
         assert same(ada, foreign) == same(ada, unknown) == same(ada, odd), route
     pairs = [
@@ -167,6 +181,8 @@ def test_foreign_unknown_and_malformed_names_answer_the_same(decided, signed_in_
          f"/my/pools/lab/why/?workload={UNKNOWN}"),
         (f"/my/pools/lab/decisions/{decided.other_run.pk}/proof/",
          f"/my/pools/lab/decisions/{UNKNOWN}/proof/"),
+        ("/my/pools/lab/groups/bobs/", "/my/pools/lab/groups/none/"),
+        ("/my/pools/lab/groups/bobs/", "/my/pools/lab/groups/%00/"),
     ]  # fmt: skip
     for foreign, unknown in pairs:
         assert same(ada, foreign)[0] == 404
@@ -202,13 +218,17 @@ def test_no_text_of_another_tenant_is_on_any_page(transparent, signed_in_by):
     factories.workload(
         lab, "bobtext-work", 1, 2, bob, server_selector={"bobtext-label": ["bobtext-value"]}
     )
+    factories.group(lab, "shared")
+    factories.group(lab, "bobtext-group", "shared")
+    factories.member(lab, ada, "shared")
+    factories.member(lab, bob, "bobtext-group")
     factories.pool("bobtext-pool")
     named = asked(name="bobtext", policies=["drf"])
     assert factories.client("tenant", bob).post("/api/v1/backtests/", named).status_code == 202
     run = factories.decision(lab)
     factories.enforcement_report(run, problems=["bobtext-slug has no account"])
     browser = signed_in_by(factories.client("tenant", ada), ada)
-    paths = ["/my/", "/my/tenant/", "/my/pools/lab/"]
+    paths = ["/my/", "/my/tenant/", "/my/pools/lab/", "/my/pools/lab/groups/shared/"]
     paths += [f"/my/pools/lab/{part}/" for part in ("workloads", "why", "policies", "statements")]
     paths += [f"/my/pools/lab/why/?workload={work.pk}", "/my/backtests/", "/my/backtests/start/"]
     for path in paths:
@@ -221,7 +241,7 @@ def test_no_text_of_another_tenant_is_on_any_page(transparent, signed_in_by):
 
 @by_key_and_as_person
 def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided, signed_in_by):
-    parts = ("", "workloads/", "why/", "statements/", f"decisions/{decided.run.pk}/proof/")
+    parts = ("", "workloads/", "why/", "statements/", "groups/physics/", f"decisions/{decided.run.pk}/proof/")
     pages = ["/my/", *(f"/my/pools/lab/{part}" for part in parts)]
     pages += ["/my/backtests/", "/my/backtests/start/", f"/my/backtests/{decided.backtest}/"]
     ada = signed_in_by(decided.as_ada, decided.ada)
@@ -243,12 +263,16 @@ def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided, signed_in_
 
 def test_in_a_shared_pool_only_shares_and_the_decision_may_change(world):
     """What bob does changes what ada has, never her lists, and no text of his appears."""
+    factories.group(world.lab, "science")
+    for tenant in (world.ada, world.bob):
+        factories.member(world.lab, tenant, "science")
     factories.decision(world.lab)
     ada = browser_of(world.as_ada)
     factories.workload(world.lab, "bobtext", 1, 1, world.bob)
     factories.server(world.lab, "bobtext-server", 1, 1, world.bob)
     factories.decision(world.lab)
-    for path in ("/my/", "/my/pools/lab/", "/my/pools/lab/workloads/", "/my/pools/lab/why/"):
+    parts = ("", "workloads/", "why/", "groups/science/")
+    for path in ("/my/", *(f"/my/pools/lab/{part}" for part in parts)):
         text = ada.text(path)
         assert "bobtext" not in text
         assert not re.search(r"\bbob\b", text, re.IGNORECASE), path

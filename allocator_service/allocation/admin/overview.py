@@ -7,6 +7,7 @@ from datetime import datetime
 import numpy as np
 from django.db.models import Count, F, Sum
 
+from allocator_service.allocation.admin.group_tree import AskedTree, GroupTree, group_tree
 from allocator_service.allocation.admin.past_and_plan import (
     WindowTable,
     history_charts,
@@ -42,13 +43,16 @@ class Overview:
     failure: Run | None
     resources: Sequence[Resource]
     shares: SharePage | None
+    tree: GroupTree | None
     unsatisfiable: Sequence[tuple[str, int]]
     charts: Sequence[Chart]
     window: WindowTable | None
     open_gap: str
 
 
-def pool_overview(pool: Pool, asked: Asked, *, now: datetime) -> Overview:
+def pool_overview(
+    pool: Pool, asked: Asked, asked_tree: AskedTree, *, now: datetime
+) -> Overview:
     """Per tenant: contributed, entitled, allocated; per server class: used, free; runs over time."""
     resources = resources_of(pool)
     try:
@@ -79,6 +83,7 @@ def pool_overview(pool: Pool, asked: Asked, *, now: datetime) -> Overview:
         failure,
         resources,
         shares,
+        None if run is None else group_tree(pool, run, asked_tree),
         list(unsatisfiable),
         charts,
         window_table(pool, resources, now, search=asked.search),

@@ -14,6 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
+from allocator_service.allocation.admin.group_tree import AskedTree
 from allocator_service.allocation.admin.overview import pool_overview
 from allocator_service.allocation.admin.shares import ORDERS, Asked
 from allocator_service.allocation.policies import policy_choose, policy_documents
@@ -225,13 +226,17 @@ class PoolAdmin(ImpactFormAdmin):
         context = {
             **self.admin_site.each_context(request),
             "title": f"Pool {pool.name}",
-            **self.overview_context(pool, Asked.of(request.GET), now=utc_now()),
+            **self.overview_context(
+                pool, Asked.of(request.GET), AskedTree.of(request.GET), now=utc_now()
+            ),
         }
         return render(request, self.overview_template, context)
 
-    def overview_context(self, pool: Pool, asked: Asked, *, now: datetime) -> dict[str, Any]:
+    def overview_context(
+        self, pool: Pool, asked: Asked, asked_tree: AskedTree, *, now: datetime
+    ) -> dict[str, Any]:
         """What the overview's template shows of the pool."""
-        shown = pool_overview(pool, asked, now=now)
+        shown = pool_overview(pool, asked, asked_tree, now=now)
         charts = [
             (chart.title, mark_safe(chart.svg))  # noqa: S308 - escaped by core.charts
             for chart in shown.charts

@@ -38,6 +38,15 @@ def short(value: Decimal) -> str:
 
 
 @register.simple_tag
+def percent(value: float | None) -> SafeString:
+    """A fraction in percent, in at most four digits."""
+    if value is None:
+        return _UNKNOWN
+    text = short(Decimal(repr(value)) * 100)
+    return format_html('<data value="{}">{} %</data>', repr(value), text)
+
+
+@register.simple_tag
 def moment(at: datetime | None, zone: str, form: str = "%Y-%m-%d %H:%M") -> SafeString:
     """An instant by the clocks of a time zone, which is named."""
     if at is None:

@@ -2,6 +2,7 @@ from django.urls import path
 
 from api.v1.runs.explanations import ExplanationView
 from api.v1.runs.schedules import ScheduleView
+from api.v1.runs.trees import TreeView
 from api.v1.runs.views import (
     AllocationsView,
     CertificateView,
@@ -20,6 +21,7 @@ urlpatterns = [
     path("runs/<str:run>/placements/", PlacementsView.as_view(), name="run-placements"),
     path("runs/<str:run>/certificate/", CertificateView.as_view(), name="run-certificate"),
     path("runs/<str:run>/schedule/", ScheduleView.as_view(), name="run-schedule"),
+    path("runs/<str:run>/tree/", TreeView.as_view(), name="run-tree"),
     path("runs/<str:run>/input/", InputView.as_view(), name="run-input"),
     path("runs/<str:run>/proof/", ProofView.as_view(), name="run-proof"),
     path(

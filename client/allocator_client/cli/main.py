@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from allocator_client.cli import access, backtesting, deciding, demanding, proving, using
+from allocator_client.cli import access, backtesting, deciding, demanding, proving, trees, using
 from allocator_client.cli.failures import INTERRUPTED, Failure, WrongUsage, failure
 from allocator_client.errors import Problem, Unreachable
 from allocator_client.transport import VERSION
@@ -76,6 +76,7 @@ for command in (
     deciding.share,
     deciding.why,
     deciding.decision,
+    trees.tree,
     demanding.what_if,
     demanding.submit,
     backtesting.backtest,

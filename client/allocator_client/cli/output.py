@@ -57,15 +57,17 @@ def print_json_line(document: object) -> None:
     click.echo(json.dumps(document, ensure_ascii=False))
 
 
-def print_rows(rows: Rows[Any], *, around: Mapping[str, object] | None = None) -> None:
+def print_rows(
+    rows: Rows[Any], *, around: Mapping[str, object] | None = None, member: str = "allocations"
+) -> None:
     """A list as the document of one page that holds all of it, a row a line while they come.
 
-    `around` are members that come before it: it is then the member `allocations`.
+    `around` are members that come before it; the page is then the member of that name.
     """
     before = "".join(
         f"{json.dumps(name)}: {_compact(each)},\n" for name, each in (around or {}).items()
     )
-    click.echo(f'{{{before}"allocations": {{"results": [' if around else '{"results": [', nl=False)
+    click.echo(f'{{{before}"{member}": {{"results": [' if around else '{"results": [', nl=False)
     for number, row in enumerate(rows):
         click.echo(f"{',' if number else ''}\n{_compact(row)}", nl=False)
     click.echo('\n], "next": null}' + ("}" if around else ""))

@@ -65,6 +65,7 @@ OBJECTS = {
     "/api/v1/runs/{run}/placements/": ("GET",),
     "/api/v1/runs/{run}/certificate/": ("GET",),
     "/api/v1/runs/{run}/input/": ("GET",),
+    "/api/v1/runs/{run}/tree/": ("GET",),
     "/api/v1/runs/{run}/proof/": ("GET",),
     "/api/v1/runs/{run}/verify/": ("POST",),
     "/api/v1/backtests/{backtest}/": ("GET",),
@@ -145,7 +146,8 @@ def test_no_text_of_another_tenant_is_in_any_answer(transparent):
             "entitlements",
         )
     ]
-    parts = ("", "allocations/", "allocations/?by=tenant", "placements/", "certificate/", "input/")
+    parts = ("", "allocations/", "allocations/?by=tenant", "placements/", "tree/")
+    parts += ("certificate/", "input/")
     paths += [f"/api/v1/runs/{run.pk}/{part}" for part in parts]
     answers = [as_ada.get(path) for path in paths]
     answers.append(as_ada.post(f"/api/v1/runs/{run.pk}/verify/"))
@@ -186,6 +188,7 @@ def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided):
         return [decided.as_ada.get(f"/api/v1/pools/lab/{part}").content for part in parts] + [
             decided.as_ada.get("/api/v1/pools/").content,
             decided.as_ada.get("/api/v1/tenants/").content,
+            decided.as_ada.get(f"/api/v1/runs/{decided.run.pk}/tree/").content,
         ]
 
     factories.enforcement_report(decided.run)

@@ -62,6 +62,7 @@ MATRIX = {
     "/api/v1/runs/<str:run>/certificate/": {"GET": ALL},
     "/api/v1/runs/<str:run>/schedule/": {"GET": ALL},
     "/api/v1/runs/<str:run>/input/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/tree/": {"GET": ALL},
     "/api/v1/runs/<str:run>/proof/": {"GET": ALL},
     "/api/v1/runs/<str:run>/verify/": {"POST": ALL},
     "/api/v1/runs/<str:run>/explanation/<str:tenant>/": {"GET": ALL},

@@ -442,3 +442,27 @@ class ScheduleDocument(TypedDict):
     timetable: list[ScheduleTimetable]
     # After rounding to whole seconds of the period.
     gap_on_the_clock: float | None
+
+
+class TreeNodeDocument(TypedDict):
+    kind: Literal["group", "member"]
+    # Slug of the group, or of the member's tenant.
+    name: str
+    # Group directly above; null is the pool itself.
+    parent: str | None
+    # Number of groups above the node.
+    depth: int
+    weight: float
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: int
+    best_effort: bool
+    # Fraction of the pool by the weights from the pool to the node.
+    part: float | None
+    # Greatest share of a resource over the weight.
+    level: float | None
+    # Members at or below the node.
+    members: int | None
+    has: dict[str, float | str] | None
+    # Demand of all tasks of active workloads; null for a resource without a limit.
+    wants: dict[str, float | None] | None

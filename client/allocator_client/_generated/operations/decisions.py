@@ -19,6 +19,7 @@ from allocator_client._generated.documents.decisions import (
     RunRequest,
     ScheduleDocument,
     TenantAllocationDocument,
+    TreeNodeDocument,
     VerificationDocument,
 )
 from allocator_client.answers import Answer, Rows
@@ -285,6 +286,25 @@ class Decisions(Transport):
             The id of a run: one computation of a pool's allocation.
         """
         return self._read(f"/api/v1/runs/{path_part(run)}/schedule/")
+
+    def runs_tree_list(
+        self, run: str, *, limit: int = 1000, cursor: str | None = None
+    ) -> Rows[TreeNodeDocument]:
+        """List the groups and members that a run decided for, each directly before those below it.
+
+        A tenant key sees its own member and the names, weights and tiers of the groups above it;
+        their other numbers are null. In a transparent pool it sees the whole tree, the others under
+        pseudonyms. A run that did not succeed answers 409 `run.not_succeeded`; once its retention
+        is over, the answer is 410 `run.pruned`.
+
+        Parameters
+        ----------
+        run
+            The id of a run: one computation of a pool's allocation.
+        """
+        return self._rows(
+            f"/api/v1/runs/{path_part(run)}/tree/", {"limit": limit, "cursor": cursor}, "cursor"
+        )
 
     def runs_verify_compute(self, run: str) -> Answer[VerificationDocument]:
         """Check a stored decision again, without a solver: feasibility, shares, the optimality

@@ -1,0 +1,128 @@
+"""The tree of a decision as pages draw it: nested, and no larger than a reader can use."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from allocator_service.allocation.trees import GROUP, Tree, TreeNode
+from allocator_service.core.quantities import Resource
+
+NODES_SHOWN = 200
+SIBLINGS_SHOWN = 20
+_Key = tuple[str, str]
+
+
+@dataclass
+class Branch:
+    """A node to draw, with the nodes below it that there is room for.
+
+    `href` leads to the node's own page and `edit` to its form, empty without any; `own` marks the path of the reader.
+    `more_groups` and `more_members` count the children that are left out.
+    """
+
+    node: TreeNode
+    resources: Sequence[Resource]
+    href: str = ""
+    edit: str = ""
+    own: bool = False
+    below: list["Branch"] = field(default_factory=list)
+    more_groups: int = 0
+    more_members: int = 0
+
+    @property
+    def is_group(self) -> bool:
+        """True for a group, False for a member."""
+        return self.node.kind == GROUP
+
+    @property
+    def amounts(self) -> list[tuple[Resource, float | None, float | None]]:
+        """Per resource what the node has and wants; none where the reader may not see it."""
+        if self.node.has is None or self.node.wants is None:
+            return []
+        return list(zip(self.resources, self.node.has, self.node.wants, strict=True))
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Children of a group or of the pool.
+
+    `first` is the position of the first one of `total`, from 1; `before` and `after` are the
+    positions at which other pages start, None without any.
+    """
+
+    shown: Sequence[Branch]
+    first: int
+    total: int
+    before: int | None
+    after: int | None
+    more_groups: int
+    more_members: int
+    resources: Sequence[Resource]
+
+    @property
+    def last(self) -> int:
+        """Position of the last child shown."""
+        return self.first + len(self.shown) - 1
+
+
+def branches(
+    tree: Tree,
+    *,
+    link: Callable[[TreeNode], str],
+    edit: Callable[[TreeNode], str] = lambda _: "",
+    parent: str | None = None,
+    start: int = 1,
+    children: int = SIBLINGS_SHOWN,
+    own: Iterable[TreeNode] = (),
+) -> Branches:
+    """Return `children` children of a group, from position `start` on, and what is below them.
+
+    At most 200 nodes are shown, the upper levels first, and at most 20 children of any node below.
+    The path `own` is always among them. The children of the pool itself have no pages: `start` is 1.
+    """
+    below: dict[str | None, list[TreeNode]] = {}
+    for node in tree.nodes:
+        below.setdefault(node.parent, []).append(node)
+    path = {(node.kind, node.name) for node in own}
+
+    def branch(node: TreeNode) -> Branch:
+        mine = (node.kind, node.name) in path
+        return Branch(node, tree.resources, link(node), edit(node), own=mine)
+
+    siblings = below.get(parent, [])
+    start = max(1, min(start, len(siblings)))
+    chosen = siblings[start - 1 : start - 1 + children]
+    if parent is None:
+        chosen = _chosen(siblings, children, path)
+    top = [branch(node) for node in chosen]
+    # The path has places of its own, so that upper levels cannot take them.
+    room, level = NODES_SHOWN - len(top) - len(path), top
+    while level:
+        following: list[Branch] = []
+        for each in level:
+            if not each.is_group:
+                continue
+            nodes = below.get(each.node.name, [])
+            chosen = _chosen(nodes, max(0, min(SIBLINGS_SHOWN, room)), path)
+            each.below = [branch(node) for node in chosen]
+            each.more_groups, each.more_members = _left_out(nodes, chosen)
+            room -= len(chosen)
+            following += each.below
+        level = following
+    after = start + children if start - 1 + children < len(siblings) else None
+    more = _left_out(siblings, [each.node for each in top])
+    before = max(1, start - children) if start > 1 else None
+    return Branches(top, start, len(siblings), before, after, *more, tree.resources)
+
+
+def _chosen(nodes: Sequence[TreeNode], count: int, path: set[_Key]) -> list[TreeNode]:
+    """The first of the siblings, in their order, and the one on the path if there is any."""
+    kept = [node for node in nodes if (node.kind, node.name) in path]
+    first = [node for node in nodes[:count] if node not in kept]
+    chosen = {id(node) for node in kept + first[: max(count - len(kept), 0)]}
+    return [node for node in nodes if id(node) in chosen]
+
+
+def _left_out(nodes: Sequence[TreeNode], shown: Sequence[TreeNode]) -> tuple[int, int]:
+    """Numbers of groups and of members among the nodes that are not shown."""
+    groups = sum(node.kind == GROUP for node in nodes) - sum(node.kind == GROUP for node in shown)
+    return groups, len(nodes) - len(shown) - groups

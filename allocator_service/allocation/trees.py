@@ -1,0 +1,210 @@
+"""The tree of groups and members under a decision: what each node is entitled to, has and wants."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from allocator_service.allocation.audit.decisions import refuse_undecided, stored_decision
+from allocator_service.allocation.models import Allocation, Run
+from allocator_service.allocation.selectors import finite_or_none, input_of
+from allocator_service.core.quantities import Resource
+from policies import (
+    Problem,
+    entitled_parts,
+    group_standings,
+    group_sums,
+    problem_from_document,
+)
+
+GROUP, MEMBER = "group", "member"
+Amounts = Sequence[float | None]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A group or member of a pool under a decision. Amounts are in the order of `Tree.resources`.
+
+    Attributes
+    ----------
+    parent
+        Name of the group directly above; None for the pool itself.
+    depth
+        Groups above the node.
+    part
+        Fraction of the pool that it is entitled to by the weights on its path.
+    level
+        What siblings are compared by: the greatest share of a resource over the weight. None where
+        weights do not count, and of a group without members.
+    members
+        Members below a group; 1 for a member.
+    wants
+        Demand of all tasks of active workloads, None for a resource without a limit.
+
+    Numbers that the reader may not see are None.
+    """
+
+    kind: str
+    name: str
+    parent: str | None
+    depth: int
+    weight: float
+    tier: int
+    best_effort: bool
+    part: float | None = None
+    level: float | None = None
+    members: int | None = None
+    has: Amounts | None = None
+    wants: Amounts | None = None
+
+
+@dataclass(frozen=True)
+class Tree:
+    """All nodes, each directly before those below it; siblings by kind and name."""
+
+    resources: Sequence[Resource]
+    nodes: Sequence[TreeNode]
+
+    @property
+    def has_groups(self) -> bool:
+        """True if any node is a group."""
+        return any(node.kind == GROUP for node in self.nodes)
+
+    def path_to(self, kind: str, name: str) -> list[TreeNode]:
+        """Return the nodes from the pool to the node, itself last; none if it is not in the tree."""
+        groups = {node.name: node for node in self.nodes if node.kind == GROUP}
+        found = next((n for n in self.nodes if (n.kind, n.name) == (kind, name)), None)
+        path: list[TreeNode] = []
+        while found is not None:
+            path.append(found)
+            found = groups.get(found.parent) if found.parent is not None else None
+        return path[::-1]
+
+
+def run_tree(run: Run, *, levels: bool = True) -> Tree:
+    """Return the tree of a succeeded run, as its input has it.
+
+    Without `levels` those of groups are None, and neither placements nor the certificate are read.
+    Raises `Conflict` for a run without a decision, `Gone` once its input is pruned.
+    """
+    refuse_undecided(run)
+    document = input_of(run)
+    problem = problem_from_document(document).problem
+    reading = _Reading(run, document, problem)
+    group_levels: list[float | None] = [None] * len(problem.groups)
+    if levels and problem.groups:
+        group_levels = [each.level for each in group_standings(stored_decision(run).allocation)]
+    nodes = [*reading.groups(group_levels), *reading.members()]
+    return Tree([Resource(**each) for each in document["resources"]], _in_order(nodes))
+
+
+def renamed(tree: Tree, *, group: Callable[[str], str], member: Callable[[str], str]) -> Tree:
+    """Return the tree with other names, in their order: any other would tell of the names behind."""
+    nodes = [
+        replace(
+            node,
+            name=(group if node.kind == GROUP else member)(node.name),
+            parent=None if node.parent is None else group(node.parent),
+        )
+        for node in tree.nodes
+    ]
+    return Tree(tree.resources, _in_order(nodes))
+
+
+class _Reading:
+    """The numbers of a run's nodes, from its input and its allocations."""
+
+    def __init__(self, run: Run, document: Mapping[str, Any], problem: Problem) -> None:
+        self._document, self._problem = document, problem
+        self._parts = entitled_parts(problem)
+        self._has, self._wants = np.zeros((2, problem.t, problem.m))
+        self._share: list[float | None] = [None] * problem.t
+        rows = Allocation.objects.filter(run=run).order_by("position")
+        tasks = np.zeros(problem.n)
+        for owner, (position, count, share) in zip(
+            problem.workload_tenant.tolist(),
+            rows.values_list("position", "tasks", "weighted_share"),
+            strict=True,
+        ):
+            tasks[position] = count
+            self._share[owner] = share
+        np.add.at(self._has, problem.workload_tenant, tasks[:, None] * problem.demand)
+        wanted = np.zeros((problem.n, problem.m))
+        np.multiply(problem.tasks[:, None], problem.demand, out=wanted, where=problem.demand > 0)
+        np.add.at(self._wants, problem.workload_tenant, wanted)
+        parents = problem.group_parent.tolist()
+        self._depth = [sum(1 for _ in _above(parents, each)) for each in range(len(parents))]
+
+    def groups(self, levels: Sequence[float | None]) -> list[TreeNode]:
+        members, parts = self._sums(np.ones(self._problem.t)), self._sums(self._parts)
+        has, wants = self._sums(self._has), self._sums(self._wants)
+        return [
+            TreeNode(
+                kind=GROUP,
+                name=row["name"],
+                parent=row["parent"],
+                depth=self._depth[group],
+                weight=row["weight"],
+                tier=row["tier"],
+                best_effort=False,
+                part=float(parts[group]),
+                level=levels[group],
+                members=int(members[group]),
+                has=has[group].tolist(),
+                wants=_finite(wants[group]),
+            )
+            for group, row in enumerate(self._document.get("groups", ()))
+        ]
+
+    def _sums(self, of_tenants: FloatArray) -> FloatArray:
+        """Of each group the sum over the tenants below it, `of_tenants` (t, ...)."""
+        problem = self._problem
+        return group_sums(problem.tenant_group, problem.group_parent, of_tenants)
+
+    def members(self) -> list[TreeNode]:
+        groups = self._problem.tenant_group.tolist()
+        return [
+            TreeNode(
+                kind=MEMBER,
+                name=row["name"],
+                parent=row.get("group"),
+                depth=0 if groups[tenant] < 0 else self._depth[groups[tenant]] + 1,
+                weight=row["weight"],
+                tier=row.get("tier", 0),
+                best_effort=row["best_effort"],
+                part=float(self._parts[tenant]),
+                level=self._share[tenant],
+                members=1,
+                has=self._has[tenant].tolist(),
+                wants=_finite(self._wants[tenant]),
+            )
+            for tenant, row in enumerate(self._document["tenants"])
+        ]
+
+
+def _above(parents: Sequence[int], group: int) -> Iterator[int]:
+    """Groups above a group, the nearest first."""
+    while (group := parents[group]) >= 0:
+        yield group
+
+
+def _finite(amounts: FloatArray) -> list[float | None]:
+    return [finite_or_none(amount) for amount in amounts.tolist()]
+
+
+def _in_order(nodes: Sequence[TreeNode]) -> list[TreeNode]:
+    """The nodes depth first; siblings are groups before members, by name."""
+    below: dict[str | None, list[TreeNode]] = {}
+    for node in sorted(nodes, key=lambda node: (node.kind, node.name)):
+        below.setdefault(node.parent, []).append(node)
+    ordered: list[TreeNode] = []
+    waiting = below.get(None, [])[::-1]
+    while waiting:
+        node = waiting.pop()
+        ordered.append(node)
+        if node.kind == GROUP:
+            waiting += below.get(node.name, [])[::-1]
+    return ordered

@@ -1,0 +1,137 @@
+"""The tree of a pool's groups on a tenant's pages, and the page of one group."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+
+from allocator_service.allocation.branches import Branch, Branches, branches
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.trees import GROUP, MEMBER, Tree, TreeNode
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from allocator_service.core.snapshots import one_snapshot
+from allocator_service.enforcement.selectors import decision_in_force
+from allocator_service.pools.models import GroupTerms, Pool
+from allocator_service.pools.selectors import group_history, group_terms_of
+from allocator_service.tenants.models import Tenant
+from api.contract.fields import is_slug
+from api.pages.views import PoolPage
+from api.pseudonyms import group_name, groups_known
+from api.v1.runs.trees import tree_for
+
+CHILDREN_A_PAGE = 100
+TERMS_SHOWN = 100
+
+
+@dataclass(frozen=True)
+class PoolTree:
+    """The tree of the decision in force as a tenant may see it, and the tenant's path in it."""
+
+    pool: Pool
+    tree: Tree
+    path: list[TreeNode]
+
+    @property
+    def groups(self) -> list[Branch]:
+        """The groups that the tenant belongs to, the pool's own first."""
+        return [
+            Branch(node, self.tree.resources, self.link(node), own=True)
+            for node in self.path
+            if node.kind == GROUP
+        ]
+
+    @property
+    def branches(self) -> Branches:
+        """The tree from the pool down, as far as there is room."""
+        return branches(self.tree, link=self.link, own=self.path)
+
+    def below(self, group: str, start: int) -> Branches:
+        """A page of a group's children, from position `start` on."""
+        return branches(
+            self.tree,
+            link=self.link,
+            parent=group,
+            start=start,
+            children=CHILDREN_A_PAGE,
+            own=self.path,
+        )
+
+    def link(self, node: TreeNode) -> str:
+        """Return the address of a group's page; members have none."""
+        if node.kind != GROUP:
+            return ""
+        return reverse("my-group", args=[self.pool.slug, node.name])
+
+
+def pool_tree(*, pool: Pool, run: Run | None, tenant: Tenant) -> PoolTree | None:
+    """Return the tree that a run decided for; None without groups."""
+    if run is None or not pool.groups.exists():
+        return None
+    tree = tree_for(run, caller=tenant)
+    if not tree.has_groups:
+        return None
+    return PoolTree(pool, tree, tree.path_to(MEMBER, tenant.slug))
+
+
+class GroupPage(PoolPage):
+    """`/my/pools/{pool}/groups/{group}/`: its path, what is below it, and its earlier terms.
+
+    In a transparent pool also of other groups, by the names under which the tenant sees them.
+    `?from=` is the position of the first child to show.
+    """
+
+    def get(self, request: HttpRequest, pool: str, group: str) -> HttpResponseBase:
+        with one_snapshot():
+            of_pool = self.pool
+            run = decision_in_force(pool=of_pool, now=utc_now())
+            found = pool_tree(pool=of_pool, run=run, tenant=self.tenant)
+            path = [] if found is None else found.tree.path_to(GROUP, group)
+            terms = self._terms(of_pool, group)
+            if not path and terms is None:
+                raise Missing("There is no such group.", code="group.not_found")
+            content: dict[str, Any] = {}
+            if found is not None and path:
+                above, node = path[:-1], path[-1]
+                content = {
+                    "above": [Branch(each, (), found.link(each)) for each in above],
+                    "branch": Branch(node, found.tree.resources, own=node in found.path),
+                    "tree": found.below(group, self._start()),
+                }
+            return self.shown(
+                "group",
+                pool=of_pool,
+                slug=group,
+                name=group if terms is None else terms.group.name,
+                whole=of_pool.transparent,
+                history=self._history(of_pool, group),
+                **content,
+            )
+
+    def _start(self) -> int:
+        text = self.request.GET.get("from", "1")
+        return int(text) if text.isdecimal() and text.isascii() and len(text) < 8 else 1
+
+    def _terms(self, pool: Pool, slug: str) -> GroupTerms | None:
+        if not is_slug(slug):
+            return None
+        mine = group_terms_of(pool=pool, tenant=self.tenant)
+        return mine.filter(group__slug=slug).first()
+
+    def _history(self, pool: Pool, slug: str) -> list[dict[str, Any]]:
+        """The group's newest terms, newest first; none of groups that are not above the tenant."""
+        if not is_slug(slug):
+            return []
+        rows = group_history(pool=pool, slug=slug, tenant=self.tenant).reverse()[:TERMS_SHOWN]
+        known = groups_known(pool=pool, caller=self.tenant)
+        return [
+            {
+                "terms": terms,
+                "parent": group_name(terms.parent.slug, pool=pool, known=known)
+                if terms.parent
+                else None,
+            }
+            for terms in rows
+        ]

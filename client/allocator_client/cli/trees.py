@@ -1,0 +1,115 @@
+"""`alloc tree`: the groups and members of a pool, with what each has and wants."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+import click
+
+from allocator_client._generated.documents.decisions import TreeNodeDocument
+from allocator_client.cli.output import (
+    number,
+    percent,
+    print_pieces,
+    print_rows,
+    say,
+    table,
+)
+from allocator_client.cli.session import Session, asking, pool_argument, units
+
+_NO_LIMIT = "no limit"
+
+
+@click.command()
+@pool_argument
+@asking(csv=True)
+def tree(session: Session, pool: str | None) -> None:
+    """The tree of groups and members.
+
+    PART is the node's fraction of the pool by the weights on its path, LEVEL what siblings are
+    compared by: the greatest share of a resource over the weight. For each resource follow what the
+    decision in force gives to the node and all that is below it, and what they WANT. A tenant's key
+    sees the numbers of other nodes in transparent pools only.
+    """
+    slug = session.pool(pool)
+    client = session.client
+    found = client.pools_decision_show(slug).body
+    rows = client.runs_tree_list(found["run"]["id"])
+    if session.format == "csv":
+        print_pieces(rows.text("csv"))
+    elif session.format == "json":
+        print_rows(rows, around={"decision": found}, member="tree")
+    else:
+        unit = units(client.pools_show(slug).body)
+        nodes = cast("list[TreeNodeDocument]", list(rows))
+        amounts = []
+        for name, measure in unit.items():
+            title = f">{name.upper()} ({measure})" if measure else f">{name.upper()}"
+            amounts += [title, ">WANTS"]
+        table(
+            ("NODE", ">WEIGHT", ">PART", ">LEVEL", *amounts),
+            [_pool_row(slug, nodes, unit), *_node_rows(nodes, unit)],
+        )
+        say(f"\nBy the decision for change {found['generation']} of {slug}.")
+
+
+def _pool_row(
+    slug: str, nodes: Sequence[TreeNodeDocument], unit: Mapping[str, str]
+) -> Sequence[str]:
+    """The pool itself: the sums of the nodes directly below it, where all of them are known."""
+    top = [node for node in nodes if node["parent"] is None]
+    cells = []
+    for name in unit:
+        has = [None if node["has"] is None else float(node["has"].get(name, 0)) for node in top]
+        wants = [_wants(node, name) for node in top]
+        cells.append(number(None if None in has else sum(cast("list[float]", has))))
+        if _NO_LIMIT in wants:
+            cells.append(_NO_LIMIT)
+        else:
+            cells.append(number(None if None in wants else sum(cast("list[float]", wants))))
+    return (slug, number(None), percent(1), number(None), *cells)
+
+
+def _node_rows(
+    nodes: Sequence[TreeNodeDocument], unit: Mapping[str, str]
+) -> Iterator[Sequence[str]]:
+    for node, lines in zip(nodes, _lines([node["depth"] for node in nodes]), strict=True):
+        cells = []
+        for name in unit:
+            has = None if node["has"] is None else node["has"].get(name, 0)
+            wants = _wants(node, name)
+            cells += [number(has), wants if isinstance(wants, str) else number(wants)]
+        label = node["name"] + ("/" if node["kind"] == "group" else "")
+        tier = f" (tier {node['tier']})" if node["tier"] else ""
+        best_effort = " (best effort)" if node["best_effort"] else ""
+        yield (
+            f"{lines}{label}{tier}{best_effort}",
+            number(node["weight"]),
+            percent(node["part"]),
+            number(node["level"]),
+            *cells,
+        )
+
+
+def _wants(node: TreeNodeDocument, name: str) -> float | str | None:
+    """Demand of a resource, or `no limit`; None where it is not shown to the reader."""
+    if node["wants"] is None:
+        return None
+    amount = node["wants"].get(name, 0.0)
+    return _NO_LIMIT if amount is None else amount
+
+
+def _lines(depths: Sequence[int]) -> list[str]:
+    """What is drawn before each node, for depths of nodes that precede those below them.
+
+    >>> _lines([0, 1, 1, 0])
+    ['├── ', '│   ├── ', '│   └── ', '└── ']
+    """
+    drawn = []
+    # From the end: a line goes on where a later node continues the same siblings.
+    goes_on: list[bool] = []
+    for depth in reversed(depths):
+        goes_on = [*goes_on[: depth + 1], *[False] * (depth + 1 - len(goes_on))]
+        above = "".join("│   " if line else "    " for line in goes_on[:depth])
+        drawn.append(above + ("├── " if goes_on[depth] else "└── "))
+        goes_on[depth] = True
+    return drawn[::-1]

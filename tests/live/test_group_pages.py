@@ -1,0 +1,106 @@
+"""The tree of groups in a real browser: on tenants' pages and in the admin, and axe on each."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.live.conftest import decision_of, opened
+from tests.live.test_tenant_pages import NARROW, WIDE, findings
+
+GROUPS = [
+    {"slug": "science", "name": "Science", "weight": 3},
+    {"slug": "physics", "name": "Physics and a long name of an institute", "parent": "science", "weight": 2},
+    {"slug": "biology", "name": "Biology", "parent": "science", "tier": 1},
+    {"slug": "engineering", "name": "Engineering"},
+    {"slug": "empty", "name": "Empty", "parent": "engineering"},
+]  # fmt: skip
+MEMBERS = {"apple": "physics", "pear": "physics", "plum": "biology", "fig": "engineering", "lime": None}
+
+
+@pytest.fixture(scope="module")
+def key(service, operator):
+    """Key of `apple`, a member of a transparent pool and of a private one with the same tree."""
+    resources = [
+        {"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}, {"name": "gpu", "unit": "GPU"},
+    ]  # fmt: skip
+    operator.post("/api/v1/tenants/", [{"slug": each, "name": each.title()} for each in MEMBERS])
+    for slug, transparent in (("institute", True), ("academy", False)):
+        path = f"/api/v1/pools/{slug}/"
+        pool = {"slug": slug, "name": f"The {slug}", "transparent": transparent, "weights": "explicit"}
+        pool |= {"resources": resources, "policy": {"name": "drfh"}}
+        assert operator.post("/api/v1/pools/", pool).status == 201
+        operator.post(f"{path}groups/", GROUPS)
+        capacity = {"cpu": 1280, "memory": 5120, "gpu": 64}
+        operator.post(f"{path}servers/", {"name": "big", "capacity": capacity})
+        for tenant, group in MEMBERS.items():
+            terms = {"group": group, "best_effort": tenant == "lime"}
+            assert operator.request("PUT", f"{path}members/{tenant}/", terms).status in (200, 201)
+        demand = {"cpu": 4, "memory": 16, "gpu": 1}
+        operator.post(f"{path}workloads/", [
+            {"tenant": each, "name": "w", "demand": demand, "tasks": None if each < "k" else 12500}
+            for each in MEMBERS
+        ])  # fmt: skip
+        decision_of(operator, slug, operator.get(path).body["generation"])
+    return service.manage(
+        "apikey", "create", "--scope", "tenant", "--tenant", "apple", "--name", "apple-groups"
+    )
+
+
+@pytest.fixture(scope="module")
+def page(chromium, service, key) -> Iterator[Page]:
+    """The pages of `apple`."""
+    options = {"viewport": {"width": WIDE, "height": 900}, "base_url": service.url}
+    with opened(chromium, reduced_motion="reduce", **options) as page:
+        page.goto("/my/")
+        page.keyboard.type(key)
+        page.keyboard.press("Enter")
+        expect(page).to_have_title("My pools · Allocation service")
+        yield page
+
+
+def test_axe_finds_nothing_on_pages_with_trees(page, admin_page):
+    found = []
+    for pool in ("institute", "academy"):
+        for part in ("", "groups/physics/", "groups/science/"):
+            page.goto(f"/my/pools/{pool}/{part}")
+            found += findings(page)
+    admin_page.goto("/admin/pools/pool/?q=institute")
+    pool = admin_page.locator("#result_list tbody th a").first.get_attribute("href")
+    overview = re.sub("change/.*", "overview/", str(pool))
+    for query in ("", "?group=science"):
+        admin_page.goto(f"{overview}{query}")
+        expect(admin_page.locator(".tree")).to_be_visible()
+        found += findings(admin_page)
+    assert found == []
+
+
+def test_a_tree_folds_by_keyboard_and_leads_to_a_group_and_back(page):
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.goto("/my/pools/institute/")
+    science = page.locator(".tree summary", has_text="science")
+    inner = page.locator(".tree details details summary", has_text="physics")
+    expect(inner).to_be_visible()
+    science.focus()
+    page.keyboard.press("Enter")
+    expect(inner).not_to_be_visible()
+    page.keyboard.press("Enter")
+    page.locator("text=Open physics").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("Physics and a long name of an institute")
+    expect(page.locator(".tree .tag")).to_have_text("you")
+    page.click("text=Back to The institute")
+    expect(page).to_have_title("The institute · Allocation service")
+
+
+def test_the_admins_tree_leads_to_the_form_of_a_group(admin_page):
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.goto("/admin/pools/pool/?q=institute")
+    pool = admin_page.locator("#result_list tbody th a").first.get_attribute("href")
+    admin_page.goto(re.sub("change/.*", "overview/", str(pool)))
+    admin_page.click("text=Open physics")
+    expect(admin_page.locator("#groups")).to_have_text("Groups below physics")
+    expect(admin_page.locator(".tree-leaf")).to_have_count(2)
+    admin_page.click("#content-main a:text-is('change')")
+    expect(admin_page.locator("#id_parent")).to_have_value("science")
