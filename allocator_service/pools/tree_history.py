@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 
 from allocator_service.core.errors import Missing
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
@@ -56,12 +56,15 @@ class ChildrenOver:
         return stays[place].child if place >= 0 and instant < stays[place].end else None
 
 
-def group_named(*, pool: Pool, slug: str) -> Group:
-    """Return the present group of a slug, or the last retired one. Raises `Missing`."""
-    groups = Group.objects.filter(pool=pool, slug=slug)
-    found = groups.order_by(F("retired_at").desc(nulls_first=True), "-pk").first()
-    if found is None:
+def group_named(*, pool: Pool, slug: str, before: datetime) -> Group:
+    """Return the last group that got a slug before an instant, or the first that ever got it.
+
+    Retired groups are included. Raises `Missing`.
+    """
+    groups = list(Group.objects.filter(pool=pool, slug=slug).order_by("created_at", "pk"))
+    if not groups:
         raise Missing("There is no such group.", code="group.not_found")
+    found = next((each for each in reversed(groups) if each.created_at < before), groups[0])
     found.pool = pool
     return found
 
@@ -84,6 +87,47 @@ def children_over(*, group: Group, start: datetime, end: datetime) -> ChildrenOv
     children |= {Child(slug, is_group=True) for slug in above.slugs_below}
     kept = {tenant: each for tenant, each in stays.items() if each}
     return ChildrenOver(group, start, end, kept, children)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a tenant below a group: its own group, and the group's child on the path."""
+
+    tenant: str
+    group: str
+    child: Child
+
+
+def places_before(*, group: Group, before: datetime) -> dict[int, Place]:
+    """Return the tenants below a group just before an instant, by key.
+
+    A membership that had ended, or a group that was retired, counts where it was last, so that a
+    tenant is always in one place.
+    """
+    parents = {
+        terms.group_id: terms
+        for terms in GroupTerms.objects.filter(group__pool=group.pool, start__lt=before)
+        .order_by("group_id", "-start")
+        .distinct("group_id")
+        .select_related("group")
+    }
+    last = (
+        MembershipTerms.objects.filter(membership__pool=group.pool, start__lt=before)
+        .order_by("membership_id", "-start")
+        .distinct("membership_id")
+        .select_related("membership__tenant", "group")
+    )
+    places = {}
+    for terms in last:
+        tenant, own = terms.membership.tenant, terms.group
+        child, at, passed = Child(tenant.slug, is_group=False), terms.group_id, set[int]()
+        while at is not None and at != group.pk and at not in passed and at in parents:
+            passed.add(at)
+            child = Child(parents[at].group.slug, is_group=True)
+            at = parents[at].parent_id
+        if at == group.pk and own is not None:
+            places[tenant.pk] = Place(tenant.slug, own.slug, child)
+    return places
 
 
 def _append(stays: list[Stay], stay: Stay) -> None:

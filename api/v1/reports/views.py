@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.reports.fairness import fairness_report
-from allocator_service.billing.tie_out import billing_report
+from allocator_service.billing.tie_out import billing_report, group_billing
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing, Unreadable
 from allocator_service.ledger.reporting.lending import group_lending, lending_report
@@ -28,7 +28,7 @@ from api.contract.parameters import Parameters
 from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
 from api.openapi.describing import reports
 from api.pseudonyms import tenant_name
-from api.v1.reports.billing import BILLING, BillingDocument, BillingParameters
+from api.v1.reports.billing import BILLING, GROUP_BILLING, BillingDocument, BillingParameters
 from api.v1.reports.documents import GroupReportParameters, Report, ReportParameters, head_document
 from api.v1.reports.fairness import FAIRNESS, FairnessDocument
 from api.v1.reports.lending import GROUP_LENDING, LENDING, LendingDocument
@@ -105,7 +105,7 @@ class ReportView(PoolView):
         """Whether the tenant that the caller knows by a name is asked for."""
         return self.query["tenant"] in (None, name)
 
-    def group_named(self) -> Group | None:
+    def group_named(self, period: Period) -> Group | None:
         """The group that is asked for, None without any.
 
         Raises `Missing` for a group that the caller does not know, `Unreadable` together with `tenant`.
@@ -121,7 +121,7 @@ class ReportView(PoolView):
             )
         if self.tenant is not None:
             raise Missing("There is no such group.", code="group.not_found")
-        return group_named(pool=pool, slug=slug)
+        return group_named(pool=pool, slug=slug, before=period.end)
 
     def shown(self, report: Any, as_shown: Report | None = None) -> Response:
         """The report in the format that is asked for."""
@@ -156,22 +156,29 @@ class BillingView(ReportView):
 
         For each month, tenant and resource, `ledger` = `statements` + `not_yet_billed` +
         `not_billable`, to the last digit. The period is widened to whole months of the pool's time
-        zone, at most 36 (422 `report.too_long`); open months are computed as of now. A tenant key sees
-        itself only, in a transparent pool too. The report stays readable after the pool is retired.
+        zone, at most 36 (422 `report.too_long`); open months are computed as of now. `group` reports
+        the sum of a group and the tenants below it at the end of each month, to operator and billing
+        keys. A tenant key sees itself only, in a transparent pool too. The report stays readable after
+        the pool is retired.
         """
         self.refuse_unknown()
+        of_period = report_period(
+            pool=self.pool,
+            start=self.query["from"],
+            end=self.query["to"],
+            step=None,
+            now=utc_now(),
+        )
+        group = self.group_named(of_period)
+        if group is not None:
+            of_group = group_billing(group=group, period=of_period, now=utc_now())
+            return self.shown(of_group, GROUP_BILLING)
         limit = self.tenant
         if limit is None and self.query["tenant"] is not None:
             limit = tenants_for(None).filter(slug=self.query["tenant"]).first()
         report = billing_report(
             pool=self.pool,
-            period=report_period(
-                pool=self.pool,
-                start=self.query["from"],
-                end=self.query["to"],
-                step=None,
-                now=utc_now(),
-            ),
+            period=of_period,
             now=utc_now(),
             tenant=limit,
         )
@@ -202,11 +209,11 @@ class SharingDegreeView(ReportView):
         empty period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000
         values are 422 `report.too_long`.
         """
-        group = self.group_named()
+        period = self.period()
+        group = self.group_named(period)
         if group is not None:
-            return self.shown(
-                group_sharing_degree(group=group, period=self.period()), GROUP_SHARING_DEGREE
-            )
+            of_group = group_sharing_degree(group=group, period=period)
+            return self.shown(of_group, GROUP_SHARING_DEGREE)
         return self.shown(self.part_of(sharing_degree_report))
 
 
@@ -225,9 +232,10 @@ class LendingView(ReportView):
         period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000 values
         are 422 `report.too_long`.
         """
-        group = self.group_named()
+        period = self.period()
+        group = self.group_named(period)
         if group is not None:
-            return self.shown(group_lending(group=group, period=self.period()), GROUP_LENDING)
+            return self.shown(group_lending(group=group, period=period), GROUP_LENDING)
         return self.shown(self.part_of(lending_report))
 
 
@@ -246,15 +254,14 @@ class UtilizationView(WholeReportView):
         than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
         `report.too_long`.
         """
-        group = self.group_named()
+        period = self.period()
+        group = self.group_named(period)
         if group is not None:
-            return self.shown(
-                group_utilization(group=group, period=self.period()), GROUP_UTILIZATION
-            )
+            return self.shown(group_utilization(group=group, period=period), GROUP_UTILIZATION)
         asked = self.query["tenant"] is not None
         report = utilization_report(
             pool=self.pool,
-            period=self.period(),
+            period=period,
             includes=(lambda slug: self.wanted(self.shown_as(slug))) if asked else None,
         )
         return self.shown(report)
