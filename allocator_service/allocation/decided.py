@@ -31,7 +31,7 @@ class DecidedTenant:
     `weight` is the one that counted: 0 of who is served after all others. In a tree of groups it is in
     proportion to the tenant's part of the pool. `rank` orders tenants as the
     policy would: the least weighted share first, then the order of the input. `amounts` is all of it,
-    `by_class` its parts.
+    `by_class` its parts. `group` is the tenant's group in the decision, None for the pool itself.
     """
 
     slug: str
@@ -39,6 +39,7 @@ class DecidedTenant:
     rank: tuple[float, int]
     amounts: Vector
     by_class: Mapping[ServerClassName, Vector]
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Decided:
 
     `placed`: the policy chose servers, so that classes mean something. Under a policy that divides time
     a tenant's amounts are the most that it has in any slot, and `period_seconds` is above 0.
+    `parents` are those of the decision's groups.
     """
 
     run: Run
@@ -66,6 +68,7 @@ class Decided:
     whole_tasks: bool
     period_seconds: int = 0
     slots: Sequence[DecidedSlot] = field(default_factory=tuple)
+    parents: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,7 @@ class _Reading:
             # Readers list all tenants as siblings: each has its part by the tree, in the magnitude of
             # the tenants' own weights, which schedulers round.
             weights = self.problem.tree(stage).parts(weights > 0) * weights.sum()
+        groups = {row["name"]: row.get("group") for row in self.document["tenants"]}
         return Decided(
             run=self.run,
             resources=self.resources,
@@ -181,6 +185,7 @@ class _Reading:
                     (shares.get(slug, float("inf")), position),
                     totals.get(slug, self._zeros()),
                     classes.get(slug, {}),
+                    groups[slug],
                 )
                 for position, (slug, weight) in enumerate(
                     zip(self.problem.tenants, weights.tolist(), strict=True)
@@ -191,6 +196,7 @@ class _Reading:
             whole_tasks=self.choice.whole_tasks,
             period_seconds=self.rows.period_seconds,
             slots=slots,
+            parents={row["name"]: row["parent"] for row in self.document.get("groups", ())},
         )
 
     @property

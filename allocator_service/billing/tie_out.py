@@ -6,7 +6,7 @@ from the entries: that they agree to the last digit is a check of each by the ot
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
@@ -32,8 +32,9 @@ from allocator_service.core.quantities import EXACT_DIGITS, Resource
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.periods import Period
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.tree_history import places_before
 from allocator_service.tenants.models import Tenant
 
 MAX_MONTHS = 36
@@ -52,6 +53,10 @@ DEFINITIONS = {
     "alone": "Entries of kind alone are what would have been used, and never billed.",
     "months": "Whole months of the pool's time zone: the period is widened to them.",
 }
+TREE_OF_MONTH = (
+    "A month counts as a whole: a tenant belongs to the group if it did so at the end of the month, or"
+    " does now where the month is open. A membership that had ended counts where it was last."
+)
 _NOTHING = Decimal(0)
 _EXACT = Context(prec=EXACT_DIGITS)
 
@@ -93,12 +98,18 @@ class Account:
 
 @dataclass(frozen=True)
 class BillingReport:
-    """Ties by month, tenant and resource; accounts by tenant."""
+    """Ties by month, tenant and resource; accounts by tenant.
+
+    In the report of a group, `group` is its sum and `groups` are the groups directly below it.
+    Accounts and ties are those of all tenants below it, in the months in which they were.
+    """
 
     pool: Pool
     period: Period
     ties: Sequence[Tie]
     accounts: Sequence[Account]
+    group: Account | None = None
+    groups: Sequence[Account] = ()
 
     @property
     def digits(self) -> int:
@@ -126,54 +137,111 @@ class _Sides:
     times: list[Unrated] = field(default_factory=list)
 
 
-@exactly
 def billing_report(
     *, pool: Pool, period: Period, now: datetime, tenant: Tenant | None = None
 ) -> BillingReport:
     """The months that a period reaches into. Raises `Unacceptable` for more than 36 of them."""
+    months = _months(pool, period)
+    with one_snapshot():
+        ties, accounts = _read(pool, months, now, tenant)
+    by_tenant: dict[str, list[Account]] = {}
+    for (_, slug), account in accounts.items():
+        by_tenant.setdefault(slug, []).append(account)
+    return BillingReport(
+        pool,
+        Period([months[0].start, months[-1].end]),
+        ties,
+        [_together(slug, each) for slug, each in sorted(by_tenant.items())],
+    )
+
+
+def group_billing(*, group: Group, period: Period, now: datetime) -> BillingReport:
+    """The same of a group. A tenant counts in the months at whose end it was below the group.
+
+    Raises `Unacceptable` for more than 36 months.
+    """
+    pool = group.pool
+    months = _months(pool, period)
+    with one_snapshot():
+        ties, accounts = _read(pool, months, now, None)
+        places = {
+            month.first: {
+                place.tenant: place
+                for place in places_before(group=group, before=min(month.end, now)).values()
+            }
+            for month in months
+        }
+    by_tenant: dict[str, list[Account]] = {}
+    by_group: dict[str, list[Account]] = {}
+    for (first, slug), account in accounts.items():
+        place = places[first].get(slug)
+        if place is not None:
+            by_tenant.setdefault(slug, []).append(account)
+            if place.child.is_group:
+                by_group.setdefault(place.child.slug, []).append(account)
+    return BillingReport(
+        pool,
+        Period([months[0].start, months[-1].end]),
+        [tie for tie in ties if tie.tenant in places[tie.month.first]],
+        [_together(slug, each) for slug, each in sorted(by_tenant.items())],
+        _together(group.slug, [each for rows in by_tenant.values() for each in rows]),
+        [_together(slug, each) for slug, each in sorted(by_group.items())],
+    )
+
+
+def _months(pool: Pool, period: Period) -> list[Month]:
     months = months_between(period.start, period.end, pool.timezone)
     if len(months) > MAX_MONTHS:
         raise Unacceptable(
             f"The report would have {len(months)} months; the limit is {MAX_MONTHS}.",
             code="report.too_long",
         )
-    key = None if tenant is None else tenant.pk
-    with one_snapshot():
-        drafts = _drafts(pool, months, now, key)
-        sides = _sides(pool, months, drafts, tenant)
-        accounts = _accounts(pool, months, drafts, key)
-        slugs = dict(
-            Tenant.objects.filter(pk__in={*(who for _, who, _ in sides), *accounts}).values_list(
-                "pk", "slug"
-            )
-        )
-        resources = {each.name: each for each in resources_of(pool)}
-        ties = [
-            Tie(
-                month,
-                slugs[who],
-                resources.get(name, Resource(name)),
-                found.ledger,
-                found.statements,
-                found.not_yet_billed,
-                found.not_billable,
-                sorted(found.reasons),
-                list(dict.fromkeys(found.late))[:ENTRIES_SHOWN],
-                _entries_of(pool, who, name, found.times),
-            )
-            for (month, who, name), found in sides.items()
-            if key in (None, who)
-        ]
-    return BillingReport(
-        pool,
-        Period([months[0].start, months[-1].end]),
-        sorted(ties, key=lambda tie: (str(tie.month), tie.tenant, tie.resource.name)),
-        [
-            Account(slugs[who], *both)
-            for who, both in sorted(accounts.items(), key=lambda item: slugs[item[0]])
-            if key in (None, who)
-        ],
+    return months
+
+
+@exactly
+def _together(name: str, accounts: Sequence[Account]) -> Account:
+    return Account(
+        name,
+        sum((each.charges for each in accounts), _NOTHING),
+        sum((each.credits for each in accounts), _NOTHING),
     )
+
+
+@exactly
+def _read(
+    pool: Pool, months: Sequence[Month], now: datetime, tenant: Tenant | None
+) -> tuple[list[Tie], dict[tuple[date, str], Account]]:
+    """Return the ties, and the accounts by the first day of a month and the tenant's slug."""
+    key = None if tenant is None else tenant.pk
+    drafts = _drafts(pool, months, now, key)
+    sides = _sides(pool, months, drafts, tenant)
+    accounts = _accounts(pool, months, drafts, key)
+    keys = {*(who for _, who, _ in sides), *(who for _, who in accounts)}
+    slugs = dict(Tenant.objects.filter(pk__in=keys).values_list("pk", "slug"))
+    resources = {each.name: each for each in resources_of(pool)}
+    ties = [
+        Tie(
+            month,
+            slugs[who],
+            resources.get(name, Resource(name)),
+            found.ledger,
+            found.statements,
+            found.not_yet_billed,
+            found.not_billable,
+            sorted(found.reasons),
+            list(dict.fromkeys(found.late))[:ENTRIES_SHOWN],
+            _entries_of(pool, who, name, found.times),
+        )
+        for (month, who, name), found in sides.items()
+        if key in (None, who)
+    ]
+    ties.sort(key=lambda tie: (str(tie.month), tie.tenant, tie.resource.name))
+    return ties, {
+        (first, slugs[who]): Account(slugs[who], *both)
+        for (first, who), both in accounts.items()
+        if key in (None, who)
+    }
 
 
 def _drafts(pool: Pool, months: Sequence[Month], now: datetime, tenant: int | None) -> list[Draft]:
@@ -249,25 +317,25 @@ def _unrated(pool: Pool, months: Sequence[Month], tenant: Tenant | None) -> Iter
 
 def _accounts(
     pool: Pool, months: Sequence[Month], drafts: Sequence[Draft], tenant: int | None
-) -> dict[int, tuple[Decimal, Decimal]]:
-    """Charges and credits by tenant, of statements of the months: stored ones, and open ones."""
+) -> dict[tuple[date, int], tuple[Decimal, Decimal]]:
+    """Charges and credits by month and tenant, of stored statements and of open ones."""
     firsts = {month.first for month in months}
     closed = {closing.month for closing in closings_of(pool)} & firsts
-    sums: dict[int, list[Decimal]] = {}
+    sums: dict[tuple[date, int], list[Decimal]] = {}
 
-    def add(who: int | None, side: int, amount: Decimal) -> None:
+    def add(month: date, who: int | None, side: int, amount: Decimal) -> None:
         if who is not None and tenant in (None, who):
-            sums.setdefault(who, [_NOTHING, _NOTHING])[side] += amount
+            sums.setdefault((month, who), [_NOTHING, _NOTHING])[side] += amount
 
     stored = Posting.objects.filter(pool=pool, month__in=closed).order_by()
     for side, who, leg in ((0, "tenant", "tenant_amount"), (1, "owner", "owner_amount")):
-        for key, amount in stored.values_list(who).annotate(amount=Sum(leg)):
-            add(key, side, amount)
+        for month, key, amount in stored.values_list("month", who).annotate(amount=Sum(leg)):
+            add(month, key, side, amount)
     for draft in drafts:
         if draft.month.first in firsts:
             for line in draft.lines:
-                add(line.tenant_id, 0, line.tenant_amount)
-                add(line.owner_id, 1, line.owner_amount)
+                add(draft.month.first, line.tenant_id, 0, line.tenant_amount)
+                add(draft.month.first, line.owner_id, 1, line.owner_amount)
     return {key: (charges, credited) for key, (charges, credited) in sums.items()}
 
 

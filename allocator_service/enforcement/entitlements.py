@@ -13,6 +13,7 @@ from decimal import Decimal, localcontext
 from allocator_service.allocation.decided import EXACT, Decided, Vector, decided_by_class
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import decision_now
+from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
 from allocator_service.enforcement.rendering.rounding import whole_limits
 from allocator_service.enforcement.rendering.targets import CLASS_LABEL
@@ -67,6 +68,32 @@ class Entitlement:
 
 
 @dataclass(frozen=True)
+class GroupEntitlement:
+    """The sums of the entitlements of all members of a group, in the order of the pool's resources."""
+
+    group: str
+    entitled: Vector
+    has: Vector
+    lent: Vector
+    borrowed: Vector
+    unused: Vector
+
+
+@dataclass(frozen=True)
+class GroupEntitlements:
+    """The entitlements of a group in the tree of a decision.
+
+    Attributes:
+        group: the sum of the children. groups: those directly below. members: with the tenants
+        directly below.
+    """
+
+    group: GroupEntitlement
+    groups: Sequence[GroupEntitlement]
+    members: "Entitlements"
+
+
+@dataclass(frozen=True)
 class Entitlements:
     """The entitlements under a decision at an instant."""
 
@@ -82,6 +109,52 @@ def pool_entitlements(*, pool: Pool, now: datetime) -> Entitlements:
     run = decision_now(pool=pool, now=now)
     decided = decided_by_class(run, label=CLASS_LABEL)
     return Entitlements(pool, run, now, decided.resources, entitlements(decided, pool, now))
+
+
+def group_entitlements(*, pool: Pool, slug: str, now: datetime) -> GroupEntitlements:
+    """Return the entitlements of a group and its children under the decision in force.
+
+    The tree is the decision's own. Raises `Missing` without a decision, or without the group in it.
+    """
+    run = decision_now(pool=pool, now=now)
+    decided = decided_by_class(run, label=CLASS_LABEL)
+    if slug not in decided.parents:
+        raise Missing("There is no such group.", code="group.not_found")
+    below: dict[str, list[Entitlement]] = {
+        each: [] for each, parent in decided.parents.items() if parent == slug
+    }
+    own = []
+    for tenant, row in zip(decided.tenants, entitlements(decided, pool, now), strict=True):
+        path = _path(decided, tenant.group)
+        if tenant.group == slug:
+            own.append(row)
+        elif slug in path:
+            below[path[path.index(slug) - 1]].append(row)
+    size = len(decided.resources)
+    members = [*own, *(row for rows in below.values() for row in rows)]
+    return GroupEntitlements(
+        _together(slug, members, size),
+        [_together(each, rows, size) for each, rows in sorted(below.items())],
+        Entitlements(pool, run, now, decided.resources, own),
+    )
+
+
+def _path(decided: Decided, group: str | None) -> list[str]:
+    """A group and those above it, in their order."""
+    path = []
+    while group is not None:
+        path.append(group)
+        group = decided.parents[group]
+    return path
+
+
+def _together(group: str, rows: Sequence[Entitlement], size: int) -> GroupEntitlement:
+    with localcontext(EXACT):
+        sums = [
+            [sum((getattr(row, name)[r] for row in rows), Decimal(0)) for r in range(size)]
+            for name in ("entitled", "has", "lent", "borrowed", "unused")
+        ]
+    return GroupEntitlement(group, *sums)
 
 
 def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlement]:

@@ -297,9 +297,11 @@ def usage_and_money(story: Story) -> None:
         "resources": [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}],
         "policy": {"name": "drf"},
     })  # fmt: skip
-    for tenant in ("physics", "biology"):
-        story.call("pools_members_put", f"pools/metered/members/{tenant}/", {})
     pool = "pools/metered/"
+    story.call("pools_groups_create", f"{pool}groups/", {"slug": "science", "name": "Science"})
+    for tenant in ("physics", "biology"):
+        body = {"group": "science"}
+        story.call("pools_members_put", f"pools/metered/members/{tenant}/", body)
     story.call("pools_usage_record", f"{pool}usage/", [{
         "source": "meter", "id": "job-1", "tenant": "physics",
         "resources": {"cpu": "1.25", "memory": "4"},
@@ -333,6 +335,9 @@ def usage_and_money(story: Story) -> None:
     story.call("pools_months_verify_compute", f"{pool}months/2026-12/verify/")
     story.call("pools_statements_show", f"{pool}statements/2026-12/physics/")
     story.call("pools_statements_list", f"{pool}statements/")
+    of_group = f"{pool}groups/science/statements/"
+    story.call("pools_groups_statements_list", of_group)
+    story.call("pools_groups_statements_show", f"{of_group}2026-12/")
     correction = {"quantity": "1", "reason": "the meter was wrong"}
     entry = f"ledger-entries/{entries[0]['id']}/corrections/"
     story.call("ledger_entries_corrections_create", entry, correction)

@@ -43,6 +43,14 @@ def statement_page(document: Mapping[str, Any]) -> str:
     )
 
 
+def group_statement_page(document: Mapping[str, Any]) -> str:
+    """Return the page of a group's statement, as a file that loads nothing else."""
+    zone = ZoneInfo(document["timezone"])
+    tree_at = datetime.fromisoformat(document["tree_at"]).astimezone(zone)
+    shown = {**document, **_local(document, zone), "tree_at": f"{tree_at:%Y-%m-%d %H:%M}"}
+    return render_to_string("billing/group_statement.html", {"document": shown})
+
+
 def _row(line: Mapping[str, Any], zone: ZoneInfo) -> dict[str, Any]:
     return {**line, **_local(line, zone), "what": _what(line)}
 

@@ -6,12 +6,14 @@ from decimal import Decimal, localcontext
 
 from allocator_service.core.quantities import EXACT_DIGITS, Resource
 from allocator_service.ledger.amounts.rate_changes import used_of_owners
-from allocator_service.ledger.reporting.amounts import exact_sum
+from allocator_service.ledger.reporting.amounts import exact_sum, exact_sums
+from allocator_service.ledger.reporting.groups import DividedPeriod, column_sums
 from allocator_service.ledger.reporting.limits import amounts_unless_too_long, refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.reporting.tenants import tenants_reported
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.tree_history import Child
 from allocator_service.tenants.models import Tenant
 
 DEFINITIONS = {
@@ -49,8 +51,12 @@ class Balance:
 
     @property
     def balance(self) -> list[Decimal]:
-        with localcontext(prec=EXACT_DIGITS):
-            return [lent - back for lent, back in zip(self.lent, self.borrowed, strict=True)]
+        return _difference(self.lent, self.borrowed)
+
+
+def _difference(lent: Sequence[Decimal], borrowed: Sequence[Decimal]) -> list[Decimal]:
+    with localcontext(prec=EXACT_DIGITS):
+        return [out - back for out, back in zip(lent, borrowed, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -126,3 +132,124 @@ def lending_report(*, pool: Pool, period: Period, tenant: Tenant | None = None) 
 
 def _order(flow: Flow) -> tuple[bool, str, str]:
     return flow.owner is None, flow.owner or "", flow.tenant
+
+
+@dataclass(frozen=True)
+class End:
+    """An end of a flow in the report of a group.
+
+    It is a child of the group or, outside the group, a tenant. `slug` None is the pool itself.
+    """
+
+    slug: str | None
+    is_group: bool = False
+    inside: bool = False
+
+
+@dataclass(frozen=True)
+class GroupFlow:
+    """A use of servers between two ends, in all and in every interval."""
+
+    owner: End
+    user: End
+    used: Sequence[Decimal]
+    series: Sequence[Sequence[Decimal]]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Amounts per resource of a group or a child: used, and across the bounds of the group.
+
+    `borrowed` is use of servers of tenants outside the group, `lent` the use by them.
+    """
+
+    used: Sequence[Decimal]
+    lent: Sequence[Decimal]
+    borrowed: Sequence[Decimal]
+
+    @property
+    def balance(self) -> list[Decimal]:
+        return _difference(self.lent, self.borrowed)
+
+
+@dataclass(frozen=True)
+class GroupLendingReport:
+    """The flows from, to and within a group by its children, the pool's own servers last."""
+
+    pool: Pool
+    period: Period
+    resources: Sequence[Resource]
+    group: Group
+    children: Sequence[Child]
+    flows: Sequence[GroupFlow]
+
+    @property
+    def total(self) -> list[Decimal]:
+        """The use per resource of all flows."""
+        return column_sums((flow.used for flow in self.flows), len(self.resources))
+
+    @property
+    def sum(self) -> Traffic:
+        """The group's own traffic, the sum of its children's."""
+        return self._traffic(lambda end: end.inside)
+
+    def of(self, child: Child) -> Traffic:
+        """Return the traffic of a child."""
+        return self._traffic(lambda end: end.inside and (end.slug, end.is_group) == child)
+
+    def _traffic(self, is_meant: Callable[[End], bool]) -> Traffic:
+        by_it = [flow for flow in self.flows if is_meant(flow.user)]
+        from_it = [flow for flow in self.flows if is_meant(flow.owner)]
+        borrowed = [flow for flow in by_it if flow.owner.slug and not flow.owner.inside]
+        lent = [flow for flow in from_it if not flow.user.inside]
+        used, out, back = (
+            column_sums((flow.used for flow in flows), len(self.resources))
+            for flows in (by_it, lent, borrowed)
+        )
+        return Traffic(used, out, back)
+
+
+def group_lending(*, group: Group, period: Period) -> GroupLendingReport:
+    """Return the use from, to and within a group, with its members by the group's children.
+
+    Raises `Unacceptable` if the report would be too long.
+    """
+    pool = group.pool
+    resources = resources_of(pool)
+    divided = DividedPeriod(group, period)
+    amounts = used_of_owners(pool=pool, edges=divided.edges)
+    inside = set(divided.tenants)
+    concerned = amounts.of(lambda use: use.tenant in inside or use.owner in inside)
+    refuse_too_long(len(concerned.changes) * len(divided.edges) * len(resources))
+    keys = {key for use in concerned.changes for key in (use.owner, use.tenant) if key is not None}
+    slugs = dict(Tenant.objects.filter(pk__in=keys).values_list("pk", "slug"))
+
+    def end(key: int | None, part: int) -> End:
+        child = None if key is None else divided.child_of(key, part)
+        if child is not None:
+            return End(child.slug, child.is_group, inside=True)
+        return End(None if key is None else slugs[key])
+
+    parts = (
+        ((end(use.owner, part), end(use.tenant, part)), divided.interval_of(part), use, amount)
+        for use, part, amount in concerned.all_intervals()
+    )
+    sums = exact_sums(
+        ((ends, interval, use.resource), amount)
+        for ends, interval, use, amount in parts
+        if ends[0].inside or ends[1].inside
+    )
+    flows = []
+    for owner, user in {ends for ends, _, _ in sums}:
+        series = [
+            [sums.get(((owner, user), interval, each.name), Decimal(0)) for each in resources]
+            for interval in range(len(period.intervals))
+        ]
+        flows.append(GroupFlow(owner, user, column_sums(series, len(resources)), series))
+    flows.sort(key=lambda flow: (_place(flow.owner), _place(flow.user)))
+    return GroupLendingReport(pool, period, resources, group, divided.children, flows)
+
+
+def _place(end: End) -> tuple[bool, bool, bool, str]:
+    """Groups inside first, then members, tenants outside and the pool."""
+    return end.slug is None, not end.inside, not end.is_group, end.slug or ""

@@ -1,5 +1,7 @@
 """Charts of reports."""
 
+from dataclasses import replace
+
 from allocator_service.core.charts import (
     BarRow,
     Chart,
@@ -10,7 +12,7 @@ from allocator_service.core.charts import (
     steps_chart,
 )
 from allocator_service.ledger.reporting.amounts import exact_sum
-from allocator_service.ledger.reporting.lending import LendingReport
+from allocator_service.ledger.reporting.lending import GroupLendingReport, LendingReport
 from allocator_service.ledger.reporting.sharing_degree import SharingDegreeReport, TenantDegree
 from allocator_service.ledger.reporting.utilization import UtilizationReport
 from allocator_service.pools.models import Metering
@@ -25,7 +27,8 @@ def sharing_degree_chart(report: SharingDegreeReport) -> Chart:
 
     The lowest tenants come first.
     """
-    known = sorted(report.tenants, key=_least)
+    groups = [replace(each, tenant=f"{each.tenant} (group)") for each in report.groups]
+    known = sorted([*groups, *report.tenants], key=_least)
     shown = known[:TENANTS_SHOWN]
     title = f"Sharing degree in {report.pool.slug}: used ÷ what it would have used alone"
     bars = bar_chart(
@@ -117,6 +120,37 @@ def lending_chart(report: LendingReport) -> Chart:
                 unit=f"{resource.unit or 'unit'}-hours",
                 series=["ran on its own", "ran on others'", without_owner, "lent to others"],
                 rows=shown,
+            )
+        )
+    return column(title, charts)
+
+
+def group_lending_chart(report: GroupLendingReport) -> Chart:
+    """Draw per resource and child the use, and the use lent to and borrowed from outside the group."""
+    title = f"What {report.group.slug} in {report.pool.slug} used, lent and borrowed"
+    rows = [
+        (f"{child.slug} (group)" if child.is_group else child.slug, report.of(child))
+        for child in report.children
+    ]
+    charts = []
+    for r, resource in enumerate(report.resources):
+        by_use = sorted(rows, key=lambda row: -row[1].used[r])
+        shown = by_use[:TENANTS_SHOWN]
+        charts.append(
+            bar_chart(
+                title=_counted(f"{resource.name}: {title}", len(shown), len(rows), "largest"),
+                unit=f"{resource.unit or 'unit'}-hours",
+                series=["used", "lent to others outside", "borrowed from others outside"],
+                rows=[
+                    BarRow(
+                        name,
+                        [
+                            float(amounts[r]) / 3600 or None
+                            for amounts in (traffic.used, traffic.lent, traffic.borrowed)
+                        ],
+                    )
+                    for name, traffic in shown
+                ],
             )
         )
     return column(title, charts)

@@ -3,6 +3,7 @@
 Source: Tang et al., TPDS 2018, §3 (policies §4): β[r] = used[r] / alone[r], β = the least of them.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,11 +14,13 @@ from allocator_service.ledger.amounts.intervals import Amounts, Use
 from allocator_service.ledger.amounts.rate_changes import amounts_between
 from allocator_service.ledger.models import Kind, PendingDecision, SealedDecision
 from allocator_service.ledger.reporting.amounts import amounts_within, exact_sums, ratio
+from allocator_service.ledger.reporting.groups import DividedPeriod, column_sums
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.reporting.tenants import tenants_reported
-from allocator_service.pools.models import Metering, Pool
+from allocator_service.pools.models import Group, Metering, Pool
 from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.tree_history import Child
 from allocator_service.tenants.models import Tenant
 
 BASELINE = "entitled"
@@ -83,9 +86,11 @@ class TenantDegree:
 
 @dataclass(frozen=True)
 class SharingDegreeReport:
-    """The sharing degrees of a pool's tenants, by slug.
+    """The sharing degrees of a pool's tenants, or of the children of one of its groups, by slug.
 
-    `alone_from` is the first decision's beginning: nothing is known of `alone` before it.
+    `alone_from` is the first decision's beginning: nothing is known of `alone` before it. In the
+    report of a group, `group` is its sum, `groups` are the groups directly below it, and `tenants`
+    its own members. All three are named by their slugs.
     """
 
     pool: Pool
@@ -93,6 +98,8 @@ class SharingDegreeReport:
     period: Period
     resources: Sequence[Resource]
     tenants: Sequence[TenantDegree]
+    group: TenantDegree | None = None
+    groups: Sequence[TenantDegree] = ()
 
     def under(
         self, name: Callable[[str], str], includes: Callable[[str], bool]
@@ -129,6 +136,68 @@ def sharing_degree_history(
         return amounts_between(pool=pool, edges=edges, among=among, unsealed=True)
 
     return _report(pool, period, read(period.edges), read, None, among)
+
+
+def group_sharing_degree(*, group: Group, period: Period) -> SharingDegreeReport:
+    """Return the sharing degree of a group and of its children.
+
+    Raises `Unacceptable` if the report would be too long.
+    """
+    pool = group.pool
+    resources = resources_of(pool)
+    alone_from = _alone_from(pool)
+    divided = DividedPeriod(group, period, also=[alone_from] if alone_from else ())
+    children = divided.children
+    refuse_too_long(len(children) * len(divided.edges) * len(resources))
+    amounts = amounts_between(pool=pool, edges=divided.edges, among=divided.tenants)
+    sums = _sums_of_children(amounts, divided)
+    since = 0 if alone_from is None else bisect_left(divided.edges, alone_from)
+    compared = _sums_of_children(amounts, divided, since)
+    metered = pool.metering == Metering.ALLOCATION
+
+    def degree(child: Child, interval: int) -> Degree:
+        def vector(of: _ChildSums, kind: Kind) -> list[Decimal]:
+            return [
+                of.get((child, interval, kind.value, each.name), Decimal(0)) for each in resources
+            ]
+
+        return degree_of(
+            vector(sums, Kind.USAGE),
+            vector(compared, Kind.USAGE),
+            vector(sums, Kind.ALONE),
+            metered=metered,
+        )
+
+    intervals = range(len(period.intervals))
+    series = {child: [degree(child, interval) for interval in intervals] for child in children}
+    rows = [
+        (child, TenantDegree(child.slug, _total(each, len(resources), metered=metered), each))
+        for child, each in series.items()
+    ]
+    whole = [
+        _total([each[interval] for each in series.values()], len(resources), metered=metered)
+        for interval in intervals
+    ]
+    return SharingDegreeReport(
+        pool,
+        alone_from,
+        period,
+        resources,
+        [row for child, row in rows if not child.is_group],
+        TenantDegree(group.slug, _total(whole, len(resources), metered=metered), whole),
+        [row for child, row in rows if child.is_group],
+    )
+
+
+def _sums_of_children(
+    amounts: Amounts[Use], divided: DividedPeriod, since: int = 0
+) -> "_ChildSums":
+    """Return the sums by child and interval of the parts from number `since` on."""
+    return exact_sums(
+        ((child, divided.interval_of(part), use.kind, use.resource), amount)
+        for use, part, amount in amounts.all_intervals()
+        if part >= since and (child := divided.child_of(use.tenant, part)) is not None
+    )
 
 
 def _report(
@@ -169,11 +238,13 @@ def _report(
     tenants = []
     for key, slug in slugs.items():
         series = [degree(key, interval) for interval in range(len(period.intervals))]
-        tenants.append(TenantDegree(slug, _total(series, metered=metered), series))
+        total = _total(series, len(resources), metered=metered)
+        tenants.append(TenantDegree(slug, total, series))
     return SharingDegreeReport(pool, alone_from, period, resources, tenants)
 
 
 _Sums = Mapping[tuple[int, int, str, str], Decimal]
+_ChildSums = Mapping[tuple[Child, int, str, str], Decimal]
 
 
 def _sums(amounts: Amounts[Use]) -> _Sums:
@@ -235,12 +306,9 @@ def _reason(used: Decimal, compared: Decimal, alone: Decimal, *, metered: bool) 
     return NOTHING_ALONE if used else NO_DEMAND
 
 
-def _total(series: Sequence[Degree], *, metered: bool) -> Degree:
-    columns: Mapping[str, list[Decimal]] = {
-        name: [
-            exact_sums((0, getattr(degree, name)[r]) for degree in series)[0]
-            for r in range(len(series[0].used))
-        ]
+def _total(degrees: Sequence[Degree], resources: int, *, metered: bool) -> Degree:
+    used, compared, alone = (
+        column_sums((getattr(degree, name) for degree in degrees), resources)
         for name in ("used", "compared", "alone")
-    }
-    return degree_of(columns["used"], columns["compared"], columns["alone"], metered=metered)
+    )
+    return degree_of(used, compared, alone, metered=metered)

@@ -1,7 +1,7 @@
 """Utilisation, the use divided by the contributed capacity."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 
 from allocator_service.core.quantities import EXACT_DIGITS, Resource
@@ -9,11 +9,13 @@ from allocator_service.ledger.amounts.intervals import Amounts
 from allocator_service.ledger.amounts.rate_changes import amounts_between, used_in_all
 from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import exact_sums, ratio
+from allocator_service.ledger.reporting.groups import DividedPeriod, column_sums
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.contributed import capacity_within
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.tree_history import Child
 from allocator_service.tenants.models import Tenant
 
 DEFINITIONS = {
@@ -47,14 +49,28 @@ class Use:
 
 
 @dataclass(frozen=True)
+class ChildUse:
+    """The use of a pool by a child of a group, per resource, in all and in every interval."""
+
+    child: Child
+    used: Sequence[Decimal]
+    series: Sequence[Sequence[Decimal]]
+
+
+@dataclass(frozen=True)
 class UtilizationReport:
-    """The utilisation of every resource, by interval in `uses` and over the period in `totals`."""
+    """The utilisation of every resource, by interval in `uses` and over the period in `totals`.
+
+    In the report of a group, `used` is the group's, and `children` divide it.
+    """
 
     pool: Pool
     period: Period
     resources: Sequence[Resource]
     uses: Sequence[Sequence[Use]]
     totals: Sequence[Use]
+    group: str = ""
+    children: Sequence[ChildUse] = ()
 
 
 def utilization_report(
@@ -72,6 +88,41 @@ def utilization_report(
         else _used_by(pool, period, includes)
     )
     used = {(resource, interval): amount for resource, interval, amount in amounts.all_intervals()}
+    return _report(pool, period, used)
+
+
+def group_utilization(*, group: Group, period: Period) -> UtilizationReport:
+    """Return the utilisation of a pool by a group, and the use by each of the group's children.
+
+    Raises `Unacceptable` if the report would be too long.
+    """
+    pool = group.pool
+    names = [each.name for each in resources_of(pool)]
+    divided = DividedPeriod(group, period)
+    refuse_too_long((len(divided.children) + 1) * len(divided.edges) * len(names))
+    amounts = amounts_between(
+        pool=pool, edges=divided.edges, among=divided.tenants, kinds=[Kind.USAGE]
+    )
+    sums = exact_sums(
+        ((child, use.resource, divided.interval_of(part)), amount)
+        for use, part, amount in amounts.all_intervals()
+        if (child := divided.child_of(use.tenant, part)) is not None
+    )
+    children = []
+    for child in divided.children:
+        series = [
+            [sums.get((child, name, interval), Decimal(0)) for name in names]
+            for interval in range(len(period.intervals))
+        ]
+        children.append(ChildUse(child, column_sums(series, len(names)), series))
+    used = exact_sums(((name, interval), amount) for (_, name, interval), amount in sums.items())
+    return replace(_report(pool, period, used), group=group.slug, children=children)
+
+
+def _report(
+    pool: Pool, period: Period, used: Mapping[tuple[str, int], Decimal]
+) -> UtilizationReport:
+    resources = resources_of(pool)
     capacity = exact_sums(
         ((resources[each.resource].name, each.interval), each.amount)
         for each in capacity_within(pool=pool, edges=period.edges)

@@ -9,12 +9,16 @@ from allocator_service.enforcement.entitlements import (
     WHEN,
     Entitlement,
     Entitlements,
+    GroupEntitlement,
+    GroupEntitlements,
 )
+from allocator_service.pools.group_services import MAX_GROUPS
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import IdField, SlugField, TimestampField
+from api.contract.parameters import Parameters
 from api.pseudonyms import tenant_name
 from api.v1.pools.serializers import MAX_GENERATION
-from api.v1.reports.documents import MAX_TENANTS, AmountsField
+from api.v1.reports.documents import MAX_TENANTS, AmountsField, amounts_document
 from policies.fields import (
     ChoiceField,
     Document,
@@ -23,6 +27,11 @@ from policies.fields import (
     ListField,
     ObjectField,
     TextField,
+)
+
+GROUP_DEFINITION = (
+    "The tree is that of the decision in force. A group's amounts are the sums of all tenants below it:"
+    " what they lend each other counts as lent and as borrowed."
 )
 
 
@@ -50,12 +59,40 @@ class EntitlementDocument(Document):
     )
 
 
+class GroupEntitlementDocument(Document):
+    group = SlugField()
+    entitled = AmountsField()
+    has = AmountsField()
+    lent = AmountsField()
+    borrowed = AmountsField()
+    unused = AmountsField()
+
+
+class EntitlementsParameters(Parameters):
+    group = SlugField(
+        required=False,
+        description="This group of the decision in force only: its sum and its children.",
+    )
+
+
 class EntitlementsDocument(Document):
     pool = SlugField()
     run = IdField()
     generation = IntegerField(minimum=0, maximum=MAX_GENERATION)
     at = TimestampField()
     definitions = ObjectField(description="The definition of each figure, in a sentence.")
+    group = DocumentField(
+        GroupEntitlementDocument,
+        required=False,
+        description="With `group` in the query: the sum of its children.",
+    )
+    groups = ListField(
+        GroupEntitlementDocument,
+        min_items=0,
+        max_items=MAX_GROUPS,
+        required=False,
+        description="With `group` in the query: the groups directly below it.",
+    )
     tenants = ListField(EntitlementDocument, min_items=0, max_items=MAX_TENANTS)
 
 
@@ -71,6 +108,24 @@ def entitlements_document(found: Entitlements, *, caller: Tenant | None) -> dict
         "tenants": [
             _row(row, found, caller) for row in found.tenants if own is None or row.tenant == own
         ],
+    }
+
+
+def group_entitlements_document(found: GroupEntitlements) -> dict[str, Any]:
+    """The entitlements of a group, for callers who may know every name."""
+    members = found.members
+
+    def sums(row: GroupEntitlement) -> dict[str, Any]:
+        return {
+            name: amounts_document(value, members.resources) if name != "group" else value
+            for name, value in vars(row).items()
+        }
+
+    return {
+        **entitlements_document(members, caller=None),
+        "definitions": {**DEFINITIONS, "group": GROUP_DEFINITION},
+        "group": sums(found.group),
+        "groups": [sums(row) for row in found.groups],
     }
 
 

@@ -11,7 +11,8 @@ from rest_framework.response import Response
 from allocator_service.allocation.decided import decided_by_class
 from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.clock import utc_now
-from allocator_service.enforcement.entitlements import pool_entitlements
+from allocator_service.core.errors import Missing
+from allocator_service.enforcement.entitlements import group_entitlements, pool_entitlements
 from allocator_service.enforcement.rendering.targets import (
     TARGETS,
     decision_render,
@@ -28,7 +29,12 @@ from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_AGENT, OPERATOR_BILLING
 from api.contract.conditional import is_known
 from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
 from api.openapi.describing import renders, replaces, shows
-from api.v1.enforcement.entitlements import EntitlementsDocument, entitlements_document
+from api.v1.enforcement.entitlements import (
+    EntitlementsDocument,
+    EntitlementsParameters,
+    entitlements_document,
+    group_entitlements_document,
+)
 from api.v1.enforcement.reports import (
     EnforcementDocument,
     EnforcementReport,
@@ -139,6 +145,7 @@ class EnforcementView(PoolView):
 
 class EntitlementsView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
+    parameters = EntitlementsParameters
 
     @shows(
         EntitlementsDocument,
@@ -150,8 +157,15 @@ class EntitlementsView(PoolView):
         and when what it lent returns.
 
         `definitions` explains each figure. A tenant key sees its own row; in a transparent pool it
-        sees all of them. To a tenant key other tenants always appear under pseudonyms. Before the
-        first decision the answer is 404 `decision.none`.
+        sees all of them. To a tenant key other tenants always appear under pseudonyms. `group` shows
+        the sum of a group of the decision and then its children, to all keys but tenants' (404
+        `group.not_found`). Before the first decision the answer is 404 `decision.none`.
         """
+        slug, of_pool = self.query["group"], self.pool
+        if slug is not None:
+            if self.tenant is not None:
+                raise Missing("There is no such group.", code="group.not_found")
+            of_group = group_entitlements(pool=of_pool, slug=slug, now=utc_now())
+            return Response(group_entitlements_document(of_group))
         found = pool_entitlements(pool=self.pool, now=utc_now())
         return Response(entitlements_document(found, caller=self.tenant))

@@ -7,17 +7,20 @@ from allocator_service.billing.statements.documents import money_text
 from allocator_service.billing.tie_out import (
     DEFINITIONS,
     ENTRIES_SHOWN,
+    TREE_OF_MONTH,
+    Account,
     BillingReport,
     Tie,
     billing_chart,
 )
 from allocator_service.core.quantities import decimal_text
+from allocator_service.pools.group_services import MAX_GROUPS
 from api.contract.fields import SlugField, TimestampField, ids_field
 from api.contract.money import CurrencyField, decimal_field
 from api.contract.parameters import Parameters
 from api.v1.reports.documents import MAX_TENANTS, Report, ReportDocument
 from api.v1.statements.serializers import MonthField
-from policies.fields import ChoiceField, Document, ListField, TextField
+from policies.fields import ChoiceField, Document, DocumentField, ListField, TextField
 
 COLUMNS = (
     "month",
@@ -44,11 +47,23 @@ class BillingParameters(Parameters):
         required=False,
         description="The tenant with this slug only; 404 `tenant.not_found` if there is none.",
     )
+    group = SlugField(
+        required=False,
+        description="This group only: its sum and the tenants below it. An unknown group is 404"
+        " `group.not_found`; together with `tenant` it is 400 `report.one_of`.",
+    )
     step = ChoiceField(choices=STEPS, required=False, description="Always months.")
 
 
 class AccountDocument(Document):
     tenant = SlugField()
+    charges = decimal_field()
+    credits = decimal_field()
+    billed = decimal_field()
+
+
+class GroupAccountDocument(Document):
+    group = SlugField()
     charges = decimal_field()
     credits = decimal_field()
     billed = decimal_field()
@@ -73,6 +88,18 @@ class TieDocument(Document):
 
 class BillingDocument(ReportDocument):
     currency = CurrencyField()
+    group = DocumentField(
+        GroupAccountDocument,
+        required=False,
+        description="With `group` in the query: the sum of the accounts.",
+    )
+    groups = ListField(
+        GroupAccountDocument,
+        min_items=0,
+        max_items=MAX_GROUPS,
+        required=False,
+        description="With `group` in the query: the groups directly below it.",
+    )
     accounts = ListField(AccountDocument, min_items=0, max_items=MAX_TENANTS)
     ties = ListField(TieDocument, min_items=0, max_items=MAX_TENANTS)
 
@@ -81,15 +108,7 @@ def billing_fields(report: BillingReport) -> dict[str, Any]:
     """What the document holds beside what every report begins with."""
     return {
         "currency": report.pool.currency,
-        "accounts": [
-            {
-                "tenant": account.tenant,
-                "charges": money_text(account.charges, report.digits),
-                "credits": money_text(account.credits, report.digits),
-                "billed": money_text(account.billed, report.digits),
-            }
-            for account in report.accounts
-        ],
+        "accounts": [_account(each, report.digits, "tenant") for each in report.accounts],
         "ties": [
             {
                 **_tie(tie),
@@ -98,6 +117,24 @@ def billing_fields(report: BillingReport) -> dict[str, Any]:
             }
             for tie in report.ties
         ],
+    }
+
+
+def group_billing_fields(report: BillingReport) -> dict[str, Any]:
+    """The fields of a group's report: its sum, the groups below it, and all tenants below."""
+    group, groups = (
+        [_account(each, report.digits, "group") for each in accounts]
+        for accounts in ([report.group] if report.group else [], report.groups)
+    )
+    return {**billing_fields(report), "group": group[0], "groups": groups}
+
+
+def _account(account: Account, digits: int, of: str) -> dict[str, str]:
+    return {
+        of: account.tenant,
+        "charges": money_text(account.charges, digits),
+        "credits": money_text(account.credits, digits),
+        "billed": money_text(account.billed, digits),
     }
 
 
@@ -122,3 +159,11 @@ def billing_rows(report: BillingReport) -> Iterator[dict[str, Any]]:
 
 
 BILLING = Report("billing", DEFINITIONS, COLUMNS, billing_fields, billing_rows, billing_chart)
+GROUP_BILLING = Report(
+    "billing",
+    {**DEFINITIONS, "group": TREE_OF_MONTH},
+    COLUMNS,
+    group_billing_fields,
+    billing_rows,
+    billing_chart,
+)

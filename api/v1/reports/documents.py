@@ -35,6 +35,16 @@ class ReportParameters(Parameters):
     )
 
 
+class GroupReportParameters(ReportParameters):
+    """The period, and the tenant or the group."""
+
+    group = SlugField(
+        required=False,
+        description="This group only: its sum and its children. An unknown group is 404"
+        " `group.not_found`; together with `tenant` it is 400 `report.one_of`.",
+    )
+
+
 class AmountsField(SchemaField):
     """Exact amounts keyed by the pool's resources."""
 

@@ -1,13 +1,21 @@
 """Lending as a document and as rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from allocator_service.core.quantities import decimal_text
-from allocator_service.ledger.reporting.lending import DEFINITIONS, LendingReport
+from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.ledger.reporting.groups import TREE
+from allocator_service.ledger.reporting.lending import (
+    DEFINITIONS,
+    GroupFlow,
+    GroupLendingReport,
+    LendingReport,
+    Traffic,
+)
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
-from allocator_service.ledger.reporting.pictures import lending_chart
-from api.contract.fields import TimestampField
+from allocator_service.ledger.reporting.pictures import group_lending_chart, lending_chart
+from allocator_service.pools.group_services import MAX_GROUPS
+from api.contract.fields import SlugField, TimestampField
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -15,7 +23,7 @@ from api.v1.reports.documents import (
     ReportDocument,
     amounts_document,
 )
-from policies.fields import Document, ListField, TextField
+from policies.fields import BooleanField, Document, DocumentField, ListField, TextField
 
 COLUMNS = ("owner", "tenant", "start", "end", "resource", "unit", "used")
 
@@ -28,9 +36,31 @@ class FlowPieceDocument(Document):
 
 class FlowDocument(Document):
     owner = TextField(
-        max_length=63, allow_null=True, description="Null is the pool itself, or not known."
+        max_length=63,
+        allow_null=True,
+        description="Null is the pool itself, or not known, unless `owner_group` is set.",
     )
-    tenant = TextField(max_length=63)
+    owner_group = SlugField(
+        required=False,
+        allow_null=True,
+        description="With `group` in the query: group below it that the owner belonged to.",
+    )
+    owner_inside = BooleanField(
+        required=False,
+        description="With `group` in the query: whether the owner belonged to the group then.",
+    )
+    tenant = TextField(
+        max_length=63, allow_null=True, description="Null only if `tenant_group` is set."
+    )
+    tenant_group = SlugField(
+        required=False,
+        allow_null=True,
+        description="With `group` in the query: group below it that the tenant belonged to.",
+    )
+    tenant_inside = BooleanField(
+        required=False,
+        description="With `group` in the query: whether the tenant belonged to the group then.",
+    )
     used = AmountsField()
     series = ListField(FlowPieceDocument, max_items=MAX_INTERVALS)
 
@@ -43,10 +73,50 @@ class BalanceDocument(Document):
     balance = AmountsField(description="lent − borrowed")
 
 
+class TrafficFields(Document):
+    used = AmountsField()
+    lent = AmountsField(description="Use of its members' servers by tenants outside the group.")
+    borrowed = AmountsField(description="Use of servers of tenants outside the group.")
+    balance = AmountsField(description="lent − borrowed")
+
+
+class GroupTrafficDocument(TrafficFields):
+    group = SlugField()
+
+
+class TenantTrafficDocument(TrafficFields):
+    tenant = SlugField()
+
+
 class LendingDocument(ReportDocument):
     total = AmountsField(description="The sum of the flows below.")
+    group = DocumentField(
+        GroupTrafficDocument,
+        required=False,
+        description="With `group` in the query: the sum of its children.",
+    )
+    groups = ListField(
+        GroupTrafficDocument,
+        min_items=0,
+        max_items=MAX_GROUPS,
+        required=False,
+        description="With `group` in the query: the groups directly below it.",
+    )
+    tenants = ListField(
+        TenantTrafficDocument,
+        min_items=0,
+        max_items=MAX_TENANTS,
+        required=False,
+        description="With `group` in the query: the members directly below it.",
+    )
     flows = ListField(FlowDocument, min_items=0, max_items=MAX_TENANTS)
-    balances = ListField(BalanceDocument, min_items=0, max_items=MAX_TENANTS)
+    balances = ListField(
+        BalanceDocument,
+        min_items=0,
+        max_items=MAX_TENANTS,
+        required=False,
+        description="Of every two tenants; not in the report of a group.",
+    )
 
 
 def lending_fields(report: LendingReport) -> dict[str, Any]:
@@ -96,3 +166,79 @@ def lending_rows(report: LendingReport) -> Iterator[dict[str, Any]]:
 
 
 LENDING = Report("lending", DEFINITIONS, COLUMNS, lending_fields, lending_rows, lending_chart)
+
+
+def group_lending_fields(report: GroupLendingReport) -> dict[str, Any]:
+    """The fields of a group's report: its sum, its children, and the flows between them."""
+    resources = report.resources
+    of: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    for child in report.children:
+        name = "group" if child.is_group else "tenant"
+        of[child.is_group].append({name: child.slug, **_traffic(report.of(child), resources)})
+    return {
+        "total": amounts_document(report.total, resources),
+        "group": {"group": report.group.slug, **_traffic(report.sum, resources)},
+        "groups": of[True],
+        "tenants": of[False],
+        "flows": [
+            {
+                **_ends(flow),
+                "used": amounts_document(flow.used, resources),
+                "series": [
+                    {"start": start, "end": end, "used": amounts_document(used, resources)}
+                    for (start, end), used in zip(report.period.intervals, flow.series, strict=True)
+                ],
+            }
+            for flow in report.flows
+        ],
+    }
+
+
+def _traffic(traffic: Traffic, resources: Sequence[Resource]) -> dict[str, dict[str, str]]:
+    return {
+        name: amounts_document(getattr(traffic, name), resources)
+        for name in ("used", "lent", "borrowed", "balance")
+    }
+
+
+def _ends(flow: GroupFlow) -> dict[str, str | bool | None]:
+    return {
+        "owner": None if flow.owner.is_group else flow.owner.slug,
+        "owner_group": flow.owner.slug if flow.owner.is_group else None,
+        "owner_inside": flow.owner.inside,
+        "tenant": None if flow.user.is_group else flow.user.slug,
+        "tenant_group": flow.user.slug if flow.user.is_group else None,
+        "tenant_inside": flow.user.inside,
+    }
+
+
+def group_lending_rows(report: GroupLendingReport) -> Iterator[dict[str, Any]]:
+    """A row per flow, interval and resource: their sums are the total."""
+    for flow in report.flows:
+        for (start, end), used in zip(report.period.intervals, flow.series, strict=True):
+            for resource, amount in zip(report.resources, used, strict=True):
+                yield {
+                    **_ends(flow),
+                    "start": start,
+                    "end": end,
+                    "resource": resource.name,
+                    "unit": resource.unit,
+                    "used": decimal_text(amount),
+                }
+
+
+GROUP_DEFINITIONS = {
+    **{name: DEFINITIONS[name] for name in ("used", "rounding")},
+    "lent": "Use of servers of the group's members by tenants outside the group.",
+    "borrowed": "Use by the group's members of servers of tenants outside the group.",
+    "balance": "What was lent less what was borrowed.",
+    "group": TREE,
+}
+GROUP_LENDING = Report(
+    "lending",
+    GROUP_DEFINITIONS,
+    ("owner_group", "owner_inside", "tenant_group", "tenant_inside", *COLUMNS),
+    group_lending_fields,
+    group_lending_rows,
+    group_lending_chart,
+)

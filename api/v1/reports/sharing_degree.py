@@ -5,6 +5,7 @@ from typing import Any
 
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.reporting.amounts import exact_sum
+from allocator_service.ledger.reporting.groups import TREE
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from allocator_service.ledger.reporting.pictures import sharing_degree_chart
 from allocator_service.ledger.reporting.sharing_degree import (
@@ -15,7 +16,8 @@ from allocator_service.ledger.reporting.sharing_degree import (
     SharingDegreeReport,
     TenantDegree,
 )
-from api.contract.fields import TimestampField
+from allocator_service.pools.group_services import MAX_GROUPS
+from api.contract.fields import SlugField, TimestampField
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -72,34 +74,54 @@ class SharedDocument(SharedFields):
     series = ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
 
 
+class SharedByGroupDocument(SharedFields):
+    group = SlugField()
+    benefit = BooleanField(allow_null=True, description="Whether min is 1 or more.")
+    series = ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
+
+
 class SharingDegreeDocument(ReportDocument):
     baseline = ChoiceField(choices=[BASELINE], description="The partition that `alone` is of.")
     alone_from = TimestampField(
         allow_null=True,
         description="Beginning of the first decision, from which on `alone` is known.",
     )
-    total = AmountsField(description="What the tenants below used together.")
+    total = AmountsField(description="What the tenants and groups below used together.")
+    group = DocumentField(
+        SharedByGroupDocument,
+        required=False,
+        description="With `group` in the query: the sum of its children.",
+    )
+    groups = ListField(
+        SharedByGroupDocument,
+        min_items=0,
+        max_items=MAX_GROUPS,
+        required=False,
+        description="With `group` in the query: the groups directly below it.",
+    )
     tenants = ListField(SharedDocument, min_items=0, max_items=MAX_TENANTS)
 
 
 def sharing_degree_fields(report: SharingDegreeReport) -> dict[str, Any]:
     """What the document holds beside what every report begins with."""
-    total = [
-        exact_sum(each.total.used[r] for each in report.tenants)
-        for r in range(len(report.resources))
-    ]
-    return {
+    rows = [*report.groups, *report.tenants]
+    total = [exact_sum(each.total.used[r] for each in rows) for r in range(len(report.resources))]
+    document = {
         "baseline": BASELINE,
         "alone_from": report.alone_from,
         "total": amounts_document(total, report.resources),
-        "tenants": [_tenant(each, report) for each in report.tenants],
+        "tenants": [_row(each, report, "tenant") for each in report.tenants],
     }
+    if report.group is None:
+        return document
+    groups = [_row(each, report, "group") for each in report.groups]
+    return {**document, "group": _row(report.group, report, "group"), "groups": groups}
 
 
-def _tenant(each: TenantDegree, report: SharingDegreeReport) -> dict[str, Any]:
+def _row(each: TenantDegree, report: SharingDegreeReport, of: str) -> dict[str, Any]:
     least = each.total.least
     return {
-        "tenant": each.tenant,
+        of: each.tenant,
         **_degree(each.total, report.resources),
         "benefit": None if least is None else least >= 1,
         "series": [
@@ -128,19 +150,33 @@ def _degree(degree: Degree, resources: Sequence[Resource]) -> dict[str, Any]:
 def sharing_degree_rows(report: SharingDegreeReport) -> Iterator[dict[str, Any]]:
     """A row per tenant, interval and resource: their sums are the totals."""
     for each in report.tenants:
-        for (start, end), degree in zip(report.period.intervals, each.series, strict=True):
-            for r, resource in enumerate(report.resources):
-                yield {
-                    "tenant": each.tenant,
-                    "start": start,
-                    "end": end,
-                    "resource": resource.name,
-                    "unit": resource.unit,
-                    "used": decimal_text(degree.used[r]),
-                    "alone": decimal_text(degree.alone[r]),
-                    "sharing_degree": degree.ratios[r],
-                    "reason": degree.reasons[r],
-                }
+        yield from _rows(each, report)
+
+
+def group_sharing_degree_rows(report: SharingDegreeReport) -> Iterator[dict[str, Any]]:
+    """A row per child of a group, interval and resource: their sums are the group's."""
+    for each in report.groups:
+        for row in _rows(each, report):
+            yield {**row, "group": each.tenant, "tenant": None}
+    for each in report.tenants:
+        for row in _rows(each, report):
+            yield {**row, "group": None}
+
+
+def _rows(each: TenantDegree, report: SharingDegreeReport) -> Iterator[dict[str, Any]]:
+    for (start, end), degree in zip(report.period.intervals, each.series, strict=True):
+        for r, resource in enumerate(report.resources):
+            yield {
+                "tenant": each.tenant,
+                "start": start,
+                "end": end,
+                "resource": resource.name,
+                "unit": resource.unit,
+                "used": decimal_text(degree.used[r]),
+                "alone": decimal_text(degree.alone[r]),
+                "sharing_degree": degree.ratios[r],
+                "reason": degree.reasons[r],
+            }
 
 
 SHARING_DEGREE = Report(
@@ -149,5 +185,13 @@ SHARING_DEGREE = Report(
     COLUMNS,
     sharing_degree_fields,
     sharing_degree_rows,
+    sharing_degree_chart,
+)
+GROUP_SHARING_DEGREE = Report(
+    "sharing-degree",
+    {**DEFINITIONS, "group": TREE},
+    ("group", *COLUMNS),
+    sharing_degree_fields,
+    group_sharing_degree_rows,
     sharing_degree_chart,
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.reporting.groups import TREE
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from allocator_service.ledger.reporting.pictures import utilization_chart
 from allocator_service.ledger.reporting.utilization import (
@@ -12,8 +13,10 @@ from allocator_service.ledger.reporting.utilization import (
     Use,
     UtilizationReport,
 )
-from api.contract.fields import TimestampField
+from allocator_service.pools.group_services import MAX_GROUPS
+from api.contract.fields import SlugField, TimestampField
 from api.v1.reports.documents import (
+    MAX_TENANTS,
     AmountsField,
     RatiosField,
     Report,
@@ -40,9 +43,44 @@ class UsePieceDocument(UseDocument):
     end = TimestampField()
 
 
+class UsedPieceDocument(Document):
+    start = TimestampField()
+    end = TimestampField()
+    used = AmountsField()
+
+
+class GroupUseDocument(Document):
+    group = SlugField()
+    used = AmountsField()
+    series = ListField(UsedPieceDocument, max_items=MAX_INTERVALS)
+
+
+class TenantUseDocument(Document):
+    tenant = SlugField()
+    used = AmountsField()
+    series = ListField(UsedPieceDocument, max_items=MAX_INTERVALS)
+
+
 class UtilizationDocument(ReportDocument):
     total = DocumentField(UseDocument)
     series = ListField(UsePieceDocument, max_items=MAX_INTERVALS)
+    group = SlugField(
+        required=False, description="With `group` in the query: the group whose use is `used`."
+    )
+    groups = ListField(
+        GroupUseDocument,
+        min_items=0,
+        max_items=MAX_GROUPS,
+        required=False,
+        description="With `group` in the query: the groups directly below it.",
+    )
+    tenants = ListField(
+        TenantUseDocument,
+        min_items=0,
+        max_items=MAX_TENANTS,
+        required=False,
+        description="With `group` in the query: the members directly below it.",
+    )
 
 
 def utilization_fields(report: UtilizationReport) -> dict[str, Any]:
@@ -54,6 +92,24 @@ def utilization_fields(report: UtilizationReport) -> dict[str, Any]:
             for interval, (start, end) in enumerate(report.period.intervals)
         ],
     }
+
+
+def group_utilization_fields(report: UtilizationReport) -> dict[str, Any]:
+    """The same of a group, with the use of its children."""
+    of: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    for each in report.children:
+        of[each.child.is_group].append(
+            {
+                "group" if each.child.is_group else "tenant": each.child.slug,
+                "used": amounts_document(each.used, report.resources),
+                "series": [
+                    {"start": start, "end": end, "used": amounts_document(used, report.resources)}
+                    for (start, end), used in zip(report.period.intervals, each.series, strict=True)
+                ],
+            }
+        )
+    whole = utilization_fields(report)
+    return {**whole, "group": report.group, "groups": of[True], "tenants": of[False]}
 
 
 def _uses(uses: Sequence[Use], report: UtilizationReport) -> Mapping[str, Any]:
@@ -88,4 +144,12 @@ def utilization_rows(report: UtilizationReport) -> Iterator[dict[str, Any]]:
 
 UTILIZATION = Report(
     "utilization", DEFINITIONS, COLUMNS, utilization_fields, utilization_rows, utilization_chart
+)
+GROUP_UTILIZATION = Report(
+    "utilization",
+    {**DEFINITIONS, "group": TREE},
+    COLUMNS,
+    group_utilization_fields,
+    utilization_rows,
+    utilization_chart,
 )

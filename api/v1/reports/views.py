@@ -8,14 +8,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.reports.fairness import fairness_report
-from allocator_service.billing.tie_out import billing_report
+from allocator_service.billing.tie_out import billing_report, group_billing
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
-from allocator_service.ledger.reporting.lending import lending_report
+from allocator_service.core.errors import Missing, Unreadable
+from allocator_service.ledger.reporting.lending import group_lending, lending_report
 from allocator_service.ledger.reporting.periods import Period, report_period
-from allocator_service.ledger.reporting.sharing_degree import sharing_degree_report
-from allocator_service.ledger.reporting.utilization import utilization_report
+from allocator_service.ledger.reporting.sharing_degree import (
+    group_sharing_degree,
+    sharing_degree_report,
+)
+from allocator_service.ledger.reporting.utilization import group_utilization, utilization_report
+from allocator_service.pools.models import Group
 from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.tree_history import group_named
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
 from api.auth import EVERY_SCOPE
@@ -23,12 +28,16 @@ from api.contract.parameters import Parameters
 from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
 from api.openapi.describing import reports
 from api.pseudonyms import tenant_name
-from api.v1.reports.billing import BILLING, BillingDocument, BillingParameters
-from api.v1.reports.documents import Report, ReportParameters, head_document
+from api.v1.reports.billing import BILLING, GROUP_BILLING, BillingDocument, BillingParameters
+from api.v1.reports.documents import GroupReportParameters, Report, ReportParameters, head_document
 from api.v1.reports.fairness import FAIRNESS, FairnessDocument
-from api.v1.reports.lending import LENDING, LendingDocument
-from api.v1.reports.sharing_degree import SHARING_DEGREE, SharingDegreeDocument
-from api.v1.reports.utilization import UTILIZATION, UtilizationDocument
+from api.v1.reports.lending import GROUP_LENDING, LENDING, LendingDocument
+from api.v1.reports.sharing_degree import (
+    GROUP_SHARING_DEGREE,
+    SHARING_DEGREE,
+    SharingDegreeDocument,
+)
+from api.v1.reports.utilization import GROUP_UTILIZATION, UTILIZATION, UtilizationDocument
 from api.v1.runs.visibility import sees_whole
 from api.views import PoolView, keep_content_type
 
@@ -96,9 +105,27 @@ class ReportView(PoolView):
         """Whether the tenant that the caller knows by a name is asked for."""
         return self.query["tenant"] in (None, name)
 
-    def shown(self, report: Any) -> Response:
+    def group_named(self, period: Period) -> Group | None:
+        """The group that is asked for, None without any.
+
+        Raises `Missing` for a group that the caller does not know, `Unreadable` together with `tenant`.
+        """
+        slug, pool = self.query["group"], self.pool
+        if slug is None:
+            return None
+        if self.query["tenant"] is not None:
+            raise Unreadable(
+                'Only one of "group" and "tenant" can be asked for.',
+                code="report.one_of",
+                extra={"parameter": "group"},
+            )
+        if self.tenant is not None:
+            raise Missing("There is no such group.", code="group.not_found")
+        return group_named(pool=pool, slug=slug, before=period.end)
+
+    def shown(self, report: Any, as_shown: Report | None = None) -> Response:
         """The report in the format that is asked for."""
-        as_shown, chosen = self.report, self.request.accepted_renderer.format
+        as_shown, chosen = as_shown or self.report, self.request.accepted_renderer.format
         if chosen == SVGRenderer.format:
             return Response(as_shown.chart(report).svg)
         if chosen in (CSVRenderer.format, NDJSONRenderer.format):
@@ -129,22 +156,29 @@ class BillingView(ReportView):
 
         For each month, tenant and resource, `ledger` = `statements` + `not_yet_billed` +
         `not_billable`, to the last digit. The period is widened to whole months of the pool's time
-        zone, at most 36 (422 `report.too_long`); open months are computed as of now. A tenant key sees
-        itself only, in a transparent pool too. The report stays readable after the pool is retired.
+        zone, at most 36 (422 `report.too_long`); open months are computed as of now. `group` reports
+        the sum of a group and the tenants below it at the end of each month, to operator and billing
+        keys. A tenant key sees itself only, in a transparent pool too. The report stays readable after
+        the pool is retired.
         """
         self.refuse_unknown()
+        of_period = report_period(
+            pool=self.pool,
+            start=self.query["from"],
+            end=self.query["to"],
+            step=None,
+            now=utc_now(),
+        )
+        group = self.group_named(of_period)
+        if group is not None:
+            of_group = group_billing(group=group, period=of_period, now=utc_now())
+            return self.shown(of_group, GROUP_BILLING)
         limit = self.tenant
         if limit is None and self.query["tenant"] is not None:
             limit = tenants_for(None).filter(slug=self.query["tenant"]).first()
         report = billing_report(
             pool=self.pool,
-            period=report_period(
-                pool=self.pool,
-                start=self.query["from"],
-                end=self.query["to"],
-                step=None,
-                now=utc_now(),
-            ),
+            period=of_period,
             now=utc_now(),
             tenant=limit,
         )
@@ -162,6 +196,7 @@ class WholeReportView(ReportView):
 
 class SharingDegreeView(ReportView):
     report = SHARING_DEGREE
+    parameters = GroupReportParameters
 
     @reports(SharingDegreeDocument, "Report what sharing gave each tenant; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:
@@ -169,15 +204,22 @@ class SharingDegreeView(ReportView):
 
         The sharing degree is `used` / `alone` per resource; `min` is the least of them, and below 1 the
         tenant lost by sharing. A ratio that does not exist is null with a reason. A tenant key sees
-        itself, and in a transparent pool the others under pseudonyms. An empty period, or one of more
-        than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
-        `report.too_long`.
+        itself, and in a transparent pool the others under pseudonyms. `group` reports the sum of a group
+        and then its children, by the tree as it was at each instant, to operator and billing keys. An
+        empty period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000
+        values are 422 `report.too_long`.
         """
+        period = self.period()
+        group = self.group_named(period)
+        if group is not None:
+            of_group = group_sharing_degree(group=group, period=period)
+            return self.shown(of_group, GROUP_SHARING_DEGREE)
         return self.shown(self.part_of(sharing_degree_report))
 
 
 class LendingView(ReportView):
     report = LENDING
+    parameters = GroupReportParameters
 
     @reports(LendingDocument, "Report who ran on whose servers; a tenant sees what concerns it")
     def get(self, request: Request, pool: str) -> Response:
@@ -185,28 +227,41 @@ class LendingView(ReportView):
 
         An `owner` of null is the pool itself or not known: reported usage does not say on which servers
         it ran. A tenant key sees the flows from and to itself, in a transparent pool all of them, with
-        the others under pseudonyms. An empty period, or one of more than 1,000 intervals, is 400
-        `report.period`; more than 200,000 values are 422 `report.too_long`.
+        the others under pseudonyms. `group` reports the sum of a group, its children and the flows
+        between them, by the tree as it was at each instant, to operator and billing keys. An empty
+        period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000 values
+        are 422 `report.too_long`.
         """
+        period = self.period()
+        group = self.group_named(period)
+        if group is not None:
+            return self.shown(group_lending(group=group, period=period), GROUP_LENDING)
         return self.shown(self.part_of(lending_report))
 
 
 class UtilizationView(WholeReportView):
     report = UTILIZATION
+    parameters = GroupReportParameters
 
     @reports(UtilizationDocument, "Report how much of the capacity was used")
     def get(self, request: Request, pool: str) -> Response:
         """Report how much of the contributed capacity was used, and how much was idle.
 
         Draining servers count as capacity. With `tenant`, `used` is that tenant's, and `capacity` stays
-        the whole pool's. A tenant key can read it in a transparent pool only; elsewhere it gets 404
-        `report.not_found`. An empty period, or one of more than 1,000 intervals, is 400
-        `report.period`; more than 200,000 values are 422 `report.too_long`.
+        the whole pool's. With `group`, `used` is that group's by the tree as it was at each instant,
+        and its children are listed; operator and billing keys only. A tenant key can read it in a
+        transparent pool only; elsewhere it gets 404 `report.not_found`. An empty period, or one of more
+        than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
+        `report.too_long`.
         """
+        period = self.period()
+        group = self.group_named(period)
+        if group is not None:
+            return self.shown(group_utilization(group=group, period=period), GROUP_UTILIZATION)
         asked = self.query["tenant"] is not None
         report = utilization_report(
             pool=self.pool,
-            period=self.period(),
+            period=period,
             includes=(lambda slug: self.wanted(self.shown_as(slug))) if asked else None,
         )
         return self.shown(report)

@@ -165,6 +165,53 @@ class StatementDocument(Document):
     notes = SchemaField(schema={"type": "array", "items": {"type": "string"}})
 
 
+class GroupMonthDocument(Document):
+    month = MonthField()
+    group = SlugField()
+    state = ChoiceField(choices=STATES)
+    tenants = IntegerField(minimum=1, maximum=MAX_ACCOUNTS, description="How many are below it.")
+    billed = decimal_field(allow_null=True, description="Null while the month is open.")
+    currency = CurrencyField()
+    closed_at = TimestampField(allow_null=True)
+
+
+class GroupBelowDocument(TotalsDocument):
+    group = SlugField()
+    tenants = IntegerField(minimum=1, maximum=MAX_ACCOUNTS, description="How many are below it.")
+
+
+class TenantOfGroupDocument(TotalsDocument):
+    tenant = SlugField()
+    group = SlugField(description="Its own group, at `tree_at`.")
+
+
+class GroupStatementDocument(Document):
+    pool = SlugField()
+    group = SlugField()
+    month = MonthField()
+    state = ChoiceField(choices=STATES)
+    currency = CurrencyField()
+    timezone = TextField(max_length=63)
+    from_ = TimestampField()
+    to = TimestampField()
+    closed_at = TimestampField(allow_null=True)
+    tree_at = TimestampField(description="The tree just before this instant counts.")
+    totals = DocumentField(TotalsDocument, description="The sum of the tenants below.")
+    groups = ListField(
+        GroupBelowDocument,
+        min_items=0,
+        max_items=MAX_ACCOUNTS,
+        description="The groups directly below it, each with the sum of its tenants.",
+    )
+    tenants = ListField(
+        TenantOfGroupDocument,
+        min_items=0,
+        max_items=MAX_ACCOUNTS,
+        description="All tenants below it, at any level.",
+    )
+    definition = TextField(max_length=1_000)
+
+
 class AccountDocument(Document):
     account = ChoiceField(choices=["tenant", "fee", "pool"])
     tenant = TextField(max_length=63, allow_null=True)

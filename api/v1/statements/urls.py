@@ -1,5 +1,6 @@
 from django.urls import path
 
+from api.v1.statements.groups import GroupStatementsView, GroupStatementView
 from api.v1.statements.views import (
     FocusView,
     ManifestView,
@@ -16,6 +17,16 @@ urlpatterns = [
     path(f"{_POOL}/statements/", StatementsView.as_view(), name="statements"),
     path(
         f"{_POOL}/statements/<str:month>/<str:tenant>/", StatementView.as_view(), name="statement"
+    ),
+    path(
+        f"{_POOL}/groups/<str:group>/statements/",
+        GroupStatementsView.as_view(),
+        name="group-statements",
+    ),
+    path(
+        f"{_POOL}/groups/<str:group>/statements/<str:month>/",
+        GroupStatementView.as_view(),
+        name="group-statement",
     ),
     path(f"{_POOL}/months/<str:month>/", MonthView.as_view(), name="month"),
     path(f"{_POOL}/months/<str:month>/manifest/", ManifestView.as_view(), name="manifest"),

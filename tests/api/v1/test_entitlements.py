@@ -55,3 +55,29 @@ def test_before_the_first_decision_nobody_has_anything(operator):
     factories.pool("lab")
     answer = operator.get(PATH)
     assert (answer.status_code, answer.json()["code"]) == (404, "decision.none")
+
+
+def test_a_group_is_the_sum_of_its_children_in_the_decisions_tree(lending, operator):
+    lab = lending.pool
+    factories.group(lab, "science")
+    factories.group(lab, "ml", "science")
+    ada, bob = (lab.memberships.get(tenant__slug=slug).tenant for slug in ("ada", "bob"))
+    factories.member(lab, ada, "science")
+    factories.member(lab, bob, "ml")
+    unknown = operator.get(f"{PATH}?group=science")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "group.not_found")
+    factories.decision(lab)
+    rows = {row["tenant"]: row for row in operator.get(PATH).json()["tenants"]}
+    factories.member(lab, bob, None)  # not decided yet
+    document = operator.get(f"{PATH}?group=science").json()
+    assert document["tenants"] == [rows["ada"]]
+    (ml,) = document["groups"]
+    amounts = ("entitled", "has", "lent", "borrowed", "unused")
+    assert ml == {"group": "ml", **{name: rows["bob"][name] for name in amounts}}
+    assert document["group"]["group"] == "science"
+    for name in amounts:
+        for resource in ("cpu", "memory"):
+            total = sum(float(row[name][resource]) for row in rows.values())
+            assert float(document["group"][name][resource]) == total
+    assert document["group"]["entitled"] == {"cpu": "12", "memory": "12"}
+    assert factories.client("tenant", ada).get(f"{PATH}?group=science").status_code == 404

@@ -91,6 +91,8 @@ MATRIX = {
     "/api/v1/price-plans/<str:plan>/publish/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/statements/": {"GET": ALL, "POST": ONE},
     "/api/v1/pools/<str:pool>/statements/<str:month>/<str:tenant>/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/groups/<str:group>/statements/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/groups/<str:group>/statements/<str:month>/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/months/<str:month>/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/months/<str:month>/manifest/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/months/<str:month>/entries/": {"GET": ALL},

@@ -146,6 +146,16 @@ class EnforcementReport(TypedDict):
     problems: NotRequired[list[str]]
 
 
+class EntitlementsGroup(TypedDict):
+    # With `group` in the query: the sum of its children.
+    group: str
+    entitled: dict[str, str]
+    has: dict[str, str]
+    lent: dict[str, str]
+    borrowed: dict[str, str]
+    unused: dict[str, str]
+
+
 class EntitlementsTenantLentTo(TypedDict):
     # A pseudonym for the keys of other tenants.
     tenant: str
@@ -179,4 +189,8 @@ class EntitlementsDocument(TypedDict):
     at: str
     # The definition of each figure, in a sentence.
     definitions: dict[str, Any]
+    # With `group` in the query: the sum of its children.
+    group: NotRequired[EntitlementsGroup]
+    # With `group` in the query: the groups directly below it.
+    groups: NotRequired[list[EntitlementsGroup]]
     tenants: list[EntitlementsTenant]

@@ -60,6 +60,71 @@ class ReversalRequest(TypedDict):
     reason: str
 
 
+class GroupMonthDocument(TypedDict):
+    month: str
+    group: str
+    state: Literal["open", "closed"]
+    # How many are below it.
+    tenants: int
+    # Null while the month is open.
+    billed: str | None
+    currency: str
+    closed_at: str | None
+
+
+class GroupStatementTotals(TypedDict):
+    # The sum of the tenants below.
+    charges: str
+    credits: str
+    billed: str
+    effective: str
+
+
+class GroupStatementGroup(TypedDict):
+    charges: str
+    credits: str
+    billed: str
+    effective: str
+    group: str
+    # How many are below it.
+    tenants: int
+
+
+class GroupStatementTenant(TypedDict):
+    charges: str
+    credits: str
+    billed: str
+    effective: str
+    tenant: str
+    # Its own group, at `tree_at`.
+    group: str
+
+
+GroupStatementDocument = TypedDict(
+    "GroupStatementDocument",
+    {
+        "pool": str,
+        "group": str,
+        "month": str,
+        "state": Literal["open", "closed"],
+        "currency": str,
+        "timezone": str,
+        "from": str,
+        "to": str,
+        "closed_at": str | None,
+        # The tree just before this instant counts.
+        "tree_at": str,
+        # The sum of the tenants below.
+        "totals": GroupStatementTotals,
+        # The groups directly below it, each with the sum of its tenants.
+        "groups": list[GroupStatementGroup],
+        # All tenants below it, at any level.
+        "tenants": list[GroupStatementTenant],
+        "definition": str,
+    },
+)
+
+
 class MonthMissing(TypedDict):
     code: str
     detail: str
@@ -251,13 +316,6 @@ StatementLine = TypedDict(
 )
 
 
-class StatementTotals(TypedDict):
-    charges: str
-    credits: str
-    billed: str
-    effective: str
-
-
 class StatementSavings(TypedDict):
     alone_cost: str | None
     outside_cost: str | None
@@ -290,7 +348,7 @@ StatementDocument = TypedDict(
         # Entries up to this number are in it.
         "sequence": NotRequired[int | None],
         "lines": list[StatementLine],
-        "totals": StatementTotals,
+        "totals": GroupStatementTotals,
         "savings": StatementSavings,
         # How it was decided; entries name the run, and each run has its certificate.
         "method": StatementMethod,

@@ -11,6 +11,14 @@ class BillingResource(TypedDict):
     unit: NotRequired[str]
 
 
+class BillingGroup(TypedDict):
+    # With `group` in the query: the sum of the accounts.
+    group: str
+    charges: str
+    credits: str
+    billed: str
+
+
 class BillingAccount(TypedDict):
     tenant: str
     charges: str
@@ -50,6 +58,10 @@ BillingDocument = TypedDict(
         # Amounts: unit × seconds.
         "resources": list[BillingResource],
         "currency": str,
+        # With `group` in the query: the sum of the accounts.
+        "group": NotRequired[BillingGroup],
+        # With `group` in the query: the groups directly below it.
+        "groups": NotRequired[list[BillingGroup]],
         "accounts": list[BillingAccount],
         "ties": list[BillingTie],
     },
@@ -111,6 +123,29 @@ FairnessDocument = TypedDict(
 )
 
 
+class LendingGroup(TypedDict):
+    # With `group` in the query: the sum of its children.
+    used: dict[str, str]
+    # Use of its members' servers by tenants outside the group.
+    lent: dict[str, str]
+    # Use of servers of tenants outside the group.
+    borrowed: dict[str, str]
+    # lent − borrowed
+    balance: dict[str, str]
+    group: str
+
+
+class LendingTenant(TypedDict):
+    used: dict[str, str]
+    # Use of its members' servers by tenants outside the group.
+    lent: dict[str, str]
+    # Use of servers of tenants outside the group.
+    borrowed: dict[str, str]
+    # lent − borrowed
+    balance: dict[str, str]
+    tenant: str
+
+
 class LendingFlowSeries(TypedDict):
     start: str
     end: str
@@ -118,9 +153,18 @@ class LendingFlowSeries(TypedDict):
 
 
 class LendingFlow(TypedDict):
-    # Null is the pool itself, or not known.
+    # Null is the pool itself, or not known, unless `owner_group` is set.
     owner: str | None
-    tenant: str
+    # With `group` in the query: group below it that the owner belonged to.
+    owner_group: NotRequired[str | None]
+    # With `group` in the query: whether the owner belonged to the group then.
+    owner_inside: NotRequired[bool]
+    # Null only if `tenant_group` is set.
+    tenant: str | None
+    # With `group` in the query: group below it that the tenant belonged to.
+    tenant_group: NotRequired[str | None]
+    # With `group` in the query: whether the tenant belonged to the group then.
+    tenant_inside: NotRequired[bool]
     used: dict[str, str]
     series: list[LendingFlowSeries]
 
@@ -148,21 +192,28 @@ LendingDocument = TypedDict(
         "resources": list[BillingResource],
         # The sum of the flows below.
         "total": dict[str, str],
+        # With `group` in the query: the sum of its children.
+        "group": NotRequired[LendingGroup],
+        # With `group` in the query: the groups directly below it.
+        "groups": NotRequired[list[LendingGroup]],
+        # With `group` in the query: the members directly below it.
+        "tenants": NotRequired[list[LendingTenant]],
         "flows": list[LendingFlow],
-        "balances": list[LendingBalance],
+        # Of every two tenants; not in the report of a group.
+        "balances": NotRequired[list[LendingBalance]],
     },
 )
 
 
-class SharingDegreeTenantSharingDegree(TypedDict):
+class SharingDegreeGroupSharingDegree(TypedDict):
     resources: dict[str, float | None]
     min: float | None
 
 
-class SharingDegreeTenantSeries(TypedDict):
+class SharingDegreeGroupSeries(TypedDict):
     used: dict[str, str]
     alone: dict[str, str]
-    sharing_degree: SharingDegreeTenantSharingDegree
+    sharing_degree: SharingDegreeGroupSharingDegree
     # Why a resource has no sharing degree, by its name.
     reasons: dict[str, Any]
     # Why there is no min.
@@ -171,10 +222,25 @@ class SharingDegreeTenantSeries(TypedDict):
     end: str
 
 
+class SharingDegreeGroup(TypedDict):
+    # With `group` in the query: the sum of its children.
+    used: dict[str, str]
+    alone: dict[str, str]
+    sharing_degree: SharingDegreeGroupSharingDegree
+    # Why a resource has no sharing degree, by its name.
+    reasons: dict[str, Any]
+    # Why there is no min.
+    reason: Literal["no_demand", "nothing_alone", "no_reference"] | None
+    group: str
+    # Whether min is 1 or more.
+    benefit: bool | None
+    series: list[SharingDegreeGroupSeries]
+
+
 class SharingDegreeTenant(TypedDict):
     used: dict[str, str]
     alone: dict[str, str]
-    sharing_degree: SharingDegreeTenantSharingDegree
+    sharing_degree: SharingDegreeGroupSharingDegree
     # Why a resource has no sharing degree, by its name.
     reasons: dict[str, Any]
     # Why there is no min.
@@ -182,7 +248,7 @@ class SharingDegreeTenant(TypedDict):
     tenant: str
     # Whether min is 1 or more.
     benefit: bool | None
-    series: list[SharingDegreeTenantSeries]
+    series: list[SharingDegreeGroupSeries]
 
 
 SharingDegreeDocument = TypedDict(
@@ -201,8 +267,12 @@ SharingDegreeDocument = TypedDict(
         "baseline": Literal["entitled"],
         # Beginning of the first decision, from which on `alone` is known.
         "alone_from": str | None,
-        # What the tenants below used together.
+        # What the tenants and groups below used together.
         "total": dict[str, str],
+        # With `group` in the query: the sum of its children.
+        "group": NotRequired[SharingDegreeGroup],
+        # With `group` in the query: the groups directly below it.
+        "groups": NotRequired[list[SharingDegreeGroup]],
         "tenants": list[SharingDegreeTenant],
     },
 )
@@ -228,6 +298,18 @@ class UtilizationSeries(TypedDict):
     end: str
 
 
+class UtilizationGroup(TypedDict):
+    group: str
+    used: dict[str, str]
+    series: list[LendingFlowSeries]
+
+
+class UtilizationTenant(TypedDict):
+    tenant: str
+    used: dict[str, str]
+    series: list[LendingFlowSeries]
+
+
 UtilizationDocument = TypedDict(
     "UtilizationDocument",
     {
@@ -242,5 +324,11 @@ UtilizationDocument = TypedDict(
         "resources": list[BillingResource],
         "total": UtilizationTotal,
         "series": list[UtilizationSeries],
+        # With `group` in the query: the group whose use is `used`.
+        "group": NotRequired[str],
+        # With `group` in the query: the groups directly below it.
+        "groups": NotRequired[list[UtilizationGroup]],
+        # With `group` in the query: the members directly below it.
+        "tenants": NotRequired[list[UtilizationTenant]],
     },
 )

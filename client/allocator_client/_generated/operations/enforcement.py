@@ -90,12 +90,20 @@ class Enforcement(Transport):
         """
         return self._put(f"/api/v1/pools/{path_part(pool)}/enforcement/", body)
 
-    def pools_entitlements_show(self, pool: str) -> Answer[EntitlementsDocument]:
+    def pools_entitlements_show(
+        self, pool: str, *, group: str | None = None
+    ) -> Answer[EntitlementsDocument]:
         """Show what each tenant is entitled to by its weight, what it has, who borrows from whom,
         and when what it lent returns.
 
         `definitions` explains each figure. A tenant key sees its own row; in a transparent pool it
-        sees all of them. To a tenant key other tenants always appear under pseudonyms. Before the
-        first decision the answer is 404 `decision.none`.
+        sees all of them. To a tenant key other tenants always appear under pseudonyms. `group` shows
+        the sum of a group of the decision and then its children, to all keys but tenants' (404
+        `group.not_found`). Before the first decision the answer is 404 `decision.none`.
+
+        Parameters
+        ----------
+        group
+            This group of the decision in force only: its sum and its children.
         """
-        return self._read(f"/api/v1/pools/{path_part(pool)}/entitlements/")
+        return self._read(f"/api/v1/pools/{path_part(pool)}/entitlements/", {"group": group})

@@ -14,6 +14,8 @@ from allocator_client._generated.documents.money import (
     CreditNoteDocument,
     CreditNoteRequest,
     GrantRequest,
+    GroupMonthDocument,
+    GroupStatementDocument,
     ManifestDocument,
     MonthDocument,
     PlanDocument,
@@ -143,6 +145,56 @@ class Money(Transport):
             f"/api/v1/pools/{path_part(pool)}/credit-notes/{path_part(credit_note)}/reverse/",
             body,
             idempotency_key,
+        )
+
+    def pools_groups_statements_list(
+        self, pool: str, group: str, *, limit: int = 1000, cursor: str | None = None
+    ) -> Rows[GroupMonthDocument]:
+        """List the months in which tenants below a group have statements, oldest first.
+
+        `billed` is the sum of their statements, null while the month is open. Operator and billing
+        keys only: a tenant key gets 404 `group.not_found`.
+        """
+        return self._rows(
+            f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/statements/",
+            {"limit": limit, "cursor": cursor},
+            "cursor",
+        )
+
+    def pools_groups_statements_show(
+        self, pool: str, group: str, month: str
+    ) -> Answer[GroupStatementDocument]:
+        """Show a group's statement for a calendar month in the pool's time zone.
+
+        It is the sum of the statements of the tenants below the group, to the last digit, then the
+        groups directly below it and all of these tenants. It is closed when the pool's month is
+        closed, and never changes from then on. Each statement counts as a whole by the tree at
+        `tree_at`: the end of the month, or now while it is open. CSV, NDJSON and Parquet are the
+        tenants, and HTML is a page to print. Operator and billing keys only: a tenant key gets 404
+        `group.not_found`. A month before the first price plan or in the future is 404
+        `statement.not_found`.
+
+        Parameters
+        ----------
+        month
+            A calendar month in the pool's time zone.
+        """
+        return self._read(
+            f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/statements/{path_part(month)}/"
+        )
+
+    def pools_groups_statements_show_as(
+        self,
+        pool: str,
+        group: str,
+        month: str,
+        *,
+        format: Literal["csv", "ndjson", "html", "parquet"],
+    ) -> Download:
+        """`pools_groups_statements_show` as a file."""
+        return self._file(
+            f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/statements/{path_part(month)}/",
+            {"format": format},
         )
 
     def pools_months_show(self, pool: str, month: str) -> Answer[MonthDocument]:

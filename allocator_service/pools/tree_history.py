@@ -1,0 +1,173 @@
+"""Who belonged to a group, at every instant of an interval."""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import NamedTuple
+
+from django.db.models import Q, QuerySet
+
+from allocator_service.core.errors import Missing
+from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
+
+
+class Child(NamedTuple):
+    """A member or a group directly below a group."""
+
+    slug: str
+    is_group: bool
+
+
+class Stay(NamedTuple):
+    """An interval in which a tenant belonged to a group by way of one of the group's children."""
+
+    start: datetime
+    end: datetime
+    child: Child
+
+
+@dataclass(frozen=True)
+class ChildrenOver:
+    """The children of a group within `[start, end)`, and the tenants below each.
+
+    Attributes:
+        stays: by tenant, ascending and disjoint.
+        children: all children at any instant, including groups without members.
+    """
+
+    group: Group
+    start: datetime
+    end: datetime
+    stays: Mapping[int, Sequence[Stay]]
+    children: Collection[Child]
+
+    @cached_property
+    def moves(self) -> Sequence[datetime]:
+        """The instants within the interval at which a tenant entered, moved in or left the group."""
+        found = {edge for stays in self.stays.values() for stay in stays for edge in stay[:2]}
+        return sorted(edge for edge in found if self.start < edge < self.end)
+
+    def child_at(self, tenant: int, instant: datetime) -> Child | None:
+        """Return the child that a tenant belonged to at an instant, None outside the group."""
+        stays = self.stays.get(tenant, ())
+        place = bisect_right(stays, instant, key=lambda stay: stay.start) - 1
+        return stays[place].child if place >= 0 and instant < stays[place].end else None
+
+
+def group_named(*, pool: Pool, slug: str, before: datetime) -> Group:
+    """Return the last group that got a slug before an instant, or the first that ever got it.
+
+    Retired groups are included. Raises `Missing`.
+    """
+    groups = list(Group.objects.filter(pool=pool, slug=slug).order_by("created_at", "pk"))
+    if not groups:
+        raise Missing("There is no such group.", code="group.not_found")
+    found = next((each for each in reversed(groups) if each.created_at < before), groups[0])
+    found.pool = pool
+    return found
+
+
+def children_over(*, group: Group, start: datetime, end: datetime) -> ChildrenOver:
+    """Return the children of a group at every instant of `[start, end)`."""
+    within = Q(start__lt=end) & (Q(end=None) | Q(end__gt=start))
+    above = _Above(group, GroupTerms.objects.filter(within, group__pool=group.pool))
+    memberships = MembershipTerms.objects.filter(
+        within, membership__pool=group.pool, group__isnull=False
+    )
+    stays: dict[int, list[Stay]] = {}
+    for terms in memberships.select_related("membership__tenant").order_by("start"):
+        tenant = terms.membership.tenant
+        since, until = max(terms.start, start), min(terms.end or end, end)
+        own = stays.setdefault(tenant.pk, [])
+        for stay in above.stays(terms.group_id, since, until, Child(tenant.slug, is_group=False)):
+            _append(own, stay)
+    children = {stay.child for each in stays.values() for stay in each}
+    children |= {Child(slug, is_group=True) for slug in above.slugs_below}
+    kept = {tenant: each for tenant, each in stays.items() if each}
+    return ChildrenOver(group, start, end, kept, children)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a tenant below a group: its own group, and the group's child on the path."""
+
+    tenant: str
+    group: str
+    child: Child
+
+
+def places_before(*, group: Group, before: datetime) -> dict[int, Place]:
+    """Return the tenants below a group just before an instant, by key.
+
+    A membership that had ended, or a group that was retired, counts where it was last, so that a
+    tenant is always in one place.
+    """
+    parents = {
+        terms.group_id: terms
+        for terms in GroupTerms.objects.filter(group__pool=group.pool, start__lt=before)
+        .order_by("group_id", "-start")
+        .distinct("group_id")
+        .select_related("group")
+    }
+    last = (
+        MembershipTerms.objects.filter(membership__pool=group.pool, start__lt=before)
+        .order_by("membership_id", "-start")
+        .distinct("membership_id")
+        .select_related("membership__tenant", "group")
+    )
+    places = {}
+    for terms in last:
+        tenant, own = terms.membership.tenant, terms.group
+        child, at, passed = Child(tenant.slug, is_group=False), terms.group_id, set[int]()
+        while at is not None and at != group.pk and at not in passed and at in parents:
+            passed.add(at)
+            child = Child(parents[at].group.slug, is_group=True)
+            at = parents[at].parent_id
+        if at == group.pk and own is not None:
+            places[tenant.pk] = Place(tenant.slug, own.slug, child)
+    return places
+
+
+def _append(stays: list[Stay], stay: Stay) -> None:
+    """Append a stay, or extend the last one if the child stays the same."""
+    if stays and stays[-1].end == stay.start and stays[-1].child == stay.child:
+        stays[-1] = stays[-1]._replace(end=stay.end)
+    else:
+        stays.append(stay)
+
+
+class _Above:
+    """The paths from groups up to one of them."""
+
+    def __init__(self, group: Group, terms: QuerySet[GroupTerms]) -> None:
+        self._group = group
+        self._terms: dict[int, list[GroupTerms]] = {}
+        self.slugs_below: set[str] = set()
+        for each in terms.select_related("group").order_by("start"):
+            self._terms.setdefault(each.group_id, []).append(each)
+            if each.parent_id == group.pk:
+                self.slugs_below.add(each.group.slug)
+
+    def stays(
+        self,
+        at: int | None,
+        start: datetime,
+        end: datetime,
+        child: Child,
+        passed: frozenset[int] = frozenset(),
+    ) -> Iterator[Stay]:
+        """Yield the parts of `[start, end)` in which a path led up from a group to the one asked for.
+
+        `child` is the last node below `at` on the path.
+        """
+        if at == self._group.pk:
+            yield Stay(start, end, child)
+        # A clock that was set back can leave a cycle in the past; its groups belonged to none above.
+        elif at is not None and at not in passed:
+            for terms in self._terms.get(at, ()):
+                since, until = max(terms.start, start), min(terms.end or end, end)
+                if since < until:
+                    below = Child(terms.group.slug, is_group=True)
+                    yield from self.stays(terms.parent_id, since, until, below, passed | {at})

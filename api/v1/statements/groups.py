@@ -1,0 +1,112 @@
+"""Statements of groups: a department's month, and the months that it has."""
+
+from typing import Any, ClassVar
+
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.billing.exports.parquet import parquet_stream
+from allocator_service.billing.statements.groups import TOTALS, group_months, group_statement
+from allocator_service.billing.statements.pages import group_statement_page
+from allocator_service.billing.statements.selectors import month_get
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from allocator_service.core.headers import PAGE_POLICY
+from api.auth import EVERY_SCOPE
+from api.contract.fields import is_slug
+from api.contract.pagination import page_of_sorted
+from api.contract.parameters import PageParameters
+from api.contract.renderers import (
+    CSVRenderer,
+    HTMLRenderer,
+    NDJSONRenderer,
+    OrjsonRenderer,
+    ParquetRenderer,
+)
+from api.openapi.describing import lists, states
+from api.v1.statements.serializers import (
+    GroupMonthDocument,
+    GroupStatementDocument,
+    TenantOfGroupDocument,
+)
+from api.views import PoolView, keep_content_type
+
+
+class _GroupStatementsView(PoolView):
+    retired = True
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+
+    def group(self, slug: str) -> str:
+        """The slug. Raises `Missing` for a caller that may not see statements of groups."""
+        if self.pool is not None and (self.tenant is not None or not is_slug(slug)):
+            raise Missing("There is no such group.", code="group.not_found")
+        return slug
+
+
+class GroupStatementsView(_GroupStatementsView):
+    parameters = PageParameters
+    listed = True
+
+    @lists(GroupMonthDocument, "List the statements of a group by month")
+    def get(self, request: Request, pool: str, group: str) -> Response:
+        """List the months in which tenants below a group have statements, oldest first.
+
+        `billed` is the sum of their statements, null while the month is open. Operator and billing
+        keys only: a tenant key gets 404 `group.not_found`.
+        """
+        slug = self.group(group)
+        rows = group_months(pool=self.pool, slug=slug, now=utc_now())
+        page = page_of_sorted(
+            f"group-statements/{self.pool.slug}/{slug}",
+            rows,
+            lambda row: [row.month],
+            cursor=self.query["cursor"],
+            limit=self.query["limit"],
+        )
+        return self.listing(
+            page,
+            lambda row: {**vars(row), "currency": self.pool.currency},
+            list(GroupMonthDocument.fields),
+        )
+
+
+class GroupStatementView(_GroupStatementsView):
+    @classmethod
+    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
+        if method in ("GET", "HEAD"):
+            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer, HTMLRenderer, ParquetRenderer]
+        return [OrjsonRenderer]
+
+    @states(GroupStatementDocument, "Show a group's statement: its sum, then its members")
+    def get(self, request: Request, pool: str, group: str, month: str) -> Response:
+        """Show a group's statement for a calendar month in the pool's time zone.
+
+        It is the sum of the statements of the tenants below the group, to the last digit, then the
+        groups directly below it and all of these tenants. It is closed when the pool's month is
+        closed, and never changes from then on. Each statement counts as a whole by the tree at
+        `tree_at`: the end of the month, or now while it is open. CSV, NDJSON and Parquet are the
+        tenants, and HTML is a page to print. Operator and billing keys only: a tenant key gets 404
+        `group.not_found`. A month before the first price plan or in the future is 404
+        `statement.not_found`.
+        """
+        now, slug = utc_now(), self.group(group)
+        of = month_get(pool=self.pool, name=month, now=now)
+        document = group_statement(pool=self.pool, month=of, slug=slug, now=now)
+        chosen = request.accepted_renderer.format
+        if chosen == HTMLRenderer.format:
+            return Response(
+                group_statement_page(document), headers={"Content-Security-Policy": PAGE_POLICY}
+            )
+        if chosen == OrjsonRenderer.format:
+            return Response(document)
+        self.columns = list(TenantOfGroupDocument.fields)
+        if chosen == ParquetRenderer.format:
+            content = parquet_stream(
+                document["tenants"], columns=self.columns, decimals=TOTALS, instants=()
+            )
+            return Response(b"".join(content))
+        rows: dict[str, Any] = {"results": document["tenants"]}
+        response = Response(rows)
+        response.add_post_render_callback(keep_content_type)
+        return response
