@@ -82,11 +82,12 @@ class Feed:
             )
         if twins := sorted(observed.accounts - set(accounts.values())):
             self.problems.append(f"other accounts have the same tenants: map {', '.join(twins)}")
-        outside = sorted(accounts.keys() - self._known.members)
+        # The account of a group is no member, also before accounts are put below it.
+        outside = sorted(accounts.keys() - self._known.members - self._known.groups)
         if self._configuration.register_tenants:
             self._new = outside
             self.lines += [f"  + member {tenant}" for tenant in outside]
-            return set(accounts.values())
+            return {accounts[name] for name in {*outside, *(accounts.keys() & self._known.members)}}
         busy = sorted({job.account for job in observed.jobs} & {accounts[name] for name in outside})
         if busy:
             self.problems.append(f"accounts with jobs that are no members: {', '.join(busy)}")

@@ -47,6 +47,7 @@ class Known:
     members: frozenset[str]
     servers: list[dict[str, Any]]
     workloads: list[dict[str, Any]]
+    groups: frozenset[str] = frozenset()
 
 
 class Service:
@@ -79,7 +80,17 @@ class Service:
             frozenset(member["tenant"] for member in self.listed("members")),
             self.listed("servers"),
             self.listed("workloads"),
+            self._groups(),
         )
+
+    def _groups(self) -> frozenset[str]:
+        """The slugs of the pool's groups; none where the service is older than groups."""
+        try:
+            return frozenset(group["slug"] for group in self.listed("groups"))
+        except Refused as refusal:
+            if refusal.status == 404:
+                return frozenset()
+            raise
 
     def import_rows(self, kind: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """Import nodes, workloads or usage; the report, and the generation that includes it."""

@@ -16,6 +16,7 @@ from allocator_service.allocation.models import Allocation, Placement, Run, Sche
 from allocator_service.allocation.selectors import input_of
 from allocator_service.core.quantities import Resource
 from policies import classes_of_decision, problem_from_document
+from policies.model.group_tree import POOL, depths
 
 # Products of a double's 17 digits with 24 of a demand, added up over 10^6 rows, are exact in so many.
 EXACT = Context(prec=120)
@@ -31,7 +32,8 @@ class DecidedTenant:
     `weight` is the one that counted: 0 of who is served after all others. In a tree of groups it is in
     proportion to the tenant's part of the pool. `rank` orders tenants as the
     policy would: the least weighted share first, then the order of the input. `amounts` is all of it,
-    `by_class` its parts. `group` is the tenant's group in the decision, None for the pool itself.
+    `by_class` its parts. `group` is the slug of the tenant's group, and `sibling_weight` divides the
+    group's part among its children; without groups it is `weight`.
     """
 
     slug: str
@@ -39,7 +41,17 @@ class DecidedTenant:
     rank: tuple[float, int]
     amounts: Vector
     by_class: Mapping[ServerClassName, Vector]
+    sibling_weight: Decimal
     group: str | None = None
+
+
+@dataclass(frozen=True)
+class DecidedGroup:
+    """A group of the tree; `weight` divides its parent's part among siblings, `parent` None is the pool."""
+
+    slug: str
+    parent: str | None
+    weight: Decimal
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,8 @@ class Decided:
     """A decision by tenant and class; `capacity` is what the servers of each class offered.
 
     `placed`: the policy chose servers, so that classes mean something. Under a policy that divides time
-    a tenant's amounts are the most that it has in any slot, and `period_seconds` is above 0.
-    `parents` are those of the decision's groups.
+    a tenant's amounts are the most that it has in any slot, and `period_seconds` is above 0. `groups`
+    has parents before their children.
     """
 
     run: Run
@@ -68,7 +80,12 @@ class Decided:
     whole_tasks: bool
     period_seconds: int = 0
     slots: Sequence[DecidedSlot] = field(default_factory=tuple)
-    parents: Mapping[str, str | None] = field(default_factory=dict)
+    groups: Sequence[DecidedGroup] = field(default_factory=tuple)
+
+    @property
+    def parents(self) -> dict[str, str | None]:
+        """The parent of each group, by slug; None is the pool."""
+        return {group.slug: group.parent for group in self.groups}
 
 
 @dataclass(frozen=True)
@@ -170,11 +187,12 @@ class _Reading:
         first_stage = np.where(self.problem.second_stage, 0.0, self.problem.effective_weight)
         stage = 0 if first_stage.any() else 1
         weights = self.problem.effective_weight if stage else first_stage
+        own = weights if self.problem.groups else None
         if self.problem.has_groups:
             # Readers list all tenants as siblings: each has its part by the tree, in the magnitude of
             # the tenants' own weights, which schedulers round.
             weights = self.problem.tree(stage).parts(weights > 0) * weights.sum()
-        groups = {row["name"]: row.get("group") for row in self.document["tenants"]}
+        own = weights if own is None else own
         return Decided(
             run=self.run,
             resources=self.resources,
@@ -185,10 +203,17 @@ class _Reading:
                     (shares.get(slug, float("inf")), position),
                     totals.get(slug, self._zeros()),
                     classes.get(slug, {}),
-                    groups[slug],
+                    Decimal(repr(sibling_weight)),
+                    None if group == POOL else self.problem.groups[group],
                 )
-                for position, (slug, weight) in enumerate(
-                    zip(self.problem.tenants, weights.tolist(), strict=True)
+                for position, (slug, weight, sibling_weight, group) in enumerate(
+                    zip(
+                        self.problem.tenants,
+                        weights.tolist(),
+                        own.tolist(),
+                        self.problem.tenant_group.tolist(),
+                        strict=True,
+                    )
                 )
             ],
             capacity=self._capacity(),
@@ -196,8 +221,23 @@ class _Reading:
             whole_tasks=self.choice.whole_tasks,
             period_seconds=self.rows.period_seconds,
             slots=slots,
-            parents={row["name"]: row["parent"] for row in self.document.get("groups", ())},
+            groups=self._groups(stage),
         )
+
+    def _groups(self, stage: int) -> list[DecidedGroup]:
+        """Groups with the weights of the stage that counted, from the pool down."""
+        problem = self.problem
+        explicit, derived = problem.group_weight, problem.derived_group_weight
+        weight = explicit if stage else np.where(derived > 0, derived, explicit)
+        parents = problem.group_parent.tolist()
+        return [
+            DecidedGroup(
+                problem.groups[group],
+                None if parents[group] == POOL else problem.groups[parents[group]],
+                Decimal(repr(float(weight[group]))),
+            )
+            for group in np.argsort(depths(problem.group_parent), kind="stable").tolist()
+        ]
 
     @property
     def _places(self) -> bool:

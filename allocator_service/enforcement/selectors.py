@@ -18,7 +18,7 @@ from allocator_service.enforcement.rendering.limits import TenantLimits
 from allocator_service.enforcement.rendering.rounding import NOISE
 from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.rendering.units import TargetUnit
-from allocator_service.pools.models import Membership, Pool
+from allocator_service.pools.models import Group, Membership, Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.tenants.models import Tenant
@@ -53,6 +53,24 @@ def departed_slugs(*, pool: Pool) -> list[str]:
         if any(Decimal(amount) for amount in row["applied"].values())
     }
     return sorted(former - limited)
+
+
+def former_group_slugs(*, pool: Pool) -> list[str]:
+    """Return retired groups whose accounts agents may still have a limit on.
+
+    They are rendered until every agent has reported a decision that was computed after they were
+    retired.
+    """
+    agents = Agent.objects.filter(pool=pool)
+    applied = list(agents.values_list("run__created_at", flat=True))
+    if not applied:
+        return []
+    retired = Group.objects.filter(pool=pool, retired_at__isnull=False)
+    known = [at for at in applied if at is not None]
+    # An agent that has reported no decision may have applied any before it was stopped.
+    if len(known) == len(applied):
+        retired = retired.filter(retired_at__gte=min(known))
+    return sorted(set(retired.values_list("slug", flat=True)))
 
 
 def next_boundary(*, pool: Pool, run: Run, now: datetime) -> datetime | None:

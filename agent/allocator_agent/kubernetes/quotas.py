@@ -11,6 +11,7 @@ from typing import Any
 from allocator_agent.kubernetes.api import Manifest
 from allocator_agent.quantities import Amounts, quantity
 
+_COHORT = "allocator.cohort"  # the annotation that says which cohort of a queue is the rendering's
 Place = tuple[str, ...]  # where in a manifest a number stands, in words that outlast reordering
 
 
@@ -113,13 +114,27 @@ def with_limits(manifest: Manifest, limits: Mapping[Place, Fraction]) -> Manifes
 
 def differs(present: Manifest, wanted: Manifest) -> bool:
     """Whether the wanted spec is not what is there; what the server added of its own does not count."""
+    if _leaves_cohort(present, wanted):
+        return True
     return not _within(wanted.get("spec") or {}, present.get("spec") or {})
+
+
+def _leaves_cohort(present: Manifest, wanted: Manifest) -> bool:
+    """Whether a queue is in a cohort that a rendering put it into and the wanted one does not name.
+
+    Without limits on borrowing, which flat renderings do not need, it would borrow there.
+    """
+    cohort = (present.get("spec") or {}).get("cohortName")
+    ours = (present["metadata"].get("annotations") or {}).get(_COHORT)
+    return bool(cohort) and cohort == ours and "cohortName" not in (wanted.get("spec") or {})
 
 
 def merged(present: Manifest, wanted: Manifest) -> Manifest:
     """What is there with the wanted spec, labels and annotations, for a PUT at its version."""
     result = copy.deepcopy(present)
     spec = result.setdefault("spec", {})
+    if _leaves_cohort(present, wanted):
+        del spec["cohortName"], result["metadata"]["annotations"][_COHORT]
     for name, value in copy.deepcopy(wanted.get("spec") or {}).items():
         both = isinstance(value, dict) and isinstance(spec.get(name), dict)
         spec[name] = {**spec[name], **value} if both else value

@@ -14,7 +14,7 @@ from allocator_agent.reclaim import to_stop
 from allocator_agent.slurm.reading import Association, resource_of
 from allocator_agent.slurm.reservations import ReservationChange
 
-_WRITABLE = re.compile(r"[^\s'\",:]+")  # what sacctmgr can be told
+WRITABLE = re.compile(r"[^\s'\",:]+")  # what sacctmgr can be told
 Limits = dict[str, int]
 Key = tuple[str, str, str]  # account, user, partition
 
@@ -136,7 +136,7 @@ def plan_limits(
     present = {(item.account, item.user, item.partition): item for item in associations}
     users: dict[str, list[str]] = {}
     for row in present.values():
-        if row.user and not row.partition and _WRITABLE.fullmatch(row.user):
+        if row.user and not row.partition and WRITABLE.fullmatch(row.user):
             users.setdefault(row.account, []).append(row.user)
     changes: list[LimitChange] = []
     problems: dict[str, list[str]] = {}
@@ -148,7 +148,7 @@ def plan_limits(
             if item["kind"] == "account" and any(item["limits"].values()):
                 problems.setdefault(item["tenant"], []).append("Slurm has no account for it")
             continue
-        if not _WRITABLE.fullmatch(account):
+        if not WRITABLE.fullmatch(account):
             problems.setdefault(item["tenant"], []).append(f"sacctmgr cannot be told {account!r}")
             continue
         if item["kind"] == "account":
@@ -198,7 +198,7 @@ def plan_removals(
     removals: list[LimitRemoval] = []
     for row in associations:
         tenant = of_account.get(row.account)
-        if tenant is None or not _WRITABLE.fullmatch(row.account):
+        if tenant is None or not WRITABLE.fullmatch(row.account):
             continue
         is_parent = parents.get(tenant) == row.account
         limits = {name: most for name, most in row.limits.items() if name in own[tenant]}
@@ -262,7 +262,7 @@ def handed_out(limits: Limits, jobs: Sequence[Job], users: Sequence[str]) -> dic
     left = dict(limits)
     first = ""
     for job in sorted(jobs, key=lambda job: (not job.running, job.started, _number(job.id))):
-        needs = {name: _of(job.total, name) for name in limits}
+        needs = {name: units_of(job.total, name) for name in limits}
         if job.user not in told or any(needs[name] > left[name] for name in limits):
             continue
         first = first or job.user
@@ -333,12 +333,12 @@ def _is_outside(job: Job, present: Mapping[Key, Association]) -> bool:
 def _without(limits: Limits, jobs: Sequence[Job]) -> Limits:
     """Return limits less what jobs hold beside them, 0 at least."""
     return {
-        name: max(0, most - sum(_of(job.total, name) for job in jobs))
+        name: max(0, most - sum(units_of(job.total, name) for job in jobs))
         for name, most in limits.items()
     }
 
 
-def _of(amounts: Amounts, tres: str) -> int:
+def units_of(amounts: Amounts, tres: str) -> int:
     """An amount in whole units of a TRES, rounded up."""
     amount = amounts.get(resource_of(tres), Fraction(0)) / (MEBIBYTE if tres == "mem" else 1)
     return -(-amount.numerator // amount.denominator)

@@ -183,10 +183,10 @@ def read_associations(text: str) -> Iterator[Association]:
         yield Association(account, user, partition, read_limits(tres), fairshare, number)
 
 
-def read_parents(text: str) -> frozenset[str]:
-    """Return the accounts below which there are accounts, from lines `account|user|parent`."""
+def read_tree(text: str) -> dict[str, str]:
+    """Return the parent of each account but root, from lines `account|user|parent`."""
     rows = (line.split("|") for line in text.splitlines())
-    return frozenset(parent for _, user, parent in rows if parent and not user)
+    return {account: parent for account, user, parent in rows if parent and not user}
 
 
 def read_reservations(text: str) -> Iterator[Reservation]:

@@ -28,6 +28,7 @@ from allocator_agent.slurm.planning import (
 )
 from allocator_agent.slurm.reading import Association, Reservation
 from allocator_agent.slurm.reservations import ReservationChange, plan_moves, plan_reservations
+from allocator_agent.slurm.trees import plan_groups
 
 _ASSOCIATION = "account,user,partition,grptres,fairshare,id"
 _PER_COMMAND = 500  # names or job numbers, so that a command line stays short
@@ -48,6 +49,7 @@ class Slurm:
         self._prefix = f"allocator-{configuration.pool}-"
         self._cluster = configuration.slurm.cluster
         self._associations: list[Association] = []
+        self._tree: dict[str, str] = {}  # the parent of each account
         self._everywhere = ""  # a partition that has every node
 
     @property
@@ -70,9 +72,10 @@ class Slurm:
     def _observed(self) -> Observation:
         with ThreadPoolExecutor() as others:
             queue, rows = others.submit(self._queue), others.submit(self._read_associations)
-            above = others.submit(self._read_parents)
+            tree = others.submit(self._read_tree)
             told = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued, self._associations = queue.result(), rows.result()
+            self._tree = tree.result()
         nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
         classes = reading.read_classes(told)
         self._everywhere = reading.partition_of_all(told)
@@ -82,7 +85,7 @@ class Slurm:
                 "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
             )
         jobs = list(reading.read_jobs(queued, classes=classes, now=int(time.time())))
-        parents = above.result() - {"root"}
+        parents = frozenset(self._tree.values()) - {"root"}
         accounts = {item.account for item in self._associations if not item.user} - {"root"}
         return Observation(nodes, jobs, frozenset(accounts - parents), problems, parents)
 
@@ -107,14 +110,27 @@ class Slurm:
         limits, problems = plan_limits(
             rendering.objects, self._associations, observed.jobs, accounts, classes=classes
         )
+        above = self._by_tenant(observed.parents)
+        groups = {item["group"] for item in rendering.objects if item["kind"] == "group"}
         removals, found = plan_removals(
             rendering.objects,
             self._associations,
             accounts,
-            self._by_tenant(observed.parents),
+            {slug: account for slug, account in above.items() if slug not in groups},
             classes=classes,
         )
         problems = _joined(problems, found)
+        parents = plan_groups(
+            rendering.objects,
+            self._associations,
+            observed.jobs,
+            accounts,
+            {**accounts, **above},
+            self._tree,
+        )
+        problems = _joined(problems, parents.problems)
+        known = {removal.key for removal in removals}
+        removals += [removal for removal in parents.removals if removal.key not in known]
         reassigned: dict[str, list[str]] = {}
         if classes:
             reassigned, found = plan_reassignments(
@@ -127,7 +143,7 @@ class Slurm:
             if item["kind"] == "reservation" and item["tenant"] in accounts
         ]
         return SlurmPlan(
-            limits,
+            limits + parents.limits,
             plan_reservations(wanted, self._reservations(), self._prefix, now=seconds),
             plan_moves(wanted, observed.jobs, now=seconds),
             plan_stops(rendering.objects, observed.jobs, accounts, classes=classes)
@@ -192,13 +208,13 @@ class Slurm:
         )
         return list(reading.read_associations(told))
 
-    def _read_parents(self) -> frozenset[str]:
-        """Return the accounts that have accounts below them; slurmdbd looks up accounts only."""
+    def _read_tree(self) -> dict[str, str]:
+        """Return the parent of each account; slurmdbd looks up accounts only."""
         told = self._commands.run(
             *("sacctmgr", "--noheader", "--parsable2", "show", "association", "WOPLimits"),
             *(f"cluster={self.source}", "user=", "format=account,user,parentname"),
         )
-        return reading.read_parents(told)
+        return reading.read_tree(told)
 
     def _reservations(self) -> list[Reservation]:
         told = self._commands.run("scontrol", "--oneliner", "show", "reservation")
@@ -276,7 +292,8 @@ def modifications(rows: Rows) -> list[tuple[Words, Words]]:
 def _settings(change: LimitChange, limits: Limits) -> Words:
     """GrpTRES as sacctmgr takes it, and the fair share where it changes."""
     tres = ",".join(f"{name}={most}" for name, most in limits.items())
-    return (f"GrpTRES={tres}", *([f"Fairshare={change.fairshare[1]}"] if change.shares else []))
+    # Without limits only the fair share changes: an empty GrpTRES is refused.
+    return (*([f"GrpTRES={tres}"] if tres else []), *([f"Fairshare={change.fairshare[1]}"] if change.shares else []))
 
 
 def load_file(cluster: str, rows: Rows) -> str:

@@ -1,10 +1,10 @@
-"""A decision for Kueue: a ResourceFlavor per class of servers, a ClusterQueue per tenant.
+"""A decision for Kueue: a ResourceFlavor per class, a Cohort per group, a ClusterQueue per tenant.
 
-Sources: Kueue's API kueue.x-k8s.io/v1beta2 (ClusterQueue, ResourceFlavor); KEP-12382 for
+Sources: Kueue's API kueue.x-k8s.io/v1beta2 (ClusterQueue, Cohort, ResourceFlavor); KEP-12382 for
 `status.effectiveQuota`, an alpha field that a controller writes and schedulers take instead of the spec.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -13,6 +13,7 @@ from allocator_service.enforcement.rendering.limits import (
     EFFECTIVE,
     SOFT,
     DecisionLimits,
+    GroupLimits,
     TenantLimits,
 )
 from allocator_service.enforcement.rendering.manifests import (
@@ -24,6 +25,7 @@ from allocator_service.enforcement.rendering.manifests import (
 from allocator_service.enforcement.rendering.names import (
     any_class_name,
     class_name,
+    group_objects,
     is_node_label,
     object_name,
 )
@@ -32,12 +34,15 @@ API_VERSION = "kueue.x-k8s.io/v1beta2"
 MAX_FLAVORS = 64
 MAX_RESOURCES = 64
 MANAGER = {"apiGroup": "allocator", "kind": "Pool"}
+# Says which cohort is the rendering's, so that an agent may take a queue out of it.
+COHORT_ANNOTATION = "allocator.cohort"
 
 
 def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
-    """Flavors, then queues.
+    """Flavors, then cohorts, parents first, then queues.
 
-    Hard: a queue has its decision and no cohort. Soft: the pool is a cohort, in which a queue lends
+    Groups are cohorts without quota of their own below the pool's; each queue is in its group's. Hard: a
+    queue has its decision, and no cohort or one in which it neither borrows nor lends. Soft: the pool is a cohort, in which a queue lends
     what it does not use and borrows up to the class's capacity. Effective: the spec gives a queue
     nothing, and its status what was decided.
 
@@ -55,7 +60,32 @@ def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
         }
         for value, name in names
     ]
-    return flavors + [_queue(limits, tenant, names) for tenant in limits.tenants]
+    cohorts = _cohorts(limits)
+    return [
+        *flavors,
+        *(_cohort(limits, group, cohorts) for group in limits.groups),
+        *(_queue(limits, tenant, names, cohorts) for tenant in limits.tenants),
+    ]
+
+
+def _cohorts(limits: DecisionLimits) -> dict[str | None, str]:
+    """Return the cohort of each group, and under None the pool's, which is above them all."""
+    pool = limits.decided.run.pool.slug
+    return {None: pool, **group_objects([group.slug for group in limits.groups], {pool})}
+
+
+def _cohort(
+    limits: DecisionLimits, group: GroupLimits, cohorts: Mapping[str | None, str]
+) -> dict[str, Any]:
+    spec: dict[str, Any] = {"parentName": cohorts[group.parent]}
+    if limits.quota == SOFT:
+        spec["fairSharing"] = {"weight": _weight(group)}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Cohort",
+        "metadata": metadata(cohorts[group.slug], limits, group=group.slug),
+        "spec": spec,
+    }
 
 
 def _flavors(limits: DecisionLimits) -> Sequence[tuple[str | None, str]]:
@@ -87,20 +117,25 @@ def _queue(
     limits: DecisionLimits,
     tenant: TenantLimits,
     names: Sequence[tuple[str | None, str]],
+    cohorts: Mapping[str | None, str],
 ) -> dict[str, Any]:
     queue, pool = object_name(tenant.slug), limits.decided.run.pool.slug
+    described = metadata(queue, limits, tenant=tenant.slug)
     spec: dict[str, Any] = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": queue}}
     }
+    if limits.quota == SOFT or limits.groups:
+        spec["cohortName"] = cohorts[tenant.group]
+    if limits.groups:
+        described["annotations"][COHORT_ANNOTATION] = spec["cohortName"]
     if limits.quota == SOFT:
-        spec["cohortName"] = pool
         spec["fairSharing"] = {"weight": _weight(tenant)}
-    decided = _groups(limits, tenant, names, soft=limits.quota == SOFT)
+    decided = _groups(limits, tenant, names)
     spec["resourceGroups"] = _nothing(decided) if limits.quota == EFFECTIVE else decided
     document: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": "ClusterQueue",
-        "metadata": metadata(queue, limits, tenant=tenant.slug),
+        "metadata": described,
         "spec": spec,
     }
     begin = limits.decided.run.effective_from
@@ -115,9 +150,9 @@ def _queue(
     return document
 
 
-def _weight(tenant: TenantLimits) -> str:
+def _weight(node: TenantLimits | GroupLimits) -> str:
     """As Kueue takes it: above 10^-9, or 0, which would never be served."""
-    thousandths = max(int(tenant.weight * 1000), 1)
+    thousandths = max(int(node.weight * 1000), 1)
     return f"{thousandths}m"
 
 
@@ -125,8 +160,6 @@ def _groups(
     limits: DecisionLimits,
     tenant: TenantLimits,
     names: Sequence[tuple[str | None, str]],
-    *,
-    soft: bool,
 ) -> list[dict[str, Any]]:
     known = [(r, unit) for r, unit in enumerate(limits.units) if unit.name is not None]
     nothing = [0] * len(limits.units)
@@ -137,10 +170,13 @@ def _groups(
         for r, unit in known:
             name = str(unit.name)
             row = {"name": name, "nominalQuota": quantity(name, of[r])}
-            if soft:
+            if limits.quota == SOFT:
                 room = limits.capacity(value)[r] - of[r]
                 row["borrowingLimit"] = quantity(name, max(room, 0))
                 row["lendingLimit"] = quantity(name, of[r])
+            elif limits.groups:
+                # A queue in a cohort borrows and lends without bounds unless it says otherwise.
+                row["borrowingLimit"] = row["lendingLimit"] = "0"
             resources.append(row)
         flavors.append({"name": flavor, "resources": resources})
     return [{"coveredResources": [unit.name for _, unit in known], "flavors": flavors}]

@@ -26,7 +26,8 @@ class TenantLimits:
     """A tenant's limits, in the order of the pool's resources.
 
     `decided` and `lost` are in the pool's units, `rendered` and `by_class` in the target's. `lost` is
-    below 0 where rounding gave a unit more.
+    below 0 where rounding gave a unit more. `weight` divides among siblings: the tenants and groups of
+    the same `group`.
     """
 
     slug: str
@@ -36,6 +37,17 @@ class TenantLimits:
     lost: Vector
     by_class: Mapping[ServerClassName, Limits]
     notes: list[str]
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class GroupLimits:
+    """The sums of the limits of all tenants below a group, so that it never stops any of them."""
+
+    slug: str
+    parent: str | None
+    weight: Decimal
+    rendered: Limits
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,9 @@ class SlotLimits:
 class DecisionLimits:
     """A decision in a target's units at an instant; `classes` are those that have limits, by name.
 
-    `quota`: whether tenants may have more than their limits while others do not use theirs.
+    `quota`: whether tenants may have more than their limits while others do not use theirs. `groups`
+    has parents before their children; `removed` are slugs of former groups that schedulers may still
+    limit.
     """
 
     decided: Decided
@@ -63,6 +77,8 @@ class DecisionLimits:
     classes: Sequence[str]
     notes: Sequence[str]
     slots: Sequence[SlotLimits] = field(default_factory=tuple)
+    groups: Sequence[GroupLimits] = field(default_factory=tuple)
+    removed: Sequence[str] = field(default_factory=tuple)
 
     def capacity(self, name: ServerClassName) -> Limits:
         """What the servers of a class offered, in whole units of the target."""
@@ -88,13 +104,15 @@ def decision_limits(
     units: Sequence[TargetUnit],
     members: Sequence[str],
     departed: Collection[str] = (),
+    former_groups: Collection[str] = (),
     quota: str,
     at: datetime,
 ) -> DecisionLimits:
     """Round a decision to a target's units, per class and resource.
 
     `members` are the pool's at present: one that the decision does not know has limits of 0. Those of
-    `departed` that the decision gives nothing are left out. A tenant's
+    `departed` that the decision gives nothing are left out. `former_groups` that the decision does not
+    know are to be freed of their limits. A tenant's
     limit is the sum of its limits by class; where time is divided, the most that it has in any slot.
     """
     with localcontext(EXACT):
@@ -126,14 +144,35 @@ def decision_limits(
             _tenant(tenant, by_class.get(tenant.slug, {}), slots, units, label)
             for tenant in tenants
         ]
+        groups = _groups(decided, rows, len(units))
+        removed = sorted(set(former_groups) - {group.slug for group in groups})
         notes = _notes(decided, units, classes, label)
-        return DecisionLimits(decided, label, quota, at, units, rows, classes, notes, slots)
+        return DecisionLimits(
+            decided, label, quota, at, units, rows, classes, notes, slots, groups, removed
+        )
+
+
+def _groups(decided: Decided, tenants: Sequence[TenantLimits], width: int) -> list[GroupLimits]:
+    """Add the tenants' limits up to the pool; parents come first."""
+    sums = {group.slug: [0] * width for group in decided.groups}
+    amounts = [(tenant.group, tenant.rendered) for tenant in tenants]
+    # Children come after their parents, so each group is complete before it is added to its parent's.
+    amounts += [(group.parent, sums[group.slug]) for group in reversed(decided.groups)]
+    for group, limits in amounts:
+        if group is not None:
+            held = sums[group]
+            held[:] = [a + b for a, b in zip(held, limits, strict=True)]
+    return [
+        GroupLimits(group.slug, group.parent, group.weight, sums[group.slug])
+        for group in decided.groups
+    ]
 
 
 def _joined(slug: str, decided: Decided) -> DecidedTenant:
     """A member that the decision in force does not know yet."""
     zeros = [Decimal(0)] * len(decided.resources)
-    return DecidedTenant(slug, Decimal(0), (float("inf"), len(decided.tenants)), zeros, {})
+    last = (float("inf"), len(decided.tenants))
+    return DecidedTenant(slug, Decimal(0), last, zeros, {}, sibling_weight=Decimal(0))
 
 
 def _rounded(
@@ -222,7 +261,16 @@ def _tenant(
             f"{short} of its slots {'is' if short == 1 else 'are'} shorter than"
             f" {SHORTEST_SLOT_SECONDS} s and left out."
         )
-    return TenantLimits(tenant.slug, tenant.weight, tenant.amounts, rendered, lost, by_class, notes)
+    return TenantLimits(
+        tenant.slug,
+        tenant.sibling_weight,
+        tenant.amounts,
+        rendered,
+        lost,
+        by_class,
+        notes,
+        tenant.group,
+    )
 
 
 def _notes(

@@ -14,11 +14,12 @@ _THOUSANDTHS = "cpu"
 
 
 def metadata(
-    name: str, limits: DecisionLimits, *, tenant: str = "", namespace: str = ""
+    name: str, limits: DecisionLimits, *, tenant: str = "", namespace: str = "", group: str = ""
 ) -> dict[str, Any]:
     """An object's name, and the pool, run and generation that it is from."""
     run = limits.decided.run
     labels = {"allocator.pool": run.pool.slug} | ({"allocator.tenant": tenant} if tenant else {})
+    labels |= {"allocator.group": group} if group else {}
     return {
         "name": name,
         **({"namespace": namespace} if namespace else {}),

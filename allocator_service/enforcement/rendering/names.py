@@ -1,11 +1,11 @@
-"""Names that a scheduler accepts, for tenants and classes whose own it does not, or knows as its own.
+"""Names that a scheduler accepts, for tenants, groups and classes whose own it does not, or knows as its own.
 
 A name that has to change gets the first letters of its digest, so that two never become one.
 """
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 
 # RFC 1123, section 2.1, as Kubernetes has it for labels: at most 63 characters.
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -24,13 +24,22 @@ def account_name(slug: str) -> str:
     return _changed("tenant", slug) if slug == "root" else slug
 
 
+def group_accounts(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """Return the Slurm account of each group: its slug, save for `root` and tenants' accounts."""
+    return _group_names(slugs, taken, lambda slug: slug == "root")
+
+
+def group_objects(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """Return the queue or cohort of each group: its slug, save for names kept by others or `taken`."""
+    return _group_names(slugs, taken, _is_kept)
+
+
 def object_name(slug: str) -> str:
     """The namespace or queue of a tenant: its slug, save for those that others keep for themselves.
 
     Kubernetes has `default` and `kube-...`, Volcano `default` and `root`.
     """
-    kept = slug in ("default", "root") or slug.startswith("kube-")
-    return _changed("tenant", slug) if kept else slug
+    return _changed("tenant", slug) if _is_kept(slug) else slug
 
 
 def parent_name(pool: str, taken: Collection[str]) -> str:
@@ -51,6 +60,25 @@ def class_name(value: str) -> str:
 def is_node_label(key: str, value: str) -> bool:
     """Whether a node of Kubernetes can have this label."""
     return _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
+
+
+def _is_kept(slug: str) -> bool:
+    return slug in ("default", "root") or slug.startswith("kube-")
+
+
+def _group_names(
+    slugs: Sequence[str], taken: Collection[str], is_kept: Callable[[str], bool]
+) -> dict[str, str]:
+    names = {slug: slug for slug in slugs if not is_kept(slug) and slug not in taken}
+    used = {*taken, *names}
+    for slug in slugs:
+        if slug not in names:
+            name = _changed("group", slug)
+            while name in used:
+                name = _changed("group", name)
+            used.add(name)
+            names[slug] = name
+    return names
 
 
 def _free(name: str, taken: Collection[str]) -> str:

@@ -1,19 +1,28 @@
-"""A decision for Volcano and for KAI: a Queue per tenant, of totals.
+"""A decision for Volcano and for KAI: a Queue per tenant and above it one per group, of totals.
 
-Sources: Volcano's capacity plugin (`deserved`, `capability`) and the CustomResourceDefinition of its
-Queue; KAI's scheduling queues (`quota`, `limit`, -1 for none; CPU in thousandths, memory in 10^6 bytes).
+Sources: Volcano's capacity plugin (`deserved`, `capability`, `parent` with `enableHierarchy`) and the
+CustomResourceDefinition of its Queue; KAI's scheduling queues (`quota`, `limit`, -1 for none; CPU in thousandths, memory in 10^6 bytes).
 """
 
 from typing import Any
 
-from allocator_service.enforcement.rendering.limits import HARD, DecisionLimits, TenantLimits
+from allocator_service.enforcement.rendering.limits import (
+    HARD,
+    DecisionLimits,
+    GroupLimits,
+    TenantLimits,
+)
 from allocator_service.enforcement.rendering.manifests import (
     metadata,
     quantities,
     refuse_nothing,
     refuse_slots,
 )
-from allocator_service.enforcement.rendering.names import object_name, parent_name
+from allocator_service.enforcement.rendering.names import (
+    group_objects,
+    object_name,
+    parent_name,
+)
 from allocator_service.enforcement.rendering.slurm import fairshare
 
 LARGEST_VOLCANO_WEIGHT = 65_535
@@ -21,68 +30,118 @@ UNLIMITED = -1
 
 
 def volcano_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
-    """Hard: a queue is never above its decision. Soft: it may be, until others reclaim theirs."""
+    """Hard: a queue is never above its decision. Soft: it may be, until others reclaim theirs.
+
+    Parents come first: Volcano refuses a queue whose parent does not exist.
+    """
     refuse_slots(limits, "Volcano")
     refuse_nothing(limits, "Volcano")
-    objects = []
-    for tenant in limits.tenants:
-        amounts = quantities(limits, tenant.rendered)
-        objects.append(
-            {
-                "apiVersion": "scheduling.volcano.sh/v1beta1",
-                "kind": "Queue",
-                "metadata": metadata(object_name(tenant.slug), limits, tenant=tenant.slug),
-                "spec": {
-                    "weight": min(fairshare(tenant.weight), LARGEST_VOLCANO_WEIGHT),
-                    "reclaimable": True,
-                    "deserved": amounts,
-                    **({"capability": amounts} if limits.quota == HARD else {}),
-                },
-            }
-        )
-    return objects
+    groups = _group_queues(limits)
+    return [
+        *(
+            _volcano_queue(
+                limits,
+                metadata(groups[group.slug], limits, group=group.slug),
+                group,
+                groups.get(group.parent),
+            )
+            for group in limits.groups
+        ),
+        *(
+            _volcano_queue(
+                limits,
+                metadata(object_name(tenant.slug), limits, tenant=tenant.slug),
+                tenant,
+                groups.get(tenant.group),
+            )
+            for tenant in limits.tenants
+        ),
+    ]
+
+
+def _volcano_queue(
+    limits: DecisionLimits,
+    described: dict[str, Any],
+    node: TenantLimits | GroupLimits,
+    parent: str | None,
+) -> dict[str, Any]:
+    amounts = quantities(limits, node.rendered)
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": described,
+        "spec": {
+            **({"parent": parent} if parent else {}),
+            "weight": min(fairshare(node.weight), LARGEST_VOLCANO_WEIGHT),
+            "reclaimable": True,
+            "deserved": amounts,
+            **({"capability": amounts} if limits.quota == HARD else {}),
+        },
+    }
 
 
 def kai_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
-    """A queue for the pool, and one of each tenant below it."""
+    """A queue for the pool, and below it those of its groups, parents first, and tenants."""
     refuse_slots(limits, "KAI")
     refuse_nothing(limits, "KAI")
     pool = limits.decided.run.pool.slug
-    parent = parent_name(pool, {object_name(tenant.slug) for tenant in limits.tenants})
+    groups = _group_queues(limits)
+    taken = {object_name(tenant.slug) for tenant in limits.tenants} | set(groups.values())
+    parent = parent_name(pool, taken)
     totals = [sum(column) for column in zip(*(t.rendered for t in limits.tenants), strict=True)]
     whole = {
         name: {"quota": amount, "limit": amount, "overQuotaWeight": 1}
         for name, amount in limits.named(totals or [0] * len(limits.units)).items()
     }
     return [
-        {
-            "apiVersion": "scheduling.run.ai/v2",
-            "kind": "Queue",
-            "metadata": metadata(parent, limits),
-            "spec": {"resources": whole},
-        },
+        _kai_queue(metadata(parent, limits), {"resources": whole}),
         *(
-            {
-                "apiVersion": "scheduling.run.ai/v2",
-                "kind": "Queue",
-                "metadata": metadata(object_name(tenant.slug), limits, tenant=tenant.slug),
-                "spec": {
-                    "parentQueue": parent,
+            _kai_queue(
+                metadata(groups[group.slug], limits, group=group.slug),
+                {
+                    "parentQueue": groups.get(group.parent, parent),
+                    "resources": _kai_resources(limits, group),
+                },
+            )
+            for group in limits.groups
+        ),
+        *(
+            _kai_queue(
+                metadata(object_name(tenant.slug), limits, tenant=tenant.slug),
+                {
+                    "parentQueue": groups.get(tenant.group, parent),
                     "resources": _kai_resources(limits, tenant),
                 },
-            }
+            )
             for tenant in limits.tenants
         ),
     ]
 
 
-def _kai_resources(limits: DecisionLimits, tenant: TenantLimits) -> dict[str, dict[str, int]]:
+def _group_queues(limits: DecisionLimits) -> dict[str | None, str]:
+    """Return the queue of each group, whose names must differ from those of tenants' queues."""
+    taken = {object_name(tenant.slug) for tenant in limits.tenants}
+    return {**group_objects([group.slug for group in limits.groups], taken)}
+
+
+def _kai_queue(described: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": described,
+        "spec": spec,
+    }
+
+
+def _kai_resources(
+    limits: DecisionLimits, node: TenantLimits | GroupLimits
+) -> dict[str, dict[str, int]]:
     hard = limits.quota == HARD
     return {
         name: {
             "quota": amount,
             "limit": amount if hard else UNLIMITED,
-            "overQuotaWeight": 0 if hard else fairshare(tenant.weight),
+            "overQuotaWeight": 0 if hard else fairshare(node.weight),
         }
-        for name, amount in limits.named(tenant.rendered).items()
+        for name, amount in limits.named(node.rendered).items()
     }

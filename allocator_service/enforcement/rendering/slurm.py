@@ -15,7 +15,7 @@ from allocator_service.enforcement.rendering.limits import (
     DecisionLimits,
     SlotLimits,
 )
-from allocator_service.enforcement.rendering.names import account_name
+from allocator_service.enforcement.rendering.names import account_name, group_accounts
 
 # 2^31 - 1 means "as its parent" to Slurm (SLURMDB_FS_USE_PARENT).
 LARGEST_FAIRSHARE = 2**31 - 2
@@ -24,14 +24,16 @@ LARGEST_FAIRSHARE = 2**31 - 2
 def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
     """Accounts, their limits by partition, and reservations of the period in force and the next.
 
-    Raises `Conflict` where time is divided and no resource is CPUs, which reservations are made of.
+    Groups are accounts above those of their members. Raises `Conflict` where time is divided and no resource is CPUs, which reservations are made of.
     """
     run = limits.decided.run
     comment = f"allocator pool={run.pool.slug} run={run.pk} generation={run.generation}"
-    objects: list[dict[str, Any]] = [
+    objects = _groups(limits, comment)
+    objects += [
         {
             "kind": "account",
             "tenant": tenant.slug,
+            **({"group": tenant.group} if limits.groups else {}),
             "account": account_name(tenant.slug),
             "fairshare": fairshare(tenant.weight),
             "limits": limits.named(tenant.rendered),
@@ -53,6 +55,39 @@ def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
         }
         for tenant in limits.tenants
         for name in limits.classes
+    ]
+    return objects
+
+
+def _groups(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:
+    """Return the accounts of groups, parents first, and former groups to free of their limits."""
+    slugs = [*(group.slug for group in limits.groups), *limits.removed]
+    taken = {account_name(tenant.slug) for tenant in limits.tenants}
+    # A tenant's own limit holds for the account of a former group that has the same name.
+    removed = [slug for slug in limits.removed if slug not in taken]
+    accounts = group_accounts(slugs, taken)
+    objects: list[dict[str, Any]] = [
+        {
+            "kind": "group",
+            "group": group.slug,
+            "parent": group.parent,
+            "account": accounts[group.slug],
+            "fairshare": fairshare(group.weight),
+            "limits": limits.named(group.rendered),
+            "comment": comment,
+        }
+        for group in limits.groups
+    ]
+    unlimited = limits.named([-1] * len(limits.units))
+    objects += [
+        {
+            "kind": "removed",
+            "group": slug,
+            "account": accounts[slug],
+            "limits": unlimited,
+            "comment": comment,
+        }
+        for slug in removed
     ]
     return objects
 

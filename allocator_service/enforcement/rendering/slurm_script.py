@@ -16,8 +16,9 @@ def slurm_script(objects: Sequence[Mapping[str, Any]], *, notes: Iterable[str]) 
     """A script for sh; running it twice leaves what running it once does."""
     of_kind = {
         kind: [each for each in objects if each["kind"] == kind]
-        for kind in ("account", "class", "reservation")
+        for kind in ("group", "removed", "account", "class", "reservation")
     }
+    accounts = of_kind["group"] + of_kind["account"]
     lines = ["#!/bin/sh"]
     lines += [f"# {objects[0]['comment']}"] if objects else []
     lines += [f"# {note}" for note in notes]
@@ -29,10 +30,11 @@ def slurm_script(objects: Sequence[Mapping[str, Any]], *, notes: Iterable[str]) 
         "",
         "# Lower first: everything to 0.",
     ]
-    lines += _lowered(of_kind["account"], of_kind["class"])
+    lines += _lowered(accounts, of_kind["class"])
     lines += ["", "# Then raise."]
-    lines += [_account(each) for each in of_kind["account"]]
+    lines += [_account(each) for each in accounts]
     lines += [_class(each) for each in of_kind["class"]]
+    lines += [_removed(each) for each in of_kind["removed"]]
     if of_kind["reservation"]:
         lines += ["", "# Slots, in UTC.", "export TZ=UTC"]
         lines += [_reservation(each) for each in of_kind["reservation"]]
@@ -63,6 +65,12 @@ def _account(each: Mapping[str, Any]) -> str:
     return (
         f"run sacctmgr -i modify account where name={each['account']} set {_tres(each['limits'])}"
         f" fairshare={each['fairshare']}"
+    )
+
+
+def _removed(each: Mapping[str, Any]) -> str:
+    return (
+        f"run sacctmgr -i modify account where name={each['account']} set {_tres(each['limits'])}"
     )
 
 

@@ -1,7 +1,7 @@
 """The targets that a decision is rendered for."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +40,8 @@ class Target:
     """How a decision becomes the objects of a scheduler.
 
     `text` writes them in its own language, whose media type is `media_type`. `quotas` are the kinds of
-    quota that it has: hard ones, ones that others may borrow, ones in a status.
+    quota that it has: hard ones, ones that others may borrow, ones in a status. `groups_note` says what
+    an operator should know in a pool with groups.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Target:
     media_type: str
     text: Callable[..., str]
     quotas: Sequence[str] = (HARD,)
+    groups_note: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,21 @@ class Rendering:
 TARGETS = {
     target.name: target
     for target in (
-        Target("slurm", slurm_units, slurm_objects, "text/plain", slurm_script),
+        Target(
+            *("slurm", slurm_units, slurm_objects, "text/plain", slurm_script),
+            groups_note="Groups are parents of their members' accounts: create and move them with"
+            " sacctmgr.",
+        ),
         Target("kueue", kubernetes_units, kueue_objects, YAML, yaml_stream, QUOTAS),
-        Target("kubernetes", kubernetes_units, kubernetes_objects, YAML, yaml_stream),
-        Target("volcano", kubernetes_units, volcano_objects, YAML, yaml_stream, (HARD, SOFT)),
+        Target(
+            *("kubernetes", kubernetes_units, kubernetes_objects, YAML, yaml_stream),
+            groups_note="Namespaces have no parents: groups are not rendered, and each namespace has"
+            " what the tree gives its member.",
+        ),
+        Target(
+            *("volcano", kubernetes_units, volcano_objects, YAML, yaml_stream, (HARD, SOFT)),
+            groups_note="Volcano obeys parents with enableHierarchy of its capacity plugin.",
+        ),
         Target("kai", kai_units, kai_objects, YAML, yaml_stream, (HARD, SOFT)),
     )
 }
@@ -96,6 +109,7 @@ def limits_for(
     label: str,
     members: Sequence[str],
     departed: Sequence[str] = (),
+    former_groups: Sequence[str] = (),
     at: datetime,
     quota: str = HARD,
 ) -> DecisionLimits:
@@ -114,6 +128,7 @@ def limits_for(
         units=target.units(decided.resources),
         members=members,
         departed=departed,
+        former_groups=former_groups,
         quota=quota,
         at=at,
     )
@@ -126,6 +141,7 @@ def decision_render(
     label: str,
     members: Sequence[str],
     departed: Sequence[str] = (),
+    former_groups: Sequence[str] = (),
     now: datetime,
     quota: str = HARD,
 ) -> Rendering:
@@ -140,6 +156,15 @@ def decision_render(
             extra={"parameter": "quota"},
         )
     limits = limits_for(
-        target, decided, label=label, members=members, departed=departed, at=now, quota=quota
+        target,
+        decided,
+        label=label,
+        members=members,
+        departed=departed,
+        former_groups=former_groups,
+        at=now,
+        quota=quota,
     )
+    if limits.groups and target.groups_note:
+        limits = replace(limits, notes=[*limits.notes, target.groups_note])
     return Rendering(target, decided.run, limits, target.objects(limits))

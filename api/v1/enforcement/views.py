@@ -21,6 +21,7 @@ from allocator_service.enforcement.rendering.targets import (
 from allocator_service.enforcement.selectors import (
     departed_slugs,
     enforcement_state,
+    former_group_slugs,
     member_slugs,
     next_boundary,
 )
@@ -80,9 +81,11 @@ class RenderingView(PoolView):
         label, quota = self.query["class_label"], self.query["quota"]
         run = decision_now(pool=of_pool, now=now)
         members, departed = member_slugs(pool=of_pool), departed_slugs(pool=of_pool)
+        former_groups = former_group_slugs(pool=of_pool)
         boundary = next_boundary(pool=of_pool, run=run, now=now)
         form = request.accepted_renderer
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
+        parts += ["", *former_groups] if former_groups else []
         digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
         tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
         if is_known(request, tag):
@@ -93,6 +96,7 @@ class RenderingView(PoolView):
             label=label,
             members=members,
             departed=departed,
+            former_groups=former_groups,
             now=now,
             quota=quota,
         )

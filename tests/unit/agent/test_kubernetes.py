@@ -290,6 +290,24 @@ def test_kueues_queues_are_lowered_flavor_by_flavor(server, tmp_path):
     assert len(agent.plan(wanted, agent.observe(), NOW)) == 0
 
 
+def test_a_queue_leaves_the_cohort_of_a_former_group_and_no_other(server, tmp_path):
+    """Outside of a tree a queue says nothing of borrowing, so it would borrow there without bounds."""
+    in_tree = queue("a", flavor="3")
+    in_tree["metadata"]["annotations"] = {"allocator.cohort": "labs"}
+    in_tree["spec"]["cohortName"] = "labs"
+    of_others = queue("b", flavor="3")
+    of_others["spec"]["cohortName"] = "site"
+    server.put("/apis/kueue.x-k8s.io/v1beta2/clusterqueues", in_tree)
+    server.put("/apis/kueue.x-k8s.io/v1beta2/clusterqueues", of_others)
+    agent = scheduler(server, tmp_path, "kueue")
+    plan = agent.plan(decision(queue("a", flavor="3"), queue("b", flavor="3")), agent.observe(), NOW)
+    assert [change.after["metadata"]["name"] for change in plan.changes] == ["a"]
+    assert agent.apply(plan) == []
+    (_, _, body) = server.writes[-1]
+    assert "cohortName" not in body["spec"]
+    assert "allocator.cohort" not in body["metadata"]["annotations"]
+
+
 def test_reclaim_is_refused_where_nothing_is_stopped(server, tmp_path):
     with pytest.raises(Misconfigured, match="reclaim = none"):
         scheduler(server, tmp_path, reclaim="requeue")

@@ -1,0 +1,257 @@
+"""Groups in the objects of every target: parents of the tenants, accepted by the targets' schemas."""
+
+import copy
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator_service.enforcement.rendering import targets
+from allocator_service.enforcement.rendering.names import group_accounts, group_objects
+from allocator_service.enforcement.rendering.targets import TARGETS, target_named
+from tests.examples import examples
+from tests.unit.enforcement.crds import MANIFESTS, broken_rules
+from tests.unit.enforcement.decisions import DECIDED_AT, decide, document
+from tests.unit.enforcement.test_targets import render
+
+
+def tree_document(**changes):
+    """Case A below a department: labs (weight 3) has a (2, 20 tasks) and b; genes has c."""
+    tasks = {"a": 20, "b": None, "c": None}
+    return {
+        "resources": [{"name": "cpu", "unit": ""}, {"name": "memory", "unit": "GiB"}],
+        "servers": [{"name": "s", "capacity": {"cpu": 100, "memory": 100}, "count": 1, "labels": {}}],
+        "groups": [
+            {"name": "labs", "parent": "science", "weight": 3},
+            {"name": "science"},
+            {"name": "genes", "parent": "science"},
+            {"name": "empty"},
+        ],
+        "tenants": [
+            {"name": "a", "group": "labs", "weight": 2},
+            {"name": "b", "group": "labs", "weight": 1},
+            {"name": "c", "group": "genes"},
+        ],
+        "workloads": [
+            {"tenant": name, "name": "w", "demand": {"cpu": 1, "memory": 1}, "tasks": count}
+            for name, count in tasks.items()
+        ],
+        "policy": {"name": "drfh", "mode": "indivisible", "options": {}},
+        "weights": "explicit",
+    } | changes  # fmt: skip
+
+
+def renamed(asked, names):
+    """The same document with other names of groups."""
+    asked = copy.deepcopy(asked)
+    for group in asked["groups"]:
+        group["name"] = names.get(group["name"], group["name"])
+        if group.get("parent"):
+            group["parent"] = names.get(group["parent"], group["parent"])
+    for tenant in asked["tenants"]:
+        tenant["group"] = names.get(tenant["group"], tenant["group"])
+    return asked
+
+
+def test_slurm_limits_the_parent_accounts_to_the_sums_of_their_children():
+    rendering = render(tree_document(), "slurm")
+    groups = [each for each in rendering.objects if each["kind"] == "group"]
+    assert [
+        (g["account"], g["parent"], g["fairshare"], g["limits"]["cpu"], g["limits"]["mem"])
+        for g in groups
+    ] == [
+        ("science", None, 1000, 100, 102400),
+        ("empty", None, 1000, 0, 0),
+        ("labs", "science", 3000, 75, 76800),
+        ("genes", "science", 1000, 25, 25600),
+    ]
+    accounts = [each for each in rendering.objects if each["kind"] == "account"]
+    assert [(a["account"], a["group"], a["fairshare"], a["limits"]["cpu"]) for a in accounts] == [
+        ("a", "labs", 2000, 20), ("b", "labs", 1000, 55), ("c", "genes", 1000, 25),
+    ]  # fmt: skip
+    assert rendering.limits.notes[-1].startswith("Groups are parents of their members' accounts")
+
+
+def test_the_script_lowers_and_raises_parents_before_their_children():
+    rendering = targets.decision_render(
+        decided=decide(tree_document()),
+        target=target_named("slurm"),
+        label="partition",
+        members=(),
+        former_groups=["old", "labs"],
+        now=DECIDED_AT,
+    )
+    lines = [line for line in rendering.text.splitlines() if line.startswith("run sacctmgr")]
+    modify = "run sacctmgr -i modify account where name="
+    assert lines == [
+        f"{modify}science,empty,labs,genes,a,b,c set GrpTRES=cpu=0,mem=0",
+        f"{modify}science set GrpTRES=cpu=100,mem=102400 fairshare=1000",
+        f"{modify}empty set GrpTRES=cpu=0,mem=0 fairshare=1000",
+        f"{modify}labs set GrpTRES=cpu=75,mem=76800 fairshare=3000",
+        f"{modify}genes set GrpTRES=cpu=25,mem=25600 fairshare=1000",
+        f"{modify}a set GrpTRES=cpu=20,mem=20480 fairshare=2000",
+        f"{modify}b set GrpTRES=cpu=55,mem=56320 fairshare=1000",
+        f"{modify}c set GrpTRES=cpu=25,mem=25600 fairshare=1000",
+        f"{modify}old set GrpTRES=cpu=-1,mem=-1",
+    ]
+
+
+def test_the_limit_of_a_former_group_with_the_account_of_a_tenant_stays():
+    limits = targets.decision_limits(
+        decide(tree_document()),
+        label="partition",
+        units=TARGETS["slurm"].units(decide(tree_document()).resources),
+        members=(),
+        former_groups=["a", "old"],
+        quota="hard",
+        at=DECIDED_AT,
+    )
+    removed = [each for each in TARGETS["slurm"].objects(limits) if each["kind"] == "removed"]
+    assert [(each["group"], each["account"]) for each in removed] == [("old", "old")]
+
+
+def test_kueue_has_a_cohort_per_group_in_which_hard_queues_neither_borrow_nor_lend():
+    objects = render(tree_document(), "kueue").objects
+    cohorts = {o["metadata"]["name"]: o["spec"] for o in objects if o["kind"] == "Cohort"}
+    assert cohorts == {
+        "science": {"parentName": "lab"},
+        "empty": {"parentName": "lab"},
+        "labs": {"parentName": "science"},
+        "genes": {"parentName": "science"},
+    }
+    queue = next(o for o in objects if o["metadata"]["name"] == "a")
+    assert queue["spec"]["cohortName"] == "labs"
+    assert queue["metadata"]["annotations"]["allocator.cohort"] == "labs"
+    assert queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0] == {
+        "name": "cpu", "nominalQuota": "20", "borrowingLimit": "0", "lendingLimit": "0",
+    }  # fmt: skip
+
+
+def test_soft_cohorts_share_by_the_weights_of_siblings():
+    objects = render(tree_document(), "kueue", quota="soft").objects
+    weights = {
+        o["metadata"]["name"]: o["spec"]["fairSharing"]["weight"]
+        for o in objects
+        if o["kind"] != "ResourceFlavor"
+    }
+    assert weights == {
+        "science": "1000m", "empty": "1000m", "labs": "3000m", "genes": "1000m",
+        "a": "2000m", "b": "1000m", "c": "1000m",
+    }  # fmt: skip
+
+
+def test_volcano_and_kai_queues_have_their_groups_as_parents():
+    volcano = render(tree_document(), "volcano").objects
+    assert {o["metadata"]["name"]: o["spec"].get("parent") for o in volcano} == {
+        "science": None, "empty": None, "labs": "science", "genes": "science",
+        "a": "labs", "b": "labs", "c": "genes",
+    }  # fmt: skip
+    assert volcano[0]["spec"]["capability"] == {"cpu": "100", "memory": str(100 * 2**30)}
+    kai = render(tree_document(), "kai").objects
+    assert {o["metadata"]["name"]: o["spec"].get("parentQueue") for o in kai} == {
+        "pool-lab": None, "science": "pool-lab", "empty": "pool-lab", "labs": "science",
+        "genes": "science", "a": "labs", "b": "labs", "c": "genes",
+    }  # fmt: skip
+    labs = next(o for o in kai if o["metadata"]["name"] == "labs")
+    assert labs["spec"]["resources"]["cpu"] == {
+        "quota": 75000,
+        "limit": 75000,
+        "overQuotaWeight": 0,
+    }
+
+
+def test_namespaces_have_no_parents_and_a_note_says_so():
+    rendering = render(tree_document(), "kubernetes")
+    assert [each["kind"] for each in rendering.objects] == ["ResourceQuota"] * 3
+    assert rendering.limits.notes[-1].startswith("Namespaces have no parents")
+
+
+@pytest.mark.parametrize("target", ["slurm", "kueue", "volcano", "kai"])
+def test_groups_named_as_something_else_get_names_of_their_own(target):
+    """As a tenant, the pool, its queue, or what schedulers keep for themselves."""
+    names = {"labs": "a", "science": "root", "genes": "lab", "empty": "pool-lab"}
+    objects = render(renamed(tree_document(), names), target).objects
+    if target == "slurm":
+        own = [each["account"] for each in objects if each["kind"] in ("account", "group")]
+        kept = {"root"}
+    else:
+        own = [(each["kind"], each["metadata"]["name"]) for each in objects]
+        kept = {("Cohort", "root"), ("Queue", "root"), ("Cohort", "lab")}
+    assert len(own) == len(set(own))
+    assert not kept & set(own)
+    parents = {
+        each["spec"].get(field)
+        for each in objects
+        for field in ("parentName", "cohortName", "parent", "parentQueue")
+        if target != "slurm"
+    } - {None, "lab"}
+    assert parents <= {each["metadata"]["name"] for each in objects if target != "slurm"}
+
+
+def test_names_of_groups_never_meet():
+    slugs = ["root", "x", "a", "default", "kube-x"]
+    first = group_objects(slugs, {"a"})
+    taken = {"a", *first.values()} - {"x"}
+    second = group_objects([*slugs, first["root"]], taken)
+    assert len(set(second.values())) == len(second)
+    assert not taken & set(second.values())
+    assert group_accounts(["default", "root"], set())["default"] == "default"
+    assert group_accounts(["root"], set())["root"].startswith("group-root-")
+
+
+def grouped(seed):
+    """A random document whose tenants are in random groups of up to four levels."""
+    asked = document(seed, "drfh", ("divisible", "indivisible")[seed % 2])
+    draw = random.Random(seed)
+    names = [f"g{index}" for index in range(draw.randint(1, 5))]
+    asked["groups"] = [
+        {
+            "name": name,
+            "parent": draw.choice([None, *names[max(0, index - 2) : index]]),
+            "weight": draw.choice([0.5, 1, 3]),
+        }
+        for index, name in enumerate(names)
+    ]
+    for tenant in asked["tenants"]:
+        tenant["group"] = draw.choice([None, *names])
+    return asked
+
+
+@given(st.integers(0, 2**32))
+@examples(60)
+def test_no_parent_stops_a_child_and_every_manifest_is_valid(seed):
+    decided = decide(grouped(seed))
+    for target in TARGETS.values():
+        for quota in target.quotas:
+            limits = targets.decision_limits(
+                decided,
+                label="partition",
+                units=target.units(decided.resources),
+                members=[],
+                quota=quota,
+                at=DECIDED_AT,
+            )
+            for group in limits.groups:
+                below = [each for each in (*limits.tenants, *limits.groups)
+                         if (each.group if hasattr(each, "group") else each.parent) == group.slug]  # fmt: skip
+                sums = [sum(column) for column in zip(*(each.rendered for each in below))]
+                assert group.rendered == (sums or [0] * len(limits.units))
+            objects = target.objects(limits)
+            if target.name == "slurm":
+                continue
+            for each in objects:
+                if each["kind"] != "ResourceQuota":
+                    MANIFESTS[each["apiVersion"], each["kind"]].validate(each)
+                if each["kind"] == "ClusterQueue":
+                    assert broken_rules(each) == []
+            if target.name in ("volcano", "kai"):
+                parents_come_first(objects)
+
+
+def parents_come_first(objects):
+    seen = set()
+    for each in objects:
+        parent = each["spec"].get("parent") or each["spec"].get("parentQueue")
+        assert parent is None or parent in seen
+        seen.add(each["metadata"]["name"])
