@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from policies.errors import SolveFailedError
 from policies.leximin.group_rounds import GroupRounds
 from policies.leximin.interior_point.method import NoConvergenceError
-from policies.leximin.realisation import realised
+from policies.leximin.realisation import place_shares
 from policies.leximin.rounds import SMALL, Leximin, Rounds, exact_shares
 from policies.model.certificate import Certificate
 from policies.model.tolerance import SOLVER_TOLERANCE
@@ -42,17 +43,16 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
         if _realised(problem, answer):
             return answer
     answer = rounds(problem, deadline, interior=False).run()
-    if not _realised(problem, answer):
-        try:
-            x = realised(problem, answer.share, deadline)
-        except NoConvergenceError:
-            x = answer.x
+    if _realised(problem, answer):
+        return answer
+    with suppress(NoConvergenceError):
+        x = place_shares(problem, answer.share, deadline)
         answer = replace(answer, x=exact_shares(problem, x, answer.share))
-    if not _realised(problem, answer):
-        raise SolveFailedError(
-            "solve.failed", f"the proven levels could not be realised: {TOO_FAR_APART}"
-        )
-    return answer
+    if _realised(problem, answer):
+        return answer
+    raise SolveFailedError(
+        "solve.failed", f"the proven levels could not be realised: {TOO_FAR_APART}"
+    )
 
 
 def _realised(problem: LeximinProblem, answer: Leximin) -> bool:

@@ -16,7 +16,7 @@ from policies.leximin.priority_order import preferred_workloads
 from policies.proofs.normal_form import LeximinProblem
 
 
-def realised(problem: LeximinProblem, share: FloatArray, deadline: float | None) -> FloatArray:
+def place_shares(problem: LeximinProblem, share: FloatArray, deadline: float | None) -> FloatArray:
     """Place proven shares by a program that counts each in parts of itself.
 
     Args:
