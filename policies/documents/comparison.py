@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from policies.documents.evaluation import evaluate_document
+from policies.documents.evaluation import FOR_PROPERTIES, evaluate_document
 from policies.documents.problem import problem_from_document, without_deficits
 from policies.documents.request import AskedPolicyField
 from policies.errors import PolicyError, ProblemError, SolveTimeoutError
 from policies.fields import Mistakes, read_items
 from policies.model.request import deadline_of
+from policies.properties.properties import LONGEST_SEARCH
 from policies.selection import policies_available
 
 # What a column says about the pool as a whole, as the summary of an evaluation names it.
@@ -82,14 +83,19 @@ def compare_documents(
     problem_from_document({**document, "policy": asked[0]})
     deadline = deadline_of(time_limit)
     columns = []
-    for policy in asked:
+    for done, policy in enumerate(asked):
         left = None if deadline is None else deadline - time.monotonic()
-        columns.append(_column({**document, "policy": policy}, policy, left))
+        # Each column's checks have their part of what is left, so that the last one has as much.
+        part = LONGEST_SEARCH if left is None else FOR_PROPERTIES * left / (len(asked) - done)
+        columns.append(_column({**document, "policy": policy}, policy, left, part))
     return {"columns": columns}
 
 
 def _column(
-    document: Mapping[str, Any], policy: Mapping[str, Any], time_limit: float | None
+    document: Mapping[str, Any],
+    policy: Mapping[str, Any],
+    time_limit: float | None,
+    property_seconds: float,
 ) -> dict[str, Any]:
     column: dict[str, Any] = {"policy": _as_json(policy), "error": None}
     begin = time.perf_counter()
@@ -98,7 +104,11 @@ def _column(
             raise SolveTimeoutError(
                 "solve.timeout", "the time limit passed before this policy started"
             )
-        answer = evaluate_document(_without_what_is_not_taken(document), time_limit=time_limit)
+        answer = evaluate_document(
+            _without_what_is_not_taken(document),
+            time_limit=time_limit,
+            property_seconds=min(property_seconds, LONGEST_SEARCH),
+        )
     except PolicyError as error:
         column["error"] = {"code": error.code, "detail": error.detail, "pointer": error.pointer}
         answer = {}

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from policies.documents.answer import allocation_to_document
 from policies.documents.problem import problem_from_document
 from policies.documents.properties import properties_to_document
-from policies.properties.properties import properties_of
+from policies.model.request import deadline_of
+from policies.properties.properties import LONGEST_SEARCH, properties_of
 from policies.registry import solve
 
 
+# Of the time that is left, the part that checks of properties may take: the answer is written after them.
+FOR_PROPERTIES = 0.5
+
+
 def evaluate_document(
-    document: Mapping[str, Any], *, time_limit: float | None = None
+    document: Mapping[str, Any],
+    *,
+    time_limit: float | None = None,
+    property_seconds: float = LONGEST_SEARCH,
 ) -> dict[str, Any]:
     """Solve the problem that a document describes by the policy that it names.
 
@@ -23,6 +33,9 @@ def evaluate_document(
         The shape of ``problem_from_document``.
     time_limit : float, optional
         Seconds after which to give up; None is no limit.
+    property_seconds : float, default 5
+        Seconds for the checks of properties that solve again, if ``include`` requests them; at most
+        half of what is left of the time limit. Verdicts that run out of time are undecided.
 
     Returns
     -------
@@ -45,6 +58,7 @@ def evaluate_document(
     >>> answer["allocations"][0]["tasks"]
     3
     """
+    deadline = deadline_of(time_limit)
     parsed = problem_from_document(document)
     allocation = solve(
         parsed.problem,
@@ -57,6 +71,8 @@ def evaluate_document(
     )
     answer = allocation_to_document(allocation, include=parsed.include)
     if "properties" in parsed.include:
-        checked = properties_of(allocation, history=parsed.history)
+        left = math.inf if deadline is None else max(deadline - time.monotonic(), 0.0)
+        seconds = min(property_seconds, FOR_PROPERTIES * left)
+        checked = properties_of(allocation, history=parsed.history, seconds=seconds)
         answer["properties"] = properties_to_document(allocation, checked)
     return answer

@@ -29,6 +29,8 @@ STARTING_SECONDS = 40.0
 # The web threads that wait for a solve are never all of them: the others answer everybody else.
 PLACES = settings.WEB_THREADS // 2
 NICENESS = 5
+# The part of the time that policies may use: an answer must be complete before the child is ended.
+PART_FOR_POLICIES = 0.85
 RETRY_SECONDS = 2
 _places = threading.BoundedSemaphore(PLACES)
 _started = threading.Event()
@@ -86,7 +88,10 @@ def _in_child(function: str, *arguments: Any, seconds: float = SECONDS) -> dict[
 
 def _computed(function: str, arguments: Sequence[Any], seconds: float) -> dict[str, Any]:
     future = _children().schedule(
-        call_by_name, args=[function, *arguments], kwargs={"time_limit": seconds}, timeout=seconds
+        call_by_name,
+        args=[function, *arguments],
+        kwargs={"time_limit": PART_FOR_POLICIES * seconds},
+        timeout=seconds,
     )
     try:
         # Only the first ones wait for children that still load their kernels.

@@ -84,6 +84,29 @@ def test_time_that_has_run_out_is_an_error_of_the_column():
     assert column["error"]["code"] == "solve.timeout"
 
 
+def test_checks_of_properties_leave_time_to_the_columns_after_them():
+    """Those that solve again take all the time that they are given, with so many tenants."""
+    names = [f"t{number}" for number in range(400)]
+    document = {
+        "resources": ["cpu", "memory"],
+        "servers": [{"capacity": {"cpu": 900, "memory": 1800}}],
+        "tenants": [{"name": name} for name in names],
+        "workloads": [
+            {
+                "tenant": name,
+                "name": "w",
+                "demand": {"cpu": 1 + number % 7, "memory": 1 + number % 5},
+            }
+            for number, name in enumerate(names)
+        ],
+        "include": ["properties"],
+    }
+    policies = ["asset", "drf", "drfh", "ceei", "mrfs", "static"]
+    columns = compare_documents(document, policies, time_limit=6)["columns"]
+    assert [column["error"] for column in columns] == [None] * len(policies)
+    assert all(column["properties"]["envy_free"]["holds"] is not None for column in columns)
+
+
 def test_a_history_is_for_the_policies_that_have_one():
     input_ = {
         "resources": ["cpu"],
