@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.console import StepFailed, say
+from launcher.declared import declared_digest
 from launcher.folders import PROJECT, make_passable
-from launcher.locks import declared_digest
 
 _LOCKS = {"local": "requirements-local.lock", "dev": "requirements-dev.lock"}
 _BASE = getattr(sys, "_base_executable", sys.executable)

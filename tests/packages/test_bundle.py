@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.bundle.making import INSTALLED, declared
+from devtools.bundle.making import INSTALLED, declared
 from launcher.servers import Servers
 from tests.examples import long
 from tests.packages.test_packages import FIGURE_2, PROJECT, run, servers, without_project

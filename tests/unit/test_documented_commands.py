@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from django.core.management import get_commands, load_command_class
 
-from launcher.cli import COMMANDS, serve_options
+from devtools.cli import COMMANDS, serve_options
 from launcher.folders import PROJECT
 from launcher.serve import counts_of
 from tests.guides import Block, blocks_of

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from launcher import cli, serve
+from devtools import cli
+from launcher import serve
 from launcher.accounts import server_account
 from launcher.console import StepFailed, last_lines
 from launcher.folders import PROJECT, DataFolder, published_state

@@ -1,20 +1,16 @@
 """The four dependency locks: how they are made, and whether they fit what is declared."""
 
-import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
 from launcher.console import StepFailed, say
+from launcher.declared import declared_digest
 from launcher.folders import PROJECT
 
-# The service, and what is a package of its own.
-DECLARATIONS = ("pyproject.toml", "policies/pyproject.toml", "client/pyproject.toml")
 LIBRARY = "allocation-policies"
 # lock -> whose dependencies it pins, and which of the optional ones; what an earlier lock pins as well
 # has one version in both
@@ -31,17 +27,6 @@ LOCKS = {
     ],
 }
 _MARK = "# dependencies declared: sha256 "
-
-
-def declared_digest(project: Path = PROJECT) -> str:
-    """A digest of the dependencies that both packages declare, and of nothing else in them."""
-    keys = ("requires-python", "dependencies", "optional-dependencies")
-    declared = [
-        tomllib.loads((project / name).read_text())["project"].get(key)
-        for name in DECLARATIONS
-        for key in keys
-    ]
-    return hashlib.sha256(json.dumps(declared).encode()).hexdigest()
 
 
 def outdated(project: Path = PROJECT) -> list[str]:

@@ -5,10 +5,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from devtools.locks import LOCKS
 from launcher.console import say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
-from launcher.locks import LOCKS
 
 PAGE = Path("docs/licences.md")
 # The licences that the owner's choice for the project itself stays free with, as far as their

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher import checks, locks
-from launcher.checks import Check
+from devtools import checks, locks
+from devtools.checks import Check
+from launcher import declared
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 
@@ -61,12 +62,12 @@ def test_a_drift_of_the_openapi_document_is_shown_as_a_difference(tmp_path, monk
     assert difference[-2:] == ["-paths: {}", "+paths: {/pools/: {}}"]
 
 
-@pytest.mark.parametrize("declaration", locks.DECLARATIONS)
+@pytest.mark.parametrize("declaration", declared.DECLARATIONS)
 def test_a_lock_is_out_of_date_when_the_declared_dependencies_change(declaration, tmp_path):
-    for name in locks.DECLARATIONS:
+    for name in declared.DECLARATIONS:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('[project]\nname = "p"\ndependencies = ["a"]\n')
-    mark = f"# dependencies declared: sha256 {locks.declared_digest(tmp_path)}\na==1\n"
+    mark = f"# dependencies declared: sha256 {declared.declared_digest(tmp_path)}\na==1\n"
     for name in locks.LOCKS:
         (tmp_path / name).write_text(mark)
     assert locks.outdated(tmp_path) == []

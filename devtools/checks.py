@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher import licences, locks, site
+from devtools import licences, locks, site
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.processes import inherited_environment

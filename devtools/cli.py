@@ -5,21 +5,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from demo.run import demo
+from devtools.bench import bench
+from devtools.bundle import bundle
+from devtools.checks import check
+from devtools.licences import licences
+from devtools.locks import lock
+from devtools.mutants import mutants
+from devtools.site import docs
 from launcher import detached
-from launcher.bench import bench
-from launcher.bundle import bundle
-from launcher.checks import check
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.kernels import Kernels
-from launcher.licences import licences
-from launcher.locks import lock
 from launcher.manage import manage
-from launcher.mutants import mutants
 from launcher.processes import inherited_environment
 from launcher.serve import counts_of, serve
-from launcher.site import docs
 
 # The packages are built and installed by a command of their own: `./dev test tests/packages`.
 # Three workers keep two cores busy: about a third of the time a test waits for a process.

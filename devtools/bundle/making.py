@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher import site
+from devtools import site
 from launcher.console import StepFailed, say
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
@@ -27,7 +27,7 @@ COPIED = {
     "manage.py": "manage.py",
     "CHANGELOG.md": "CHANGELOG.md",
     "docs/licences.md": "licences.md",
-    "launcher/bundle/install.sh": "install.sh",
+    "devtools/bundle/install.sh": "install.sh",
 }
 PACKAGES = ("policies", "agent", "client", ".")
 # What pip installs -> the lock that it is made from, and which wheels of ours join it. The agent's wheel

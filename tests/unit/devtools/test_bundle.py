@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.bundle import bundle, making
+from devtools.bundle import bundle, making
 from launcher.folders import PROJECT
 
-SCRIPT = PROJECT / "launcher" / "bundle" / "install.sh"
+SCRIPT = PROJECT / "devtools" / "bundle" / "install.sh"
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher import mutants
+from devtools import mutants
+from devtools.mutants import Bench, Mutant
 from launcher.console import StepFailed
 from launcher.folders import PROJECT
-from launcher.mutants import Bench, Mutant
 
 MODULE = "def least(a, b):\n    return a if a < b else b\n"
 TESTS = "from module import least\n\n\ndef test_the_less_is_found():\n    assert least(1, 2) == 1\n"

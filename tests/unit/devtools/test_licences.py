@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import licences, locks
+from devtools import licences, locks
 
 
 @pytest.fixture
