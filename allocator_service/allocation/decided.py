@@ -66,6 +66,7 @@ class Decided:
     whole_tasks: bool
     period_seconds: int = 0
     slots: Sequence[DecidedSlot] = field(default_factory=tuple)
+    has_groups: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ class _Reading:
             whole_tasks=self.choice.whole_tasks,
             period_seconds=self.rows.period_seconds,
             slots=slots,
+            has_groups=bool(self.problem.groups),
         )
 
     @property

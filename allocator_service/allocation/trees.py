@@ -1,4 +1,4 @@
-"""The tree of groups and members under a decision: what each node is entitled to, has and wants."""
+"""The tree of groups and members under a decision."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,18 +63,19 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class Tree:
-    """All nodes, each directly before those below it; siblings by kind and name."""
+    """All nodes, depth first.
+
+    Siblings are ordered by kind and name.
+    """
 
     resources: Sequence[Resource]
     nodes: Sequence[TreeNode]
 
-    @property
-    def has_groups(self) -> bool:
-        """True if any node is a group."""
-        return any(node.kind == GROUP for node in self.nodes)
-
     def path_to(self, kind: str, name: str) -> list[TreeNode]:
-        """Return the nodes from the pool to the node, itself last; none if it is not in the tree."""
+        """Return the nodes from the pool to the named node, itself last.
+
+        The path is empty if the node is not in the tree.
+        """
         groups = {node.name: node for node in self.nodes if node.kind == GROUP}
         found = next((n for n in self.nodes if (n.kind, n.name) == (kind, name)), None)
         path: list[TreeNode] = []
@@ -102,7 +103,10 @@ def run_tree(run: Run, *, levels: bool = True) -> Tree:
 
 
 def renamed(tree: Tree, *, group: Callable[[str], str], member: Callable[[str], str]) -> Tree:
-    """Return the tree with other names, in their order: any other would tell of the names behind."""
+    """Return the tree under other names.
+
+    Siblings are ordered by the new names, which reveals nothing about the old ones.
+    """
     nodes = [
         replace(
             node,
@@ -132,9 +136,9 @@ class _Reading:
             tasks[position] = count
             self._share[owner] = share
         np.add.at(self._has, problem.workload_tenant, tasks[:, None] * problem.demand)
-        wanted = np.zeros((problem.n, problem.m))
-        np.multiply(problem.tasks[:, None], problem.demand, out=wanted, where=problem.demand > 0)
-        np.add.at(self._wants, problem.workload_tenant, wanted)
+        demanded = np.zeros((problem.n, problem.m))
+        np.multiply(problem.tasks[:, None], problem.demand, out=demanded, where=problem.demand > 0)
+        np.add.at(self._wants, problem.workload_tenant, demanded)
         parents = problem.group_parent.tolist()
         self._depth = [sum(1 for _ in _above(parents, each)) for each in range(len(parents))]
 
@@ -196,7 +200,7 @@ def _finite(amounts: FloatArray) -> list[float | None]:
 
 
 def _in_order(nodes: Sequence[TreeNode]) -> list[TreeNode]:
-    """The nodes depth first; siblings are groups before members, by name."""
+    """Sort the nodes depth first, groups before members, by name."""
     below: dict[str | None, list[TreeNode]] = {}
     for node in sorted(nodes, key=lambda node: (node.kind, node.name)):
         below.setdefault(node.parent, []).append(node)

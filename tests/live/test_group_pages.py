@@ -11,24 +11,37 @@ from tests.live.test_tenant_pages import NARROW, WIDE, findings
 
 GROUPS = [
     {"slug": "science", "name": "Science", "weight": 3},
-    {"slug": "physics", "name": "Physics and a long name of an institute", "parent": "science", "weight": 2},
+    {"slug": "physics", "name": "Physics and a long name of an institute", "parent": "science",
+     "weight": 2},
     {"slug": "biology", "name": "Biology", "parent": "science", "tier": 1},
     {"slug": "engineering", "name": "Engineering"},
     {"slug": "empty", "name": "Empty", "parent": "engineering"},
 ]  # fmt: skip
-MEMBERS = {"apple": "physics", "pear": "physics", "plum": "biology", "fig": "engineering", "lime": None}
+MEMBERS = {
+    "apple": "physics",
+    "pear": "physics",
+    "plum": "biology",
+    "fig": "engineering",
+    "lime": None,
+}
 
 
 @pytest.fixture(scope="module")
 def key(service, operator):
     """Key of `apple`, a member of a transparent pool and of a private one with the same tree."""
     resources = [
-        {"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}, {"name": "gpu", "unit": "GPU"},
+        {"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"},
+        {"name": "gpu", "unit": "GPU"},
     ]  # fmt: skip
     operator.post("/api/v1/tenants/", [{"slug": each, "name": each.title()} for each in MEMBERS])
     for slug, transparent in (("institute", True), ("academy", False)):
         path = f"/api/v1/pools/{slug}/"
-        pool = {"slug": slug, "name": f"The {slug}", "transparent": transparent, "weights": "explicit"}
+        pool = {
+            "slug": slug,
+            "name": f"The {slug}",
+            "transparent": transparent,
+            "weights": "explicit",
+        }
         pool |= {"resources": resources, "policy": {"name": "drfh"}}
         assert operator.post("/api/v1/pools/", pool).status == 201
         operator.post(f"{path}groups/", GROUPS)

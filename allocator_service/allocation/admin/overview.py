@@ -50,9 +50,7 @@ class Overview:
     open_gap: str
 
 
-def pool_overview(
-    pool: Pool, asked: Asked, asked_tree: AskedTree, *, now: datetime
-) -> Overview:
+def pool_overview(pool: Pool, asked: Asked, asked_tree: AskedTree, *, now: datetime) -> Overview:
     """Per tenant: contributed, entitled, allocated; per server class: used, free; runs over time."""
     resources = resources_of(pool)
     try:
