@@ -17,6 +17,7 @@ from policies import (
     group_standings,
     group_sums,
     problem_from_document,
+    tenant_levels,
 )
 
 GROUP, MEMBER = "group", "member"
@@ -37,8 +38,8 @@ class TreeNode:
     part
         Fraction of the pool that it is entitled to by the weights on its path.
     level
-        What siblings are compared by: the greatest share of a resource over the weight. None where
-        weights do not count, and of a group without members.
+        What siblings are compared by: the share over the weight. Long-term policies count past use.
+        None where weights do not count, and of a group without members.
     members
         Members below a group; 1 for a member.
     wants
@@ -96,8 +97,13 @@ def run_tree(run: Run, *, levels: bool = True) -> Tree:
     problem = problem_from_document(document).problem
     reading = _Reading(run, document, problem)
     group_levels: list[float | None] = [None] * len(problem.groups)
-    if levels and problem.groups:
-        group_levels = [each.level for each in group_standings(stored_decision(run).allocation)]
+    # Levels that count past use are in no row: the step has to be read.
+    if "history" in document or (levels and problem.groups):
+        decision = stored_decision(run).allocation
+        reading.levels = _finite(tenant_levels(decision))
+        group_levels = (
+            [each.level for each in group_standings(decision)] if levels else group_levels
+        )
     nodes = [*reading.groups(group_levels), *reading.members()]
     return Tree([Resource(**each) for each in document["resources"]], _in_order(nodes))
 
@@ -125,7 +131,7 @@ class _Reading:
         self._document, self._problem = document, problem
         self._parts = entitled_parts(problem)
         self._has, self._wants = np.zeros((2, problem.t, problem.m))
-        self._share: list[float | None] = [None] * problem.t
+        self.levels: list[float | None] = [None] * problem.t
         rows = Allocation.objects.filter(run=run).order_by("position")
         tasks = np.zeros(problem.n)
         for owner, (position, count, share) in zip(
@@ -134,7 +140,7 @@ class _Reading:
             strict=True,
         ):
             tasks[position] = count
-            self._share[owner] = share
+            self.levels[owner] = share
         np.add.at(self._has, problem.workload_tenant, tasks[:, None] * problem.demand)
         demanded = np.zeros((problem.n, problem.m))
         np.multiply(problem.tasks[:, None], problem.demand, out=demanded, where=problem.demand > 0)
@@ -180,7 +186,7 @@ class _Reading:
                 tier=row.get("tier", 0),
                 best_effort=row["best_effort"],
                 part=float(self._parts[tenant]),
-                level=self._share[tenant],
+                level=self.levels[tenant],
                 members=1,
                 has=self._has[tenant].tolist(),
                 wants=_finite(self._wants[tenant]),

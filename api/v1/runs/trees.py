@@ -45,7 +45,9 @@ class TreeNodeDocument(Document):
         description="Fraction of the pool by the weights from the pool to the node.",
     )
     level = NumberField(
-        allow_null=True, description="Greatest share of a resource over the weight."
+        allow_null=True,
+        description="Share over the weight, which siblings are compared by. Long-term policies count"
+        " past use.",
     )
     members = IntegerField(
         minimum=0, maximum=MAX_ROWS, allow_null=True, description="Members at or below the node."
