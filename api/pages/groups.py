@@ -83,7 +83,7 @@ class GroupPage(PoolPage):
         with one_snapshot():
             of_pool = self.pool
             run = decision_in_force(pool=of_pool, now=utc_now())
-            found = run and pool_tree(pool=of_pool, run=run, tenant=self.tenant)
+            found = None if run is None else pool_tree(pool=of_pool, run=run, tenant=self.tenant)
             path = [] if found is None else found.tree.path_to(GROUP, group)
             terms = self._terms(of_pool, group)
             if not path and terms is None:
