@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         SolveTimeoutError,
     )
     from policies.explaining.explanations import explain
-    from policies.explaining.groups import GroupStanding, group_standings
+    from policies.explaining.groups import GroupStanding, group_standings, tenant_levels
     from policies.explaining.lending import tasks_by_owner
     from policies.filling.mrfs_loop import dominant_on
     from policies.finishing.placement_stickiness import current_placements_of
@@ -165,6 +165,7 @@ __all__ = [
     "summary_document",
     "tasks_alone",
     "tasks_by_owner",
+    "tenant_levels",
     "timetable",
     "unserved_reasons",
     "verify",
@@ -205,7 +206,7 @@ _HOMES = {
         "SolveTimeoutError",
     ),
     "policies.explaining.explanations": ("explain",),
-    "policies.explaining.groups": ("GroupStanding", "group_standings"),
+    "policies.explaining.groups": ("GroupStanding", "group_standings", "tenant_levels"),
     "policies.explaining.lending": ("tasks_by_owner",),
     "policies.filling.mrfs_loop": ("dominant_on",),
     "policies.finishing.placement_stickiness": ("current_placements_of",),

@@ -1,4 +1,4 @@
-"""The tree of a decision as pages draw it: nested, and no larger than a reader can use."""
+"""The tree of a decision as nested nodes of a bounded number."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +8,8 @@ from allocator_service.core.quantities import Resource
 
 NODES_SHOWN = 200
 SIBLINGS_SHOWN = 20
+# Larger trees are folded except along the reader's path.
+NODES_UNFOLDED = 40
 _Key = tuple[str, str]
 
 
@@ -15,8 +17,9 @@ _Key = tuple[str, str]
 class Branch:
     """A node to draw, with the nodes below it that there is room for.
 
-    `href` leads to the node's own page and `edit` to its form, empty without any; `own` marks the path of the reader.
-    `more_groups` and `more_members` count the children that are left out.
+    `href` leads to the node's own page and `edit` to its form, empty without any. `own` marks the
+    reader's path. `unfolded` groups show their children at once. `more_groups` and `more_members`
+    count the children that are left out.
     """
 
     node: TreeNode
@@ -24,6 +27,7 @@ class Branch:
     href: str = ""
     edit: str = ""
     own: bool = False
+    unfolded: bool = True
     below: list["Branch"] = field(default_factory=list)
     more_groups: int = 0
     more_members: int = 0
@@ -35,7 +39,7 @@ class Branch:
 
     @property
     def amounts(self) -> list[tuple[Resource, float | None, float | None]]:
-        """Per resource what the node has and wants; none where the reader may not see it."""
+        """Amounts that the node has and wants, by resource. Empty if hidden from the reader."""
         if self.node.has is None or self.node.wants is None:
             return []
         return list(zip(self.resources, self.node.has, self.node.wants, strict=True))
@@ -86,7 +90,8 @@ def branches(
 
     def branch(node: TreeNode) -> Branch:
         mine = (node.kind, node.name) in path
-        return Branch(node, tree.resources, link(node), edit(node), own=mine)
+        unfolded = mine or len(tree.nodes) <= NODES_UNFOLDED
+        return Branch(node, tree.resources, link(node), edit(node), mine, unfolded)
 
     siblings = below.get(parent, [])
     start = max(1, min(start, len(siblings)))

@@ -1,4 +1,4 @@
-"""The tree of groups and members under a decision: what each node is entitled to, has and wants."""
+"""The tree of groups and members under a decision."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from policies import (
     group_standings,
     group_sums,
     problem_from_document,
+    tenant_levels,
 )
 
 GROUP, MEMBER = "group", "member"
@@ -37,8 +38,8 @@ class TreeNode:
     part
         Fraction of the pool that it is entitled to by the weights on its path.
     level
-        What siblings are compared by: the greatest share of a resource over the weight. None where
-        weights do not count, and of a group without members.
+        What siblings are compared by: the share over the weight. Long-term policies count past use.
+        None where weights do not count, and of a group without members.
     members
         Members below a group; 1 for a member.
     wants
@@ -63,18 +64,19 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class Tree:
-    """All nodes, each directly before those below it; siblings by kind and name."""
+    """All nodes, depth first.
+
+    Siblings are ordered by kind and name.
+    """
 
     resources: Sequence[Resource]
     nodes: Sequence[TreeNode]
 
-    @property
-    def has_groups(self) -> bool:
-        """True if any node is a group."""
-        return any(node.kind == GROUP for node in self.nodes)
-
     def path_to(self, kind: str, name: str) -> list[TreeNode]:
-        """Return the nodes from the pool to the node, itself last; none if it is not in the tree."""
+        """Return the nodes from the pool to the named node, itself last.
+
+        The path is empty if the node is not in the tree.
+        """
         groups = {node.name: node for node in self.nodes if node.kind == GROUP}
         found = next((n for n in self.nodes if (n.kind, n.name) == (kind, name)), None)
         path: list[TreeNode] = []
@@ -95,14 +97,22 @@ def run_tree(run: Run, *, levels: bool = True) -> Tree:
     problem = problem_from_document(document).problem
     reading = _Reading(run, document, problem)
     group_levels: list[float | None] = [None] * len(problem.groups)
-    if levels and problem.groups:
-        group_levels = [each.level for each in group_standings(stored_decision(run).allocation)]
+    # Levels that count past use are in no row: the step has to be read.
+    if "history" in document or (levels and problem.groups):
+        decision = stored_decision(run).allocation
+        reading.levels = _finite(tenant_levels(decision))
+        group_levels = (
+            [each.level for each in group_standings(decision)] if levels else group_levels
+        )
     nodes = [*reading.groups(group_levels), *reading.members()]
     return Tree([Resource(**each) for each in document["resources"]], _in_order(nodes))
 
 
 def renamed(tree: Tree, *, group: Callable[[str], str], member: Callable[[str], str]) -> Tree:
-    """Return the tree with other names, in their order: any other would tell of the names behind."""
+    """Return the tree under other names.
+
+    Siblings are ordered by the new names, which reveals nothing about the old ones.
+    """
     nodes = [
         replace(
             node,
@@ -121,7 +131,7 @@ class _Reading:
         self._document, self._problem = document, problem
         self._parts = entitled_parts(problem)
         self._has, self._wants = np.zeros((2, problem.t, problem.m))
-        self._share: list[float | None] = [None] * problem.t
+        self.levels: list[float | None] = [None] * problem.t
         rows = Allocation.objects.filter(run=run).order_by("position")
         tasks = np.zeros(problem.n)
         for owner, (position, count, share) in zip(
@@ -130,11 +140,11 @@ class _Reading:
             strict=True,
         ):
             tasks[position] = count
-            self._share[owner] = share
+            self.levels[owner] = share
         np.add.at(self._has, problem.workload_tenant, tasks[:, None] * problem.demand)
-        wanted = np.zeros((problem.n, problem.m))
-        np.multiply(problem.tasks[:, None], problem.demand, out=wanted, where=problem.demand > 0)
-        np.add.at(self._wants, problem.workload_tenant, wanted)
+        demanded = np.zeros((problem.n, problem.m))
+        np.multiply(problem.tasks[:, None], problem.demand, out=demanded, where=problem.demand > 0)
+        np.add.at(self._wants, problem.workload_tenant, demanded)
         parents = problem.group_parent.tolist()
         self._depth = [sum(1 for _ in _above(parents, each)) for each in range(len(parents))]
 
@@ -176,7 +186,7 @@ class _Reading:
                 tier=row.get("tier", 0),
                 best_effort=row["best_effort"],
                 part=float(self._parts[tenant]),
-                level=self._share[tenant],
+                level=self.levels[tenant],
                 members=1,
                 has=self._has[tenant].tolist(),
                 wants=_finite(self._wants[tenant]),
@@ -196,7 +206,7 @@ def _finite(amounts: FloatArray) -> list[float | None]:
 
 
 def _in_order(nodes: Sequence[TreeNode]) -> list[TreeNode]:
-    """The nodes depth first; siblings are groups before members, by name."""
+    """Sort the nodes depth first, groups before members, by name."""
     below: dict[str | None, list[TreeNode]] = {}
     for node in sorted(nodes, key=lambda node: (node.kind, node.name)):
         below.setdefault(node.parent, []).append(node)

@@ -102,13 +102,15 @@ class Entitlements:
     at: datetime
     resources: Sequence[Resource]
     tenants: Sequence[Entitlement]
+    has_groups: bool
 
 
 def pool_entitlements(*, pool: Pool, now: datetime) -> Entitlements:
     """Who has whose part of the pool under the decision in force. Raises `Missing` without any."""
     run = decision_now(pool=pool, now=now)
     decided = decided_by_class(run, label=CLASS_LABEL)
-    return Entitlements(pool, run, now, decided.resources, entitlements(decided, pool, now))
+    rows = entitlements(decided, pool, now)
+    return Entitlements(pool, run, now, decided.resources, rows, decided.groups)
 
 
 def group_entitlements(*, pool: Pool, slug: str, now: datetime) -> GroupEntitlements:

@@ -60,24 +60,20 @@ class PoolTree:
         )
 
     def link(self, node: TreeNode) -> str:
-        """Return the address of a group's page; members have none."""
+        """Return the address of a group's page, or nothing for a member."""
         if node.kind != GROUP:
             return ""
         return reverse("my-group", args=[self.pool.slug, node.name])
 
 
-def pool_tree(*, pool: Pool, run: Run | None, tenant: Tenant) -> PoolTree | None:
-    """Return the tree that a run decided for; None without groups."""
-    if run is None or not pool.groups.exists():
-        return None
+def pool_tree(*, pool: Pool, run: Run, tenant: Tenant) -> PoolTree:
+    """Return the tree of a decision with groups."""
     tree = tree_for(run, caller=tenant)
-    if not tree.has_groups:
-        return None
     return PoolTree(pool, tree, tree.path_to(MEMBER, tenant.slug))
 
 
 class GroupPage(PoolPage):
-    """`/my/pools/{pool}/groups/{group}/`: its path, what is below it, and its earlier terms.
+    """Page of one group with its path, children and earlier terms.
 
     In a transparent pool also of other groups, by the names under which the tenant sees them.
     `?from=` is the position of the first child to show.
@@ -87,7 +83,7 @@ class GroupPage(PoolPage):
         with one_snapshot():
             of_pool = self.pool
             run = decision_in_force(pool=of_pool, now=utc_now())
-            found = pool_tree(pool=of_pool, run=run, tenant=self.tenant)
+            found = None if run is None else pool_tree(pool=of_pool, run=run, tenant=self.tenant)
             path = [] if found is None else found.tree.path_to(GROUP, group)
             terms = self._terms(of_pool, group)
             if not path and terms is None:
@@ -121,7 +117,7 @@ class GroupPage(PoolPage):
         return mine.filter(group__slug=slug).first()
 
     def _history(self, pool: Pool, slug: str) -> list[dict[str, Any]]:
-        """The group's newest terms, newest first; none of groups that are not above the tenant."""
+        """Return the newest terms of a group above the tenant, newest first."""
         if not is_slug(slug):
             return []
         rows = group_history(pool=pool, slug=slug, tenant=self.tenant).reverse()[:TERMS_SHOWN]

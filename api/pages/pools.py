@@ -93,7 +93,9 @@ class PoolOverviewPage(PoolPage):
                 policy=policy_said(of_pool.policy_name),
                 decision=run and decision_said(pool=of_pool, run=run, tenant=tenant, now=now),
                 share=share,
-                tree=pool_tree(pool=of_pool, run=run, tenant=tenant),
+                tree=pool_tree(pool=of_pool, run=found.run, tenant=tenant)
+                if found is not None and found.has_groups
+                else None,
                 week=week_of(pool=of_pool, tenant=tenant, share=share, now=now),
                 workloads=workload_rows(
                     pool=of_pool, tenant=tenant, run=run, workloads=listed.rows

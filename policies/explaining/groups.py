@@ -101,6 +101,37 @@ def group_standings(allocation: Allocation) -> tuple[GroupStanding, ...]:
     return tuple(found)
 
 
+def tenant_levels(allocation: Allocation) -> FloatArray:
+    """Return the level of every tenant, on the scale of the levels of groups.
+
+    Without history it is the weighted share. Long-term policies count past use.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        Any answer.
+
+    Returns
+    -------
+    (t,) float array
+        Levels; NaN for tenants of the second stage.
+
+    Examples
+    --------
+    >>> from policies import Problem, solve, tenant_levels
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[9]], tenants=["A", "B"],
+    ...     demand=[[1], [3]], groups=["physics"], tenant_group=[0, -1])
+    >>> tenant_levels(solve(problem, "drf")).tolist()
+    [0.5, 0.5]
+    """
+    problem = allocation.problem
+    if allocation.history is None:
+        return allocation.weighted_share
+    held, by_sum = _held(allocation)
+    size = held.sum(axis=1) if by_sum else held.max(axis=1, initial=0.0)
+    return np.where(problem.second_stage, np.nan, size / problem.effective_weight)
+
+
 def _held(allocation: Allocation) -> tuple[FloatArray, bool]:
     """Return the shares that tenants hold of each resource (t, m), and True if their sum counts."""
     problem, choice = allocation.problem, allocation.choice

@@ -288,7 +288,19 @@ def test_numbers_of_the_tree_that_a_key_may_not_see_are_dashes(alloc, told):
     lines = alloc("tree").stdout.splitlines()
     assert lines[1].split() == ["lab", "-", "100.0", "%", *"-----"]
     assert lines[2].split() == ["└──", "ml/", "1", *"------"]
-    assert lines[3].split() == ["└──", "physics", "1", "50.0", "%", "0.25", "2", "no", "limit", "0", "3"]
+    assert lines[3].split() == [
+        "└──",
+        "physics",
+        "1",
+        "50.0",
+        "%",
+        "0.25",
+        "2",
+        "no",
+        "limit",
+        "0",
+        "3",
+    ]
 
 
 def test_the_tree_is_json_or_the_services_csv(alloc, told):

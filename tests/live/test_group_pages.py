@@ -11,31 +11,44 @@ from tests.live.test_tenant_pages import NARROW, WIDE, findings
 
 GROUPS = [
     {"slug": "science", "name": "Science", "weight": 3},
-    {"slug": "physics", "name": "Physics and a long name of an institute", "parent": "science", "weight": 2},
+    {"slug": "physics", "name": "Physics and a long name of an institute", "parent": "science",
+     "weight": 2},
     {"slug": "biology", "name": "Biology", "parent": "science", "tier": 1},
     {"slug": "engineering", "name": "Engineering"},
     {"slug": "empty", "name": "Empty", "parent": "engineering"},
 ]  # fmt: skip
-MEMBERS = {"apple": "physics", "pear": "physics", "plum": "biology", "fig": "engineering", "lime": None}
+MEMBERS = {
+    "ash": "physics",
+    "oak": "physics",
+    "pine": "biology",
+    "fir": "engineering",
+    "yew": None,
+}
 
 
 @pytest.fixture(scope="module")
 def key(service, operator):
-    """Key of `apple`, a member of a transparent pool and of a private one with the same tree."""
+    """Key of `ash`, a member of a transparent pool and of a private one with the same tree."""
     resources = [
-        {"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}, {"name": "gpu", "unit": "GPU"},
+        {"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"},
+        {"name": "gpu", "unit": "GPU"},
     ]  # fmt: skip
     operator.post("/api/v1/tenants/", [{"slug": each, "name": each.title()} for each in MEMBERS])
     for slug, transparent in (("institute", True), ("academy", False)):
         path = f"/api/v1/pools/{slug}/"
-        pool = {"slug": slug, "name": f"The {slug}", "transparent": transparent, "weights": "explicit"}
+        pool = {
+            "slug": slug,
+            "name": f"The {slug}",
+            "transparent": transparent,
+            "weights": "explicit",
+        }
         pool |= {"resources": resources, "policy": {"name": "drfh"}}
         assert operator.post("/api/v1/pools/", pool).status == 201
         operator.post(f"{path}groups/", GROUPS)
         capacity = {"cpu": 1280, "memory": 5120, "gpu": 64}
         operator.post(f"{path}servers/", {"name": "big", "capacity": capacity})
         for tenant, group in MEMBERS.items():
-            terms = {"group": group, "best_effort": tenant == "lime"}
+            terms = {"group": group, "best_effort": tenant == "yew"}
             assert operator.request("PUT", f"{path}members/{tenant}/", terms).status in (200, 201)
         demand = {"cpu": 4, "memory": 16, "gpu": 1}
         operator.post(f"{path}workloads/", [
@@ -44,13 +57,13 @@ def key(service, operator):
         ])  # fmt: skip
         decision_of(operator, slug, operator.get(path).body["generation"])
     return service.manage(
-        "apikey", "create", "--scope", "tenant", "--tenant", "apple", "--name", "apple-groups"
+        "apikey", "create", "--scope", "tenant", "--tenant", "ash", "--name", "ash-groups"
     )
 
 
 @pytest.fixture(scope="module")
 def page(chromium, service, key) -> Iterator[Page]:
-    """The pages of `apple`."""
+    """The pages of `ash`."""
     options = {"viewport": {"width": WIDE, "height": 900}, "base_url": service.url}
     with opened(chromium, reduced_motion="reduce", **options) as page:
         page.goto("/my/")

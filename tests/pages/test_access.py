@@ -241,7 +241,14 @@ def test_no_text_of_another_tenant_is_on_any_page(transparent, signed_in_by):
 
 @by_key_and_as_person
 def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided, signed_in_by):
-    parts = ("", "workloads/", "why/", "statements/", "groups/physics/", f"decisions/{decided.run.pk}/proof/")
+    parts = (
+        "",
+        "workloads/",
+        "why/",
+        "statements/",
+        "groups/physics/",
+        f"decisions/{decided.run.pk}/proof/",
+    )
     pages = ["/my/", *(f"/my/pools/lab/{part}" for part in parts)]
     pages += ["/my/backtests/", "/my/backtests/start/", f"/my/backtests/{decided.backtest}/"]
     ada = signed_in_by(decided.as_ada, decided.ada)

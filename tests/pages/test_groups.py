@@ -40,7 +40,7 @@ def test_the_pools_page_draws_the_tree_and_links_to_groups(case):
         )
         assert re.search(r"member-\w{12} weight 2 part 50 % level 0.1 cpu 20 core wants 20", text)
         assert re.search(r"group-\w{12} 1 member weight 1 part 25 %", text)
-        assert page.count("<details open><summary><span class=\"tree-name\">") == 2
+        assert page.count('<details open><summary><span class="tree-name">') == 2
     else:
         assert "g1 weight 3 Open g1 bob you" in text
         assert "What others have is not shown in this pool." in text
@@ -158,6 +158,15 @@ def test_the_readers_own_node_is_shown_beside_any_number_of_siblings():
     found = branches(tree, link=lambda _: "", own=tree.path_to(MEMBER, "m0777"))
     assert [branch.node.name for branch in found.shown if branch.own] == ["m0777"]
     assert (len(found.shown), found.more_members) == (SIBLINGS_SHOWN, 980)
+
+
+def test_a_large_tree_is_folded_except_along_the_readers_path():
+    tree = large(50, 450)
+    found = branches(tree, link=lambda _: "", own=tree.path_to(MEMBER, "g0001-4-m00003"))
+    unfolded = [branch.node.name for branch in shown_of(found.shown) if branch.unfolded]
+    assert unfolded == ["g0001", "g0001-4", "g0001-4-m00003"]
+    small = Tree([], [node(GROUP, "g", None), node(MEMBER, "m", "g")])
+    assert branches(small, link=lambda _: "").shown[0].unfolded
 
 
 def test_children_of_a_large_group_are_shown_in_pages():

@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from allocator_service.allocation.branches import Branch, Branches, branches
 from allocator_service.allocation.models import Run
+from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.trees import GROUP, TreeNode, run_tree
 from allocator_service.core.errors import Gone
 from allocator_service.pools.models import Pool
@@ -18,14 +19,17 @@ CHILDREN_A_PAGE = 50
 
 @dataclass(frozen=True)
 class AskedTree:
-    """Which part of the tree to show: the children of `group`, from position `start` on."""
+    """A page of the tree.
+
+    It begins with child `start` of `group`, or of the pool if that is empty.
+    """
 
     group: str = ""
     start: int = 1
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "AskedTree":
-        """Read the query of a URL; values that cannot be meant are ignored."""
+        """Read the query of a URL. Malformed values are ignored."""
         text = query.get("from", "1")
         start = int(text) if text.isdecimal() and text.isascii() and len(text) < 8 else 1
         return cls(query.get("group", "")[:63], start)
@@ -33,7 +37,7 @@ class AskedTree:
 
 @dataclass(frozen=True)
 class GroupTree:
-    """A part of the tree of a decision; `path` leads from the pool to the group that was asked for."""
+    """A page of the tree, with the path from the pool to its group."""
 
     path: list[Branch]
     branches: Branches
@@ -44,15 +48,13 @@ def group_tree(pool: Pool, run: Run, asked: AskedTree) -> GroupTree | None:
 
     None without groups, and once the run's input is pruned. An unknown group shows the whole tree.
     """
-    keys = dict(groups_of(pool=pool).values_list("slug", "pk"))
-    if not keys:
-        return None
     try:
+        if "groups" not in input_of(run):
+            return None
         tree = run_tree(run)
     except Gone:
         return None
-    if not tree.has_groups:
-        return None
+    keys = dict(groups_of(pool=pool).values_list("slug", "pk"))
 
     def link(node: TreeNode) -> str:
         return f"?{urlencode({'group': node.name})}#groups" if node.kind == GROUP else ""

@@ -1,4 +1,4 @@
-"""The tree of a run: what each group and member has and wants."""
+"""The tree of a run as a list of documents."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -20,7 +20,14 @@ from api.v1.reports.documents import RatiosField
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.runs.views import OneRunView
 from api.v1.runs.visibility import sees_whole
-from policies.fields import BooleanField, ChoiceField, Document, IntegerField, NumberField, TextField
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    IntegerField,
+    NumberField,
+    TextField,
+)
 
 
 class TreeNodeDocument(Document):
@@ -34,10 +41,13 @@ class TreeNodeDocument(Document):
     tier = tier_field()
     best_effort = BooleanField()
     part = NumberField(
-        allow_null=True, description="Fraction of the pool by the weights from the pool to the node."
+        allow_null=True,
+        description="Fraction of the pool by the weights from the pool to the node.",
     )
     level = NumberField(
-        allow_null=True, description="Greatest share of a resource over the weight."
+        allow_null=True,
+        description="Share over the weight, which siblings are compared by. Long-term policies count"
+        " past use.",
     )
     members = IntegerField(
         minimum=0, maximum=MAX_ROWS, allow_null=True, description="Members at or below the node."

@@ -1,4 +1,4 @@
-"""`alloc tree`: the groups and members of a pool, with what each has and wants."""
+"""The command `alloc tree`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
@@ -55,7 +55,7 @@ def tree(session: Session, pool: str | None) -> None:
 def _pool_row(
     slug: str, nodes: Sequence[TreeNodeDocument], unit: Mapping[str, str]
 ) -> Sequence[str]:
-    """The pool itself: the sums of the nodes directly below it, where all of them are known."""
+    """Return the row of the pool with the sums of its children, where all are known."""
     top = [node for node in nodes if node["parent"] is None]
     cells = []
     for name in unit:
@@ -91,7 +91,7 @@ def _node_rows(
 
 
 def _wants(node: TreeNodeDocument, name: str) -> float | str | None:
-    """Demand of a resource, or `no limit`; None where it is not shown to the reader."""
+    """Return the demand of a resource, or `no limit`. None is hidden from the reader."""
     if node["wants"] is None:
         return None
     amount = node["wants"].get(name, 0.0)
@@ -99,7 +99,7 @@ def _wants(node: TreeNodeDocument, name: str) -> float | str | None:
 
 
 def _lines(depths: Sequence[int]) -> list[str]:
-    """What is drawn before each node, for depths of nodes that precede those below them.
+    """Return the lines to draw before each node, from the depths of the nodes in order.
 
     >>> _lines([0, 1, 1, 0])
     ['├── ', '│   ├── ', '│   └── ', '└── ']

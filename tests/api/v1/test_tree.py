@@ -128,6 +128,20 @@ def test_whole_tasks_and_shares_of_a_flat_pool_are_in_the_tree(world, operator):
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("policy", ["lt-drf", "lt-af", "h-mrf"])
+def test_levels_under_a_long_term_policy_are_of_one_scale(policy, operator):
+    """A group of one member of the group's weight has that member's level."""
+    pool = factories.pool("lab", weights="explicit", policy=policy)
+    fill(pool)
+    found = {
+        row["name"]: row
+        for row in rows(operator.get(f"/api/v1/runs/{factories.decision(pool).pk}/tree/"))
+    }
+    assert found["g2"]["has"] == found["cleo"]["has"]
+    assert found["g2"]["level"] == pytest.approx(found["cleo"]["level"])
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_run_without_a_decision_has_no_tree(world, operator):
     queued = operator.post("/api/v1/pools/lab/runs/", {}).json()["id"]
     assert code(operator.get(f"/api/v1/runs/{queued}/tree/")) == (409, "run.not_succeeded")

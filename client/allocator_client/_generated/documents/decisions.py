@@ -459,7 +459,7 @@ class TreeNodeDocument(TypedDict):
     best_effort: bool
     # Fraction of the pool by the weights from the pool to the node.
     part: float | None
-    # Greatest share of a resource over the weight.
+    # Share over the weight, which siblings are compared by. Long-term policies count past use.
     level: float | None
     # Members at or below the node.
     members: int | None
