@@ -197,6 +197,18 @@ class GroupLendingReport:
         """Return the traffic of a child."""
         return self._traffic(lambda end: end.inside and (end.slug, end.is_group) == child)
 
+    def under(self, outsider: Callable[[str], str]) -> "GroupLendingReport":
+        """Return the report with the tenants outside the group renamed."""
+
+        def named(end: End) -> End:
+            return end if end.inside or end.slug is None else replace(end, slug=outsider(end.slug))
+
+        flows = [
+            replace(flow, owner=named(flow.owner), user=named(flow.user)) for flow in self.flows
+        ]
+        flows.sort(key=lambda flow: (_place(flow.owner), _place(flow.user)))
+        return replace(self, flows=flows)
+
     def _traffic(self, is_meant: Callable[[End], bool]) -> Traffic:
         by_it = [flow for flow in self.flows if is_meant(flow.user)]
         from_it = [flow for flow in self.flows if is_meant(flow.owner)]
@@ -209,14 +221,17 @@ class GroupLendingReport:
         return Traffic(used, out, back)
 
 
-def group_lending(*, group: Group, period: Period) -> GroupLendingReport:
+def group_lending(
+    *, group: Group, period: Period, within: Group | None = None
+) -> GroupLendingReport:
     """Return the use from, to and within a group, with its members by the group's children.
 
-    Raises `Unacceptable` if the report would be too long.
+    Only time counts in which the group was `within` another one, if given. Raises `Unacceptable` if the
+    report would be too long.
     """
     pool = group.pool
     resources = resources_of(pool)
-    divided = DividedPeriod(group, period)
+    divided = DividedPeriod(group, period, within=within)
     amounts = used_of_owners(pool=pool, edges=divided.edges)
     inside = set(divided.tenants)
     concerned = amounts.of(lambda use: use.tenant in inside or use.owner in inside)
