@@ -1,7 +1,7 @@
-"""What the key of a group sees: its group, the groups below, and their members, by the tree then.
+"""Limits of keys that are bound to a group.
 
-The tree counts as of the time that is shown. What a tenant did elsewhere, before it entered the
-group or after it left, is absent.
+They see their group, the groups below and their members. The tree counts as of the time that is
+shown. What a tenant did elsewhere, before it entered the group or after it left, is absent.
 """
 
 from collections.abc import Mapping

@@ -283,22 +283,22 @@ class ApiKeyForm(ServiceForm):
 
     class Meta:
         model = ApiKey
-        fields = ["name", "scope", "tenant", "pool", "expires_at"]
+        fields = ["name", "scope", "tenant", "pool", "group", "expires_at"]
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        group: Group | None = cleaned.get("group")
-        if group is not None and cleaned.get("pool") != group.pool.slug:
-            self.add_error("group", f"The group belongs to the pool {group.pool.slug}.")
-        return cleaned
+    def clean_group(self) -> int | None:
+        group: Group | None = self.cleaned_data["group"]
+        if group is None:
+            return None
+        if self.cleaned_data.get("pool") != group.pool.slug:
+            raise forms.ValidationError(f"The group belongs to the pool {group.pool.slug}.")
+        return group.pk
 
     def clean_pool(self) -> str:
         pool: Pool | None = self.cleaned_data["pool"]
         return pool.slug if pool else ""
 
     def perform(self, cleaned: dict[str, Any]) -> ApiKey:
-        group: Group | None = cleaned.pop("group")
-        self.issued = api_key_create(**cleaned, group=group.pk if group else None, now=utc_now())
+        self.issued = api_key_create(**cleaned, now=utc_now())
         return self.issued.key
 
 

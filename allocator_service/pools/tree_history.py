@@ -1,4 +1,4 @@
-"""Who belonged to a group, at every instant of an interval."""
+"""Membership of groups over time."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -91,7 +91,10 @@ def children_over(*, group: Group, start: datetime, end: datetime) -> ChildrenOv
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a tenant below a group: its own group, and the group's child on the path."""
+    """The place of a tenant below a group.
+
+    `group` is the tenant's own group, `child` the outer group's child on the path to it.
+    """
 
     tenant: str
     group: str

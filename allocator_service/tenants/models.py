@@ -86,7 +86,7 @@ class ApiKey(models.Model):
     scope = models.CharField(max_length=10, choices=Scope.choices)
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, blank=True, related_name="keys")
     pool = models.CharField(max_length=63, blank=True, db_default="", default="")
-    group = models.BigIntegerField(null=True, editable=False)
+    group = models.BigIntegerField(null=True, blank=True)
     digest = models.BinaryField(editable=False)
     prefix = models.CharField(max_length=16, editable=False)
     created_at = models.DateTimeField(editable=False)

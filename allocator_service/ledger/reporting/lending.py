@@ -158,7 +158,7 @@ class GroupFlow:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Amounts per resource of a group or a child: used, and across the bounds of the group.
+    """Amounts per resource of a group or a child, used and across the bounds of the group.
 
     `borrowed` is use of servers of tenants outside the group, `lent` the use by them.
     """

@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='apikey',
             name='group',
-            field=models.BigIntegerField(editable=False, null=True),
+            field=models.BigIntegerField(blank=True, null=True),
         ),
         migrations.AlterField(
             model_name='apikey',

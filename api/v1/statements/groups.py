@@ -1,4 +1,4 @@
-"""Statements of groups: a department's month, and the months that it has."""
+"""Routes of statements of groups."""
 
 from typing import Any, ClassVar
 
