@@ -193,7 +193,7 @@ class PoolView(ContractView):
 
     @cached_property
     def subtree(self) -> Subtree | None:
-        """What the key of a group is limited to; None for every other key."""
+        """The limit of a group's key, or None for every other key."""
         group, pool = self.caller.group, self.pool
         return None if group is None else subtree_of(group=group, pool=pool)
 

@@ -90,7 +90,7 @@ def client(
         name=f"test-{next(_numbers)}",
         tenant=tenant,
         pool=group.pool.slug if group else pool,
-        group=group and group.pk,
+        group=group.pk if group else None,
         expires_at=now + timedelta(days=1),
         now=now,
     )

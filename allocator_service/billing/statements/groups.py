@@ -53,7 +53,7 @@ class GroupMonth:
 def group_statement(
     *, pool: Pool, month: Month, slug: str, now: datetime, within: Group | None = None
 ) -> dict[str, Any]:
-    """Return the statement of a group for a month: its sum, the groups below it, and its tenants.
+    """Return the statement of a group for a month.
 
     Raises `Missing` for a group that the pool never had, or that was not `within` another one.
     """

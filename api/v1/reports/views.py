@@ -130,7 +130,7 @@ class ReportView(PoolView):
 
     @property
     def within(self) -> Group | None:
-        """The group outside of which nothing is reported; None for no such limit."""
+        """The group that limits the report, or None."""
         return None if self.subtree is None else self.subtree.group
 
     def shown(self, report: Any, as_shown: Report | None = None) -> Response:

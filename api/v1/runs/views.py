@@ -94,7 +94,7 @@ class OneRunView(ContractView):
         return self._of_the_keys_pool(visible_run(text, caller=caller))
 
     def subtree(self, run: Run) -> Subtree | None:
-        """What the key of a group is limited to in a run's pool; None for every other key."""
+        """Return the limit of a group's key in a run's pool, or None for every other key."""
         group = self.caller.group
         return None if group is None else subtree_of(group=group, pool=run.pool)
 

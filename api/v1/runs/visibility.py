@@ -19,7 +19,7 @@ def sees_whole(pool: Pool, tenant: Tenant | None) -> bool:
 
 
 def sees_whole_of(view: ContractView, pool: Pool) -> bool:
-    """Whether the caller of a view may see what concerns all members of a pool."""
+    """Return true if the caller of a view may see what concerns all members of a pool."""
     if view.caller.group is not None:
         return pool.transparent
     return sees_whole(pool, view.tenant)

@@ -47,7 +47,7 @@ class _GroupStatementsView(PoolView):
 
     @property
     def within(self) -> Group | None:
-        """The group outside of which there are no statements; None for no such limit."""
+        """The group that limits the statements, or None."""
         return None if self.subtree is None else self.subtree.group
 
 
