@@ -35,6 +35,7 @@ class DividedPeriod:
         self.group, self.period = group, period
         self._over = children_over(group=group, start=period.start, end=period.end)
         self._within = None
+        # Within a part no tenant moves, so that all of a tenant's amount in it has one child.
         edges = {*period.edges, *self._over.moves}
         edges |= {instant for instant in also if period.start < instant < period.end}
         if within is not None and within.pk != group.pk:
@@ -59,6 +60,7 @@ class DividedPeriod:
     def child_of(self, tenant: int, part: int) -> Child | None:
         """Return the child that a tenant belonged to in a part, None outside the group."""
         instant = self.edges[part]
+        # Outside the outer group the time is another department's.
         if self._within is not None and self._within.child_at(tenant, instant) is None:
             return None
         return self._over.child_at(tenant, instant)

@@ -210,6 +210,7 @@ class GroupLendingReport:
         return replace(self, flows=flows)
 
     def _traffic(self, is_meant: Callable[[End], bool]) -> Traffic:
+        # Use between two children does not cross the bounds of the group.
         by_it = [flow for flow in self.flows if is_meant(flow.user)]
         from_it = [flow for flow in self.flows if is_meant(flow.owner)]
         borrowed = [flow for flow in by_it if flow.owner.slug and not flow.owner.inside]
@@ -252,6 +253,7 @@ def group_lending(
     sums = exact_sums(
         ((ends, interval, use.resource), amount)
         for ends, interval, use, amount in parts
+        # A pair can be outside in one part and inside in another: it is kept by part.
         if ends[0].inside or ends[1].inside
     )
     flows = []

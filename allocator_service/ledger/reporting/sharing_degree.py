@@ -154,6 +154,7 @@ def group_sharing_degree(
     refuse_too_long(len(children) * len(divided.edges) * len(resources))
     amounts = amounts_between(pool=pool, edges=divided.edges, among=divided.tenants)
     sums = _sums_of_children(amounts, divided)
+    # `alone_from` is one of the edges unless it is outside the period.
     since = 0 if alone_from is None else bisect_left(divided.edges, alone_from)
     compared = _sums_of_children(amounts, divided, since)
     metered = pool.metering == Metering.ALLOCATION
