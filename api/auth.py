@@ -30,6 +30,9 @@ EVERY_SCOPE: Final = frozenset({Scope.OPERATOR, Scope.TENANT, Scope.BILLING})
 EVERY_SCOPE_AND_AGENT: Final = EVERY_SCOPE | {Scope.AGENT}
 OPERATOR_BILLING_AND_AGENT: Final = OPERATOR_AND_BILLING | {Scope.AGENT}
 OPERATOR_TENANT_AND_AGENT: Final = OPERATOR_AND_TENANT | {Scope.AGENT}
+EVERY_SCOPE_AND_GROUP: Final = EVERY_SCOPE | {Scope.GROUP}
+EVERY_SCOPE_GROUP_AND_AGENT: Final = EVERY_SCOPE_AND_AGENT | {Scope.GROUP}
+OPERATOR_AND_GROUP: Final = OPERATOR | {Scope.GROUP}
 OPERATOR_AND_AGENT: Final = OPERATOR | {Scope.AGENT}
 
 MAX_KEY_LENGTH = 200
@@ -40,14 +43,15 @@ UNKNOWN_KEY_RATE, UNKNOWN_KEY_BURST = 5.0, 50
 class Caller:
     """The holder of a live key, or a person on a tenant's pages; `holder_id` is the key's or person's.
 
-    `tenant` is set for tenant keys and people, `pool` for keys that are bound to the pool of this slug:
-    they limit what is seen.
+    `tenant` is set for tenant keys and people, `pool` for keys that are bound to the pool of this slug,
+    `group` for those bound to the pool's group of this primary key: they limit what is seen.
     """
 
     holder_id: UUID
     scope: Scope
     tenant: Tenant | None
     pool: str = ""
+    group: int | None = None
     is_authenticated: ClassVar[bool] = True
 
     @property
@@ -116,7 +120,7 @@ def acting(key: ApiKey) -> Caller:
     """The holder of a usable key, who from now on acts in the logs and the audit."""
     api_key_used(key=key, now=utc_now())
     bind_contextvars(actor=f"key {key}")
-    return Caller(key.pk, Scope(key.scope), key.tenant, key.pool)
+    return Caller(key.pk, Scope(key.scope), key.tenant, key.pool, key.group)
 
 
 class ScopePermission(BasePermission):

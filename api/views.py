@@ -27,6 +27,7 @@ from api.contract.pagination import Page
 from api.contract.parameters import PageParameters, Parameters
 from api.contract.parsers import CSVRowsParser, MergePatchParser, StrictJSONParser
 from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer
+from api.subtrees import Subtree, subtree_of
 from policies.fields import Document
 
 P = ParamSpec("P")
@@ -89,7 +90,12 @@ class ContractView(APIView):
 
     @property
     def tenant(self) -> Tenant | None:
-        """The tenant that limits what the caller sees; None sees all."""
+        """The tenant that limits what the caller sees; None sees all.
+
+        A view that opens to keys of groups handles their `subtree` first.
+        """
+        if self.caller.group is not None:
+            raise RuntimeError(f"{type(self).__name__} does not limit keys of groups")
         return self.caller.tenant
 
     @cached_property
@@ -184,6 +190,12 @@ class PoolView(ContractView):
         """The key, and with it the pool if its holder may see it."""
         key, self._visible = key_and_pool(text=text, slug=self._slug, retired=self.retired)
         return key
+
+    @cached_property
+    def subtree(self) -> Subtree | None:
+        """The limit of a group's key, or None for every other key."""
+        group, pool = self.caller.group, self.pool
+        return None if group is None else subtree_of(group=group, pool=pool)
 
     @property
     def _slug(self) -> str:

@@ -76,14 +76,21 @@ def _named(headers: dict[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def client(scope: str = Scope.OPERATOR, tenant: Tenant | None = None, *, pool: str = "") -> Client:
+def client(
+    scope: str = Scope.OPERATOR,
+    tenant: Tenant | None = None,
+    *,
+    pool: str = "",
+    group: Group | None = None,
+) -> Client:
     """A caller with a new key of the scope."""
     now = utc_now()
     issued = api_key_create(
         scope=scope,
         name=f"test-{next(_numbers)}",
         tenant=tenant,
-        pool=pool,
+        pool=group.pool.slug if group else pool,
+        group=group.pk if group else None,
         expires_at=now + timedelta(days=1),
         now=now,
     )

@@ -34,7 +34,7 @@ from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.selectors import resources_of
-from allocator_service.pools.tree_history import places_before
+from allocator_service.pools.tree_history import Place, groups_before, places_before
 from allocator_service.tenants.models import Tenant
 
 MAX_MONTHS = 36
@@ -155,10 +155,13 @@ def billing_report(
     )
 
 
-def group_billing(*, group: Group, period: Period, now: datetime) -> BillingReport:
+def group_billing(
+    *, group: Group, period: Period, now: datetime, within: Group | None = None
+) -> BillingReport:
     """The same of a group. A tenant counts in the months at whose end it was below the group.
 
-    Raises `Unacceptable` for more than 36 months.
+    Only months count at whose end the group was `within` another one, if given. Raises `Unacceptable`
+    for more than 36 months.
     """
     pool = group.pool
     months = _months(pool, period)
@@ -167,7 +170,7 @@ def group_billing(*, group: Group, period: Period, now: datetime) -> BillingRepo
         places = {
             month.first: {
                 place.tenant: place
-                for place in places_before(group=group, before=min(month.end, now)).values()
+                for place in _places(group, min(month.end, now), within).values()
             }
             for month in months
         }
@@ -187,6 +190,12 @@ def group_billing(*, group: Group, period: Period, now: datetime) -> BillingRepo
         _together(group.slug, [each for rows in by_tenant.values() for each in rows]),
         [_together(slug, each) for slug, each in sorted(by_group.items())],
     )
+
+
+def _places(group: Group, before: datetime, within: Group | None) -> dict[int, Place]:
+    if within is not None and group.pk not in groups_before(group=within, before=before):
+        return {}
+    return places_before(group=group, before=before)
 
 
 def _months(pool: Pool, period: Period) -> list[Month]:

@@ -5,7 +5,7 @@ weight is of all weights.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal, localcontext
@@ -17,7 +17,7 @@ from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
 from allocator_service.enforcement.rendering.rounding import whole_limits
 from allocator_service.enforcement.rendering.targets import CLASS_LABEL
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.recompute import interval_around
 
 DEFINITIONS = {
@@ -85,12 +85,13 @@ class GroupEntitlements:
 
     Attributes:
         group: the sum of the children. groups: those directly below. members: with the tenants
-        directly below.
+        directly below. inside: the slugs of all tenants below, or of all within the outer group.
     """
 
     group: GroupEntitlement
     groups: Sequence[GroupEntitlement]
     members: "Entitlements"
+    inside: Collection[str]
 
 
 @dataclass(frozen=True)
@@ -110,17 +111,23 @@ def pool_entitlements(*, pool: Pool, now: datetime) -> Entitlements:
     run = decision_now(pool=pool, now=now)
     decided = decided_by_class(run, label=CLASS_LABEL)
     rows = entitlements(decided, pool, now)
-    return Entitlements(pool, run, now, decided.resources, rows, decided.groups)
+    return Entitlements(pool, run, now, decided.resources, rows, bool(decided.groups))
 
 
-def group_entitlements(*, pool: Pool, slug: str, now: datetime) -> GroupEntitlements:
+def group_entitlements(
+    *, pool: Pool, slug: str, now: datetime, within: Group | None = None
+) -> GroupEntitlements:
     """Return the entitlements of a group and its children under the decision in force.
 
-    The tree is the decision's own. Raises `Missing` without a decision, or without the group in it.
+    The tree is the decision's own. Raises `Missing` without a decision, without the group in it, and
+    for a group that is not `within` another one there.
     """
     run = decision_now(pool=pool, now=now)
     decided = decided_by_class(run, label=CLASS_LABEL)
-    if slug not in decided.parents:
+    # An earlier group may have had the slug of one that the decision does not know yet.
+    known = within is None or run.created_at >= within.created_at
+    outer = slug if within is None else within.slug
+    if not known or slug not in decided.parents or outer not in _path(decided, slug):
         raise Missing("There is no such group.", code="group.not_found")
     below: dict[str, list[Entitlement]] = {
         each: [] for each, parent in decided.parents.items() if parent == slug
@@ -138,6 +145,7 @@ def group_entitlements(*, pool: Pool, slug: str, now: datetime) -> GroupEntitlem
         _together(slug, members, size),
         [_together(each, rows, size) for each, rows in sorted(below.items())],
         Entitlements(pool, run, now, decided.resources, own),
+        {each.slug for each in decided.tenants if outer in _path(decided, each.group)},
     )
 
 

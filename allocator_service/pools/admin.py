@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminSplitDateTime
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 
 from allocator_service.core.admin import (
@@ -22,7 +22,14 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.core.labels import LABEL_LENGTH, LabelsField
 from allocator_service.core.models import PoolLimit
 from allocator_service.pools.group_admin import group_form_field, tier_form_field
-from allocator_service.pools.models import Membership, MembershipTerms, Pool, Server, ServerState
+from allocator_service.pools.models import (
+    Group,
+    Membership,
+    MembershipTerms,
+    Pool,
+    Server,
+    ServerState,
+)
 from allocator_service.pools.operators import pool_limit_lift, pool_limit_set
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import (
@@ -210,7 +217,7 @@ def _stated_terms(terms: MembershipTerms) -> dict[str, Any]:
 
 
 class MembershipAdmin(ServiceAdmin):
-    """Registered by `allocation.admin`, which can tell what another weight would do."""
+    """Registered by `allocation.admin`, which shows the effect of another weight."""
 
     form = MembershipForm
     list_display = ["tenant", "pool", "present_terms", "group", "tier", "admitted_at"]
@@ -246,6 +253,13 @@ class MembershipAdmin(ServiceAdmin):
         return next((terms for terms in membership.terms.all() if terms.end is None), None)
 
 
+class GroupChoiceField(forms.ModelChoiceField):
+    """Groups of all pools, each with its pool's slug."""
+
+    def label_from_instance(self, obj: Group) -> str:
+        return f"{obj.pool.slug}: {obj.slug}"
+
+
 class ApiKeyForm(ServiceForm):
     issued: IssuedKey
     expires_at = forms.SplitDateTimeField(
@@ -256,13 +270,28 @@ class ApiKeyForm(ServiceForm):
         Pool.objects.filter(retired_at=None).order_by("slug"),
         to_field_name="slug",
         required=False,
-        help_text="The one pool that the key sees: of an agent's key always, of an operator's or a"
-        " billing system's if you choose one.",
+        help_text="The one pool that the key sees: of an agent's or a group's key always, of an"
+        " operator's or a billing system's if you choose one.",
+    )
+    group = GroupChoiceField(
+        Group.objects.filter(retired_at=None, pool__retired_at=None)
+        .select_related("pool")
+        .order_by("pool__slug", "slug"),
+        required=False,
+        help_text="The group of the pool that a key of scope group sees and manages.",
     )
 
     class Meta:
         model = ApiKey
-        fields = ["name", "scope", "tenant", "pool", "expires_at"]
+        fields = ["name", "scope", "tenant", "pool", "group", "expires_at"]
+
+    def clean_group(self) -> int | None:
+        group: Group | None = self.cleaned_data["group"]
+        if group is None:
+            return None
+        if self.cleaned_data.get("pool") != group.pool.slug:
+            raise forms.ValidationError(f"The group belongs to the pool {group.pool.slug}.")
+        return group.pk
 
     def clean_pool(self) -> str:
         pool: Pool | None = self.cleaned_data["pool"]
@@ -320,12 +349,22 @@ class ApiKeyAdmin(ServiceAdmin):
     form = ApiKeyForm
     search_fields = ["name", "prefix", "tenant__slug", "pool"]
     list_display = [
-        "prefix", "name", "scope", "tenant", "pool", "last_used_at", "expires_at", "revoked_at",
+        "prefix", "name", "scope", "tenant", "pool", "of_group", "last_used_at", "expires_at",
+        "revoked_at",
     ]  # fmt: skip
     list_filter = ["scope"]
     list_select_related = ["tenant"]
     autocomplete_fields = ["tenant"]
     actions = ["rotate", "revoke"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
+        of_key = Group.objects.filter(pk=OuterRef("group")).values("slug")
+        rows: QuerySet[ApiKey] = super().get_queryset(request)
+        return rows.annotate(group_slug=Subquery(of_key))
+
+    @admin.display(description="group")
+    def of_group(self, key: ApiKey) -> str:
+        return getattr(key, "group_slug", None) or ""
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["prefix", "created_at", "last_used_at", "revoked_at"] if obj else []

@@ -25,6 +25,7 @@ from allocator_service.pools.models import LARGEST_TIER, TIER_RANGE, Group, Grou
 from allocator_service.pools.policy import refuse_groups
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import group_terms_of, groups_of, members_of
+from allocator_service.tenants.models import ApiKey
 
 MAX_GROUPS = 10_000
 MAX_DEPTH = 8
@@ -145,7 +146,7 @@ def group_update(
 
 @transaction.atomic
 def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
-    """End an empty group from the next decision on.
+    """End an empty group from the next decision on, and revoke its keys.
 
     Its history stays, and its slug is free again. Raises `Conflict` while members or groups belong
     to it.
@@ -167,8 +168,16 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
     present.save(update_fields=["end"])
     group.version += 1
     group.save(update_fields=["retired_at", "version"])
+    revoked = ApiKey.objects.filter(group=group.pk, revoked_at=None).update(revoked_at=now)
     pool_changed(pool, now=now)
-    audit_record(action="group.retire", instance=group, before=before, now=now, pool=pool.slug)
+    audit_record(
+        action="group.retire",
+        instance=group,
+        before=before,
+        now=now,
+        pool=pool.slug,
+        extra={"keys_revoked": revoked},
+    )
 
 
 def _present(pool: Pool, group: Group) -> Group:

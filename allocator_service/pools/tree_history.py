@@ -1,4 +1,4 @@
-"""Who belonged to a group, at every instant of an interval."""
+"""Membership of groups over time."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -91,7 +91,10 @@ def children_over(*, group: Group, start: datetime, end: datetime) -> ChildrenOv
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a tenant below a group: its own group, and the group's child on the path."""
+    """The place of a tenant below a group.
+
+    `group` is the tenant's own group, `child` the outer group's child on the path to it.
+    """
 
     tenant: str
     group: str
@@ -104,13 +107,7 @@ def places_before(*, group: Group, before: datetime) -> dict[int, Place]:
     A membership that had ended, or a group that was retired, counts where it was last, so that a
     tenant is always in one place.
     """
-    parents = {
-        terms.group_id: terms
-        for terms in GroupTerms.objects.filter(group__pool=group.pool, start__lt=before)
-        .order_by("group_id", "-start")
-        .distinct("group_id")
-        .select_related("group")
-    }
+    parents = _last_terms(group.pool, before)
     last = (
         MembershipTerms.objects.filter(membership__pool=group.pool, start__lt=before)
         .order_by("membership_id", "-start")
@@ -120,14 +117,39 @@ def places_before(*, group: Group, before: datetime) -> dict[int, Place]:
     places = {}
     for terms in last:
         tenant, own = terms.membership.tenant, terms.group
-        child, at, passed = Child(tenant.slug, is_group=False), terms.group_id, set[int]()
-        while at is not None and at != group.pk and at not in passed and at in parents:
-            passed.add(at)
-            child = Child(parents[at].group.slug, is_group=True)
-            at = parents[at].parent_id
-        if at == group.pk and own is not None:
+        path = _path_to(group, terms.group_id, parents)
+        if path is not None and own is not None:
+            child = Child(tenant.slug, is_group=False)
+            if path:
+                child = Child(parents[path[-1]].group.slug, is_group=True)
             places[tenant.pk] = Place(tenant.slug, own.slug, child)
     return places
+
+
+def groups_before(*, group: Group, before: datetime) -> set[int]:
+    """Return the groups below a group just before an instant, and the group itself, by key.
+
+    A retired group counts where it was last.
+    """
+    parents = _last_terms(group.pool, before)
+    return {group.pk} | {each for each in parents if _path_to(group, each, parents) is not None}
+
+
+def _last_terms(pool: Pool, before: datetime) -> dict[int, GroupTerms]:
+    terms = GroupTerms.objects.filter(group__pool=pool, start__lt=before)
+    last = terms.order_by("group_id", "-start").distinct("group_id").select_related("group")
+    return {each.group_id: each for each in last}
+
+
+def _path_to(group: Group, at: int | None, parents: Mapping[int, GroupTerms]) -> list[int] | None:
+    """Return the groups from one up to a group, without the latter. None if it is not above."""
+    path: list[int] = []
+    while at is not None and at != group.pk:
+        if at in path or at not in parents:  # see `_Above.stays` on cycles
+            return None
+        path.append(at)
+        at = parents[at].parent_id
+    return path if at == group.pk else None
 
 
 def _append(stays: list[Stay], stay: Stay) -> None:

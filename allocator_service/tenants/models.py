@@ -52,17 +52,18 @@ class Tenant(models.Model):
 
 class Scope(models.TextChoices):
     """What a key may do: everything, what concerns one tenant, reading what is billed, or in one
-    pool what the agent beside its scheduler does."""
+    pool what the agent beside its scheduler does or what concerns one group."""
 
     OPERATOR = "operator"
     TENANT = "tenant"
     BILLING = "billing"
     AGENT = "agent"
+    GROUP = "group"
 
 
 BINDING = (
-    "A key of scope tenant names its tenant and one of scope agent its pool; operator and billing keys"
-    " may name a pool, and no tenant."
+    "A key of scope tenant names its tenant, one of scope agent its pool and one of scope group its pool"
+    " and group; operator and billing keys may name a pool, and nothing else."
 )
 
 
@@ -75,7 +76,8 @@ class ApiKey(models.Model):
     """A bearer key. Only the SHA-256 of its 256 random bits is stored.
 
     `pool` is the slug of the pool that the key is bound to: there and nowhere else it does what its
-    scope may. Empty is none, which an agent's key cannot be. Slugs of pools never change.
+    scope may. Empty is none, which an agent's key cannot be. Slugs of pools never change. `group` is
+    the primary key of the pool's group that a key of scope group is bound to.
     `last_used_at` is kept to the minute.
     """
 
@@ -84,6 +86,7 @@ class ApiKey(models.Model):
     scope = models.CharField(max_length=10, choices=Scope.choices)
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, blank=True, related_name="keys")
     pool = models.CharField(max_length=63, blank=True, db_default="", default="")
+    group = models.BigIntegerField(null=True, blank=True)
     digest = models.BinaryField(editable=False)
     prefix = models.CharField(max_length=16, editable=False)
     created_at = models.DateTimeField(editable=False)
@@ -100,9 +103,10 @@ class ApiKey(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["digest"], name="api_key_digest_unique"),
             models.CheckConstraint(
-                condition=Q(scope=Scope.TENANT, tenant__isnull=False, pool="")
-                | Q(scope=Scope.AGENT, tenant__isnull=True) & ~Q(pool="")
-                | Q(scope__in=[Scope.OPERATOR, Scope.BILLING], tenant__isnull=True),
+                condition=Q(scope=Scope.TENANT, tenant__isnull=False, pool="", group=None)
+                | Q(scope=Scope.AGENT, tenant__isnull=True, group=None) & ~Q(pool="")
+                | Q(scope=Scope.GROUP, tenant__isnull=True, group__isnull=False) & ~Q(pool="")
+                | Q(scope__in=[Scope.OPERATOR, Scope.BILLING], tenant__isnull=True, group=None),
                 name="api_key_bound_by_scope",
                 violation_error_code="api_key.binding",
                 violation_error_message=BINDING,

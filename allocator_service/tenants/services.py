@@ -137,15 +137,19 @@ def api_key_create(
     expires_at: datetime,
     now: datetime,
     pool: str = "",
+    group: int | None = None,
 ) -> IssuedKey:
     """Issue a key under a name that no live key has; `api_key_rotate` issues the second.
 
-    `pool` is the slug of the pool that the key is bound to. Raises `Unacceptable` for a tenant or a
+    `pool` is the slug of the pool that the key is bound to, `group` the primary key of the pool's
+    group. Raises `Unacceptable` for a tenant or a
     pool that does not go with the scope, or an expiry in the past; `Conflict` when a live key has the
     name.
     """
-    unbound = scope == Scope.AGENT and not pool
-    if (scope == Scope.TENANT) != (tenant is not None) or unbound or (tenant and pool):
+    unbound = scope in (Scope.AGENT, Scope.GROUP) and not pool
+    of_group = (scope == Scope.GROUP) == (group is not None)
+    of_tenant = (scope == Scope.TENANT) == (tenant is not None)
+    if unbound or not of_group or not of_tenant or (tenant and pool):
         raise Unacceptable(BINDING, code="api_key.binding")
     if expires_at <= now:
         raise Unacceptable("The expiry lies in the past.", code="api_key.expiry")
@@ -155,12 +159,20 @@ def api_key_create(
             f'A live key already has the name "{name}": rotate or revoke it, or choose another name.',
             code="api_key.name",
         )
-    return _issue(scope=scope, name=name, tenant=tenant, pool=pool, expires_at=expires_at, now=now)
+    return _issue(
+        scope=scope,
+        name=name,
+        tenant=tenant,
+        pool=pool,
+        group=group,
+        expires_at=expires_at,
+        now=now,
+    )
 
 
 @transaction.atomic
 def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedKey:
-    """Issue a successor with the name, scope, tenant and pool of a live key, which goes on working.
+    """Issue a successor with the name, scope and binding of a live key, which goes on working.
 
     At most two keys of one name live at once, so that a rotation is finished before the next.
     """
@@ -179,6 +191,7 @@ def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedK
         name=name,
         tenant=old.tenant,
         pool=old.pool,
+        group=old.group,
         expires_at=expires_at,
         now=now,
     )
@@ -234,6 +247,7 @@ def _issue(
     name: str,
     tenant: Tenant | None,
     pool: str,
+    group: int | None,
     expires_at: datetime,
     now: datetime,
 ) -> IssuedKey:
@@ -243,6 +257,7 @@ def _issue(
         name=name,
         tenant=tenant,
         pool=pool,
+        group=group,
         digest=api_key_digest(text),
         prefix=text[: len(KEY_PREFIX) + 6],
         created_at=now,

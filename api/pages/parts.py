@@ -166,7 +166,7 @@ def _loans(loans: Sequence[Mapping[str, Any]], resources: Sequence[Resource]) ->
 def _turn(slot: SlotInForce | None, tenant: Tenant) -> Turn | None:
     if slot is None:
         return None
-    return Turn(slot.start, slot.end, slot_rows(slot.allocations, tenant))
+    return Turn(slot.start, slot.end, slot_rows(slot.allocations, {tenant.slug}))
 
 
 def workload_rows(

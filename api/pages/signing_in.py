@@ -43,6 +43,8 @@ _ELSEWHERE: Mapping[str, str] = {
     " and a password; the key is for programs that call the API.",
     Scope.BILLING: "This is a key for billing systems. It is for programs that call the API and has no"
     " pages; your operator can give you a tenant's key as well.",
+    Scope.GROUP: "This is the key of a group. It is for programs that call the API and has no pages;"
+    " your operator can give you a tenant's key as well.",
     Scope.AGENT: "This is the key of an agent beside a scheduler. It has no pages; your operator can"
     " give you a tenant's key.",
 }

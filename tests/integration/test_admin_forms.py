@@ -4,11 +4,13 @@ import json
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.urls import reverse
 
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.pools.models import Pool, Server
-from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.models import ApiKey, Tenant
 from allocator_service.workloads.models import Workload
+from tests import factories
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -113,3 +115,21 @@ def test_a_pool_has_the_limits_of_the_api(superuser, changed, field):
     sent |= {"slug": "new", "name": "New", "window_anchor_0": "", "window_anchor_1": ""} | changed
     assert field in refused(superuser.post("/admin/pools/pool/add/", sent))
     assert not Pool.objects.filter(slug="new").exists()
+
+
+def test_a_key_of_a_group_names_a_group_of_its_pool(pool, superuser):
+    group = factories.group(pool, "science")
+    other = factories.pool("elsewhere")
+    url = reverse("admin:tenants_apikey_add")
+    fields = {
+        "name": "science-head", "scope": "group", "pool": pool.slug, "group": group.pk,
+        "expires_at_0": "2100-01-01", "expires_at_1": "00:00:00",
+    }  # fmt: skip
+    for wrong in ({"pool": other.slug}, {"group": ""}, {"scope": "operator"}):
+        assert superuser.post(url, fields | wrong).status_code == 200
+        assert not ApiKey.objects.exists()
+    assert superuser.post(url, fields).status_code == 302
+    key = ApiKey.objects.get()
+    assert (key.scope, key.pool, key.group) == ("group", pool.slug, group.pk)
+    page = superuser.get(reverse("admin:tenants_apikey_changelist")).content.decode()
+    assert "science</td>" in page

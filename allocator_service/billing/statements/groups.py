@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from allocator_service.billing.models import Closing, Posting, Statement
-from allocator_service.billing.months import Month, months_between
+from allocator_service.billing.months import Month, month_named, months_between
 from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.statements.closing import closing_of, tenants_of
 from allocator_service.billing.statements.documents import (
@@ -22,10 +22,12 @@ from allocator_service.billing.statements.documents import (
     statement_lines,
 )
 from allocator_service.billing.statements.drafting import first_month, month_draft, open_month
+from allocator_service.billing.statements.selectors import StatementRow
+from allocator_service.core.errors import Missing
 from allocator_service.core.money import exactly
 from allocator_service.core.snapshots import one_snapshot
-from allocator_service.pools.models import Pool
-from allocator_service.pools.tree_history import Place, group_named, places_before
+from allocator_service.pools.models import Group, Pool
+from allocator_service.pools.tree_history import Place, group_named, groups_before, places_before
 
 TOTALS = ("charges", "credits", "billed", "effective")
 TREE = (
@@ -48,13 +50,17 @@ class GroupMonth:
 
 
 @exactly
-def group_statement(*, pool: Pool, month: Month, slug: str, now: datetime) -> dict[str, Any]:
-    """Return the statement of a group for a month: its sum, the groups below it, and its tenants.
+def group_statement(
+    *, pool: Pool, month: Month, slug: str, now: datetime, within: Group | None = None
+) -> dict[str, Any]:
+    """Return the statement of a group for a month.
 
-    Raises `Missing` for a group that the pool never had.
+    Raises `Missing` for a group that the pool never had, or that was not `within` another one.
     """
     tree_at = min(month.end, now)
     group = group_named(pool=pool, slug=slug, before=tree_at)
+    if not _is_within(group, within, tree_at):
+        raise Missing("There is no such group.", code="group.not_found")
     with one_snapshot():
         places = places_before(group=group, before=tree_at)
         closing = closing_of(pool, month)
@@ -89,12 +95,17 @@ def group_statement(*, pool: Pool, month: Month, slug: str, now: datetime) -> di
     }
 
 
-def group_months(*, pool: Pool, slug: str, now: datetime) -> list[GroupMonth]:
+def group_months(
+    *, pool: Pool, slug: str, now: datetime, within: Group | None = None
+) -> list[GroupMonth]:
     """Return the months of a group with statements of tenants below it, oldest first.
 
-    Raises `Missing` for a group that the pool never had.
+    Months are left out in which it was not `within` another one, if given. Raises `Missing` for a
+    group that the pool never had, or that is not within the other one now.
     """
     group = group_named(pool=pool, slug=slug, before=now)
+    if not _is_within(group, within, now):
+        raise Missing("There is no such group.", code="group.not_found")
     first, earliest = first_month(pool), open_month(pool)
     if first is None or first.start > now:
         return []
@@ -109,6 +120,8 @@ def group_months(*, pool: Pool, slug: str, now: datetime) -> list[GroupMonth]:
     for month in months_between(first.start, now, pool.timezone):
         tree_at = min(month.end, now)
         of = group if tree_at == now else group_named(pool=pool, slug=slug, before=tree_at)
+        if not _is_within(of, within, tree_at):
+            continue
         places = places_before(group=of, before=tree_at)
         closing = closings.get(month.first)
         if closing is not None:
@@ -124,6 +137,25 @@ def group_months(*, pool: Pool, slug: str, now: datetime) -> list[GroupMonth]:
         if row.tenants:
             months.append(row)
     return months
+
+
+def rows_within(rows: Iterable[StatementRow], *, group: Group, now: datetime) -> list[StatementRow]:
+    """Return the statements of tenants that were below a group when their month ended."""
+    places: dict[str, set[str]] = {}
+    kept = []
+    for row in rows:
+        if row.month not in places:
+            month = month_named(row.month, group.pool.timezone)
+            before = now if month is None else min(month.end, now)
+            found = places_before(group=group, before=before)
+            places[row.month] = {place.tenant for place in found.values()}
+        if row.tenant in places[row.month]:
+            kept.append(row)
+    return kept
+
+
+def _is_within(group: Group, outer: Group | None, before: datetime) -> bool:
+    return outer is None or group.pk in groups_before(group=outer, before=before)
 
 
 def _stored(closing: Closing, places: Mapping[int, Place]) -> dict[int, dict[str, str]]:

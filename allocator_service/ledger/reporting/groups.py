@@ -25,11 +25,23 @@ TREE = (
 class DividedPeriod:
     """A period whose intervals are divided at the moves below a group, and at `also`."""
 
-    def __init__(self, group: Group, period: Period, also: Iterable[datetime] = ()) -> None:
+    def __init__(
+        self,
+        group: Group,
+        period: Period,
+        also: Iterable[datetime] = (),
+        within: Group | None = None,
+    ) -> None:
         self.group, self.period = group, period
         self._over = children_over(group=group, start=period.start, end=period.end)
-        inside = {instant for instant in also if period.start < instant < period.end}
-        self.edges = sorted({*period.edges, *self._over.moves, *inside})
+        self._within = None
+        # Within a part no tenant moves, so that all of a tenant's amount in it has one child.
+        edges = {*period.edges, *self._over.moves}
+        edges |= {instant for instant in also if period.start < instant < period.end}
+        if within is not None and within.pk != group.pk:
+            self._within = children_over(group=within, start=period.start, end=period.end)
+            edges |= set(self._within.moves)
+        self.edges = sorted(edges)
 
     @property
     def children(self) -> Sequence[Child]:
@@ -47,7 +59,11 @@ class DividedPeriod:
 
     def child_of(self, tenant: int, part: int) -> Child | None:
         """Return the child that a tenant belonged to in a part, None outside the group."""
-        return self._over.child_at(tenant, self.edges[part])
+        instant = self.edges[part]
+        # Outside the outer group the time is another department's.
+        if self._within is not None and self._within.child_at(tenant, instant) is None:
+            return None
+        return self._over.child_at(tenant, instant)
 
 
 def column_sums(rows: Iterable[Sequence[Decimal]], columns: int) -> list[Decimal]:

@@ -158,7 +158,7 @@ class GroupFlow:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Amounts per resource of a group or a child: used, and across the bounds of the group.
+    """Amounts per resource of a group or a child, used and across the bounds of the group.
 
     `borrowed` is use of servers of tenants outside the group, `lent` the use by them.
     """
@@ -197,7 +197,20 @@ class GroupLendingReport:
         """Return the traffic of a child."""
         return self._traffic(lambda end: end.inside and (end.slug, end.is_group) == child)
 
+    def under(self, outsider: Callable[[str], str]) -> "GroupLendingReport":
+        """Return the report with the tenants outside the group renamed."""
+
+        def named(end: End) -> End:
+            return end if end.inside or end.slug is None else replace(end, slug=outsider(end.slug))
+
+        flows = [
+            replace(flow, owner=named(flow.owner), user=named(flow.user)) for flow in self.flows
+        ]
+        flows.sort(key=lambda flow: (_place(flow.owner), _place(flow.user)))
+        return replace(self, flows=flows)
+
     def _traffic(self, is_meant: Callable[[End], bool]) -> Traffic:
+        # Use between two children does not cross the bounds of the group.
         by_it = [flow for flow in self.flows if is_meant(flow.user)]
         from_it = [flow for flow in self.flows if is_meant(flow.owner)]
         borrowed = [flow for flow in by_it if flow.owner.slug and not flow.owner.inside]
@@ -209,14 +222,17 @@ class GroupLendingReport:
         return Traffic(used, out, back)
 
 
-def group_lending(*, group: Group, period: Period) -> GroupLendingReport:
+def group_lending(
+    *, group: Group, period: Period, within: Group | None = None
+) -> GroupLendingReport:
     """Return the use from, to and within a group, with its members by the group's children.
 
-    Raises `Unacceptable` if the report would be too long.
+    Only time counts in which the group was `within` another one, if given. Raises `Unacceptable` if the
+    report would be too long.
     """
     pool = group.pool
     resources = resources_of(pool)
-    divided = DividedPeriod(group, period)
+    divided = DividedPeriod(group, period, within=within)
     amounts = used_of_owners(pool=pool, edges=divided.edges)
     inside = set(divided.tenants)
     concerned = amounts.of(lambda use: use.tenant in inside or use.owner in inside)
@@ -237,6 +253,7 @@ def group_lending(*, group: Group, period: Period) -> GroupLendingReport:
     sums = exact_sums(
         ((ends, interval, use.resource), amount)
         for ends, interval, use, amount in parts
+        # A pair can be outside in one part and inside in another: it is kept by part.
         if ends[0].inside or ends[1].inside
     )
     flows = []

@@ -138,19 +138,23 @@ def sharing_degree_history(
     return _report(pool, period, read(period.edges), read, None, among)
 
 
-def group_sharing_degree(*, group: Group, period: Period) -> SharingDegreeReport:
+def group_sharing_degree(
+    *, group: Group, period: Period, within: Group | None = None
+) -> SharingDegreeReport:
     """Return the sharing degree of a group and of its children.
 
-    Raises `Unacceptable` if the report would be too long.
+    Only time counts in which the group was `within` another one, if given. Raises `Unacceptable` if the
+    report would be too long.
     """
     pool = group.pool
     resources = resources_of(pool)
     alone_from = _alone_from(pool)
-    divided = DividedPeriod(group, period, also=[alone_from] if alone_from else ())
+    divided = DividedPeriod(group, period, also=[alone_from] if alone_from else (), within=within)
     children = divided.children
     refuse_too_long(len(children) * len(divided.edges) * len(resources))
     amounts = amounts_between(pool=pool, edges=divided.edges, among=divided.tenants)
     sums = _sums_of_children(amounts, divided)
+    # `alone_from` is one of the edges unless it is outside the period.
     since = 0 if alone_from is None else bisect_left(divided.edges, alone_from)
     compared = _sums_of_children(amounts, divided, since)
     metered = pool.metering == Metering.ALLOCATION

@@ -91,14 +91,17 @@ def utilization_report(
     return _report(pool, period, used)
 
 
-def group_utilization(*, group: Group, period: Period) -> UtilizationReport:
+def group_utilization(
+    *, group: Group, period: Period, within: Group | None = None
+) -> UtilizationReport:
     """Return the utilisation of a pool by a group, and the use by each of the group's children.
 
-    Raises `Unacceptable` if the report would be too long.
+    Only time counts in which the group was `within` another one, if given. Raises `Unacceptable` if the
+    report would be too long.
     """
     pool = group.pool
     names = [each.name for each in resources_of(pool)]
-    divided = DividedPeriod(group, period)
+    divided = DividedPeriod(group, period, within=within)
     refuse_too_long((len(divided.children) + 1) * len(divided.edges) * len(names))
     amounts = amounts_between(
         pool=pool, edges=divided.edges, among=divided.tenants, kinds=[Kind.USAGE]

@@ -1,5 +1,6 @@
 """The decision in force in a pool, and its rows: what tenants ask for most."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ from allocator_service.allocation.selectors import (
 )
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
-from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_AGENT
+from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, EVERY_SCOPE_GROUP_AND_AGENT
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import bad_cursor, cursor_list
 from api.contract.parameters import PageParameters
@@ -30,12 +31,12 @@ from api.v1.runs.serializers import (
     TenantAllocationDocument,
     run_document,
 )
-from api.v1.runs.visibility import sees_whole
+from api.v1.runs.visibility import sees_whole_of
 from api.views import PoolView
 
 
 class DecisionView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT}
     parameters = DecisionParameters
 
     @shows(DecisionDocument, "Show the decision in force", headers=("Pool-Generation",))
@@ -46,7 +47,7 @@ class DecisionView(PoolView):
         answered with. Under `tda`, `slot` is the slot in force; a tenant key sees its own tasks in
         it. The future shows planned slots of `tda` only; without any, and before the first
         decision, the answer is 404 `decision.none`. Unless the pool is transparent, a tenant key
-        sees the run without its `summary`.
+        and a group key see the run without its `summary`.
         """
         now = utc_now()
         at: datetime = self.query["at"] or now
@@ -62,10 +63,16 @@ class DecisionView(PoolView):
             "pool": self.pool.slug,
             "at": at,
             "generation": run.generation,
-            "run": run_document(run, whole=sees_whole(self.pool, self.tenant)),
-            "slot": None if slot is None else slot_document(slot, self.tenant),
+            "run": run_document(run, whole=sees_whole_of(self, self.pool)),
+            "slot": None if slot is None else slot_document(slot, self._names(run)),
         }
         return Response(document, headers={"Pool-Generation": str(generation)})
+
+    def _names(self, run: Run) -> Collection[str] | None:
+        """The tenants whose tasks the caller sees in a slot, None for all."""
+        if self.subtree is not None:
+            return {place.tenant for place in self.subtree.of_run(run).values()}
+        return None if self.tenant is None else {self.tenant.slug}
 
 
 class DecisionRowsView(PoolView):
@@ -80,13 +87,14 @@ class DecisionRowsView(PoolView):
         run_id = uuid_or_none(cursor_list(self.query["cursor"]).partition(":")[2])
         if run_id is None:
             raise bad_cursor()
-        run = run_get(run_id=run_id, tenant=self.tenant)
+        run = run_get(run_id=run_id, tenant=None if self.subtree is not None else self.tenant)
         if run.pool_id != self.pool.pk:
             raise bad_cursor()
         return run
 
 
 class PoolAllocationsView(DecisionRowsView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     parameters = AllocationParameters
 
     @lists(
@@ -99,9 +107,10 @@ class PoolAllocationsView(DecisionRowsView):
 
         The first page chooses the decision, and its cursors stay with it when a newer one comes
         into force. A tenant key sees its own rows; in a transparent pool it sees all of them, the
-        others under pseudonyms. Before the first decision the answer is 404 `decision.none`.
+        others under pseudonyms. A group key sees the rows of the tenants that were below its group
+        when the run began. Before the first decision the answer is 404 `decision.none`.
         """
-        return allocations_page(self, self.run())
+        return allocations_page(self, self.run(), self.subtree)
 
 
 class PoolPlacementsView(DecisionRowsView):

@@ -1,6 +1,6 @@
 """Who has whose part of a pool, as a document."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from allocator_service.core.quantities import decimal_text
@@ -99,6 +99,10 @@ class EntitlementsDocument(Document):
 def entitlements_document(found: Entitlements, *, caller: Tenant | None) -> dict[str, Any]:
     """The entitlements as the caller may see them: a tenant its own, unless the pool is transparent."""
     own = None if caller is None or found.pool.transparent else caller.slug
+
+    def name(slug: str) -> str:
+        return tenant_name(slug, pool=found.pool, caller=caller)
+
     return {
         "pool": found.pool.slug,
         "run": found.run.pk,
@@ -106,14 +110,19 @@ def entitlements_document(found: Entitlements, *, caller: Tenant | None) -> dict
         "at": found.at,
         "definitions": DEFINITIONS,
         "tenants": [
-            _row(row, found, caller) for row in found.tenants if own is None or row.tenant == own
+            _row(row, found, name) for row in found.tenants if own is None or row.tenant == own
         ],
     }
 
 
-def group_entitlements_document(found: GroupEntitlements) -> dict[str, Any]:
-    """The entitlements of a group, for callers who may know every name."""
+def group_entitlements_document(
+    found: GroupEntitlements, *, outsider: Callable[[str], str] | None = None
+) -> dict[str, Any]:
+    """The entitlements of a group, with a name for tenants outside it, None for their slugs."""
     members = found.members
+
+    def name(slug: str) -> str:
+        return slug if outsider is None or slug in found.inside else outsider(slug)
 
     def sums(row: GroupEntitlement) -> dict[str, Any]:
         return {
@@ -123,16 +132,14 @@ def group_entitlements_document(found: GroupEntitlements) -> dict[str, Any]:
 
     return {
         **entitlements_document(members, caller=None),
+        "tenants": [_row(row, members, name) for row in members.tenants],
         "definitions": {**DEFINITIONS, "group": GROUP_DEFINITION},
         "group": sums(found.group),
         "groups": [sums(row) for row in found.groups],
     }
 
 
-def _row(row: Entitlement, found: Entitlements, caller: Tenant | None) -> dict[str, Any]:
-    def name(slug: str) -> str:
-        return tenant_name(slug, pool=found.pool, caller=caller)
-
+def _row(row: Entitlement, found: Entitlements, name: Callable[[str], str]) -> dict[str, Any]:
     def amounts(vector: Any) -> dict[str, str]:
         return {
             each.name: decimal_text(amount)

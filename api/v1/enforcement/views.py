@@ -26,7 +26,12 @@ from allocator_service.enforcement.selectors import (
     next_boundary,
 )
 from allocator_service.enforcement.services import report_put
-from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_AGENT, OPERATOR_BILLING_AND_AGENT
+from api.auth import (
+    EVERY_SCOPE_AND_AGENT,
+    EVERY_SCOPE_GROUP_AND_AGENT,
+    OPERATOR_AND_AGENT,
+    OPERATOR_BILLING_AND_AGENT,
+)
 from api.contract.conditional import is_known
 from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
 from api.openapi.describing import renders, replaces, shows
@@ -148,7 +153,7 @@ class EnforcementView(PoolView):
 
 
 class EntitlementsView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT}
     parameters = EntitlementsParameters
 
     @shows(
@@ -160,12 +165,19 @@ class EntitlementsView(PoolView):
         """Show what each tenant is entitled to by its weight, what it has, who borrows from whom,
         and when what it lent returns.
 
-        `definitions` explains each figure. A tenant key sees its own row; in a transparent pool it
-        sees all of them. To a tenant key other tenants always appear under pseudonyms. `group` shows
-        the sum of a group of the decision and then its children, to all keys but tenants' (404
-        `group.not_found`). Before the first decision the answer is 404 `decision.none`.
+        `definitions` explains each figure. A tenant key sees its own row; in a transparent pool it sees
+        all of them. To a tenant key other tenants always appear under pseudonyms. `group` shows the sum
+        of a group of the decision and then its children, to all keys but tenants' (404
+        `group.not_found`); a group key gets its group, or one below it. Before the first decision the
+        answer is 404 `decision.none`.
         """
         slug, of_pool = self.query["group"], self.pool
+        if self.subtree is not None:
+            own = self.subtree.group
+            of_group = group_entitlements(
+                pool=of_pool, slug=slug or own.slug, now=utc_now(), within=own
+            )
+            return Response(group_entitlements_document(of_group, outsider=self.subtree.outsider))
         if slug is not None:
             if self.tenant is not None:
                 raise Missing("There is no such group.", code="group.not_found")

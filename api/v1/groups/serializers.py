@@ -52,13 +52,16 @@ class GroupParameters(PageParameters):
     parent = SlugField(required=False, description="Only groups directly below this group.")
 
 
-def group_document(terms: GroupTerms, *, pool: Pool) -> dict[str, Any]:
-    """A group under the terms in force."""
+def group_document(
+    terms: GroupTerms, *, pool: Pool, known: Collection[str] | None = None
+) -> dict[str, Any]:
+    """A group under the terms in force, with the parent's name as the caller may know it."""
+    parent = terms.parent
     return {
         "pool": pool.slug,
         "slug": terms.group.slug,
         "name": terms.group.name,
-        "parent": terms.parent.slug if terms.parent else None,
+        "parent": group_name(parent.slug, pool=pool, known=known) if parent else None,
         "weight": json_number(terms.weight),
         "tier": terms.tier,
         "terms_since": terms.start,

@@ -1,9 +1,11 @@
 """Routes of groups, the tree that the members of a pool belong to."""
 
+from collections.abc import Collection
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import ClassVar
 
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -16,9 +18,15 @@ from allocator_service.pools.group_services import (
     groups_create,
     refuse_too_many,
 )
+from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import GroupTerms
 from allocator_service.pools.selectors import group_history, group_terms_of
-from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_AGENT, OPERATOR
+from api.auth import (
+    EVERY_SCOPE_AND_GROUP,
+    EVERY_SCOPE_GROUP_AND_AGENT,
+    OPERATOR,
+    OPERATOR_AND_GROUP,
+)
 from api.contract.bodies import is_csv, rows_named
 from api.contract.bulk import created_document, read_items
 from api.contract.conditional import entity_tag, expected_version
@@ -49,12 +57,18 @@ class AnyGroupView(PoolView):
         """The present terms of the group, if the caller may see it. Raises `Missing`."""
         found = None
         if is_slug(slug):
-            groups = group_terms_of(pool=self.pool, tenant=self.tenant)
+            groups = self.visible()
             found = groups.filter(group__slug=slug).first()
         if found is None:
             raise _missing()
         found.group.pool = self.pool
         return found
+
+    def visible(self) -> QuerySet[GroupTerms]:
+        """The present terms of the groups that the caller may see."""
+        if self.subtree is not None:
+            return self.subtree.terms()
+        return group_terms_of(pool=self.pool, tenant=self.tenant)
 
     def shown(self, slug: str, status: HTTPStatus, *, changed: bool) -> Response:
         """The answer that shows the group, and the pool's generation if a change made a new one."""
@@ -62,7 +76,16 @@ class AnyGroupView(PoolView):
         headers = {"ETag": entity_tag(terms.group.version)}
         if changed:
             headers |= self.generation()
-        return Response(group_document(terms, pool=self.pool), status, headers=headers)
+        # A group's own key does not know the group above it.
+        known = self.known() if self.subtree is not None else None
+        document = group_document(terms, pool=self.pool, known=known)
+        return Response(document, status, headers=headers)
+
+    def known(self) -> Collection[str] | None:
+        """The slugs of the groups that the caller may know, None for all."""
+        if self.subtree is not None:
+            return set(self.subtree.terms().values_list("group__slug", flat=True))
+        return groups_known(pool=self.pool, caller=self.tenant)
 
     def generation(self) -> dict[str, str]:
         self.pool.refresh_from_db(fields=["generation"])
@@ -70,7 +93,7 @@ class AnyGroupView(PoolView):
 
 
 class GroupsView(AnyGroupView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "POST": OPERATOR}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT, "POST": OPERATOR}
     parameters = GroupParameters
     listed = bulk = large = True
 
@@ -79,17 +102,18 @@ class GroupsView(AnyGroupView):
         """List the groups of a pool, by slug, with their present parent, weight and tier.
 
         Operator and billing keys see every group. A tenant key sees the group that its tenant
-        belongs to and the groups above that one. `parent` filters by the group directly above.
+        belongs to and the groups above that one, a group key its group and those below. `parent`
+        filters by the group directly above.
         """
-        groups = group_terms_of(pool=self.pool, tenant=self.tenant)
+        known = self.known() if self.subtree is not None else None
         page = ORDERING.page(
-            groups.filter(**self.filters(parent="parent__slug")),
+            self.visible().filter(**self.filters(parent="parent__slug")),
             cursor=self.query["cursor"],
             limit=self.query["limit"],
         )
         return self.listing(
             page,
-            lambda terms: group_document(terms, pool=self.pool),
+            lambda terms: group_document(terms, pool=self.pool, known=known),
             list(GroupDocument.fields),
         )
 
@@ -126,14 +150,18 @@ class GroupsView(AnyGroupView):
 
 
 class GroupView(AnyGroupView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "PATCH": OPERATOR, "DELETE": OPERATOR}
+    scopes: ClassVar = {
+        "GET": EVERY_SCOPE_AND_GROUP,
+        "PATCH": OPERATOR_AND_GROUP,
+        "DELETE": OPERATOR,
+    }
 
     @shows(GroupDocument, "Show a group")
     def get(self, request: Request, pool: str, group: str) -> Response:
         """Show one group of a pool.
 
         Its `ETag` is what a change sends as `If-Match`. A tenant key can read the groups on its
-        own path. Any other slug answers 404 `group.not_found`.
+        own path, a group key its group and those below. Any other slug answers 404 `group.not_found`.
         """
         return self.shown(group, HTTPStatus.OK, changed=False)
 
@@ -142,14 +170,27 @@ class GroupView(AnyGroupView):
     def patch(self, request: Request, pool: str, group: str) -> Response:
         """Change the name, parent, weight or tier of a group by JSON merge patch.
 
-        Operators only, with `If-Match`. A group moves with everything below it; `parent` null
-        moves it to the pool itself. A parent that is the group or below it is refused with 422
-        `group.cycle`. Weight, parent and tier count from the next decision on, and earlier ones
-        are kept. The slug cannot change (422 `field.immutable`).
+        With `If-Match`. A group key changes the weight and tier of groups below its own and nothing
+        else (403 `auth.group`). A group moves with everything below it; `parent` null moves it to the
+        pool itself. A parent that is the group or below it is refused with 422 `group.cycle`. Weight,
+        parent and tier count from the next decision on, and earlier ones are kept. The slug cannot
+        change (422 `field.immutable`).
         """
+        if self.subtree is not None:
+            pool_lock(self.pool)  # the group cannot leave the key's group meanwhile
         present = self.terms(group)
+        if self.subtree is not None:
+            self.subtree.refuse_own(present.group)
         version = expected_version(request, actual=present.group.version)
         fields = self.patched(GroupRequest, group_fields(present), fixed=["slug"])
+        if self.subtree is not None:
+            parent = present.parent.slug if present.parent else None
+            self.subtree.refuse_other_changes(
+                {
+                    "parent": fields["parent"] != parent,
+                    "name": fields["name"] != present.group.name,
+                }
+            )
         group_update(
             group=present.group, settings=group_settings(fields), version=version, now=utc_now()
         )
@@ -170,7 +211,7 @@ class GroupView(AnyGroupView):
 
 
 class GroupHistoryView(AnyGroupView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     parameters = PageParameters
     listed = True
 
@@ -179,18 +220,24 @@ class GroupHistoryView(AnyGroupView):
         """List the parents, weights and tiers of a group with their intervals, oldest first.
 
         Retired groups of the slug are included. A tenant key reads the history of the groups on
-        its own path; earlier parents that are not on it have pseudonyms.
+        its own path, a group key those of its group and below. Other parents have pseudonyms.
         """
-        history = group_history(pool=self.pool, slug=group, tenant=self.tenant)
+        history = self._history(group)
         if not is_slug(group) or not history.exists():
             raise _missing()
         page = page_of_fixed("group-history", history, **self.query)
-        known = groups_known(pool=self.pool, caller=self.tenant)
+        known = self.known()
         return self.listing(
             page,
             lambda terms: group_terms_document(terms, pool=self.pool, known=known),
             list(GroupTermsDocument.fields),
         )
+
+    def _history(self, slug: str) -> QuerySet[GroupTerms]:
+        if self.subtree is None:
+            return group_history(pool=self.pool, slug=slug, tenant=self.tenant)
+        history = group_history(pool=self.pool, slug=slug, tenant=None)
+        return history.filter(group__in=self.subtree.groups())
 
 
 def _missing() -> Missing:

@@ -10,7 +10,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import pools_for
 from allocator_service.pools.services import pool_create, pool_retire, pool_update
-from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_AGENT, OPERATOR
+from api.auth import EVERY_SCOPE, EVERY_SCOPE_GROUP_AND_AGENT, OPERATOR
 from api.contract.conditional import entity_tag, expected_version
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
@@ -64,7 +64,7 @@ class PoolsView(ContractView):
 
 
 class OnePoolView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "PATCH": OPERATOR, "DELETE": OPERATOR}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT, "PATCH": OPERATOR, "DELETE": OPERATOR}
 
     @shows(PoolDocument, "Show a pool")
     def get(self, request: Request, pool: str) -> Response:

@@ -121,7 +121,7 @@ def billing_fields(report: BillingReport) -> dict[str, Any]:
 
 
 def group_billing_fields(report: BillingReport) -> dict[str, Any]:
-    """The fields of a group's report: its sum, the groups below it, and all tenants below."""
+    """The fields of a group's report, with its sum and the groups directly below it."""
     group, groups = (
         [_account(each, report.digits, "group") for each in accounts]
         for accounts in ([report.group] if report.group else [], report.groups)

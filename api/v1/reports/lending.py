@@ -169,7 +169,7 @@ LENDING = Report("lending", DEFINITIONS, COLUMNS, lending_fields, lending_rows, 
 
 
 def group_lending_fields(report: GroupLendingReport) -> dict[str, Any]:
-    """The fields of a group's report: its sum, its children, and the flows between them."""
+    """The fields of a group's report, with its sum, its children and the flows between them."""
     resources = report.resources
     of: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     for child in report.children:
@@ -213,7 +213,10 @@ def _ends(flow: GroupFlow) -> dict[str, str | bool | None]:
 
 
 def group_lending_rows(report: GroupLendingReport) -> Iterator[dict[str, Any]]:
-    """A row per flow, interval and resource: their sums are the total."""
+    """Yield a row per flow, interval and resource.
+
+    Their sums are the total.
+    """
     for flow in report.flows:
         for (start, end), used in zip(report.period.intervals, flow.series, strict=True):
             for resource, amount in zip(report.resources, used, strict=True):

@@ -154,7 +154,10 @@ def sharing_degree_rows(report: SharingDegreeReport) -> Iterator[dict[str, Any]]
 
 
 def group_sharing_degree_rows(report: SharingDegreeReport) -> Iterator[dict[str, Any]]:
-    """A row per child of a group, interval and resource: their sums are the group's."""
+    """Yield a row per child of a group, interval and resource.
+
+    Their sums are the group's.
+    """
     for each in report.groups:
         for row in _rows(each, report):
             yield {**row, "group": each.tenant, "tenant": None}

@@ -43,7 +43,7 @@ class UsePieceDocument(UseDocument):
     end = TimestampField()
 
 
-class UsedPieceDocument(Document):
+class UsedIntervalDocument(Document):
     start = TimestampField()
     end = TimestampField()
     used = AmountsField()
@@ -52,13 +52,13 @@ class UsedPieceDocument(Document):
 class GroupUseDocument(Document):
     group = SlugField()
     used = AmountsField()
-    series = ListField(UsedPieceDocument, max_items=MAX_INTERVALS)
+    series = ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
 
 
 class TenantUseDocument(Document):
     tenant = SlugField()
     used = AmountsField()
-    series = ListField(UsedPieceDocument, max_items=MAX_INTERVALS)
+    series = ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
 
 
 class UtilizationDocument(ReportDocument):

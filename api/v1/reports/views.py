@@ -23,11 +23,12 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.tree_history import group_named
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
-from api.auth import EVERY_SCOPE
+from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP
 from api.contract.parameters import Parameters
 from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
 from api.openapi.describing import reports
 from api.pseudonyms import tenant_name
+from api.subtrees import group_missing
 from api.v1.reports.billing import BILLING, GROUP_BILLING, BillingDocument, BillingParameters
 from api.v1.reports.documents import GroupReportParameters, Report, ReportParameters, head_document
 from api.v1.reports.fairness import FAIRNESS, FairnessDocument
@@ -38,7 +39,7 @@ from api.v1.reports.sharing_degree import (
     SharingDegreeDocument,
 )
 from api.v1.reports.utilization import GROUP_UTILIZATION, UTILIZATION, UtilizationDocument
-from api.v1.runs.visibility import sees_whole
+from api.v1.runs.visibility import sees_whole, sees_whole_of
 from api.views import PoolView, keep_content_type
 
 
@@ -72,7 +73,7 @@ class ReportView(PoolView):
         To a tenant the slugs of others say nothing, whether there is such a tenant or not.
         """
         asked, pool = self.query["tenant"], self.pool
-        if asked is None:
+        if asked is None or self.caller.group is not None:
             return
         slugs = tenants_with_retired().values_list("slug", flat=True)
         if self.tenant is None:
@@ -111,17 +112,26 @@ class ReportView(PoolView):
         Raises `Missing` for a group that the caller does not know, `Unreadable` together with `tenant`.
         """
         slug, pool = self.query["group"], self.pool
-        if slug is None:
+        subtree = self.subtree
+        if slug is None and subtree is None:
             return None
         if self.query["tenant"] is not None:
             raise Unreadable(
-                'Only one of "group" and "tenant" can be asked for.',
+                'Only one of "group" and "tenant" can be asked for; a key of a group asks for groups.',
                 code="report.one_of",
                 extra={"parameter": "group"},
             )
+        if subtree is not None:
+            asked = slug or subtree.group.slug
+            return subtree.group_at(asked, utc_now())
         if self.tenant is not None:
-            raise Missing("There is no such group.", code="group.not_found")
+            raise group_missing()
         return group_named(pool=pool, slug=slug, before=period.end)
+
+    @property
+    def within(self) -> Group | None:
+        """The group that limits the report, or None."""
+        return None if self.subtree is None else self.subtree.group
 
     def shown(self, report: Any, as_shown: Report | None = None) -> Response:
         """The report in the format that is asked for."""
@@ -146,6 +156,7 @@ class ReportView(PoolView):
 class BillingView(ReportView):
     """Money: a tenant sees its own, also in a transparent pool."""
 
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     retired = True
     report = BILLING
     parameters = BillingParameters
@@ -171,7 +182,9 @@ class BillingView(ReportView):
         )
         group = self.group_named(of_period)
         if group is not None:
-            of_group = group_billing(group=group, period=of_period, now=utc_now())
+            of_group = group_billing(
+                group=group, period=of_period, now=utc_now(), within=self.within
+            )
             return self.shown(of_group, GROUP_BILLING)
         limit = self.tenant
         if limit is None and self.query["tenant"] is not None:
@@ -189,12 +202,13 @@ class WholeReportView(ReportView):
     """A report of a whole pool, absent for whoever may not see all of it."""
 
     def period(self) -> Period:
-        if not sees_whole(self.pool, self.tenant):
+        if not sees_whole_of(self, self.pool):
             raise Missing("There is no such report.", code="report.not_found")
         return super().period()
 
 
 class SharingDegreeView(ReportView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     report = SHARING_DEGREE
     parameters = GroupReportParameters
 
@@ -204,20 +218,21 @@ class SharingDegreeView(ReportView):
 
         The sharing degree is `used` / `alone` per resource; `min` is the least of them, and below 1 the
         tenant lost by sharing. A ratio that does not exist is null with a reason. A tenant key sees
-        itself, and in a transparent pool the others under pseudonyms. `group` reports the sum of a group
-        and then its children, by the tree as it was at each instant, to operator and billing keys. An
-        empty period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000
-        values are 422 `report.too_long`.
+        itself, and in a transparent pool the others under pseudonyms. `group` reports the sum of a
+        group and then its children, by the tree as it was at each instant, to operator, billing and
+        group keys. An empty period, or one of more than 1,000 intervals, is 400 `report.period`; more
+        than 200,000 values are 422 `report.too_long`.
         """
         period = self.period()
         group = self.group_named(period)
         if group is not None:
-            of_group = group_sharing_degree(group=group, period=period)
+            of_group = group_sharing_degree(group=group, period=period, within=self.within)
             return self.shown(of_group, GROUP_SHARING_DEGREE)
         return self.shown(self.part_of(sharing_degree_report))
 
 
 class LendingView(ReportView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     report = LENDING
     parameters = GroupReportParameters
 
@@ -228,18 +243,22 @@ class LendingView(ReportView):
         An `owner` of null is the pool itself or not known: reported usage does not say on which servers
         it ran. A tenant key sees the flows from and to itself, in a transparent pool all of them, with
         the others under pseudonyms. `group` reports the sum of a group, its children and the flows
-        between them, by the tree as it was at each instant, to operator and billing keys. An empty
-        period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000 values
-        are 422 `report.too_long`.
+        between them, by the tree as it was at each instant, to operator, billing and group keys. An
+        empty period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000
+        values are 422 `report.too_long`.
         """
         period = self.period()
         group = self.group_named(period)
         if group is not None:
-            return self.shown(group_lending(group=group, period=period), GROUP_LENDING)
+            found = group_lending(group=group, period=period, within=self.within)
+            if self.subtree is not None:
+                found = found.under(self.subtree.outsider)
+            return self.shown(found, GROUP_LENDING)
         return self.shown(self.part_of(lending_report))
 
 
 class UtilizationView(WholeReportView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     report = UTILIZATION
     parameters = GroupReportParameters
 
@@ -249,7 +268,7 @@ class UtilizationView(WholeReportView):
 
         Draining servers count as capacity. With `tenant`, `used` is that tenant's, and `capacity` stays
         the whole pool's. With `group`, `used` is that group's by the tree as it was at each instant,
-        and its children are listed; operator and billing keys only. A tenant key can read it in a
+        and its children are listed; operator, billing and group keys only. A tenant key can read it in a
         transparent pool only; elsewhere it gets 404 `report.not_found`. An empty period, or one of more
         than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
         `report.too_long`.
@@ -257,7 +276,8 @@ class UtilizationView(WholeReportView):
         period = self.period()
         group = self.group_named(period)
         if group is not None:
-            return self.shown(group_utilization(group=group, period=period), GROUP_UTILIZATION)
+            used = group_utilization(group=group, period=period, within=self.within)
+            return self.shown(used, GROUP_UTILIZATION)
         asked = self.query["tenant"] is not None
         report = utilization_report(
             pool=self.pool,

@@ -16,7 +16,7 @@ from allocator_service.pools.group_services import MAX_DEPTH
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
-from api.auth import EVERY_SCOPE
+from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract.fields import (
     LabelsField,
     LimitedByField,
@@ -108,7 +108,7 @@ class ExplanationDocument(Document):
 class ExplanationView(OneRunView):
     """Why a tenant got what it got; a tenant's key asks about itself."""
 
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
 
     @shows(ExplanationDocument, "Explain a decision to a tenant", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str, tenant: str) -> Response:
@@ -116,19 +116,23 @@ class ExplanationView(OneRunView):
         a change that would give it more. `blocked` says that the scheduler keeps its jobs waiting
         although more was decided than it uses.
 
-        A tenant key can ask about its own tenant only; others, and tenants without a workload in
-        the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
-        input; there may be none. A run that did not succeed answers 409 `run.not_succeeded`; once
-        its retention is over, the answer is 410 `run.pruned`. It takes one of the evaluations, by
-        default two, that a key, or a tenant by all its keys, may have running (429
-        `evaluation.too_many`).
+        A tenant key can ask about its own tenant only, a group key about those that were below its
+        group when the run began, and gets what the tenant would; others, and tenants without a workload
+        in the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
+        input; there may be none. A run that did not succeed answers 409 `run.not_succeeded`; once its
+        retention is over, the answer is 410 `run.pruned`. It takes one of the evaluations, by default
+        two, that a key, or a tenant by all its keys, may have running (429 `evaluation.too_many`).
         """
         found = self.run(run)
-        explained = self._explained(tenant)
+        subtree = self.subtree(found)
+        explained = (
+            self._explained(tenant) if subtree is None else subtree.tenant_of_run(tenant, found)
+        )
+        caller = self.tenant if subtree is None else explained
         with admitted_evaluation(self.caller):
             explanation = run_explain(run=found, tenant=explained)
         blocked = blocked_document(found, explained)
-        return Response(explanation_document(explanation, found, self.tenant, blocked))
+        return Response(explanation_document(explanation, found, caller, blocked))
 
     def _explained(self, slug: str) -> Tenant:
         if not is_slug(slug):

@@ -7,6 +7,7 @@ from allocator_service.allocation.selectors import allocations_of, demands_of, p
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from api.contract.pagination import page_of_fixed
+from api.subtrees import Subtree
 from api.v1.runs.serializers import (
     RowWriter,
     allocation_columns,
@@ -16,12 +17,20 @@ from api.v1.runs.serializers import (
 from api.views import ContractView
 
 
-def allocations_page(view: ContractView, run: Run) -> Response:
-    """What the workloads got, or with `?by=tenant` the tenants."""
+def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> Response:
+    """What the workloads got, or with `?by=tenant` the tenants.
+
+    `subtree` is that of a group's key.
+    """
     query = view.query
     resources = resources_of(run.pool)
-    writer = RowWriter(run, resources, view.tenant)
-    rows = allocations_of(run=run, tenant=_limit(run, view.tenant)).order_by("position")
+    if subtree is not None:
+        writer = RowWriter(run, resources, None)
+        rows = allocations_of(run=run, tenant=None).filter(tenant__in=list(subtree.of_run(run)))
+    else:
+        writer = RowWriter(run, resources, view.tenant)
+        rows = allocations_of(run=run, tenant=_limit(run, view.tenant))
+    rows = rows.order_by("position")
     if query["by"] == "tenant":
         page = page_of_fixed(
             f"sums:{run.pk}", writer.sums(rows), cursor=query["cursor"], limit=query["limit"]

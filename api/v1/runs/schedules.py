@@ -1,6 +1,6 @@
 """Schedules as documents and their route: which whole tasks run in which part of a period."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -60,11 +60,11 @@ class ScheduleDocument(Document):
     )
 
 
-def slot_rows(rows: Sequence[dict[str, Any]], caller: Tenant | None) -> list[dict[str, Any]]:
-    """What runs in a slot, as the caller may see it: a tenant its own."""
-    if caller is None:
-        return list(rows)
-    return [row for row in rows if row["tenant"] == caller.slug]
+def slot_rows(
+    rows: Sequence[dict[str, Any]], names: Collection[str] | None
+) -> list[dict[str, Any]]:
+    """Return the rows of a slot of the tenants with these slugs, None for all."""
+    return [row for row in rows if names is None or row["tenant"] in names]
 
 
 def schedule_document(
@@ -73,12 +73,12 @@ def schedule_document(
     """A stored schedule; a tenant sees its own tasks, and what concerns all if the pool is open."""
     numbers = ("objective", "bound", "lp_bound", "gap")
     whole = sees_whole(pool, caller)
+    names = None if caller is None else {caller.slug}
     return {
         **{name: plan[name] if whole else None for name in numbers},
         "order_proven": plan.get("order_proven", True),
         "slots": [
-            {**slot, "allocations": slot_rows(slot["allocations"], caller)}
-            for slot in plan["slots"]
+            {**slot, "allocations": slot_rows(slot["allocations"], names)} for slot in plan["slots"]
         ],
         "period_seconds": schedule.period_seconds,
         "timetable": [
@@ -95,9 +95,9 @@ class SlotInForceDocument(Document):
     allocations = ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
 
 
-def slot_document(slot: SlotInForce, caller: Tenant | None) -> dict[str, Any]:
-    """The slot in force as the caller may see it."""
-    return {**asdict(slot), "allocations": slot_rows(slot.allocations, caller)}
+def slot_document(slot: SlotInForce, names: Collection[str] | None) -> dict[str, Any]:
+    """The slot in force with the tasks of the tenants with these slugs, None for all."""
+    return {**asdict(slot), "allocations": slot_rows(slot.allocations, names)}
 
 
 class ScheduleView(OneRunView):

@@ -13,11 +13,12 @@ from allocator_service.allocation.selectors import certificate_of, input_of, run
 from allocator_service.allocation.services import run_request
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
-from api.auth import EVERY_SCOPE, OPERATOR
+from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, OPERATOR
 from api.contract.documents import NoFields
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.openapi.describing import accepts, computes, lists, shows
+from api.subtrees import Subtree, subtree_of
 from api.v1.evaluations.serializers import CertificateDocument, EvaluationRequest
 from api.v1.runs.inputs import input_for
 from api.v1.runs.rows import allocations_page, placements_page
@@ -32,7 +33,7 @@ from api.v1.runs.serializers import (
     VerificationDocument,
     run_document,
 )
-from api.v1.runs.visibility import proof_for, sees_whole, visible_run, whole_run
+from api.v1.runs.visibility import proof_for, sees_whole_of, visible_run, whole_run
 from api.views import ContractView, PoolView, writes
 
 ORDERING = by_id("runs", descending=True)
@@ -40,7 +41,7 @@ RETRY_SECONDS = "1"
 
 
 class RunsView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP, "POST": OPERATOR}
     parameters = PageParameters
     listed = True
 
@@ -48,11 +49,12 @@ class RunsView(PoolView):
     def get(self, request: Request, pool: str) -> Response:
         """List the runs of a pool, newest first, including those that failed or still wait.
 
-        A tenant key sees the runs of its pools; unless the pool is transparent, `reason`,
-        `input_digest`, `solve_seconds` and `summary` are null.
+        A tenant key sees the runs of its pools, a group key those of its pool; unless the pool is
+        transparent, `reason`, `input_digest`, `solve_seconds` and `summary` are null.
         """
-        page = ORDERING.page(runs_for(self.tenant).filter(pool=self.pool), **self.query)
-        whole = sees_whole(self.pool, self.tenant)
+        runs = runs_for(None if self.subtree is not None else self.tenant)
+        page = ORDERING.page(runs.filter(pool=self.pool), **self.query)
+        whole = sees_whole_of(self, self.pool)
         return self.listing(
             page, lambda run: run_document(run, whole=whole), list(RunDocument.fields)
         )
@@ -88,7 +90,13 @@ class OneRunView(ContractView):
     of_a_pool = ("GET", "POST")
 
     def run(self, text: str) -> Run:
-        return self._of_the_keys_pool(visible_run(text, caller=self.tenant))
+        caller = None if self.caller.group is not None else self.tenant
+        return self._of_the_keys_pool(visible_run(text, caller=caller))
+
+    def subtree(self, run: Run) -> Subtree | None:
+        """Return the limit of a group's key in a run's pool, or None for every other key."""
+        group = self.caller.group
+        return None if group is None else subtree_of(group=group, pool=run.pool)
 
     def whole_run(self, text: str) -> Run:
         return self._of_the_keys_pool(whole_run(text, caller=self.tenant))
@@ -100,19 +108,22 @@ class OneRunView(ContractView):
 
 
 class RunView(OneRunView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+
     @shows(RunDocument, "Show a run", headers=())
     def get(self, request: Request, run: str) -> Response:
         """Show one run: its status, when it was in force, its policy and its summary.
 
-        Summaries are kept for good. A tenant key sees the runs of its pools; unless the pool is
-        transparent, `reason`, `input_digest`, `solve_seconds` and `summary` are null. A failed run
-        says why in `error`, and the decision before it stays in force.
+        Summaries are kept for good. A tenant key sees the runs of its pools, and a group key those
+        of its pool; unless the pool is transparent, `reason`, `input_digest`, `solve_seconds` and
+        `summary` are null. A failed run says why in `error`, and the decision before it stays in force.
         """
         found = self.run(run)
-        return Response(run_document(found, whole=sees_whole(found.pool, self.tenant)))
+        return Response(run_document(found, whole=sees_whole_of(self, found.pool)))
 
 
 class AllocationsView(OneRunView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     parameters = AllocationParameters
     listed = True
 
@@ -125,10 +136,12 @@ class AllocationsView(OneRunView):
         """List what a run gave to every workload, or with `by=tenant` to every tenant.
 
         `limited_by` says why a workload did not get more. A tenant key sees its own rows; in a
-        transparent pool it sees all of them, the others under pseudonyms. The rows of a run never
-        change and are kept for good.
+        transparent pool it sees all of them, the others under pseudonyms. A group key sees the rows
+        of the tenants that were below its group when the run began. The rows of a run never change
+        and are kept for good.
         """
-        return allocations_page(self, self.run(run))
+        found = self.run(run)
+        return allocations_page(self, found, self.subtree(found))
 
 
 class PlacementsView(OneRunView):

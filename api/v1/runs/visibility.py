@@ -10,11 +10,19 @@ from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import uuid_or_none
 from api.v1.runs.inputs import input_for
+from api.views import ContractView
 
 
 def sees_whole(pool: Pool, tenant: Tenant | None) -> bool:
     """Whether a caller may see what tells of all members of a pool."""
     return tenant is None or pool.transparent
+
+
+def sees_whole_of(view: ContractView, pool: Pool) -> bool:
+    """Return true if the caller of a view may see what concerns all members of a pool."""
+    if view.caller.group is not None:
+        return pool.transparent
+    return sees_whole(pool, view.tenant)
 
 
 def visible_run(text: str, *, caller: Tenant | None) -> Run:

@@ -1,4 +1,4 @@
-"""Statements of groups: a department's month, and the months that it has."""
+"""Routes of statements of groups."""
 
 from typing import Any, ClassVar
 
@@ -11,9 +11,9 @@ from allocator_service.billing.statements.groups import TOTALS, group_months, gr
 from allocator_service.billing.statements.pages import group_statement_page
 from allocator_service.billing.statements.selectors import month_get
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
 from allocator_service.core.headers import PAGE_POLICY
-from api.auth import EVERY_SCOPE
+from allocator_service.pools.models import Group
+from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract.fields import is_slug
 from api.contract.pagination import page_of_sorted
 from api.contract.parameters import PageParameters
@@ -25,6 +25,7 @@ from api.contract.renderers import (
     ParquetRenderer,
 )
 from api.openapi.describing import lists, states
+from api.subtrees import group_missing
 from api.v1.statements.serializers import (
     GroupMonthDocument,
     GroupStatementDocument,
@@ -35,13 +36,19 @@ from api.views import PoolView, keep_content_type
 
 class _GroupStatementsView(PoolView):
     retired = True
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
 
     def group(self, slug: str) -> str:
         """The slug. Raises `Missing` for a caller that may not see statements of groups."""
-        if self.pool is not None and (self.tenant is not None or not is_slug(slug)):
-            raise Missing("There is no such group.", code="group.not_found")
+        limited = self.subtree is None and self.tenant is not None
+        if self.pool is None or limited or not is_slug(slug):
+            raise group_missing()
         return slug
+
+    @property
+    def within(self) -> Group | None:
+        """The group that limits the statements, or None."""
+        return None if self.subtree is None else self.subtree.group
 
 
 class GroupStatementsView(_GroupStatementsView):
@@ -52,11 +59,11 @@ class GroupStatementsView(_GroupStatementsView):
     def get(self, request: Request, pool: str, group: str) -> Response:
         """List the months in which tenants below a group have statements, oldest first.
 
-        `billed` is the sum of their statements, null while the month is open. Operator and billing
-        keys only: a tenant key gets 404 `group.not_found`.
+        `billed` is the sum of their statements, null while the month is open. A group key sees its
+        group and those below it; a tenant key gets 404 `group.not_found`.
         """
         slug = self.group(group)
-        rows = group_months(pool=self.pool, slug=slug, now=utc_now())
+        rows = group_months(pool=self.pool, slug=slug, now=utc_now(), within=self.within)
         page = page_of_sorted(
             f"group-statements/{self.pool.slug}/{slug}",
             rows,
@@ -83,16 +90,16 @@ class GroupStatementView(_GroupStatementsView):
         """Show a group's statement for a calendar month in the pool's time zone.
 
         It is the sum of the statements of the tenants below the group, to the last digit, then the
-        groups directly below it and all of these tenants. It is closed when the pool's month is
-        closed, and never changes from then on. Each statement counts as a whole by the tree at
-        `tree_at`: the end of the month, or now while it is open. CSV, NDJSON and Parquet are the
-        tenants, and HTML is a page to print. Operator and billing keys only: a tenant key gets 404
-        `group.not_found`. A month before the first price plan or in the future is 404
+        groups directly below it and all of these tenants. It is closed when the pool's month is closed,
+        and never changes from then on. Each statement counts as a whole by the tree at `tree_at`: the
+        end of the month, or now while it is open. CSV, NDJSON and Parquet are the tenants, and HTML is
+        a page to print. A group key sees groups that were its own or below at `tree_at`; a tenant key
+        gets 404 `group.not_found`. A month before the first price plan or in the future is 404
         `statement.not_found`.
         """
         now, slug = utc_now(), self.group(group)
         of = month_get(pool=self.pool, name=month, now=now)
-        document = group_statement(pool=self.pool, month=of, slug=slug, now=now)
+        document = group_statement(pool=self.pool, month=of, slug=slug, now=now, within=self.within)
         chosen = request.accepted_renderer.format
         if chosen == HTMLRenderer.format:
             return Response(

@@ -17,6 +17,7 @@ from allocator_service.billing.models import Closing
 from allocator_service.billing.months import month_named
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.documents import LINE_COLUMNS
+from allocator_service.billing.statements.groups import rows_within
 from allocator_service.billing.statements.manifest import OF_CLOSING, entries_of, manifest_of
 from allocator_service.billing.statements.pages import statement_page
 from allocator_service.billing.statements.selectors import (
@@ -33,7 +34,7 @@ from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_with_retired
-from api.auth import EVERY_SCOPE, OPERATOR
+from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, OPERATOR
 from api.contract.documents import NoFields
 from api.contract.fields import is_slug
 from api.contract.pagination import page_of_sorted
@@ -73,7 +74,7 @@ from api.views import PoolView, keep_content_type, writes
 
 class StatementsView(PoolView):
     retired = True
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP, "POST": OPERATOR}
     parameters = StatementParameters
     listed = True
 
@@ -82,12 +83,15 @@ class StatementsView(PoolView):
         """List a pool's statements by month and tenant, those of closed and of open months.
 
         Months are listed up to the present one. An open statement has `billed` null: read the statement
-        itself for its lines and sums. A tenant key sees its own statements only. The list stays
+        itself for its lines and sums. A tenant key sees its own statements only, a group key those
+        of the tenants that were below its group at the end of the month. The list stays
         readable after the pool is retired, and is empty until a price plan is published.
         """
-        rows = statement_rows(
-            pool=self.pool, now=utc_now(), tenant=self.tenant, month=self.query["month"]
-        )
+        now, subtree = utc_now(), self.subtree
+        tenant = self.tenant if subtree is None else None
+        rows = statement_rows(pool=self.pool, now=now, tenant=tenant, month=self.query["month"])
+        if subtree is not None:
+            rows = rows_within(rows, group=subtree.group, now=now)
         wanted = [
             row
             for row in rows
@@ -136,7 +140,7 @@ class StatementsView(PoolView):
 
 class StatementView(PoolView):
     retired = True
-    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
 
     @classmethod
     def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
@@ -158,9 +162,12 @@ class StatementView(PoolView):
         now, of_pool = utc_now(), self.pool
         whose = self._tenant(tenant)
         of = month_get(pool=of_pool, name=month, now=now)
+        caller = whose if self.subtree is not None else self.tenant
+        if self.subtree is not None and whose.pk not in self.subtree.places(min(of.end, now)):
+            raise statement_not_found()
         with one_snapshot():
             content = statement_content(pool=of_pool, month=of, tenant=whose)
-        document = statement_shown(content, pool=of_pool, caller=self.tenant)
+        document = statement_shown(content, pool=of_pool, caller=caller)
         chosen = request.accepted_renderer.format
         if chosen == HTMLRenderer.format:
             return Response(
@@ -178,7 +185,8 @@ class StatementView(PoolView):
     def _tenant(self, slug: str) -> Tenant:
         """The tenant of the path, retired or not, if the caller may see it. Raises `Missing`."""
         found = tenants_with_retired().filter(slug=slug).first() if is_slug(slug) else None
-        if found is None or self.tenant not in (None, found):
+        limit = self.tenant if self.subtree is None else None
+        if found is None or limit not in (None, found):
             raise statement_not_found()
         return found
 

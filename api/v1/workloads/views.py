@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from http import HTTPStatus
 from typing import ClassVar, cast
 
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -23,7 +24,11 @@ from allocator_service.workloads.services import (
     workloads_refuse_too_many,
     workloads_submit,
 )
-from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_TENANT, OPERATOR_TENANT_AND_AGENT
+from api.auth import (
+    EVERY_SCOPE_GROUP_AND_AGENT,
+    OPERATOR_AND_TENANT,
+    OPERATOR_TENANT_AND_AGENT,
+)
 from api.contract.bodies import is_csv, rows_named
 from api.contract.bulk import Items, created_document, read_items, tenants_named
 from api.contract.conditional import entity_tag, expected_version
@@ -46,8 +51,15 @@ from api.views import PoolView, writes
 ORDERING = by_id("workloads")
 
 
+def visible_workloads(view: PoolView) -> QuerySet[Workload]:
+    """Return the workloads that the caller may see, withdrawn ones included."""
+    if view.subtree is None:
+        return workloads_for(pool=view.pool, tenant=view.tenant)
+    return workloads_for(pool=view.pool, tenant=None).filter(tenant__in=view.subtree.tenants())
+
+
 class WorkloadsView(PoolView):
-    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "POST": OPERATOR_AND_TENANT}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT, "POST": OPERATOR_AND_TENANT}
     parameters = WorkloadParameters
     listed = bulk = large = True
 
@@ -56,10 +68,11 @@ class WorkloadsView(PoolView):
         """List the workloads of a pool, oldest first, without the withdrawn ones unless
         `state=withdrawn` asks for them.
 
-        A tenant key sees its own; operator and billing keys see those of all tenants. A workload
-        that cannot run at present has the condition `unsatisfiable` with its reason.
+        A tenant key sees its own, a group key those of the members below its group; operator and
+        billing keys see those of all tenants. A workload that cannot run at present has the
+        condition `unsatisfiable` with its reason.
         """
-        workloads = workloads_for(pool=self.pool, tenant=self.tenant).select_related(None)
+        workloads = visible_workloads(self).select_related(None)
         if self.query["state"] is None:
             workloads = workloads.exclude(state=WorkloadState.WITHDRAWN)
         page = ORDERING.page(
@@ -131,7 +144,7 @@ class WorkloadsView(PoolView):
 
 class WorkloadView(PoolView):
     scopes: ClassVar = {
-        "GET": EVERY_SCOPE_AND_AGENT,
+        "GET": EVERY_SCOPE_GROUP_AND_AGENT,
         "PATCH": OPERATOR_AND_TENANT,
         "DELETE": OPERATOR_TENANT_AND_AGENT,
     }
@@ -140,7 +153,8 @@ class WorkloadView(PoolView):
     def get(self, request: Request, pool: str, workload: str) -> Response:
         """Show one workload, even after it was withdrawn.
 
-        A tenant key sees its own workloads; any other id answers 404 `workload.not_found`.
+        A tenant key sees its own workloads, a group key those of the members below its group; any
+        other id answers 404 `workload.not_found`.
         """
         return self._shown(self._workload(workload), generation=False)
 
@@ -193,7 +207,7 @@ class WorkloadView(PoolView):
 
     def _workload(self, text: str) -> Workload:
         workload_id = uuid_or_none(text)
-        workloads = workloads_for(pool=self.pool, tenant=self.tenant)
+        workloads = visible_workloads(self)
         workload = workloads.filter(pk=workload_id).first() if workload_id else None
         if workload is None:
             raise Missing("There is no such workload.", code="workload.not_found")

@@ -253,3 +253,32 @@ def paths(group, start, end):
         since, until = max(start, terms.start), min(end, terms.end or end)
         if since < until:
             yield from paths(terms.parent, since, until)
+
+
+def test_a_key_of_a_group_sees_time_within_the_group_only(moving, operator):
+    """`ml` was below science for half a day; ada used 3 cores then."""
+    below(moving.ml, (None, MONDAY - DAY), (moving.science, MONDAY + 12 * HOUR))
+    belonging(moving.ada, (moving.ml, MONDAY - DAY))
+    manager = factories.client("group", group=moving.science)
+    for report, total in (("sharing-degree", "group"), ("lending", "group")):
+        path = f"{LAB}/{report}/?{OCTOBER}&group="
+        whole = operator.get(f"{path}ml").json()[total]["used"]["cpu"]
+        assert hours(whole) == 3 * 24 + 5 * 24
+        assert hours(manager.get(f"{path}ml").json()[total]["used"]["cpu"]) == 3 * 12 + 5 * 24
+        own, seen = (caller.get(f"{path}science").json()["group"] for caller in (operator, manager))
+        assert own == seen
+    moving.lab.transparent = True
+    moving.lab.save()
+    used = manager.get(f"{LAB}/utilization/?{OCTOBER}&group=ml").json()["total"]["used"]["cpu"]
+    assert hours(used) == 3 * 12 + 5 * 24
+
+
+def test_a_key_of_a_group_knows_lenders_outside_by_pseudonyms(moving, operator):
+    manager = factories.client("group", group=moving.ml)
+    answer = manager.get(f"{LAB}/lending/?{OCTOBER}")
+    assert b"bob" not in answer.content
+    (flow,) = answer.json()["flows"]
+    assert flow["owner"].startswith("member-")
+    assert flow["tenant"] == "ada"
+    (named,) = operator.get(f"{LAB}/lending/?{OCTOBER}&group=ml").json()["flows"]
+    assert named == {**flow, "owner": "bob"}

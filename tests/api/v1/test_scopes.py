@@ -13,7 +13,7 @@ from allocator_service.tenants.services import api_key_digest
 from api.views import ContractView
 from tests import factories
 
-OPERATOR, TENANT, BILLING, AGENT = "operator", "tenant", "billing", "agent"
+OPERATOR, TENANT, BILLING, AGENT, GROUP = "operator", "tenant", "billing", "agent", "group"
 ALL = {OPERATOR, TENANT, BILLING}
 BOTH = {OPERATOR, TENANT}
 ONE = {OPERATOR}
@@ -23,12 +23,20 @@ MATRIX = {
     "/api/v1/tenants/": {"GET": ALL, "POST": ONE},
     "/api/v1/tenants/<str:tenant>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
     "/api/v1/pools/": {"GET": ALL, "POST": ONE},
-    "/api/v1/pools/<str:pool>/": {"GET": ALL | {AGENT}, "PATCH": ONE, "DELETE": ONE},
-    "/api/v1/pools/<str:pool>/members/": {"GET": ALL | {AGENT}},
-    "/api/v1/pools/<str:pool>/members/<str:tenant>/": {"GET": ALL, "PUT": ONE, "DELETE": ONE},
-    "/api/v1/pools/<str:pool>/groups/": {"GET": ALL | {AGENT}, "POST": ONE},
-    "/api/v1/pools/<str:pool>/groups/<str:group>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
-    "/api/v1/pools/<str:pool>/groups/<str:group>/history/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/": {"GET": ALL | {AGENT, GROUP}, "PATCH": ONE, "DELETE": ONE},
+    "/api/v1/pools/<str:pool>/members/": {"GET": ALL | {AGENT, GROUP}},
+    "/api/v1/pools/<str:pool>/members/<str:tenant>/": {
+        "GET": ALL | {GROUP},
+        "PUT": ONE | {GROUP},
+        "DELETE": ONE,
+    },
+    "/api/v1/pools/<str:pool>/groups/": {"GET": ALL | {AGENT, GROUP}, "POST": ONE},
+    "/api/v1/pools/<str:pool>/groups/<str:group>/": {
+        "GET": ALL | {GROUP},
+        "PATCH": ONE | {GROUP},
+        "DELETE": ONE,
+    },
+    "/api/v1/pools/<str:pool>/groups/<str:group>/history/": {"GET": ALL | {GROUP}},
     "/api/v1/pools/<str:pool>/servers/": {"GET": ALL | {AGENT}, "POST": BOTH},
     "/api/v1/pools/<str:pool>/servers/<str:server>/": {
         "GET": ALL | {AGENT},
@@ -38,26 +46,26 @@ MATRIX = {
     "/api/v1/pools/<str:pool>/servers/<str:server>/drain/": {"POST": BOTH | {AGENT}},
     "/api/v1/pools/<str:pool>/servers/<str:server>/activate/": {"POST": BOTH},
     "/api/v1/pools/<str:pool>/servers/<str:server>/retire/": {"POST": BOTH},
-    "/api/v1/pools/<str:pool>/workloads/": {"GET": ALL | {AGENT}, "POST": BOTH},
+    "/api/v1/pools/<str:pool>/workloads/": {"GET": ALL | {AGENT, GROUP}, "POST": BOTH},
     "/api/v1/pools/<str:pool>/workloads/<str:workload>/": {
-        "GET": ALL | {AGENT},
+        "GET": ALL | {AGENT, GROUP},
         "PATCH": BOTH,
         "DELETE": BOTH | {AGENT},
     },
     "/api/v1/pools/<str:pool>/imports/nodes/": {"POST": ONE | {AGENT}},
     "/api/v1/pools/<str:pool>/imports/workloads/": {"POST": ONE | {AGENT}},
     "/api/v1/pools/<str:pool>/imports/usage/": {"POST": ONE | {AGENT}},
-    "/api/v1/pools/<str:pool>/runs/": {"GET": ALL, "POST": ONE},
-    "/api/v1/pools/<str:pool>/decision/": {"GET": ALL | {AGENT}},
-    "/api/v1/pools/<str:pool>/allocations/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/runs/": {"GET": ALL | {GROUP}, "POST": ONE},
+    "/api/v1/pools/<str:pool>/decision/": {"GET": ALL | {AGENT, GROUP}},
+    "/api/v1/pools/<str:pool>/allocations/": {"GET": ALL | {GROUP}},
     "/api/v1/pools/<str:pool>/placements/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/decision/renderings/<str:target>/": {
         "GET": {OPERATOR, BILLING, AGENT}
     },
     "/api/v1/pools/<str:pool>/enforcement/": {"GET": ALL | {AGENT}, "PUT": ONE | {AGENT}},
-    "/api/v1/pools/<str:pool>/entitlements/": {"GET": ALL | {AGENT}},
-    "/api/v1/runs/<str:run>/": {"GET": ALL},
-    "/api/v1/runs/<str:run>/allocations/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/entitlements/": {"GET": ALL | {AGENT, GROUP}},
+    "/api/v1/runs/<str:run>/": {"GET": ALL | {GROUP}},
+    "/api/v1/runs/<str:run>/allocations/": {"GET": ALL | {GROUP}},
     "/api/v1/runs/<str:run>/placements/": {"GET": ALL},
     "/api/v1/runs/<str:run>/certificate/": {"GET": ALL},
     "/api/v1/runs/<str:run>/schedule/": {"GET": ALL},
@@ -65,7 +73,7 @@ MATRIX = {
     "/api/v1/runs/<str:run>/tree/": {"GET": ALL},
     "/api/v1/runs/<str:run>/proof/": {"GET": ALL},
     "/api/v1/runs/<str:run>/verify/": {"POST": ALL},
-    "/api/v1/runs/<str:run>/explanation/<str:tenant>/": {"GET": ALL},
+    "/api/v1/runs/<str:run>/explanation/<str:tenant>/": {"GET": ALL | {GROUP}},
     "/api/v1/pools/<str:pool>/simulations/": {"GET": BOTH, "POST": BOTH},
     "/api/v1/simulations/<str:simulation>/": {"GET": BOTH},
     "/api/v1/backtests/": {"GET": BOTH, "POST": BOTH},
@@ -81,18 +89,18 @@ MATRIX = {
     "/api/v1/ledger-blocks/": {"GET": {OPERATOR, BILLING}},
     "/api/v1/ledger-entries/<str:entry>/corrections/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/usage/": {"POST": BOTH},
-    "/api/v1/pools/<str:pool>/reports/sharing-degree/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/reports/sharing-degree/": {"GET": ALL | {GROUP}},
     "/api/v1/pools/<str:pool>/reports/fairness/": {"GET": ALL},
-    "/api/v1/pools/<str:pool>/reports/utilization/": {"GET": ALL},
-    "/api/v1/pools/<str:pool>/reports/lending/": {"GET": ALL},
-    "/api/v1/pools/<str:pool>/reports/billing/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/reports/utilization/": {"GET": ALL | {GROUP}},
+    "/api/v1/pools/<str:pool>/reports/lending/": {"GET": ALL | {GROUP}},
+    "/api/v1/pools/<str:pool>/reports/billing/": {"GET": ALL | {GROUP}},
     "/api/v1/price-plans/": {"GET": ALL, "POST": ONE},
     "/api/v1/price-plans/<str:plan>/": {"GET": ALL, "PATCH": ONE, "DELETE": ONE},
     "/api/v1/price-plans/<str:plan>/publish/": {"POST": ONE},
-    "/api/v1/pools/<str:pool>/statements/": {"GET": ALL, "POST": ONE},
-    "/api/v1/pools/<str:pool>/statements/<str:month>/<str:tenant>/": {"GET": ALL},
-    "/api/v1/pools/<str:pool>/groups/<str:group>/statements/": {"GET": ALL},
-    "/api/v1/pools/<str:pool>/groups/<str:group>/statements/<str:month>/": {"GET": ALL},
+    "/api/v1/pools/<str:pool>/statements/": {"GET": ALL | {GROUP}, "POST": ONE},
+    "/api/v1/pools/<str:pool>/statements/<str:month>/<str:tenant>/": {"GET": ALL | {GROUP}},
+    "/api/v1/pools/<str:pool>/groups/<str:group>/statements/": {"GET": ALL | {GROUP}},
+    "/api/v1/pools/<str:pool>/groups/<str:group>/statements/<str:month>/": {"GET": ALL | {GROUP}},
     "/api/v1/pools/<str:pool>/months/<str:month>/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/months/<str:month>/manifest/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/months/<str:month>/entries/": {"GET": ALL},
@@ -114,7 +122,7 @@ MATRIX = {
 # Of browsers: those of tenants have a matrix of their own in tests/pages.
 PAGES = ("/my/", "/sign-in/", "/sign-out/", "/^(?:my|sign-in|sign-out)/")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-SCOPES = sorted(ALL | {AGENT})
+SCOPES = sorted(ALL | {AGENT, GROUP})
 CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in SCOPES]
 
 
@@ -147,7 +155,14 @@ def test_every_method_of_a_route_names_its_scopes(route):
 @pytest.fixture
 def clients(world, operator, billing):
     agent = factories.client(AGENT, pool="lab")
-    return {OPERATOR: operator, BILLING: billing, TENANT: world.as_ada, AGENT: agent}
+    group = factories.client(GROUP, group=factories.group(world.lab, "science"))
+    return {
+        OPERATOR: operator,
+        BILLING: billing,
+        TENANT: world.as_ada,
+        AGENT: agent,
+        GROUP: group,
+    }
 
 
 def path_of(route: str) -> str:
@@ -185,7 +200,7 @@ def test_open_routes_need_no_key_and_ignore_a_bad_one(path, anonymous, db):
 
 
 def test_scopes_are_those_of_keys():
-    assert set(Scope.values) == ALL | {AGENT}
+    assert set(Scope.values) == ALL | {AGENT, GROUP}
 
 
 def test_an_agent_sees_its_pool_and_no_other(world):

@@ -10,7 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 from allocator_service.core.clock import utc_now
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import DomainError
-from allocator_service.pools.selectors import pool_get
+from allocator_service.pools.models import Group, Pool
+from allocator_service.pools.selectors import groups_of, pool_get
 from allocator_service.tenants.models import ApiKey, Scope
 from allocator_service.tenants.selectors import tenant_get
 from allocator_service.tenants.services import api_key_create, api_key_revoke, api_key_rotate
@@ -30,8 +31,9 @@ class Command(BaseCommand):
         create.add_argument(
             "--pool",
             metavar="SLUG",
-            help="the one pool that it sees: scopes agent, operator, billing",
+            help="the one pool that it sees: scopes agent, group, operator, billing",
         )
+        create.add_argument("--group", metavar="SLUG", help="the pool's group: scope group")
         create.add_argument("--expires", default="P1Y", metavar="P90D")
         actions.add_parser("list", help="list the keys")
         revoke = actions.add_parser("revoke", help="revoke the keys of a name or a prefix")
@@ -57,6 +59,7 @@ class Command(BaseCommand):
             name=options["name"],
             tenant=tenant,
             pool=pool.slug if pool else "",
+            group=_group(pool, options["group"]),
             expires_at=_expiry(options, now),
             now=now,
         )
@@ -73,14 +76,29 @@ class Command(BaseCommand):
         self.stderr.write(f"{revoked} revoked")
 
     def _list(self, options: dict[str, Any], now: datetime) -> None:  # noqa: ARG002
+        groups = dict(Group.objects.values_list("pk", "slug"))
         for key in ApiKey.objects.select_related("tenant").order_by("name", "pk"):
             state = "revoked" if key.revoked_at else "expired" if key.expires_at <= now else "live"
             bound = key.pool or (key.tenant.slug if key.tenant else "-")
+            if key.group is not None:
+                bound = f"{bound}/{groups.get(key.group, '?')}"
             used = f"used {key.last_used_at:{_TIME}}" if key.last_used_at else "never used"
             self.stdout.write(
                 f"{key.prefix}…\t{key.name}\t{key.scope}\t{bound}\t{state}"
                 f"\t{key.expires_at:{_TIME}}\t{used}"
             )
+
+
+def _group(pool: Pool | None, slug: str | None) -> int | None:
+    """The primary key of a present group of the pool."""
+    if slug is None:
+        return None
+    if pool is None:
+        _refuse("--group needs the --pool of the group.")
+    found = groups_of(pool=pool).filter(slug=slug).first()
+    if found is None:
+        _refuse(f"The pool {pool.slug} has no group {slug}.")
+    return found.pk
 
 
 def _expiry(options: dict[str, Any], now: datetime) -> datetime:

@@ -52,7 +52,8 @@ class Decisions(Transport):
 
         The first page chooses the decision, and its cursors stay with it when a newer one comes
         into force. A tenant key sees its own rows; in a transparent pool it sees all of them, the
-        others under pseudonyms. Before the first decision the answer is 404 `decision.none`.
+        others under pseudonyms. A group key sees the rows of the tenants that were below its group
+        when the run began. Before the first decision the answer is 404 `decision.none`.
 
         Parameters
         ----------
@@ -74,7 +75,7 @@ class Decisions(Transport):
         answered with. Under `tda`, `slot` is the slot in force; a tenant key sees its own tasks in
         it. The future shows planned slots of `tda` only; without any, and before the first
         decision, the answer is 404 `decision.none`. Unless the pool is transparent, a tenant key
-        sees the run without its `summary`.
+        and a group key see the run without its `summary`.
 
         Parameters
         ----------
@@ -123,8 +124,8 @@ class Decisions(Transport):
     ) -> Rows[RunDocument]:
         """List the runs of a pool, newest first, including those that failed or still wait.
 
-        A tenant key sees the runs of its pools; unless the pool is transparent, `reason`,
-        `input_digest`, `solve_seconds` and `summary` are null.
+        A tenant key sees the runs of its pools, a group key those of its pool; unless the pool is
+        transparent, `reason`, `input_digest`, `solve_seconds` and `summary` are null.
         """
         return self._rows(
             f"/api/v1/pools/{path_part(pool)}/runs/", {"limit": limit, "cursor": cursor}, "cursor"
@@ -145,9 +146,9 @@ class Decisions(Transport):
     def runs_show(self, run: str) -> Answer[RunDocument]:
         """Show one run: its status, when it was in force, its policy and its summary.
 
-        Summaries are kept for good. A tenant key sees the runs of its pools; unless the pool is
-        transparent, `reason`, `input_digest`, `solve_seconds` and `summary` are null. A failed run
-        says why in `error`, and the decision before it stays in force.
+        Summaries are kept for good. A tenant key sees the runs of its pools, and a group key those
+        of its pool; unless the pool is transparent, `reason`, `input_digest`, `solve_seconds` and
+        `summary` are null. A failed run says why in `error`, and the decision before it stays in force.
 
         Parameters
         ----------
@@ -167,8 +168,9 @@ class Decisions(Transport):
         """List what a run gave to every workload, or with `by=tenant` to every tenant.
 
         `limited_by` says why a workload did not get more. A tenant key sees its own rows; in a
-        transparent pool it sees all of them, the others under pseudonyms. The rows of a run never
-        change and are kept for good.
+        transparent pool it sees all of them, the others under pseudonyms. A group key sees the rows
+        of the tenants that were below its group when the run began. The rows of a run never change
+        and are kept for good.
 
         Parameters
         ----------
@@ -202,12 +204,12 @@ class Decisions(Transport):
         a change that would give it more. `blocked` says that the scheduler keeps its jobs waiting
         although more was decided than it uses.
 
-        A tenant key can ask about its own tenant only; others, and tenants without a workload in
-        the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
-        input; there may be none. A run that did not succeed answers 409 `run.not_succeeded`; once
-        its retention is over, the answer is 410 `run.pruned`. It takes one of the evaluations, by
-        default two, that a key, or a tenant by all its keys, may have running (429
-        `evaluation.too_many`).
+        A tenant key can ask about its own tenant only, a group key about those that were below its
+        group when the run began, and gets what the tenant would; others, and tenants without a workload
+        in the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
+        input; there may be none. A run that did not succeed answers 409 `run.not_succeeded`; once its
+        retention is over, the answer is 410 `run.pruned`. It takes one of the evaluations, by default
+        two, that a key, or a tenant by all its keys, may have running (429 `evaluation.too_many`).
 
         Parameters
         ----------

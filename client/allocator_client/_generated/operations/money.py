@@ -152,8 +152,8 @@ class Money(Transport):
     ) -> Rows[GroupMonthDocument]:
         """List the months in which tenants below a group have statements, oldest first.
 
-        `billed` is the sum of their statements, null while the month is open. Operator and billing
-        keys only: a tenant key gets 404 `group.not_found`.
+        `billed` is the sum of their statements, null while the month is open. A group key sees its
+        group and those below it; a tenant key gets 404 `group.not_found`.
         """
         return self._rows(
             f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/statements/",
@@ -167,11 +167,11 @@ class Money(Transport):
         """Show a group's statement for a calendar month in the pool's time zone.
 
         It is the sum of the statements of the tenants below the group, to the last digit, then the
-        groups directly below it and all of these tenants. It is closed when the pool's month is
-        closed, and never changes from then on. Each statement counts as a whole by the tree at
-        `tree_at`: the end of the month, or now while it is open. CSV, NDJSON and Parquet are the
-        tenants, and HTML is a page to print. Operator and billing keys only: a tenant key gets 404
-        `group.not_found`. A month before the first price plan or in the future is 404
+        groups directly below it and all of these tenants. It is closed when the pool's month is closed,
+        and never changes from then on. Each statement counts as a whole by the tree at `tree_at`: the
+        end of the month, or now while it is open. CSV, NDJSON and Parquet are the tenants, and HTML is
+        a page to print. A group key sees groups that were its own or below at `tree_at`; a tenant key
+        gets 404 `group.not_found`. A month before the first price plan or in the future is 404
         `statement.not_found`.
 
         Parameters
@@ -332,7 +332,8 @@ class Money(Transport):
         """List a pool's statements by month and tenant, those of closed and of open months.
 
         Months are listed up to the present one. An open statement has `billed` null: read the statement
-        itself for its lines and sums. A tenant key sees its own statements only. The list stays
+        itself for its lines and sums. A tenant key sees its own statements only, a group key those
+        of the tenants that were below its group at the end of the month. The list stays
         readable after the pool is retired, and is empty until a price plan is published.
 
         Parameters

@@ -84,7 +84,8 @@ class PoolsAndMembers(Transport):
         """List the groups of a pool, by slug, with their present parent, weight and tier.
 
         Operator and billing keys see every group. A tenant key sees the group that its tenant
-        belongs to and the groups above that one. `parent` filters by the group directly above.
+        belongs to and the groups above that one, a group key its group and those below. `parent`
+        filters by the group directly above.
 
         Parameters
         ----------
@@ -118,7 +119,7 @@ class PoolsAndMembers(Transport):
         """Show one group of a pool.
 
         Its `ETag` is what a change sends as `If-Match`. A tenant key can read the groups on its
-        own path. Any other slug answers 404 `group.not_found`.
+        own path, a group key its group and those below. Any other slug answers 404 `group.not_found`.
         """
         return self._read(f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/")
 
@@ -132,10 +133,11 @@ class PoolsAndMembers(Transport):
     ) -> Answer[GroupDocument]:
         """Change the name, parent, weight or tier of a group by JSON merge patch.
 
-        Operators only, with `If-Match`. A group moves with everything below it; `parent` null
-        moves it to the pool itself. A parent that is the group or below it is refused with 422
-        `group.cycle`. Weight, parent and tier count from the next decision on, and earlier ones
-        are kept. The slug cannot change (422 `field.immutable`).
+        With `If-Match`. A group key changes the weight and tier of groups below its own and nothing
+        else (403 `auth.group`). A group moves with everything below it; `parent` null moves it to the
+        pool itself. A parent that is the group or below it is refused with 422 `group.cycle`. Weight,
+        parent and tier count from the next decision on, and earlier ones are kept. The slug cannot
+        change (422 `field.immutable`).
         """
         return self._change(
             "PATCH",
@@ -164,7 +166,7 @@ class PoolsAndMembers(Transport):
         """List the parents, weights and tiers of a group with their intervals, oldest first.
 
         Retired groups of the slug are included. A tenant key reads the history of the groups on
-        its own path; earlier parents that are not on it have pseudonyms.
+        its own path, a group key those of its group and below. Other parents have pseudonyms.
         """
         return self._rows(
             f"/api/v1/pools/{path_part(pool)}/groups/{path_part(group)}/history/",
@@ -179,7 +181,8 @@ class PoolsAndMembers(Transport):
 
         Operator and billing keys see every member; `group` filters by the group that they belong
         to. A tenant key sees its own tenant; in a transparent pool it also sees the others, under
-        stable pseudonyms, which groups that are not on its own path have, too.
+        stable pseudonyms, which groups that are not on its own path have, too. A group key sees the
+        members below its group.
 
         Parameters
         ----------
@@ -196,7 +199,8 @@ class PoolsAndMembers(Transport):
         """Show one member of a pool, the weight it has and since when it has it.
 
         A tenant key can read its own tenant and, in a transparent pool, the others by their
-        pseudonyms. Any other name answers 404 `member.not_found`.
+        pseudonyms, a group key the members below its group. Any other name answers 404
+        `member.not_found`.
         """
         return self._read(f"/api/v1/pools/{path_part(pool)}/members/{path_part(tenant)}/")
 
@@ -216,7 +220,8 @@ class PoolsAndMembers(Transport):
         from the next decision on, and earlier weights are kept. A weight that is not above 0 is
         refused with 422 `weight.not_positive`; a `best_effort` member is served with what the
         others leave. A group that the pool does not have is refused with 422 `group.unknown`, a
-        policy that does not decide by groups and tiers with 422 `policy.no_groups`.
+        policy that does not decide by groups and tiers with 422 `policy.no_groups`. A group key
+        changes the weight and tier of members below its group and nothing else (403 `auth.group`).
         """
         return self._change(
             "PUT",

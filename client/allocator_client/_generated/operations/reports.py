@@ -147,9 +147,9 @@ class Reports(Transport):
         An `owner` of null is the pool itself or not known: reported usage does not say on which servers
         it ran. A tenant key sees the flows from and to itself, in a transparent pool all of them, with
         the others under pseudonyms. `group` reports the sum of a group, its children and the flows
-        between them, by the tree as it was at each instant, to operator and billing keys. An empty
-        period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000 values
-        are 422 `report.too_long`.
+        between them, by the tree as it was at each instant, to operator, billing and group keys. An
+        empty period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000
+        values are 422 `report.too_long`.
 
         Parameters
         ----------
@@ -209,10 +209,10 @@ class Reports(Transport):
 
         The sharing degree is `used` / `alone` per resource; `min` is the least of them, and below 1 the
         tenant lost by sharing. A ratio that does not exist is null with a reason. A tenant key sees
-        itself, and in a transparent pool the others under pseudonyms. `group` reports the sum of a group
-        and then its children, by the tree as it was at each instant, to operator and billing keys. An
-        empty period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000
-        values are 422 `report.too_long`.
+        itself, and in a transparent pool the others under pseudonyms. `group` reports the sum of a
+        group and then its children, by the tree as it was at each instant, to operator, billing and
+        group keys. An empty period, or one of more than 1,000 intervals, is 400 `report.period`; more
+        than 200,000 values are 422 `report.too_long`.
 
         Parameters
         ----------
@@ -272,7 +272,7 @@ class Reports(Transport):
 
         Draining servers count as capacity. With `tenant`, `used` is that tenant's, and `capacity` stays
         the whole pool's. With `group`, `used` is that group's by the tree as it was at each instant,
-        and its children are listed; operator and billing keys only. A tenant key can read it in a
+        and its children are listed; operator, billing and group keys only. A tenant key can read it in a
         transparent pool only; elsewhere it gets 404 `report.not_found`. An empty period, or one of more
         than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
         `report.too_long`.

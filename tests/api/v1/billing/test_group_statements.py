@@ -153,3 +153,37 @@ def test_no_statement_of_a_month_without_prices(tree, billing):
     assert (answer.status_code, answer.json()["code"]) == (404, "statement.not_found")
     unknown = billing.get(f"{GROUPS}/none/statements/{MARCH}/")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "group.not_found")
+
+
+def test_a_key_of_a_group_sees_statements_of_months_that_ended_below_it(tree, operator, billing):
+    belongs(tree, "b", (tree.optics, at(1, 1)), (None, at(1, 4)))  # left with the end of March
+    closed(operator)
+    manager = factories.client("group", group=tree.optics)
+    rows = manager.get(f"{POOL}/statements/").json()["results"]
+    assert [(row["month"], row["tenant"]) for row in rows] == [(MARCH, "b")]
+    own = manager.get(f"{POOL}/statements/{MARCH}/b/")
+    as_b = factories.client("tenant", tree.memberships.get(tenant__slug="b").tenant)
+    assert own.json() == as_b.get(f"{POOL}/statements/{MARCH}/b/").json()
+    for path in (f"statements/{APRIL}/b/", f"statements/{MARCH}/a/"):
+        answer = manager.get(f"{POOL}/{path}")
+        assert (answer.status_code, answer.json()["code"]) == (404, "statement.not_found")
+    department = manager.get(f"{GROUPS}/optics/statements/{MARCH}/").json()
+    assert department == billing.get(f"{GROUPS}/optics/statements/{MARCH}/").json()
+    above = manager.get(f"{GROUPS}/physics/statements/{MARCH}/")
+    assert (above.status_code, above.json()["code"]) == (404, "group.not_found")
+    report = manager.get(f"{POOL}/reports/billing/?from=2027-03-05T00:00:00Z").json()
+    assert {tie["tenant"] for tie in report["ties"]} == {"b"}
+    assert {str(tie["month"]) for tie in report["ties"]} == {MARCH}
+
+
+def test_a_group_that_came_later_brings_no_earlier_statement(tree, operator):
+    GroupTerms.objects.filter(group=tree.optics).delete()
+    GroupTerms.objects.create(group=tree.optics, start=at(1, 1), end=at(1, 4))
+    GroupTerms.objects.create(group=tree.optics, parent=tree.physics, start=at(1, 4))
+    closed(operator)
+    manager = factories.client("group", group=tree.physics)
+    answer = manager.get(f"{GROUPS}/optics/statements/{MARCH}/")
+    assert (answer.status_code, answer.json()["code"]) == (404, "group.not_found")
+    months = manager.get(f"{GROUPS}/optics/statements/").json()["results"]
+    assert [row["month"] for row in months] == [APRIL]
+    assert operator.get(f"{GROUPS}/optics/statements/{MARCH}/").status_code == 200

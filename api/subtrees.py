@@ -1,0 +1,114 @@
+"""Limits of keys that are bound to a group.
+
+They see their group, the groups below and their members. The tree counts as of the time that is
+shown. What a tenant did elsewhere, before it entered the group or after it left, is absent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import QuerySet
+
+from allocator_service.allocation.models import Run
+from allocator_service.core.errors import Missing
+from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
+from allocator_service.pools.selectors import group_terms_of, members_of
+from allocator_service.pools.tree_history import Place, group_named, groups_before, places_before
+from allocator_service.tenants.models import Tenant
+from api.contract.errors import Forbidden
+from api.pseudonyms import pseudonym
+
+
+def group_missing() -> Missing:
+    """The answer for a group that does not exist or that the caller may not see."""
+    return Missing("There is no such group.", code="group.not_found")
+
+
+@dataclass(frozen=True)
+class Subtree:
+    """The part of a pool's tree that a key is bound to."""
+
+    group: Group
+
+    @property
+    def pool(self) -> Pool:
+        return self.group.pool
+
+    def places(self, before: datetime) -> Mapping[int, Place]:
+        """Return the tenants below the group just before an instant, by key."""
+        return places_before(group=self.group, before=before)
+
+    def of_run(self, run: Run) -> Mapping[int, Place]:
+        """Return the tenants that were below the group when a run began."""
+        return self.places(run.started_at or run.created_at)
+
+    def groups(self) -> set[int]:
+        """Return the primary keys of the present groups below, including the group itself."""
+        parents = dict(group_terms_of(pool=self.pool).values_list("group_id", "parent_id"))
+        below: dict[int | None, list[int]] = {}
+        for group, parent in parents.items():
+            below.setdefault(parent, []).append(group)
+        found, reached = {self.group.pk}, [self.group.pk]
+        while reached:
+            reached = [child for each in reached for child in below.get(each, ())]
+            found.update(reached)
+        return found
+
+    def terms(self) -> QuerySet[GroupTerms]:
+        """Return the present terms of the groups that the key sees."""
+        return group_terms_of(pool=self.pool).filter(group__in=self.groups())
+
+    def members(self) -> QuerySet[MembershipTerms]:
+        """Return the present terms of the members that the key sees."""
+        return members_of(pool=self.pool).filter(group__in=self.groups())
+
+    def tenants(self) -> set[int]:
+        """Return the primary keys of the present members."""
+        return set(self.members().values_list("membership__tenant", flat=True))
+
+    def group_at(self, slug: str, before: datetime) -> Group:
+        """Return the group of a slug. Raises `Missing` unless it was below just before an instant."""
+        found = group_named(pool=self.pool, slug=slug, before=before)
+        if found.pk not in groups_before(group=self.group, before=before):
+            raise group_missing()
+        return found
+
+    def tenant_of_run(self, slug: str, run: Run) -> Tenant:
+        """Return a tenant. Raises `Missing` unless it was below when a run began."""
+        found = Tenant.objects.filter(slug=slug, retired_at=None).first()
+        if found is None or found.pk not in self.of_run(run):
+            raise Missing("There is no such tenant.", code="tenant.not_found")
+        return found
+
+    def refuse_own(self, group: Group) -> None:
+        """Raise `Forbidden` for the group itself, whose terms are for those above it."""
+        if group.pk == self.group.pk:
+            raise Forbidden(
+                "A key of a group changes weights and tiers below its group, never the group's own."
+                " Use an operator's key.",
+                code="auth.group",
+            )
+
+    def refuse_other_changes(self, changed: Mapping[str, bool]) -> None:
+        """Raise `Forbidden` for a changed field other than weight and tier."""
+        names = [name for name, differs in changed.items() if differs]
+        if names:
+            raise Forbidden(
+                f'A key of a group changes weights and tiers; "{names[0]}" must stay as it is. Use an'
+                " operator's key.",
+                code="auth.group",
+            )
+
+    def outsider(self, slug: str) -> str:
+        """Return the pseudonym of a tenant outside the group."""
+        return pseudonym("member", slug, pool=self.pool)
+
+
+def subtree_of(*, group: int, pool: Pool) -> Subtree:
+    """Return the subtree of a key. Raises `Missing` unless the group is one of the pool."""
+    found = Group.objects.filter(pk=group, pool=pool, retired_at=None).first()
+    if found is None:
+        raise group_missing()
+    found.pool = pool
+    return Subtree(found)
