@@ -149,7 +149,9 @@ def test_a_person_of_a_tenant_sees_what_its_key_sees(decided):
 def test_keys_of_no_tenant_have_no_pages(decided):
     for scope in sorted(set(Scope) - {Scope.TENANT}):
         browser = Browser()
-        key = factories.client(scope, pool="lab" if scope == Scope.AGENT else "").key
+        pool = "lab" if scope == Scope.AGENT else ""
+        group = factories.group(decided.lab, "science") if scope == Scope.GROUP else None
+        key = factories.client(scope, pool=pool, group=group).key
         assert browser.sign_in(key).status_code == 403
         for route in MATRIX:
             assert browser.get(path_of(route, **own(decided))).status_code == 302
