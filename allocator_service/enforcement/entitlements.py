@@ -144,7 +144,7 @@ def group_entitlements(
     return GroupEntitlements(
         _together(slug, members, size),
         [_together(each, rows, size) for each, rows in sorted(below.items())],
-        Entitlements(pool, run, now, decided.resources, own),
+        Entitlements(pool, run, now, decided.resources, own, bool(decided.groups)),
         {each.slug for each in decided.tenants if outer in _path(decided, each.group)},
     )
 
