@@ -47,7 +47,10 @@ class DecidedTenant:
 
 @dataclass(frozen=True)
 class DecidedGroup:
-    """A group of the tree; `weight` divides its parent's part among siblings, `parent` None is the pool."""
+    """A group of the tree.
+
+    `weight` divides its parent's part among siblings; `parent` is None below the pool itself.
+    """
 
     slug: str
     parent: str | None

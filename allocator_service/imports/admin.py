@@ -25,9 +25,10 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.visible import visible_pools
 from allocator_service.imports.checks import check_slug
-from allocator_service.imports.kinds import NODES, WORKLOADS, ImportKind
+from allocator_service.imports.kinds import NODES, TREE, WORKLOADS, ImportKind
 from allocator_service.imports.reading import utf8_text
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
+from allocator_service.imports.slurm_tree import TENANT_COLUMNS
 from allocator_service.imports.tenants import TENANT_FORMATS, read_tenants, tenants_import
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -139,7 +140,7 @@ class PoolFileForm(FileForm):
     def report(self, *, dry_run: bool) -> ImportReport:
         """Import into the pool."""
         cleaned, pool = self.cleaned_data, self.cleaned_data["pool"]
-        owner = Owner(cleaned["tenant"], cleaned["tenant_label"] or None)
+        owner = Owner(cleaned.get("tenant"), cleaned["tenant_label"] or None)
         file = self.kind.read(cleaned["text"], cleaned["format"], resources_of(pool), owner)
         choice = self.choice(dry_run=dry_run)
         return self.kind.write(pool=pool, file=file, choice=choice, now=utc_now())
@@ -149,6 +150,19 @@ class ServerFileForm(PoolFileForm):
     """Servers from CSV, `kubectl get nodes -o json` or `scontrol show node --json`."""
 
     kind, formats = NODES, NODES.formats
+
+
+class TreeFileForm(PoolFileForm):
+    """Groups and members from CSV or `sacctmgr --parsable2 show association tree`."""
+
+    kind, formats = TREE, TREE.formats
+    tenant = None
+    tenant_label = forms.ChoiceField(
+        choices=[(name, name) for name in TENANT_COLUMNS],
+        required=False,
+        label="Members are",
+        help_text="sacctmgr: the column that names the members.",
+    )
 
 
 class WorkloadFileForm(PoolFileForm):

@@ -293,7 +293,10 @@ def _settings(change: LimitChange, limits: Limits) -> Words:
     """GrpTRES as sacctmgr takes it, and the fair share where it changes."""
     tres = ",".join(f"{name}={most}" for name, most in limits.items())
     # Without limits only the fair share changes: an empty GrpTRES is refused.
-    return (*([f"GrpTRES={tres}"] if tres else []), *([f"Fairshare={change.fairshare[1]}"] if change.shares else []))
+    return (
+        *([f"GrpTRES={tres}"] if tres else []),
+        *([f"Fairshare={change.fairshare[1]}"] if change.shares else []),
+    )
 
 
 def load_file(cluster: str, rows: Rows) -> str:

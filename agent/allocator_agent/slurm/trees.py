@@ -156,7 +156,9 @@ class _Planning:
 
     def _compare(self, plan: GroupPlan) -> None:
         """State where Slurm's tree is not the pool's."""
-        groups = {self._names[item["group"]] for item in self._groups if item["group"] in self._names}
+        groups = {
+            self._names[item["group"]] for item in self._groups if item["group"] in self._names
+        }
         for item in self._members:
             account = self._accounts.get(item["tenant"]) or self._names.get(item["tenant"])
             if account is None or "group" not in item:

@@ -41,10 +41,10 @@ COHORT_ANNOTATION = "allocator.cohort"
 def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
     """Flavors, then cohorts, parents first, then queues.
 
-    Groups are cohorts without quota of their own below the pool's; each queue is in its group's. Hard: a
-    queue has its decision, and no cohort or one in which it neither borrows nor lends. Soft: the pool is a cohort, in which a queue lends
-    what it does not use and borrows up to the class's capacity. Effective: the spec gives a queue
-    nothing, and its status what was decided.
+    Groups are cohorts without quota of their own below the pool's, and each queue is in its group's.
+    Hard: a queue has its decision, and no cohort or one in which it neither borrows nor lends. Soft: the
+    pool is a cohort, in which a queue lends what it does not use and borrows up to the class's capacity.
+    Effective: the spec gives a queue nothing, and its status what was decided.
 
     Raises `Conflict` for more classes or resources than Kueue takes, and for values that no node has.
     """

@@ -1,4 +1,6 @@
-"""Names that a scheduler accepts, for tenants, groups and classes whose own it does not, or knows as its own.
+"""Names that a scheduler accepts, where it does not accept a name or keeps it for itself.
+
+They are of tenants, groups and classes.
 
 A name that has to change gets the first letters of its digest, so that two never become one.
 """

@@ -1,7 +1,8 @@
 """A decision for Volcano and for KAI: a Queue per tenant and above it one per group, of totals.
 
 Sources: Volcano's capacity plugin (`deserved`, `capability`, `parent` with `enableHierarchy`) and the
-CustomResourceDefinition of its Queue; KAI's scheduling queues (`quota`, `limit`, -1 for none; CPU in thousandths, memory in 10^6 bytes).
+CustomResourceDefinition of its Queue; KAI's scheduling queues (`quota`, `limit`, -1 for none; CPU in
+thousandths, memory in 10^6 bytes), of any depth since its pull request 858.
 """
 
 from typing import Any

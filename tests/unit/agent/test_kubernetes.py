@@ -300,7 +300,9 @@ def test_a_queue_leaves_the_cohort_of_a_former_group_and_no_other(server, tmp_pa
     server.put("/apis/kueue.x-k8s.io/v1beta2/clusterqueues", in_tree)
     server.put("/apis/kueue.x-k8s.io/v1beta2/clusterqueues", of_others)
     agent = scheduler(server, tmp_path, "kueue")
-    plan = agent.plan(decision(queue("a", flavor="3"), queue("b", flavor="3")), agent.observe(), NOW)
+    plan = agent.plan(
+        decision(queue("a", flavor="3"), queue("b", flavor="3")), agent.observe(), NOW
+    )
     assert [change.after["metadata"]["name"] for change in plan.changes] == ["a"]
     assert agent.apply(plan) == []
     (_, _, body) = server.writes[-1]
