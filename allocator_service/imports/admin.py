@@ -111,18 +111,38 @@ def open_pools() -> QuerySet[Pool]:
 
 
 class PoolFileForm(FileForm):
-    """Rows of a pool, with the tenant of rows that name none."""
+    """Rows of a pool."""
 
     pool = forms.ModelChoiceField(open_pools(), to_field_name="slug")
-    tenant = forms.CharField(required=False, help_text="Slug of the tenant of rows that name none.")
-    tenant_label = forms.CharField(
-        required=False, max_length=253, help_text="Label that names the tenant, instead of a slug."
-    )
     register_tenants = forms.BooleanField(
         required=False, help_text="Register unknown tenants under their slug."
     )
     field_order = ["pool", "format", "file"]
     kind: ClassVar[ImportKind]
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of rows that name none, in a valid form."""
+        return Owner(self.cleaned_data.get("tenant"), self.cleaned_data["tenant_label"] or None)
+
+    def report(self, *, dry_run: bool) -> ImportReport:
+        """Import into the pool."""
+        cleaned, pool = self.cleaned_data, self.cleaned_data["pool"]
+        file = self.kind.read(cleaned["text"], cleaned["format"], resources_of(pool), self.owner)
+        choice = self.choice(dry_run=dry_run)
+        return self.kind.write(pool=pool, file=file, choice=choice, now=utc_now())
+
+
+class OwnedFileForm(PoolFileForm):
+    """Rows of a pool, with the tenant of rows that name none."""
+
+    tenant = forms.CharField(required=False, help_text="Slug of the tenant of rows that name none.")
+    tenant_label = forms.CharField(
+        required=False, max_length=253, help_text="Label that names the tenant, instead of a slug."
+    )
+    field_order = [
+        *("pool", "format", "file", "skip_refused", "tenant", "tenant_label", "register_tenants"),
+    ]
 
     def clean_tenant(self) -> str | None:
         slug: str = self.cleaned_data["tenant"].strip()
@@ -137,16 +157,8 @@ class PoolFileForm(FileForm):
             self.add_error("tenant_label", "A slug and a label exclude each other.")
         return cleaned
 
-    def report(self, *, dry_run: bool) -> ImportReport:
-        """Import into the pool."""
-        cleaned, pool = self.cleaned_data, self.cleaned_data["pool"]
-        owner = Owner(cleaned.get("tenant"), cleaned["tenant_label"] or None)
-        file = self.kind.read(cleaned["text"], cleaned["format"], resources_of(pool), owner)
-        choice = self.choice(dry_run=dry_run)
-        return self.kind.write(pool=pool, file=file, choice=choice, now=utc_now())
 
-
-class ServerFileForm(PoolFileForm):
+class ServerFileForm(OwnedFileForm):
     """Servers from CSV, `kubectl get nodes -o json` or `scontrol show node --json`."""
 
     kind, formats = NODES, NODES.formats
@@ -156,7 +168,6 @@ class TreeFileForm(PoolFileForm):
     """Groups and members from CSV or `sacctmgr --parsable2 show association tree`."""
 
     kind, formats = TREE, TREE.formats
-    tenant = None
     tenant_label = forms.ChoiceField(
         choices=[(name, name) for name in TENANT_COLUMNS],
         required=False,
@@ -165,7 +176,7 @@ class TreeFileForm(PoolFileForm):
     )
 
 
-class WorkloadFileForm(PoolFileForm):
+class WorkloadFileForm(OwnedFileForm):
     """Workloads from CSV or `kubectl get pods -o json`."""
 
     kind, formats = WORKLOADS, WORKLOADS.formats

@@ -53,6 +53,43 @@ def three_levels(operator, agent, cluster):
     return pool
 
 
+def test_the_tree_of_a_real_slurm_is_imported(operator, agent, quiet):
+    """Its groups, members and weights, and again after the agent has written fair shares."""
+    pool = pool_for(operator, agent)
+    for name, parent, share in (
+        ("science", "root", 2), ("labs", "science", 30), ("Gene_Lab", "science", 10),
+        ("vision", "labs", 2), ("speech", "labs", 1), ("genomics", "Gene_Lab", 1),
+    ):  # fmt: skip
+        options = (f"parent={parent}", f"fairshare={share}")
+        quiet.run("sacctmgr", "-i", "add", "account", name, *options)
+    leaves = "vision,speech,genomics"
+    quiet.run("sacctmgr", "-i", "add", "user", quiet.user, f"account={leaves}")
+
+    def imported(flag, *columns):
+        told = quiet.run("sacctmgr", flag, "show", "association", "tree", *columns)
+        body = {"content": told, "format": "sacctmgr", "register_tenants": True}
+        return operator.post(f"{pool}/imports/groups/", body).body["counts"]
+
+    assert imported("-P") == {"added": 6, "changed": 0, "unchanged": 0, "refused": 0, "skipped": 5}
+    rows = operator.pages(f"{pool}/groups/")
+    assert {row["slug"]: (row["name"], row["parent"], row["weight"]) for row in rows} == {
+        "science": ("science", None, 2),
+        "labs": ("labs", "science", 30),
+        "gene-lab": ("gene_lab", "science", 10),  # Slurm keeps names in small letters
+    }
+    rows = operator.pages(f"{pool}/members/")
+    assert {row["tenant"]: (row["group"], row["weight"]) for row in rows} == {
+        "vision": ("labs", 2), "speech": ("labs", 1), "genomics": ("gene-lab", 1),
+    }  # fmt: skip
+    for account in ("vision", "speech", "genomics"):
+        quiet.submit(account, *ANYWHERE, count=20)
+    agent.run("--once")
+    assert decided_tasks(operator, pool) == {"vision": 8, "speech": 4, "genomics": 4}
+    eventually(lambda: quiet.jobs("RUNNING") == {"vision": 8, "speech": 4, "genomics": 4})
+    assert shares(quiet)["gene_lab"] == 10_000
+    assert imported("-p", "format=account,user")["unchanged"] == 6
+
+
 def test_three_levels_of_accounts_run_what_the_tree_decides(operator, agent, quiet):
     pool = three_levels(operator, agent, quiet)
     for account in ("vision", "speech", "genomics"):

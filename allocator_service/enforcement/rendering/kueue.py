@@ -71,7 +71,9 @@ def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
 def _cohorts(limits: DecisionLimits) -> dict[str | None, str]:
     """Return the cohort of each group, and under None the pool's, which is above them all."""
     pool = limits.decided.run.pool.slug
-    return {None: pool, **group_objects([group.slug for group in limits.groups], {pool})}
+    cohorts: dict[str | None, str] = {None: pool}
+    cohorts.update(group_objects([group.slug for group in limits.groups], {pool}).items())
+    return cohorts
 
 
 def _cohort(

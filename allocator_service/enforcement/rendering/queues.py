@@ -122,7 +122,10 @@ def kai_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
 def _group_queues(limits: DecisionLimits) -> dict[str | None, str]:
     """Return the queue of each group, whose names must differ from those of tenants' queues."""
     taken = {object_name(tenant.slug) for tenant in limits.tenants}
-    return {**group_objects([group.slug for group in limits.groups], taken)}
+    slugs = [group.slug for group in limits.groups]
+    queues: dict[str | None, str] = {}
+    queues.update(group_objects(slugs, taken).items())
+    return queues
 
 
 def _kai_queue(described: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
