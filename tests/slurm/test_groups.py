@@ -81,6 +81,7 @@ def test_the_tree_of_a_real_slurm_is_imported(operator, agent, quiet):
     assert {row["tenant"]: (row["group"], row["weight"]) for row in rows} == {
         "vision": ("labs", 2), "speech": ("labs", 1), "genomics": ("gene-lab", 1),
     }  # fmt: skip
+    agent.run("--once")  # before it, accounts have no limits
     for account in ("vision", "speech", "genomics"):
         quiet.submit(account, *ANYWHERE, count=20)
     agent.run("--once")
