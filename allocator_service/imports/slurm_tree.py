@@ -34,7 +34,10 @@ _SHARES = ("Share", "Fairshare")
 
 @dataclass(frozen=True)
 class _Line:
-    """A row of the output; `depth` is the number of blanks before the account."""
+    """A row of the output.
+
+    `depth` is the number of blanks before the account.
+    """
 
     place: Place
     cells: dict[str, str]
@@ -164,7 +167,7 @@ class _Reading:
         return TreeRow(line.place, slug, slug, parent, weight=weight)
 
     def _weight(self, line: _Line, above: str) -> Decimal | None:
-        """Return the fair share as a weight; None where the output has no such column."""
+        """Return the fair share as a weight, or None without such a column."""
         share = line.share
         if not share:
             return None

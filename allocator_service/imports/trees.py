@@ -131,7 +131,7 @@ class _Tree(Work[TreeRow]):
 
 
 class _Mistakes:
-    """What keeps rows from being part of a tree, found before any of them is written.
+    """Errors of rows that cannot be part of a tree, found before any of them is written.
 
     A row whose parent is refused is refused, too. `count` is the number of groups after the import.
     """
@@ -227,7 +227,10 @@ class _Mistakes:
 
 
 def _settings(row: TreeRow, present: GroupTerms | None) -> GroupSettings:
-    """Return the settings after the import; what the row does not state stays."""
+    """Return the settings after the import.
+
+    Settings that the row does not state stay.
+    """
     weight, tier = _terms(row, present)
     name = row.name if present is None else present.group.name
     return GroupSettings(row.title or name, row.parent, weight, tier)

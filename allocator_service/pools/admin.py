@@ -210,7 +210,7 @@ def _stated_terms(terms: MembershipTerms) -> dict[str, Any]:
 
 
 class MembershipAdmin(ServiceAdmin):
-    """Registered by `allocation.admin`, which can tell what another weight would do."""
+    """Registered by `allocation.admin`, which computes the effect of another weight."""
 
     form = MembershipForm
     list_display = ["tenant", "pool", "present_terms", "group", "tier", "admitted_at"]

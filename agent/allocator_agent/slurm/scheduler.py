@@ -209,12 +209,12 @@ class Slurm:
         return list(reading.read_associations(told))
 
     def _read_tree(self) -> dict[str, str]:
-        """Return the parent of each account; slurmdbd looks up accounts only."""
-        told = self._commands.run(
+        """Return the parent of each account, without a look at users."""
+        text = self._commands.run(
             *("sacctmgr", "--noheader", "--parsable2", "show", "association", "WOPLimits"),
             *(f"cluster={self.source}", "user=", "format=account,user,parentname"),
         )
-        return reading.read_tree(told)
+        return reading.read_tree(text)
 
     def _reservations(self) -> list[Reservation]:
         told = self._commands.run("scontrol", "--oneliner", "show", "reservation")

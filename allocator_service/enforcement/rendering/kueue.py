@@ -34,7 +34,7 @@ API_VERSION = "kueue.x-k8s.io/v1beta2"
 MAX_FLAVORS = 64
 MAX_RESOURCES = 64
 MANAGER = {"apiGroup": "allocator", "kind": "Pool"}
-# Says which cohort is the rendering's, so that an agent may take a queue out of it.
+# Names the cohort of the rendering, so that an agent may take a queue out of it.
 COHORT_ANNOTATION = "allocator.cohort"
 
 
@@ -177,7 +177,7 @@ def _groups(
                 row["borrowingLimit"] = quantity(name, max(room, 0))
                 row["lendingLimit"] = quantity(name, of[r])
             elif limits.groups:
-                # A queue in a cohort borrows and lends without bounds unless it says otherwise.
+                # A queue in a cohort borrows and lends without bounds unless limits are set.
                 row["borrowingLimit"] = row["lendingLimit"] = "0"
             resources.append(row)
         flavors.append({"name": flavor, "resources": resources})

@@ -27,12 +27,18 @@ def account_name(slug: str) -> str:
 
 
 def group_accounts(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """Return the Slurm account of each group: its slug, save for `root` and tenants' accounts."""
+    """Return the Slurm account of each group.
+
+    It is the slug, save for `root` and tenants' accounts.
+    """
     return _group_names(slugs, taken, lambda slug: slug == "root")
 
 
 def group_objects(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """Return the queue or cohort of each group: its slug, save for names kept by others or `taken`."""
+    """Return the queue or cohort of each group.
+
+    It is the slug, save for names that schedulers keep for themselves and those `taken`.
+    """
     return _group_names(slugs, taken, _is_kept)
 
 

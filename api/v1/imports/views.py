@@ -101,8 +101,8 @@ class GroupImportsView(ImportsView):
         added, changed or left unchanged: importing the same file twice changes nothing. Only the
         tree after the import must be one, so rows may be in any order. A row below an unknown or
         refused group is refused, as are cycles and more than 8 levels. With `dry_run` the answer
-        says what would become of every row, and nothing is written. When a row is refused nothing
-        is written either (422 `import.refused`), unless `skip_refused` is set. Tenants must exist
+        has the outcome of every row, and nothing is written. When a row is refused nothing is
+        written either (422 `import.refused`), unless `skip_refused` is set. Tenants must exist
         unless `register_tenants` is set.
         """
         return self.imported(GroupImportRequest)
