@@ -19,7 +19,18 @@ STYLE = PROJECT / "docs/style.md"
 STORED = PROJECT / "tests/unit/words.toml"
 STORE = ".venv/bin/python -m tests.words --store"
 
-ROOTS = ("policies", "papers", "api", "client", "agent", "launcher", "devtools", "demo", "benchmarks", "docs")
+ROOTS = (
+    "policies",
+    "papers",
+    "api",
+    "client",
+    "agent",
+    "launcher",
+    "devtools",
+    "demo",
+    "benchmarks",
+    "docs",
+)
 APPS = "allocator_service"  # each of its folders is counted by itself
 SUFFIXES = frozenset({".py", ".md", ".html", ".txt", ".js", ".svg", ".sh"})
 

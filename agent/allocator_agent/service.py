@@ -84,7 +84,7 @@ class Service:
         )
 
     def _groups(self) -> frozenset[str]:
-        """The slugs of the pool's groups; none where the service is older than groups."""
+        """Return the slugs of the pool's groups, or none if the service is older than groups."""
         try:
             return frozenset(group["slug"] for group in self.listed("groups"))
         except Refused as refusal:

@@ -16,7 +16,6 @@ from allocator_service.allocation.models import Allocation, Placement, Run, Sche
 from allocator_service.allocation.selectors import input_of
 from allocator_service.core.quantities import Resource
 from policies import classes_of_decision, problem_from_document
-from policies.model.group_tree import POOL, depths
 
 # Products of a double's 17 digits with 24 of a demand, added up over 10^6 rows, are exact in so many.
 EXACT = Context(prec=120)
@@ -47,7 +46,10 @@ class DecidedTenant:
 
 @dataclass(frozen=True)
 class DecidedGroup:
-    """A group of the tree; `weight` divides its parent's part among siblings, `parent` None is the pool."""
+    """A group of the tree.
+
+    `weight` divides its parent's part among siblings; `parent` is None below the pool itself.
+    """
 
     slug: str
     parent: str | None
@@ -204,7 +206,7 @@ class _Reading:
                     totals.get(slug, self._zeros()),
                     classes.get(slug, {}),
                     Decimal(repr(sibling_weight)),
-                    None if group == POOL else self.problem.groups[group],
+                    None if group < 0 else self.problem.groups[group],
                 )
                 for position, (slug, weight, sibling_weight, group) in enumerate(
                     zip(
@@ -233,10 +235,10 @@ class _Reading:
         return [
             DecidedGroup(
                 problem.groups[group],
-                None if parents[group] == POOL else problem.groups[parents[group]],
+                None if parents[group] < 0 else problem.groups[parents[group]],
                 Decimal(repr(float(weight[group]))),
             )
-            for group in np.argsort(depths(problem.group_parent), kind="stable").tolist()
+            for group in problem.groups_top_down.tolist()
         ]
 
     @property

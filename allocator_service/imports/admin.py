@@ -25,9 +25,10 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.visible import visible_pools
 from allocator_service.imports.checks import check_slug
-from allocator_service.imports.kinds import NODES, WORKLOADS, ImportKind
+from allocator_service.imports.kinds import NODES, TREE, WORKLOADS, ImportKind
 from allocator_service.imports.reading import utf8_text
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
+from allocator_service.imports.slurm_tree import TENANT_COLUMNS
 from allocator_service.imports.tenants import TENANT_FORMATS, read_tenants, tenants_import
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -110,18 +111,38 @@ def open_pools() -> QuerySet[Pool]:
 
 
 class PoolFileForm(FileForm):
-    """Rows of a pool, with the tenant of rows that name none."""
+    """Rows of a pool."""
 
     pool = forms.ModelChoiceField(open_pools(), to_field_name="slug")
-    tenant = forms.CharField(required=False, help_text="Slug of the tenant of rows that name none.")
-    tenant_label = forms.CharField(
-        required=False, max_length=253, help_text="Label that names the tenant, instead of a slug."
-    )
     register_tenants = forms.BooleanField(
         required=False, help_text="Register unknown tenants under their slug."
     )
     field_order = ["pool", "format", "file"]
     kind: ClassVar[ImportKind]
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of rows that name none, in a valid form."""
+        return Owner(self.cleaned_data.get("tenant"), self.cleaned_data["tenant_label"] or None)
+
+    def report(self, *, dry_run: bool) -> ImportReport:
+        """Import into the pool."""
+        cleaned, pool = self.cleaned_data, self.cleaned_data["pool"]
+        file = self.kind.read(cleaned["text"], cleaned["format"], resources_of(pool), self.owner)
+        choice = self.choice(dry_run=dry_run)
+        return self.kind.write(pool=pool, file=file, choice=choice, now=utc_now())
+
+
+class OwnedFileForm(PoolFileForm):
+    """Rows of a pool, with the tenant of rows that name none."""
+
+    tenant = forms.CharField(required=False, help_text="Slug of the tenant of rows that name none.")
+    tenant_label = forms.CharField(
+        required=False, max_length=253, help_text="Label that names the tenant, instead of a slug."
+    )
+    field_order = [
+        *("pool", "format", "file", "skip_refused", "tenant", "tenant_label", "register_tenants"),
+    ]
 
     def clean_tenant(self) -> str | None:
         slug: str = self.cleaned_data["tenant"].strip()
@@ -136,22 +157,26 @@ class PoolFileForm(FileForm):
             self.add_error("tenant_label", "A slug and a label exclude each other.")
         return cleaned
 
-    def report(self, *, dry_run: bool) -> ImportReport:
-        """Import into the pool."""
-        cleaned, pool = self.cleaned_data, self.cleaned_data["pool"]
-        owner = Owner(cleaned["tenant"], cleaned["tenant_label"] or None)
-        file = self.kind.read(cleaned["text"], cleaned["format"], resources_of(pool), owner)
-        choice = self.choice(dry_run=dry_run)
-        return self.kind.write(pool=pool, file=file, choice=choice, now=utc_now())
 
-
-class ServerFileForm(PoolFileForm):
+class ServerFileForm(OwnedFileForm):
     """Servers from CSV, `kubectl get nodes -o json` or `scontrol show node --json`."""
 
     kind, formats = NODES, NODES.formats
 
 
-class WorkloadFileForm(PoolFileForm):
+class TreeFileForm(PoolFileForm):
+    """Groups and members from CSV or `sacctmgr --parsable2 show association tree`."""
+
+    kind, formats = TREE, TREE.formats
+    tenant_label = forms.ChoiceField(
+        choices=[(name, name) for name in TENANT_COLUMNS],
+        required=False,
+        label="Members are",
+        help_text="sacctmgr: the column that names the members.",
+    )
+
+
+class WorkloadFileForm(OwnedFileForm):
     """Workloads from CSV or `kubectl get pods -o json`."""
 
     kind, formats = WORKLOADS, WORKLOADS.formats

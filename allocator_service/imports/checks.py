@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import pointer_token
@@ -19,6 +20,7 @@ _INSTANT = re.compile(
     r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})?",
     re.ASCII,
 )
+_WEIGHT = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,12})?", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
@@ -127,6 +129,24 @@ def check_selector(selector: Mapping[str, list[str]], pointer: str) -> Selector:
             )
         checked[label] = allowed[0] if len(allowed) == 1 else allowed
     return checked
+
+
+def check_weight(text: str, pointer: str) -> Decimal:
+    """Return a weight greater than 0 with at most 12 fractional digits. Raises `Unacceptable`."""
+    if not _WEIGHT.fullmatch(text):
+        raise Unacceptable(
+            f'Expected a number such as 2 or 0.5 with at most 12 fractional digits, got "{text[:40]}".',
+            code="field.type",
+            pointer=pointer,
+        )
+    weight = Decimal(text)
+    if not 0 < weight < Decimal(10) ** 12:
+        raise Unacceptable(
+            f"The weight must be greater than 0 and less than 10^12, got {text[:40]}.",
+            code="weight.not_positive",
+            pointer=pointer,
+        )
+    return weight
 
 
 def check_whole_number(text: str, pointer: str, *, minimum: int, maximum: int) -> int:

@@ -16,6 +16,7 @@ from allocator_service.imports.checks import (
     check_slug,
     check_text,
     check_title,
+    check_weight,
     check_whole_number,
     check_width,
 )
@@ -29,11 +30,14 @@ from allocator_service.imports.rows import (
     Row,
     TenantFile,
     TenantRow,
+    TreeFile,
+    TreeRow,
     UsageFile,
     UsageRow,
     WorkloadFile,
     WorkloadRow,
 )
+from allocator_service.pools.models import LARGEST_TIER
 from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS
 
@@ -43,6 +47,8 @@ MAX_COLUMNS = 1_000
 NODE_COLUMNS = ("name", "contributed_by", "count", "capacity.", "labels.")
 WORKLOAD_COLUMNS = ("tenant", "name", "tasks", "priority", "demand.", "selector.")
 TENANT_COLUMNS = ("slug", "name")
+TREE_COLUMNS = ("kind", "slug", "name", "parent", "weight", "tier")
+TREE_KINDS = ("group", "member")
 USAGE_COLUMNS = ("id", "source", "tenant", "start", "end", "resources.")
 
 
@@ -142,6 +148,45 @@ def csv_tenants(content: str) -> TenantFile:
         return TenantRow(place, slug, check_title(cells.get("name") or slug, "/name"))
 
     return TenantFile(_rows(content, TENANT_COLUMNS, "", (), tenant, key="slug"))
+
+
+def csv_tree(content: str) -> TreeFile:
+    """Read groups and members. Columns are kind, slug, name, parent, weight and tier.
+
+    An empty kind is a group, and an empty parent the pool itself. Raises `Unacceptable` if the file as
+    a whole is not such a CSV.
+    """
+
+    def node(place: Place, cells: Cells) -> TreeRow:
+        kind = cells.get("kind") or TREE_KINDS[0]
+        if kind not in TREE_KINDS:
+            raise Unacceptable(
+                f'Expected one of {", ".join(TREE_KINDS)}, got "{kind[:40]}".',
+                code="field.choice",
+                pointer="/kind",
+            )
+        name, parent = cells.get("name", ""), cells.get("parent", "")
+        weight, tier = cells.get("weight", ""), cells.get("tier", "")
+        if name and kind == "member":
+            raise Unacceptable(
+                "A member has the name of its tenant: leave the cell empty.",
+                code="field.unknown",
+                pointer="/name",
+            )
+        slug = check_slug(cells["slug"], "/slug")
+        return TreeRow(
+            place,
+            slug,
+            slug if kind == "member" else None,
+            check_slug(parent, "/parent") if parent else None,
+            check_title(name, "/name") if name else None,
+            check_weight(weight, "/weight") if weight else None,
+            check_whole_number(tier, "/tier", minimum=-LARGEST_TIER, maximum=LARGEST_TIER)
+            if tier
+            else None,
+        )
+
+    return TreeFile(_rows(content, TREE_COLUMNS, "", (), node, key="slug"))
 
 
 def _rows(

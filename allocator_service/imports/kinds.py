@@ -7,22 +7,32 @@ from typing import Any
 
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
-from allocator_service.imports.csv_files import csv_nodes, csv_usage, csv_workloads
+from allocator_service.imports.csv_files import csv_nodes, csv_tree, csv_usage, csv_workloads
 from allocator_service.imports.kubernetes import (
     kubernetes_nodes,
     kubernetes_usage,
     kubernetes_workloads,
 )
 from allocator_service.imports.nodes import nodes_import
-from allocator_service.imports.rows import ImportReport, NodeFile, Owner, UsageFile, WorkloadFile
+from allocator_service.imports.rows import (
+    ImportReport,
+    NodeFile,
+    Owner,
+    TreeFile,
+    UsageFile,
+    WorkloadFile,
+)
 from allocator_service.imports.sacct import sacct_usage
 from allocator_service.imports.slurm import slurm_nodes
+from allocator_service.imports.slurm_tree import slurm_tree
 from allocator_service.imports.swf import swf_usage
+from allocator_service.imports.trees import tree_import
 from allocator_service.imports.usage import usage_import
 from allocator_service.imports.workloads import workloads_import
 
 NODE_FORMATS = ("csv", "kubernetes", "slurm")
 WORKLOAD_FORMATS = ("csv", "kubernetes")
+TREE_FORMATS = ("csv", "sacctmgr")
 USAGE_FORMATS = ("csv", "sacct", "kubernetes", "swf")
 
 
@@ -72,6 +82,18 @@ def read_usage(
     return reader(_text(content), resources, owner, event_source)
 
 
+def read_tree(
+    content: str | dict[str, Any],
+    file_format: str,
+    resources: Sequence[Resource],  # noqa: ARG001 - a tree has no quantities
+    owner: Owner,
+) -> TreeFile:
+    """Read groups and members. Errors are reported as by `read_nodes`."""
+    if file_format == "csv":
+        return csv_tree(_text(content))
+    return slurm_tree(_text(content), owner)
+
+
 def _text(content: str | dict[str, Any]) -> str:
     if not isinstance(content, str):
         raise Unacceptable("Expected the content as text.", code="import.csv")
@@ -82,16 +104,18 @@ def _text(content: str | dict[str, Any]) -> str:
 class ImportKind:
     """The formats, the reader and the writer of one kind of rows.
 
-    `slug` and `label` are the names of the options that assign rows to a tenant.
+    `slug` and `label` are the names of the options that assign rows to a tenant. `slug` is None where
+    no tenant can own all rows.
     """
 
     formats: Sequence[str]
     read: Callable[..., Any]
     write: Callable[..., ImportReport]
-    slug: str = "tenant"
+    slug: str | None = "tenant"
     label: str = "tenant_label"
 
 
 NODES = ImportKind(NODE_FORMATS, read_nodes, nodes_import, "contributed_by", "owner_label")
 WORKLOADS = ImportKind(WORKLOAD_FORMATS, read_workloads, workloads_import)
+TREE = ImportKind(TREE_FORMATS, read_tree, tree_import, slug=None)
 USAGE = ImportKind(USAGE_FORMATS, read_usage, usage_import)

@@ -83,7 +83,24 @@ class TenantRow:
     owner: None = None
 
 
-Row = TypeVar("Row", NodeRow, WorkloadRow, UsageRow, TenantRow)
+@dataclass(frozen=True)
+class TreeRow:
+    """A group, or a member with its place in the tree.
+
+    `name` is the slug, and `owner` that of the tenant if the row is a member. `parent` is the group
+    above, None for the pool itself. None for the others keeps what the group or member has.
+    """
+
+    place: Place
+    name: str
+    owner: str | None
+    parent: str | None
+    title: str | None = None
+    weight: Decimal | None = None
+    tier: int | None = None
+
+
+Row = TypeVar("Row", NodeRow, WorkloadRow, UsageRow, TenantRow, TreeRow)
 
 
 @dataclass(frozen=True)
@@ -116,6 +133,7 @@ NodeFile = ImportedFile[NodeRow]
 WorkloadFile = ImportedFile[WorkloadRow]
 UsageFile = ImportedFile[UsageRow]
 TenantFile = ImportedFile[TenantRow]
+TreeFile = ImportedFile[TreeRow]
 
 
 @dataclass(frozen=True)

@@ -85,15 +85,30 @@ def groups_create(*, pool: Pool, drafts: Sequence[GroupDraft], now: datetime) ->
     """
     # Before the lock: what can never fit does not hold up the pool.
     refuse_too_many(len(drafts))
+    return groups_put(pool=pool, drafts=drafts, changes=(), now=now)
+
+
+@transaction.atomic
+def groups_put(
+    *, pool: Pool, drafts: Sequence[GroupDraft], changes: Sequence[GroupDraft], now: datetime
+) -> list[Group]:
+    """Add groups and change present ones, all or none, from the next decision on.
+
+    Only the tree after all of them must be one: the order of moves does not matter. Returns the new
+    groups. Raises as `groups_create`, and `Missing` for a change of a group that is not present.
+    """
     pool = pool_lock(pool)
     refuse_groups(pool.policy_name, pool.policy_options, pointer="")
-    _refuse(mistake for draft in drafts for mistake in draft.settings.mistakes(draft.pointer))
+    every = [*drafts, *changes]
+    _refuse(mistake for draft in every for mistake in draft.settings.mistakes(draft.pointer))
     parents = _parents(pool)
+    if any(change.slug not in parents for change in changes):
+        raise Missing("There is no such group.", code="group.not_found")
     _refuse_taken(drafts, parents)
     refuse_too_many(len(parents) + len(drafts))
     _refuse_tree(
-        {**parents, **{draft.slug: draft.settings.parent for draft in drafts}},
-        {draft.slug: f"{draft.pointer}/parent" for draft in drafts},
+        {**parents, **{draft.slug: draft.settings.parent for draft in every}},
+        {draft.slug: f"{draft.pointer}/parent" for draft in every},
     )
     groups = Group.objects.bulk_create(
         Group(pool=pool, slug=draft.slug, name=draft.settings.name, created_at=now)
@@ -104,9 +119,41 @@ def groups_create(*, pool: Pool, drafts: Sequence[GroupDraft], now: datetime) ->
         GroupTerms(group=known[draft.slug], start=now, **_terms(draft.settings, known))
         for draft in drafts
     )
+    slugs = [change.slug for change in changes]
+    terms = {
+        each.group.slug: each for each in group_terms_of(pool=pool).filter(group__slug__in=slugs)
+    }
+    for change in changes:
+        _change(pool, terms[change.slug], change.settings, known, now)
     pool_changed(pool, now=now)
-    _audit_created(pool, groups, drafts, now)
+    if groups:
+        _audit_created(pool, groups, drafts, now)
     return groups
+
+
+def _change(
+    pool: Pool,
+    present: GroupTerms,
+    settings: GroupSettings,
+    known: Mapping[str, Group],
+    now: datetime,
+) -> Group:
+    """Change a present group of the locked pool, and record it in the audit."""
+    group = present.group
+    before = {**stated_fields(group), **_stated(present)}
+    changed = _change_terms(present, _terms(settings, known), now)
+    group.name = settings.name
+    group.version += 1
+    group.save(update_fields=["name", "version"])
+    audit_record(
+        action="group.update",
+        instance=group,
+        before=before,
+        now=now,
+        pool=pool.slug,
+        extra=_stated(changed),
+    )
+    return group
 
 
 @transaction.atomic
@@ -124,23 +171,12 @@ def group_update(
     _refuse(settings.mistakes(""))
     _refuse_tree({**_parents(pool), group.slug: settings.parent}, {group.slug: "/parent"})
     present = group.terms.select_related("parent").get(end=None)
-    before = {**stated_fields(group), **_stated(present)}
+    present.group = group
     known = {} if settings.parent is None else {
         each.slug: each for each in groups_of(pool=pool).filter(slug=settings.parent)
     }  # fmt: skip
-    changed = _change_terms(present, _terms(settings, known), now)
-    group.name = settings.name
-    group.version += 1
-    group.save(update_fields=["name", "version"])
+    _change(pool, present, settings, known, now)
     pool_changed(pool, now=now)
-    audit_record(
-        action="group.update",
-        instance=group,
-        before=before,
-        now=now,
-        pool=pool.slug,
-        extra=_stated(changed),
-    )
     return group
 
 
@@ -243,7 +279,7 @@ def _refuse_tree(parents: Mapping[str, str | None], pointers: Mapping[str, str])
         for slug, pointer in pointers.items()
         if parents[slug] is not None and parents[slug] not in parents
     )
-    level, changed_above = _levels(parents, pointers)
+    level, changed_above = group_levels(parents, pointers)
     _refuse(
         FieldError(pointer, "group.cycle", f'The parents of "{slug}" lead back to it.')
         for slug, pointer in pointers.items()
@@ -261,7 +297,7 @@ def _refuse_tree(parents: Mapping[str, str | None], pointers: Mapping[str, str])
     _refuse(too_deep.values())
 
 
-def _levels(
+def group_levels(
     parents: Mapping[str, str | None], changed: Collection[str]
 ) -> tuple[dict[str, int], dict[str, str | None]]:
     """Levels of groups below the pool, and the nearest changed group at or above each.

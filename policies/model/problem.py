@@ -17,7 +17,7 @@ import numpy.typing as npt
 from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
-from policies.model.group_tree import GroupTree, group_sums
+from policies.model.group_tree import GroupTree, depths, group_sums
 from policies.model.problem_fields import ProblemFields, WeightsMode
 from policies.model.validation import check_problem
 
@@ -300,6 +300,11 @@ class Problem(ProblemFields):
             return explicit, explicit
         derived = self.derived_group_weight
         return of(np.where(derived > 0, derived, self.group_weight)), explicit
+
+    @cached_property
+    def groups_top_down(self) -> IntArray:
+        """(g,) indices of the groups, each after the groups above it."""
+        return read_only(np.argsort(depths(self.group_parent), kind="stable"))
 
     @property
     def has_groups(self) -> bool:

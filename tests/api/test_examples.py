@@ -194,6 +194,10 @@ def servers_and_workloads(story: Story) -> None:
         "content": "name,contributed_by,capacity.cpu,capacity.memory\nnode-3,physics,4,8Gi\n",
         "dry_run": True,
     })  # fmt: skip
+    story.call("pools_imports_groups_create", f"{imports}groups/", {
+        "content": "kind,slug,parent,weight\ngroup,labs,,3\nmember,physics,labs,2\n",
+        "dry_run": True,
+    })  # fmt: skip
     story.call("pools_imports_workloads_create", f"{imports}workloads/", {
         "content": "name,demand.cpu,tasks\nsweep,1,5\n", "tenant": "physics", "dry_run": True,
     })  # fmt: skip

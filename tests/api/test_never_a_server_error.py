@@ -88,6 +88,7 @@ BODIES: dict[str, Any] = {
     },
     "PATCH /pools/lab/workloads/{workload}/": {"demand": {"cpu": 1}, "tasks": 2, "state": "paused"},
     "POST /pools/lab/runs/": {"reason": "because"},
+    "POST /pools/lab/imports/groups/": {"format": "csv", "content": "slug,parent\na,\n"},
     "POST /pools/lab/imports/nodes/": {"format": "csv", "content": "name,cpu\na,1\n", "dry_run": True},
     "POST /pools/lab/imports/workloads/": {"format": "csv", "content": "tenant,name\nada,w\n"},
     "POST /pools/reported/imports/usage/": {"format": "sacct", "content": "JobID|User\n1|ada\n"},

@@ -18,6 +18,7 @@ from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SERVERS = reverse("admin:pools_server_import")
+GROUPS = reverse("admin:pools_group_import")
 TENANTS = reverse("admin:tenants_tenant_import")
 WORKLOADS = reverse("admin:workloads_workload_import")
 
@@ -212,3 +213,23 @@ def test_many_servers_made_by_the_form_are_counted_in_its_message(operator, fig2
     page = operator.post(reverse("admin:pools_server_add"), form, follow=True)
     assert said(page) == ["20 servers added to lab: node-0001 to node-0020."]
     assert Server.objects.filter(name__startswith="node-").count() == 20
+
+
+def test_a_tree_is_shown_then_written(operator, fig2, tenant):
+    csv = "kind,slug,parent,weight\ngroup,labs,,3\nmember,u1,labs,2\n"
+    page = sent(operator, GROUPS, csv + "group,x,nowhere,1\n", pool="lab")
+    assert outcomes(page)[0][:3] == ("line 4", "x", "refused")
+    page = sent(operator, GROUPS, csv, pool="lab")
+    assert [row[2] for row in outcomes(page)] == ["added", "changed"]
+    assert fig2.groups.count() == 0
+    confirmed(operator, GROUPS, page, reason="the new departments")
+    assert fig2.groups.get().slug == "labs"
+    slurm = "Account|User|Share\nroot||1\n labs||5\n  vision||1\n   vision|ann|1\n"
+    page = sent(operator, GROUPS, slurm, pool="lab", format="sacctmgr", tenant_label="User",
+                register_tenants="on")  # fmt: skip
+    assert [row[:3] for row in outcomes(page)] == [
+        ("line 2", "root", "skipped"),
+        ("line 3", "labs", "changed"),
+        ("line 4", "vision", "added"),
+        ("line 5", "ann", "added"),
+    ]

@@ -37,6 +37,7 @@ RUN_BY = {
     "docs/chain.md": "tests/live/test_billing_guide.py",
     "docs/tutorial.md": "tests/live/test_tutorial.py",
     "docs/guides/command-line-client.md": "tests/live/test_command_line_guide.py",
+    "docs/guides/coming-from.md": "tests/live/test_coming_from_guide.py",
     "docs/guides/groups.md": "tests/live/test_groups_guide.py",
     "docs/guides/kubernetes.md": "tests/unit/deploy/test_chart_guide.py",
     "docs/guides/kueue.md": "tests/live/test_kueue_guide.py",

@@ -11,7 +11,7 @@ from typing import Any
 from allocator_agent.kubernetes.api import Manifest
 from allocator_agent.quantities import Amounts, quantity
 
-_COHORT = "allocator.cohort"  # the annotation that says which cohort of a queue is the rendering's
+_COHORT = "allocator.cohort"  # annotation of a queue: the cohort of its rendering
 Place = tuple[str, ...]  # where in a manifest a number stands, in words that outlast reordering
 
 
@@ -119,14 +119,14 @@ def differs(present: Manifest, wanted: Manifest) -> bool:
     return not _within(wanted.get("spec") or {}, present.get("spec") or {})
 
 
-def _leaves_cohort(present: Manifest, wanted: Manifest) -> bool:
-    """Whether a queue is in a cohort that a rendering put it into and the wanted one does not name.
+def _leaves_cohort(present: Manifest, rendered: Manifest) -> bool:
+    """Return whether a queue is in the cohort of an earlier rendering that the new one does not name.
 
     Without limits on borrowing, which flat renderings do not need, it would borrow there.
     """
     cohort = (present.get("spec") or {}).get("cohortName")
     ours = (present["metadata"].get("annotations") or {}).get(_COHORT)
-    return bool(cohort) and cohort == ours and "cohortName" not in (wanted.get("spec") or {})
+    return bool(cohort) and cohort == ours and "cohortName" not in (rendered.get("spec") or {})
 
 
 def merged(present: Manifest, wanted: Manifest) -> Manifest:

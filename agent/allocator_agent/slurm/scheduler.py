@@ -209,12 +209,12 @@ class Slurm:
         return list(reading.read_associations(told))
 
     def _read_tree(self) -> dict[str, str]:
-        """Return the parent of each account; slurmdbd looks up accounts only."""
-        told = self._commands.run(
+        """Return the parent of each account, without a look at users."""
+        text = self._commands.run(
             *("sacctmgr", "--noheader", "--parsable2", "show", "association", "WOPLimits"),
             *(f"cluster={self.source}", "user=", "format=account,user,parentname"),
         )
-        return reading.read_tree(told)
+        return reading.read_tree(text)
 
     def _reservations(self) -> list[Reservation]:
         told = self._commands.run("scontrol", "--oneliner", "show", "reservation")
@@ -293,7 +293,10 @@ def _settings(change: LimitChange, limits: Limits) -> Words:
     """GrpTRES as sacctmgr takes it, and the fair share where it changes."""
     tres = ",".join(f"{name}={most}" for name, most in limits.items())
     # Without limits only the fair share changes: an empty GrpTRES is refused.
-    return (*([f"GrpTRES={tres}"] if tres else []), *([f"Fairshare={change.fairshare[1]}"] if change.shares else []))
+    return (
+        *([f"GrpTRES={tres}"] if tres else []),
+        *([f"Fairshare={change.fairshare[1]}"] if change.shares else []),
+    )
 
 
 def load_file(cluster: str, rows: Rows) -> str:

@@ -1,4 +1,4 @@
-"""Limits of the accounts of groups, from those of the accounts below them in Slurm: pure."""
+"""Limits of the accounts of groups, from those of the accounts below them in Slurm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Bounds = dict[str, "int | None"]  # None: without a limit
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """Changes of parent accounts; `problems` are by tenant, those of groups under ""."""
+    """Changes of parent accounts.
+
+    `problems` are by tenant, those of groups under "".
+    """
 
     limits: list[LimitChange] = field(default_factory=list)
     removals: list[LimitRemoval] = field(default_factory=list)
@@ -108,7 +111,7 @@ class _Planning:
             plan.removals.append(LimitRemoval(key, free, "an account below it has no limit"))
 
     def _bounds(self, account: str) -> Bounds:
-        """Return what an account may need at most: its limits, or what its jobs hold if that is more.
+        """Return the limits of an account, or the amounts of its jobs where those are greater.
 
         Jobs that run above a lowered limit must not take the room of other accounts below a parent.
         """
@@ -156,7 +159,9 @@ class _Planning:
 
     def _compare(self, plan: GroupPlan) -> None:
         """State where Slurm's tree is not the pool's."""
-        groups = {self._names[item["group"]] for item in self._groups if item["group"] in self._names}
+        groups = {
+            self._names[item["group"]] for item in self._groups if item["group"] in self._names
+        }
         for item in self._members:
             account = self._accounts.get(item["tenant"]) or self._names.get(item["tenant"])
             if account is None or "group" not in item:

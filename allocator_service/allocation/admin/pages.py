@@ -24,7 +24,7 @@ from allocator_service.core.admin import ServiceAdmin, ServiceForm, refuse_unrea
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
-from allocator_service.imports.admin import FileImportAdmin, ServerFileForm
+from allocator_service.imports.admin import FileImportAdmin, ServerFileForm, TreeFileForm
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
 from allocator_service.pools.group_admin import GroupAdmin
 from allocator_service.pools.models import Group, Membership, Pool, Server, ServerState
@@ -189,8 +189,10 @@ class ImpactMembershipAdmin(ImpactFormAdmin, MembershipAdmin):
 
 
 @admin.register(Group)
-class ImpactGroupAdmin(ImpactFormAdmin, GroupAdmin):
+class ImpactGroupAdmin(ImpactFormAdmin, FileImportAdmin, GroupAdmin):
     """Groups, with the effect of another parent, weight or tier before it is saved."""
+
+    file_form = TreeFileForm
 
 
 class PoolAdmin(ImpactFormAdmin):

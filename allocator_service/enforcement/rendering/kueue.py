@@ -34,17 +34,17 @@ API_VERSION = "kueue.x-k8s.io/v1beta2"
 MAX_FLAVORS = 64
 MAX_RESOURCES = 64
 MANAGER = {"apiGroup": "allocator", "kind": "Pool"}
-# Says which cohort is the rendering's, so that an agent may take a queue out of it.
+# Names the cohort of the rendering, so that an agent may take a queue out of it.
 COHORT_ANNOTATION = "allocator.cohort"
 
 
 def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
     """Flavors, then cohorts, parents first, then queues.
 
-    Groups are cohorts without quota of their own below the pool's; each queue is in its group's. Hard: a
-    queue has its decision, and no cohort or one in which it neither borrows nor lends. Soft: the pool is a cohort, in which a queue lends
-    what it does not use and borrows up to the class's capacity. Effective: the spec gives a queue
-    nothing, and its status what was decided.
+    Groups are cohorts without quota of their own below the pool's, and each queue is in its group's.
+    Hard: a queue has its decision, and no cohort or one in which it neither borrows nor lends. Soft: the
+    pool is a cohort, in which a queue lends what it does not use and borrows up to the class's capacity.
+    Effective: the spec gives a queue nothing, and its status what was decided.
 
     Raises `Conflict` for more classes or resources than Kueue takes, and for values that no node has.
     """
@@ -71,7 +71,9 @@ def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
 def _cohorts(limits: DecisionLimits) -> dict[str | None, str]:
     """Return the cohort of each group, and under None the pool's, which is above them all."""
     pool = limits.decided.run.pool.slug
-    return {None: pool, **group_objects([group.slug for group in limits.groups], {pool})}
+    cohorts: dict[str | None, str] = {None: pool}
+    cohorts.update(group_objects([group.slug for group in limits.groups], {pool}).items())
+    return cohorts
 
 
 def _cohort(
@@ -175,7 +177,7 @@ def _groups(
                 row["borrowingLimit"] = quantity(name, max(room, 0))
                 row["lendingLimit"] = quantity(name, of[r])
             elif limits.groups:
-                # A queue in a cohort borrows and lends without bounds unless it says otherwise.
+                # A queue in a cohort borrows and lends without bounds unless limits are set.
                 row["borrowingLimit"] = row["lendingLimit"] = "0"
             resources.append(row)
         flavors.append({"name": flavor, "resources": resources})

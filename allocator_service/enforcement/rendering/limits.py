@@ -153,7 +153,7 @@ def decision_limits(
 
 
 def _groups(decided: Decided, tenants: Sequence[TenantLimits], width: int) -> list[GroupLimits]:
-    """Add the tenants' limits up to the pool; parents come first."""
+    """Return the sum of the limits below each group, parents first."""
     sums = {group.slug: [0] * width for group in decided.groups}
     amounts = [(tenant.group, tenant.rendered) for tenant in tenants]
     # Children come after their parents, so each group is complete before it is added to its parent's.

@@ -1,4 +1,6 @@
-"""Names that a scheduler accepts, for tenants, groups and classes whose own it does not, or knows as its own.
+"""Names that a scheduler accepts, where it does not accept a name or keeps it for itself.
+
+They are of tenants, groups and classes.
 
 A name that has to change gets the first letters of its digest, so that two never become one.
 """
@@ -25,12 +27,18 @@ def account_name(slug: str) -> str:
 
 
 def group_accounts(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """Return the Slurm account of each group: its slug, save for `root` and tenants' accounts."""
+    """Return the Slurm account of each group.
+
+    It is the slug, save for `root` and tenants' accounts.
+    """
     return _group_names(slugs, taken, lambda slug: slug == "root")
 
 
 def group_objects(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """Return the queue or cohort of each group: its slug, save for names kept by others or `taken`."""
+    """Return the queue or cohort of each group.
+
+    It is the slug, save for names that schedulers keep for themselves and those `taken`.
+    """
     return _group_names(slugs, taken, _is_kept)
 
 

@@ -1,7 +1,8 @@
 """A decision for Volcano and for KAI: a Queue per tenant and above it one per group, of totals.
 
 Sources: Volcano's capacity plugin (`deserved`, `capability`, `parent` with `enableHierarchy`) and the
-CustomResourceDefinition of its Queue; KAI's scheduling queues (`quota`, `limit`, -1 for none; CPU in thousandths, memory in 10^6 bytes).
+CustomResourceDefinition of its Queue; KAI's scheduling queues (`quota`, `limit`, -1 for none; CPU in
+thousandths, memory in 10^6 bytes), of any depth since its pull request 858.
 """
 
 from typing import Any
@@ -121,7 +122,10 @@ def kai_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
 def _group_queues(limits: DecisionLimits) -> dict[str | None, str]:
     """Return the queue of each group, whose names must differ from those of tenants' queues."""
     taken = {object_name(tenant.slug) for tenant in limits.tenants}
-    return {**group_objects([group.slug for group in limits.groups], taken)}
+    slugs = [group.slug for group in limits.groups]
+    queues: dict[str | None, str] = {}
+    queues.update(group_objects(slugs, taken).items())
+    return queues
 
 
 def _kai_queue(described: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,8 @@ LARGEST_FAIRSHARE = 2**31 - 2
 def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
     """Accounts, their limits by partition, and reservations of the period in force and the next.
 
-    Groups are accounts above those of their members. Raises `Conflict` where time is divided and no resource is CPUs, which reservations are made of.
+    Groups are accounts above those of their members. Raises `Conflict` where time is divided and no
+    resource is CPUs, which reservations are made of.
     """
     run = limits.decided.run
     comment = f"allocator pool={run.pool.slug} run={run.pk} generation={run.generation}"

@@ -40,8 +40,8 @@ class Target:
     """How a decision becomes the objects of a scheduler.
 
     `text` writes them in its own language, whose media type is `media_type`. `quotas` are the kinds of
-    quota that it has: hard ones, ones that others may borrow, ones in a status. `groups_note` says what
-    an operator should know in a pool with groups.
+    quota that it has: hard ones, ones that others may borrow, ones in a status. `groups_note` is for
+    operators of pools with groups.
     """
 
     name: str

@@ -35,12 +35,14 @@ class ImportCommand(BaseCommand):
         parser.add_argument("file", metavar="FILE")
         parser.add_argument("--format", choices=self.kind.formats, default="csv")
         owner = parser.add_mutually_exclusive_group()
-        owner.add_argument(
-            _option(self.kind.slug),
-            dest="slug",
-            metavar="SLUG",
-            help="the tenant of rows that name none",
-        )
+        parser.set_defaults(slug=None)
+        if self.kind.slug is not None:
+            owner.add_argument(
+                _option(self.kind.slug),
+                dest="slug",
+                metavar="SLUG",
+                help="the tenant of rows that name none",
+            )
         owner.add_argument(
             _option(self.kind.label),
             dest="label",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from allocator_service.imports.kinds import NODES, USAGE, WORKLOADS
+from allocator_service.imports.kinds import NODES, TREE, USAGE, WORKLOADS
 from allocator_service.imports.reading import MAX_ROWS
 from allocator_service.imports.rows import ImportReport, Outcome, RowReport
 from api.contract.fields import SlugField, TimestampField, texts_field
@@ -90,6 +90,16 @@ class UsageImportRequest(WorkloadImportRequest):
     )
     begin = TimestampField(
         required=False, allow_null=True, description="swf: when the trace begins."
+    )
+
+
+class GroupImportRequest(ImportRequest):
+    format = ChoiceField(choices=TREE.formats, default="csv")
+    tenant_label = TextField(
+        max_length=253,
+        required=False,
+        allow_null=True,
+        description="sacctmgr: the column that names members, Account (default) or User.",
     )
 
 

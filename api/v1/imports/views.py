@@ -1,4 +1,4 @@
-"""Imports: nodes, workloads and usage from files, checked first (`dry_run`) and then written."""
+"""Imports: nodes, groups, workloads and usage from files, checked first (`dry_run`) and then written."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -8,12 +8,13 @@ from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import MAX_ERRORS, DomainError, FieldError, Unacceptable
-from allocator_service.imports.kinds import NODES, USAGE, WORKLOADS, ImportKind
+from allocator_service.imports.kinds import NODES, TREE, USAGE, WORKLOADS, ImportKind
 from allocator_service.imports.rows import ImportChoice, ImportReport, Owner
 from allocator_service.pools.selectors import resources_of
-from api.auth import OPERATOR_AND_AGENT
+from api.auth import OPERATOR, OPERATOR_AND_AGENT
 from api.openapi.describing import H, Operation, described
 from api.v1.imports.serializers import (
+    GroupImportRequest,
     ImportDocument,
     NodeImportRequest,
     UsageImportRequest,
@@ -86,6 +87,27 @@ class NodeImportsView(ImportsView):
         return self.imported(NodeImportRequest)
 
 
+class GroupImportsView(ImportsView):
+    scopes: ClassVar = {"POST": OPERATOR}
+    kind = TREE
+
+    @imports(GroupImportRequest, "Import a tree of groups and members from CSV or Slurm")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        """Import groups, and the members below them, from CSV or from `sacctmgr --parsable2 show
+        association tree`.
+
+        Operators only. Each row is matched by its slug with a present group or member, and is
+        added, changed or left unchanged: importing the same file twice changes nothing. Only the
+        tree after the import must be one, so rows may be in any order. A row below an unknown or
+        refused group is refused, as are cycles and more than 8 levels. With `dry_run` the answer
+        has the outcome of every row, and nothing is written. When a row is refused nothing is
+        written either (422 `import.refused`), unless `skip_refused` is set. Tenants must exist
+        unless `register_tenants` is set.
+        """
+        return self.imported(GroupImportRequest)
+
+
 class WorkloadImportsView(ImportsView):
     kind = WORKLOADS
 
@@ -121,9 +143,9 @@ class UsageImportsView(ImportsView):
         return self.imported(UsageImportRequest)
 
 
-def _owner(fields: dict[str, Any], slug: str, label: str) -> Owner:
+def _owner(fields: dict[str, Any], slug: str | None, label: str) -> Owner:
     """Whose the rows are, taken out of the fields."""
-    owner = Owner(fields.pop(slug), fields.pop(label))
+    owner = Owner(None if slug is None else fields.pop(slug), fields.pop(label))
     if owner.slug is not None and owner.label is not None:
         raise Unacceptable(
             f'"{slug}" and "{label}" exclude each other.', code="import.owner", pointer=f"/{label}"

@@ -135,3 +135,36 @@ def test_usage_is_imported_once_into_a_pool_that_takes_reports(world, operator):
     refused = operator.post("/api/v1/pools/lab/imports/usage/", {"content": content})
     assert (refused.status_code, refused.json()["code"]) == (409, "usage.metering")
     assert Entry.objects.get().amount == 7200
+
+
+GROUPS = "/api/v1/pools/lab/imports/groups/"
+TREE = "kind,slug,parent,weight\ngroup,labs,,3\nmember,ada,labs,2\n"
+
+
+def test_a_tree_is_imported_by_operators_and_by_nobody_else(world, operator):
+    assert world.as_ada.post(GROUPS, {"content": TREE}).status_code == 403
+    dry = operator.post(GROUPS, {"content": TREE, "dry_run": True}).json()
+    assert [(row["line"], row["name"], row["owner"], row["outcome"]) for row in dry["rows"]] == [
+        (2, "labs", None, "added"),
+        (3, "ada", "ada", "changed"),
+    ]
+    assert operator.get("/api/v1/pools/lab/groups/").json()["results"] == []
+    refused = operator.post(GROUPS, {"content": TREE + "group,x,nowhere,\n"})
+    assert (refused.status_code, refused.json()["errors"][0]["detail"]) == (
+        422, 'Line 4: Neither the pool nor the file has a group "nowhere".',
+    )  # fmt: skip
+    written = operator.post(GROUPS, {"content": TREE})
+    assert int(written.headers["Pool-Generation"]) == generation(operator)
+    member = operator.get("/api/v1/pools/lab/members/ada/").json()
+    assert (member["group"], member["weight"]) == ("labs", 2)
+
+
+def test_a_tree_of_slurm_is_imported_over_http(world, operator):
+    text = "Account|User|Share\nroot||1\n labs||3\n  ada||2\n  ada|ada|1\n"
+    answer = operator.post(GROUPS, {"content": text, "format": "sacctmgr"})
+    assert answer.json()["counts"] == {
+        "added": 1, "changed": 1, "unchanged": 0, "refused": 0, "skipped": 2,
+    }  # fmt: skip
+    assert (
+        operator.post(GROUPS, {"content": {"items": []}, "format": "sacctmgr"}).status_code == 422
+    )

@@ -52,6 +52,7 @@ MATRIX = {
         "PATCH": BOTH,
         "DELETE": BOTH | {AGENT},
     },
+    "/api/v1/pools/<str:pool>/imports/groups/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/imports/nodes/": {"POST": ONE | {AGENT}},
     "/api/v1/pools/<str:pool>/imports/workloads/": {"POST": ONE | {AGENT}},
     "/api/v1/pools/<str:pool>/imports/usage/": {"POST": ONE | {AGENT}},

@@ -3,7 +3,8 @@
 Sources, each the `spec` of the object at the version named:
 
 * Kueue v1beta2, https://github.com/kubernetes-sigs/kueue at 013c8f2,
-  apis/kueue/v1beta2/clusterqueue_types.go, and cohort_types.go at 0a8a38c; `status.effectiveQuota` from KEP-12382,
+  apis/kueue/v1beta2/clusterqueue_types.go, and cohort_types.go at 0a8a38c;
+  `status.effectiveQuota` from KEP-12382,
   https://github.com/kubernetes-sigs/kueue/pull/14104.
 * Volcano v1beta1, https://github.com/volcano-sh/volcano at 038b64a,
   config/crd/volcano/bases/scheduling.volcano.sh_queues.yaml; the bounds of `weight` are ours.

@@ -233,9 +233,9 @@ def test_no_parent_stops_a_child_and_every_manifest_is_valid(seed):
                 at=DECIDED_AT,
             )
             for group in limits.groups:
-                below = [each for each in (*limits.tenants, *limits.groups)
-                         if (each.group if hasattr(each, "group") else each.parent) == group.slug]  # fmt: skip
-                sums = [sum(column) for column in zip(*(each.rendered for each in below))]
+                below = [t.rendered for t in limits.tenants if t.group == group.slug]
+                below += [g.rendered for g in limits.groups if g.parent == group.slug]
+                sums = [sum(column) for column in zip(*below, strict=True)]
                 assert group.rendered == (sums or [0] * len(limits.units))
             objects = target.objects(limits)
             if target.name == "slurm":

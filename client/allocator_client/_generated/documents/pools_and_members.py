@@ -147,6 +147,58 @@ class GroupTermsDocument(TypedDict):
     end: str | None
 
 
+class GroupImportRequest(TypedDict):
+    content: str | dict[str, Any]
+    # Report every row and write nothing.
+    dry_run: NotRequired[bool]
+    # Write the other rows when some are refused, instead of none.
+    skip_refused: NotRequired[bool]
+    # Register unknown tenants.
+    register_tenants: NotRequired[bool]
+    format: NotRequired[Literal["csv", "sacctmgr"]]
+    # sacctmgr: the column that names members, Account (default) or User.
+    tenant_label: NotRequired[str | None]
+
+
+class ImportCounts(TypedDict):
+    added: int
+    changed: int
+    unchanged: int
+    refused: int
+    skipped: int
+
+
+class ImportRowError(TypedDict):
+    pointer: str
+    code: str
+    detail: str
+
+
+class ImportRow(TypedDict):
+    # The line of the CSV, from 1.
+    line: int | None
+    # The item of the JSON list, from 0.
+    item: int | None
+    name: str
+    owner: str | None
+    outcome: Literal["added", "changed", "unchanged", "refused", "skipped"]
+    detail: str
+    errors: list[ImportRowError]
+
+
+class ImportDocument(TypedDict):
+    dry_run: bool
+    # Whether anything changed.
+    written: bool
+    generation: int
+    counts: ImportCounts
+    # Resources of the file that the pool does not count.
+    ignored: list[str]
+    # Tenants that were, or in a dry run would be, registered.
+    registered: list[str]
+    rows: list[ImportRow]
+
+
 class MemberDocument(TypedDict):
     pool: str
     tenant: str

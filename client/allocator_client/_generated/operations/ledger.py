@@ -13,7 +13,7 @@ from allocator_client._generated.documents.ledger import (
     UsageImportRequest,
     UsageRequest,
 )
-from allocator_client._generated.documents.servers_and_workloads import ImportDocument
+from allocator_client._generated.documents.pools_and_members import ImportDocument
 from allocator_client.answers import Answer, Download, Rows
 from allocator_client.transport import Transport, path_part
 

@@ -5,9 +5,11 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from allocator_client._generated.documents.pools_and_members import (
     GroupDocument,
+    GroupImportRequest,
     GroupRequest,
     GroupRequestPatch,
     GroupTermsDocument,
+    ImportDocument,
     ManyCreated,
     MemberDocument,
     MemberRequest,
@@ -173,6 +175,22 @@ class PoolsAndMembers(Transport):
             {"limit": limit, "cursor": cursor},
             "cursor",
         )
+
+    def pools_imports_groups_create(
+        self, pool: str, body: GroupImportRequest, *, idempotency_key: str | None = None
+    ) -> Answer[ImportDocument]:
+        """Import groups, and the members below them, from CSV or from `sacctmgr --parsable2 show
+        association tree`.
+
+        Operators only. Each row is matched by its slug with a present group or member, and is
+        added, changed or left unchanged: importing the same file twice changes nothing. Only the
+        tree after the import must be one, so rows may be in any order. A row below an unknown or
+        refused group is refused, as are cycles and more than 8 levels. With `dry_run` the answer
+        has the outcome of every row, and nothing is written. When a row is refused nothing is
+        written either (422 `import.refused`), unless `skip_refused` is set. Tenants must exist
+        unless `register_tenants` is set.
+        """
+        return self._post(f"/api/v1/pools/{path_part(pool)}/imports/groups/", body, idempotency_key)
 
     def pools_members_list(
         self, pool: str, *, limit: int = 1000, cursor: str | None = None, group: str | None = None

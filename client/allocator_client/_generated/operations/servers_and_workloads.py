@@ -5,9 +5,8 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from typing import Literal
 
-from allocator_client._generated.documents.pools_and_members import ManyCreated
+from allocator_client._generated.documents.pools_and_members import ImportDocument, ManyCreated
 from allocator_client._generated.documents.servers_and_workloads import (
-    ImportDocument,
     NodeImportRequest,
     ServerChangePatch,
     ServerDocument,

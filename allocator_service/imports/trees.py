@@ -1,0 +1,249 @@
+"""Import of a tree of groups and members."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+
+from django.db import transaction
+
+from allocator_service.core.errors import FieldError
+from allocator_service.imports.importing import (
+    Owners,
+    Progress,
+    Work,
+    no_progress,
+    rows_import,
+    rows_of,
+)
+from allocator_service.imports.rows import (
+    ImportChoice,
+    ImportReport,
+    Outcome,
+    RefusedRow,
+    TreeFile,
+    TreeRow,
+)
+from allocator_service.pools.group_services import (
+    MAX_DEPTH,
+    GroupDraft,
+    GroupSettings,
+    group_levels,
+    groups_put,
+    refuse_too_many,
+)
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
+from allocator_service.pools.policy import refuse_groups
+from allocator_service.pools.selectors import group_terms_of, members_of
+from allocator_service.pools.services import member_put
+
+
+@transaction.atomic
+def tree_import(
+    *,
+    pool: Pool,
+    file: TreeFile,
+    choice: ImportChoice,
+    now: datetime,
+    progress: Progress = no_progress,
+) -> ImportReport:
+    """Create and change the groups of a file, and put its members where they belong.
+
+    A row and a group or member match by slug. Groups and members that the file does not name stay.
+    Nothing is written in a dry run, or if a row is refused and refused rows are not skipped. Raises
+    `Unacceptable` for a pool whose policy takes no groups, and above 10,000 groups.
+    """
+    # Locked before the rows are compared, so that the comparison holds when they are written.
+    if not choice.dry_run:
+        pool = pool_lock(pool)
+    refuse_groups(pool.policy_name, pool.policy_options, pointer="")
+    work = _Tree(pool, file)
+    return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
+
+
+class _Tree(Work[TreeRow]):
+    """Groups and members of a file, matched with those of the pool."""
+
+    row_type = TreeRow
+
+    def __init__(self, pool: Pool, file: TreeFile) -> None:
+        self._pool = pool
+        self._groups = {terms.group.slug: terms for terms in group_terms_of(pool=pool)}
+        self._members = {terms.membership.tenant.slug: terms for terms in members_of(pool=pool)}
+        self._mistakes = _Mistakes(file, self._groups)
+        refuse_too_many(self._mistakes.count)
+        self._added: list[TreeRow] = []
+        self._changed: list[TreeRow] = []
+        self._moved: list[TreeRow] = []
+
+    def errors(self, row: TreeRow) -> Iterable[FieldError | None]:
+        return [self._mistakes.of(row)]
+
+    def classify(self, row: TreeRow) -> Outcome:
+        if row.owner is not None:
+            return self._classify_member(row)
+        present = self._groups.get(row.name)
+        if present is None:
+            self._added.append(row)
+            return Outcome.ADDED
+        if _settings(row, present) == _present_settings(present):
+            return Outcome.UNCHANGED
+        self._changed.append(row)
+        return Outcome.CHANGED
+
+    def _classify_member(self, row: TreeRow) -> Outcome:
+        present = self._members.get(row.name)
+        if present is not None:
+            group = present.group.slug if present.group else None
+            if (group, present.weight, present.tier) == (row.parent, *_terms(row, present)):
+                return Outcome.UNCHANGED
+        self._moved.append(row)
+        return Outcome.ADDED if present is None else Outcome.CHANGED
+
+    def has_changes(self) -> bool:
+        return bool(self._added or self._changed or self._moved)
+
+    def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        if self._added or self._changed:
+            groups_put(
+                pool=self._pool,
+                drafts=[GroupDraft(row.name, _settings(row, None)) for row in self._added],
+                changes=[
+                    GroupDraft(row.name, _settings(row, self._groups[row.name]))
+                    for row in self._changed
+                ],
+                now=now,
+            )
+        for number, row in enumerate(self._moved, start=1):
+            present = self._members.get(row.name)
+            weight, tier = _terms(row, present)
+            member_put(
+                pool=self._pool,
+                tenant=owners.tenant(row.name),
+                weight=weight,
+                best_effort=False if present is None else present.best_effort,
+                version=None if present is None else present.membership.version,
+                group=row.parent,
+                tier=tier,
+                now=now,
+            )
+            progress("members", number, len(self._moved))
+
+
+class _Mistakes:
+    """Errors of rows that cannot be part of a tree, found before any of them is written.
+
+    A row whose parent is refused is refused, too. `count` is the number of groups after the import.
+    """
+
+    def __init__(self, file: TreeFile, present: Mapping[str, GroupTerms]) -> None:
+        rows = rows_of(file, TreeRow)
+        self._found: dict[int, FieldError] = {}
+        self._parents: dict[str, str | None] = {
+            slug: terms.parent.slug if terms.parent else None for slug, terms in present.items()
+        }
+        self._unreadable = {
+            row.name: row for row in file.rows if isinstance(row, RefusedRow) and row.name
+        }
+        groups: dict[str, TreeRow] = {}
+        for row in rows:
+            if row.owner is None:
+                # The first of several rows of a group counts; the others are duplicates.
+                groups.setdefault(row.name, row)
+        self._rows = groups
+        self._parents |= {slug: row.parent for slug, row in groups.items()}
+        self.count = len(self._parents)
+        self._refuse_unknown(present)
+        self._refuse_shape()
+        for row in rows:
+            if row.owner is not None and row.parent is not None:
+                error = self._error_of_parent(row.parent)
+                if error is not None:
+                    self._found[row.place.number] = error
+
+    def of(self, row: TreeRow) -> FieldError | None:
+        """Return the error of a row, if any."""
+        return self._found.get(row.place.number)
+
+    def _refuse_unknown(self, present: Mapping[str, GroupTerms]) -> None:
+        """Refuse groups below groups that there are not, down to the last of their descendants."""
+        below: dict[str, list[str]] = {}
+        for slug, parent in self._parents.items():
+            if parent is not None:
+                below.setdefault(parent, []).append(slug)
+        refused = [parent for parent in below if parent not in self._parents]
+        while refused:
+            parent = refused.pop()
+            for slug in below.get(parent, ()):
+                row = self._rows.get(slug)
+                if row is None or row.place.number in self._found:
+                    continue
+                self._found[row.place.number] = self._unknown(parent)
+                if slug not in present:
+                    refused.append(slug)
+        for slug, row in self._rows.items():
+            if row.place.number in self._found:
+                terms = present.get(slug)
+                if terms is None:
+                    del self._parents[slug]
+                else:
+                    self._parents[slug] = terms.parent.slug if terms.parent else None
+
+    def _refuse_shape(self) -> None:
+        """Refuse rows on or below a cycle, and those that are or push others too deep."""
+        level, changed_above = group_levels(self._parents, self._rows)
+        for slug, row in self._rows.items():
+            if slug in self._parents and slug not in level:
+                detail = f'The parents of "{slug}" lead back to it, or to a group above it.'
+                self._found.setdefault(
+                    row.place.number, FieldError("/parent", "group.cycle", detail)
+                )
+        for slug, depth in level.items():
+            changed = changed_above[slug]
+            if depth > MAX_DEPTH and changed is not None:
+                detail = (
+                    f'"{slug}" would be {depth} levels below the pool; at most {MAX_DEPTH} are'
+                    " allowed."
+                )
+                self._found.setdefault(
+                    self._rows[changed].place.number,
+                    FieldError("/parent", "group.too_deep", detail),
+                )
+
+    def _error_of_parent(self, parent: str) -> FieldError | None:
+        row = self._rows.get(parent)
+        if parent in self._parents and (row is None or row.place.number not in self._found):
+            return None
+        return self._unknown(parent)
+
+    def _unknown(self, parent: str) -> FieldError:
+        refused = self._rows.get(parent) or self._unreadable.get(parent)
+        detail = (
+            f'Neither the pool nor the file has a group "{parent}".'
+            if refused is None
+            else f'The group "{parent}" is refused at {refused.place}.'
+        )
+        return FieldError("/parent", "group.unknown", detail)
+
+
+def _settings(row: TreeRow, present: GroupTerms | None) -> GroupSettings:
+    """Return the settings after the import.
+
+    Settings that the row does not state stay.
+    """
+    weight, tier = _terms(row, present)
+    name = row.name if present is None else present.group.name
+    return GroupSettings(row.title or name, row.parent, weight, tier)
+
+
+def _present_settings(terms: GroupTerms) -> GroupSettings:
+    parent = terms.parent.slug if terms.parent else None
+    return GroupSettings(terms.group.name, parent, terms.weight, terms.tier)
+
+
+def _terms(row: TreeRow, present: GroupTerms | MembershipTerms | None) -> tuple[Decimal, int]:
+    weight, tier = (Decimal(1), 0) if present is None else (present.weight, present.tier)
+    return (
+        weight if row.weight is None else row.weight,
+        tier if row.tier is None else row.tier,
+    )
