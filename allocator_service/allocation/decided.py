@@ -86,7 +86,7 @@ class Decided:
 
     @property
     def parents(self) -> dict[str, str | None]:
-        """The parent of each group, by slug; None is the pool."""
+        """Return the parent of each group by slug, None for the pool."""
         return {group.slug: group.parent for group in self.groups}
 
 

@@ -14,7 +14,7 @@ from policies.model.request import deadline_of
 from policies.properties.properties import LONGEST_SEARCH, properties_of
 from policies.registry import solve
 
-# Of the time that is left, the part that checks of properties may take: the answer is written after them.
+# The part of the time left that checks of properties may take, as the answer is written after them.
 FOR_PROPERTIES = 0.5
 
 

@@ -1,6 +1,6 @@
-"""Paths of the nodes of a tree as polygons: how they are worked out, and who has what along them.
+"""Compiled loops that work out the paths of a tree's nodes as polygons and walk along them.
 
-Compiled loops of ``group_path``, which says what a level, a position and a path are.
+Levels, positions and paths are defined in ``group_path``.
 """
 
 from __future__ import annotations
