@@ -212,7 +212,7 @@ def a_decision(story: Story) -> None:
     story.call("pools_allocations_list", "pools/lab/allocations/")
     story.call("pools_placements_list", "pools/lab/placements/")
     story.call("runs_show", run)
-    for part in ("allocations", "placements"):
+    for part in ("allocations", "placements", "tree"):
         story.call(f"runs_{part}_list", f"{run}{part}/")
     for part in ("certificate", "input", "proof"):
         story.call(f"runs_{part}_show", f"{run}{part}/")

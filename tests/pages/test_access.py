@@ -150,7 +150,7 @@ def test_keys_of_no_tenant_have_no_pages(decided):
     for scope in sorted(set(Scope) - {Scope.TENANT}):
         browser = Browser()
         pool = "lab" if scope == Scope.AGENT else ""
-        group = factories.group(decided.lab, "science") if scope == Scope.GROUP else None
+        group = factories.group(decided.lab, "keyed") if scope == Scope.GROUP else None
         key = factories.client(scope, pool=pool, group=group).key
         assert browser.sign_in(key).status_code == 403
         for route in MATRIX:
