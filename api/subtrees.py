@@ -17,6 +17,7 @@ from allocator_service.pools.selectors import group_terms_of, members_of
 from allocator_service.pools.tree_history import Place, group_named, groups_before, places_before
 from allocator_service.tenants.models import Tenant
 from api.contract.errors import Forbidden
+from api.contract.fields import is_slug
 from api.pseudonyms import pseudonym
 
 
@@ -76,7 +77,7 @@ class Subtree:
 
     def tenant_of_run(self, slug: str, run: Run) -> Tenant:
         """Return a tenant. Raises `Missing` unless it was below when a run began."""
-        found = Tenant.objects.filter(slug=slug, retired_at=None).first()
+        found = Tenant.objects.filter(slug=slug, retired_at=None).first() if is_slug(slug) else None
         if found is None or found.pk not in self.of_run(run):
             raise Missing("There is no such tenant.", code="tenant.not_found")
         return found

@@ -1,13 +1,13 @@
 """Membership of groups over time."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from allocator_service.core.errors import Missing
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
@@ -69,22 +69,39 @@ def group_named(*, pool: Pool, slug: str, before: datetime) -> Group:
     return found
 
 
-def children_over(*, group: Group, start: datetime, end: datetime) -> ChildrenOver:
-    """Return the children of a group at every instant of `[start, end)`."""
-    within = Q(start__lt=end) & (Q(end=None) | Q(end__gt=start))
-    above = _Above(group, GroupTerms.objects.filter(within, group__pool=group.pool))
+def children_over(
+    *, group: Group, start: datetime, end: datetime, within: Group | None = None
+) -> ChildrenOver:
+    """Return the children of a group at every instant of `[start, end)`.
+
+    Instants are left out at which the group was not `within` another one, if given.
+    """
+    inside = Q(start__lt=end) & (Q(end=None) | Q(end__gt=start))
+    rows = list(
+        GroupTerms.objects.filter(inside, group__pool=group.pool)
+        .select_related("group")
+        .order_by("start")
+    )
+    above = _Above(group, rows)
+    itself = Child(group.slug, is_group=True)
+    times = list(_Above(within or group, rows).stays(group.pk, start, end, itself))
     memberships = MembershipTerms.objects.filter(
-        within, membership__pool=group.pool, group__isnull=False
+        inside, membership__pool=group.pool, group__isnull=False
     )
     stays: dict[int, list[Stay]] = {}
     for terms in memberships.select_related("membership__tenant").order_by("start"):
         tenant = terms.membership.tenant
-        since, until = max(terms.start, start), min(terms.end or end, end)
         own = stays.setdefault(tenant.pk, [])
-        for stay in above.stays(terms.group_id, since, until, Child(tenant.slug, is_group=False)):
-            _append(own, stay)
+        child = Child(tenant.slug, is_group=False)
+        for since, until in _shared(terms, times):
+            for stay in above.stays(terms.group_id, since, until, child):
+                _append(own, stay)
     children = {stay.child for each in stays.values() for stay in each}
-    children |= {Child(slug, is_group=True) for slug in above.slugs_below}
+    children |= {
+        Child(terms.group.slug, is_group=True)
+        for terms in rows
+        if terms.parent_id == group.pk and any(_shared(terms, times))
+    }
     kept = {tenant: each for tenant, each in stays.items() if each}
     return ChildrenOver(group, start, end, kept, children)
 
@@ -152,6 +169,16 @@ def _path_to(group: Group, at: int | None, parents: Mapping[int, GroupTerms]) ->
     return path if at == group.pk else None
 
 
+def _shared(
+    terms: GroupTerms | MembershipTerms, times: Iterable[Stay]
+) -> Iterator[tuple[datetime, datetime]]:
+    """Yield the parts of some times in which terms were in force."""
+    for time in times:
+        since, until = max(terms.start, time.start), min(terms.end or time.end, time.end)
+        if since < until:
+            yield since, until
+
+
 def _append(stays: list[Stay], stay: Stay) -> None:
     """Append a stay, or extend the last one if the child stays the same."""
     if stays and stays[-1].end == stay.start and stays[-1].child == stay.child:
@@ -163,14 +190,11 @@ def _append(stays: list[Stay], stay: Stay) -> None:
 class _Above:
     """The paths from groups up to one of them."""
 
-    def __init__(self, group: Group, terms: QuerySet[GroupTerms]) -> None:
+    def __init__(self, group: Group, terms: Iterable[GroupTerms]) -> None:
         self._group = group
         self._terms: dict[int, list[GroupTerms]] = {}
-        self.slugs_below: set[str] = set()
-        for each in terms.select_related("group").order_by("start"):
+        for each in terms:
             self._terms.setdefault(each.group_id, []).append(each)
-            if each.parent_id == group.pk:
-                self.slugs_below.add(each.group.slug)
 
     def stays(
         self,

@@ -23,7 +23,10 @@ TREE = (
 
 
 class DividedPeriod:
-    """A period whose intervals are divided at the moves below a group, and at `also`."""
+    """A period whose intervals are divided at the moves below a group, and at `also`.
+
+    Only time counts in which the group was `within` another one, if given.
+    """
 
     def __init__(
         self,
@@ -33,14 +36,11 @@ class DividedPeriod:
         within: Group | None = None,
     ) -> None:
         self.group, self.period = group, period
-        self._over = children_over(group=group, start=period.start, end=period.end)
-        self._within = None
+        # Outside the outer group the time is another department's.
+        self._over = children_over(group=group, start=period.start, end=period.end, within=within)
         # Within a part no tenant moves, so that all of a tenant's amount in it has one child.
         edges = {*period.edges, *self._over.moves}
         edges |= {instant for instant in also if period.start < instant < period.end}
-        if within is not None and within.pk != group.pk:
-            self._within = children_over(group=within, start=period.start, end=period.end)
-            edges |= set(self._within.moves)
         self.edges = sorted(edges)
 
     @property
@@ -59,11 +59,7 @@ class DividedPeriod:
 
     def child_of(self, tenant: int, part: int) -> Child | None:
         """Return the child that a tenant belonged to in a part, None outside the group."""
-        instant = self.edges[part]
-        # Outside the outer group the time is another department's.
-        if self._within is not None and self._within.child_at(tenant, instant) is None:
-            return None
-        return self._over.child_at(tenant, instant)
+        return self._over.child_at(tenant, self.edges[part])
 
 
 def column_sums(rows: Iterable[Sequence[Decimal]], columns: int) -> list[Decimal]:

@@ -107,7 +107,7 @@ class GroupsView(AnyGroupView):
         """
         known = self.known() if self.subtree is not None else None
         page = ORDERING.page(
-            self.visible().filter(**self.filters(parent="parent__slug")),
+            self._asked(),
             cursor=self.query["cursor"],
             limit=self.query["limit"],
         )
@@ -116,6 +116,13 @@ class GroupsView(AnyGroupView):
             lambda terms: group_document(terms, pool=self.pool, known=known),
             list(GroupDocument.fields),
         )
+
+    def _asked(self) -> QuerySet[GroupTerms]:
+        groups = self.visible().filter(**self.filters(parent="parent__slug"))
+        if self.subtree is None or self.query["parent"] is None:
+            return groups
+        # By the parent of the key's own group its name could be guessed.
+        return groups.exclude(group=self.subtree.group)
 
     @creates(GroupRequest, GroupDocument, "Create groups", pool=True, bulk=True, named=True)
     @writes

@@ -293,3 +293,39 @@ def test_a_key_is_issued_on_the_command_line(tree, capsys):
     with pytest.raises(CommandError):
         call_command(*create)
     assert ApiKey.objects.filter(name="ml-manager").count() == 1
+
+
+def test_the_parent_of_its_own_group_cannot_be_guessed(tree):
+    manager = factories.client(GROUP, group=tree.ml)
+    for guess in ("science", "zoology", "none"):
+        assert names(manager.get(f"{LAB}/groups/?parent={guess}"), "slug") == [], guess
+    assert names(tree.manager.get(f"{LAB}/groups/?parent=science"), "slug") == ["ml"]
+
+
+@pytest.mark.parametrize("name", ["%00", "a%00b", "ADA", "%F0%9F%92%A9"])
+def test_an_explanation_of_no_slug_answers_as_one_of_an_unknown_tenant(tree, name):
+    refused = tree.manager.get(f"/api/v1/runs/{tree.run.pk}/explanation/{name}/")
+    assert code(refused) == (404, "tenant.not_found")
+
+
+def test_reports_name_no_children_from_before_a_group_entered(tree, operator):
+    lab = tree.lab
+    lab.transparent = True
+    lab.save()
+    factories.group(lab, "physics")
+    factories.group(lab, "optics", "physics")
+    factories.member(lab, tree.bob, "physics")
+    operator.delete(f"{LAB}/groups/optics/", If_Match='"v1"')
+    factories.member(lab, tree.bob, "zoology")
+    moved = operator.patch(f"{LAB}/groups/physics/", {"parent": "science"}, If_Match='"v1"')
+    assert moved.status_code == 200, moved.content
+    factories.group(lab, "lasers", "physics")
+    for report in ("sharing-degree", "lending", "utilization"):
+        path = f"{LAB}/reports/{report}/?group=physics"
+        whole = operator.get(path).content
+        assert b"bob" in whole, report
+        assert b"optics" in whole, report
+        own = tree.manager.get(path).content
+        assert b"lasers" in own, report
+        assert b"bob" not in own, report
+        assert b"optics" not in own, report
