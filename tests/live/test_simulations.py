@@ -148,11 +148,16 @@ def test_a_slow_simulation_is_computed_once(
     database: psycopg.Connection[Any],
     seconds: float,
 ) -> None:
-    begun = time.monotonic()
-    path = slow(seconds)
-    found = ended(operator, path)
-    assert (found["status"], found["error"]) == ("succeeded", None)
-    assert time.monotonic() - begun > seconds / 2
+    # The size is chosen by how long a small one took, perhaps beside much else: the control is the time.
+    for factor in (1, 2, 4):
+        begun = time.monotonic()
+        path = slow(seconds * factor)
+        found = ended(operator, path)
+        assert (found["status"], found["error"]) == ("succeeded", None)
+        took = time.monotonic() - begun
+        if took > seconds / 2:
+            break
+    assert took > seconds / 2
     first = row(database, path)
     assert first[:2] == ("succeeded", 1)
     time.sleep(seconds / 4)

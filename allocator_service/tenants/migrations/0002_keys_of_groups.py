@@ -8,6 +8,10 @@ BINDING = (
 
 
 class Migration(migrations.Migration):
+    safe_while_used = (
+        "The table has a row per key and is read in milliseconds; every key that the release before writes"
+        " meets the new constraint, which only adds a scope."
+    )
 
     dependencies = [
         ('tenants', '0001_initial'),
