@@ -13,17 +13,12 @@ from django.db.models import QuerySet
 from allocator_service.allocation.models import Run
 from allocator_service.core.errors import Missing
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
-from allocator_service.pools.selectors import group_terms_of, members_of
+from allocator_service.pools.selectors import group_missing, group_terms_of, members_of
 from allocator_service.pools.tree_history import Place, group_named, groups_before, places_before
 from allocator_service.tenants.models import Tenant
 from api.contract.errors import Forbidden
 from api.contract.fields import is_slug
 from api.pseudonyms import pseudonym
-
-
-def group_missing() -> Missing:
-    """The answer for a group that does not exist or that the caller may not see."""
-    return Missing("There is no such group.", code="group.not_found")
 
 
 @dataclass(frozen=True)

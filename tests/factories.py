@@ -20,10 +20,11 @@ from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
-from allocator_service.pools.services import PoolSettings, member_put, pool_create
+from allocator_service.pools.services import PoolSettings, pool_create
 from allocator_service.tenants.models import Scope, Tenant
 from allocator_service.tenants.services import api_key_create, tenant_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit

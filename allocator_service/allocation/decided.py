@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ class Decided:
     slots: Sequence[DecidedSlot] = field(default_factory=tuple)
     groups: Sequence[DecidedGroup] = field(default_factory=tuple)
 
-    @property
+    @cached_property
     def parents(self) -> dict[str, str | None]:
         """Return the parent of each group by slug, None for the pool."""
         return {group.slug: group.parent for group in self.groups}

@@ -21,9 +21,9 @@ from allocator_service.ledger.models import Kind
 from allocator_service.ledger.reporting.amounts import amounts_within
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import members_of
-from allocator_service.pools.services import member_put
 from allocator_service.tenants.models import Tenant
 
 LARGEST = Decimal(10) ** 24

@@ -6,6 +6,7 @@ change is one row that says how many objects it made and which.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +18,15 @@ from allocator_service.core.outbox import request_id
 
 _BOOKKEEPING = {"id", "version", "created_at", "generation"}
 UNKNOWN_ACTOR = "the service itself"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of an object, with `before` and `extra` as `audit_record` takes them."""
+
+    instance: models.Model
+    before: Mapping[str, Any] | None
+    extra: Mapping[str, Any]
 
 
 @contextmanager
@@ -49,12 +59,15 @@ def audit_record(
     `before` is what `stated_fields` gave before the change, None for what has just been made; only what
     differs is stored. `extra` is stored as well, for changes of many objects.
     """
-    after = {**stated_fields(instance), **(extra or {})}
-    if before is not None:
-        changed = [key for key in after if before.get(key) != after[key]]
-        before = {key: before.get(key) for key in changed}
-        after = {key: after[key] for key in changed}
-    _entry(action, instance, now, before, after, pool).save(force_insert=True)
+    change = Change(instance, before, extra or {})
+    _entry_of(action, change, now, pool).save(force_insert=True)
+
+
+def audit_record_all(
+    *, action: str, changes: Iterable[Change], now: datetime, pool: str | None = None
+) -> None:
+    """Store that `action` was done to each of many objects, as `audit_record` does for one."""
+    AuditEntry.objects.bulk_create(_entry_of(action, change, now, pool) for change in changes)
 
 
 def audit_record_made(*, action: str, instances: Iterable[models.Model], now: datetime) -> None:
@@ -62,6 +75,15 @@ def audit_record_made(*, action: str, instances: Iterable[models.Model], now: da
     AuditEntry.objects.bulk_create(
         _entry(action, instance, now, None, stated_fields(instance), None) for instance in instances
     )
+
+
+def _entry_of(action: str, change: Change, now: datetime, pool: str | None) -> AuditEntry:
+    before, after = change.before, {**stated_fields(change.instance), **change.extra}
+    if before is not None:
+        changed = [key for key in after if before.get(key) != after[key]]
+        after = {key: after[key] for key in changed}
+        before = {key: before.get(key) for key in changed}
+    return _entry(action, change.instance, now, before, after, pool)
 
 
 def _entry(

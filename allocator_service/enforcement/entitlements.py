@@ -13,12 +13,12 @@ from decimal import Decimal, localcontext
 from allocator_service.allocation.decided import EXACT, Decided, Vector, decided_by_class
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import decision_now
-from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
 from allocator_service.enforcement.rendering.rounding import whole_limits
 from allocator_service.enforcement.rendering.targets import CLASS_LABEL
 from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.recompute import interval_around
+from allocator_service.pools.selectors import group_missing
 
 DEFINITIONS = {
     "entitled": "The capacity of the pool's servers × the tenant's weight / all weights; nothing for who"
@@ -128,7 +128,7 @@ def group_entitlements(
     known = within is None or run.created_at >= within.created_at
     outer = slug if within is None else within.slug
     if not known or slug not in decided.parents or outer not in _path(decided, slug):
-        raise Missing("There is no such group.", code="group.not_found")
+        raise group_missing()
     below: dict[str, list[Entitlement]] = {
         each: [] for each, parent in decided.parents.items() if parent == slug
     }

@@ -24,7 +24,7 @@ from allocator_service.imports.rows import (
 )
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
-from allocator_service.tenants.services import tenant_create
+from allocator_service.tenants.services import MAX_TENANTS_PER_REQUEST, TenantDraft, tenants_create
 
 Item = TypeVar("Item")
 Progress = Callable[[str, int, int], None]
@@ -70,8 +70,11 @@ class Owners:
 
     def register(self, now: datetime) -> None:
         """Register the tenants that `refusal` accepted although they do not exist."""
-        for slug in self._registering:
-            self._present[slug] = tenant_create(slug=slug, name=slug, now=now)
+        slugs = list(self._registering)
+        for first in range(0, len(slugs), MAX_TENANTS_PER_REQUEST):
+            some = slugs[first : first + MAX_TENANTS_PER_REQUEST]
+            tenants = tenants_create(drafts=[TenantDraft(slug, slug) for slug in some], now=now)
+            self._present |= {tenant.slug: tenant for tenant in tenants}
 
     def tenant(self, slug: str) -> Tenant:
         return self._present[slug]

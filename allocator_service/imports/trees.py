@@ -32,10 +32,10 @@ from allocator_service.pools.group_services import (
     refuse_too_many,
 )
 from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.member_services import MemberDraft, members_put
 from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
 from allocator_service.pools.policy import refuse_groups
 from allocator_service.pools.selectors import group_terms_of, members_of
-from allocator_service.pools.services import member_put
 
 
 @transaction.atomic
@@ -114,20 +114,13 @@ class _Tree(Work[TreeRow]):
                 ],
                 now=now,
             )
-        for number, row in enumerate(self._moved, start=1):
-            present = self._members.get(row.name)
-            weight, tier = _terms(row, present)
-            member_put(
-                pool=self._pool,
-                tenant=owners.tenant(row.name),
-                weight=weight,
-                best_effort=False if present is None else present.best_effort,
-                version=None if present is None else present.membership.version,
-                group=row.parent,
-                tier=tier,
-                now=now,
-            )
-            progress("members", number, len(self._moved))
+        drafts = []
+        for row in self._moved:
+            weight, tier = _terms(row, self._members.get(row.name))
+            drafts.append(MemberDraft(owners.tenant(row.name), weight, row.parent, tier))
+        if drafts:
+            members_put(pool=self._pool, drafts=drafts, now=now)
+            progress("members", len(drafts), len(drafts))
 
 
 class _Mistakes:

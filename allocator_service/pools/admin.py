@@ -22,6 +22,7 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.core.labels import LABEL_LENGTH, LabelsField
 from allocator_service.core.models import PoolLimit
 from allocator_service.pools.group_admin import group_form_field, tier_form_field
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import (
     Group,
     Membership,
@@ -42,7 +43,6 @@ from allocator_service.pools.server_services import (
     server_update,
     servers_contribute,
 )
-from allocator_service.pools.services import member_put
 from allocator_service.tenants.models import ApiKey
 from allocator_service.tenants.services import (
     IssuedKey,

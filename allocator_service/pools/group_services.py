@@ -16,7 +16,6 @@ from allocator_service.core.errors import (
     MAX_ERRORS,
     Conflict,
     FieldError,
-    Missing,
     Unacceptable,
 )
 from allocator_service.core.versions import check_version
@@ -24,7 +23,7 @@ from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import LARGEST_TIER, TIER_RANGE, Group, GroupTerms, Pool
 from allocator_service.pools.policy import refuse_groups
 from allocator_service.pools.recompute import pool_changed
-from allocator_service.pools.selectors import group_terms_of, groups_of, members_of
+from allocator_service.pools.selectors import group_missing, group_terms_of, groups_of, members_of
 from allocator_service.tenants.models import ApiKey
 
 MAX_GROUPS = 10_000
@@ -103,7 +102,7 @@ def groups_put(
     _refuse(mistake for draft in every for mistake in draft.settings.mistakes(draft.pointer))
     parents = _parents(pool)
     if any(change.slug not in parents for change in changes):
-        raise Missing("There is no such group.", code="group.not_found")
+        raise group_missing()
     _refuse_taken(drafts, parents)
     refuse_too_many(len(parents) + len(drafts))
     _refuse_tree(
@@ -219,7 +218,7 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
 def _present(pool: Pool, group: Group) -> Group:
     found = groups_of(pool=pool).filter(pk=group.pk).first()
     if found is None:
-        raise Missing("There is no such group.", code="group.not_found")
+        raise group_missing()
     found.pool = pool
     return found
 

@@ -27,6 +27,11 @@ from allocator_service.tenants.selectors import KeyReader
 from allocator_service.tenants.services import api_key_digest
 
 
+def group_missing() -> Missing:
+    """Return the error for a group that does not exist or that the caller may not see."""
+    return Missing("There is no such group.", code="group.not_found")
+
+
 def pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
     """The open pools a caller may see."""
     return (

@@ -17,10 +17,10 @@ from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock, server_lock
+from allocator_service.pools.member_services import members_admit
 from allocator_service.pools.models import Contribution, Pool, Server, ServerState
 from allocator_service.pools.names import refuse_taken_names
 from allocator_service.pools.recompute import pool_changed
-from allocator_service.pools.services import members_admit
 from allocator_service.tenants.models import Tenant
 
 MAX_SERVERS_PER_REQUEST = 100_000

@@ -1,9 +1,8 @@
-"""Writes to pools and their members."""
+"""Writes to pools."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -12,17 +11,12 @@ from django.db import transaction
 
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.durations import parse_duration
-from allocator_service.core.errors import Conflict, Missing, PreconditionRequired, Unacceptable
+from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
-    LARGEST_TIER,
-    TIER_RANGE,
-    Group,
-    Membership,
-    MembershipTerms,
     Pool,
     ResourceType,
     Server,
@@ -30,7 +24,6 @@ from allocator_service.pools.models import (
 from allocator_service.pools.policy import PolicyChoice, Window, refuse_groups
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import groups_of, members_of
-from allocator_service.tenants.models import Tenant
 
 MAX_RESOURCES = 64
 
@@ -238,173 +231,3 @@ def _extend_resources(pool: Pool, wanted: Sequence[Resource]) -> None:
         )
         for offset, resource in enumerate(additions)
     )
-
-
-@transaction.atomic
-def member_put(
-    *,
-    pool: Pool,
-    tenant: Tenant,
-    weight: Decimal,
-    best_effort: bool,
-    version: int | None,
-    now: datetime,
-    group: str | None = None,
-    tier: int = 0,
-) -> tuple[Membership, bool]:
-    """Admit a tenant or change its terms from the next decision on; says whether it was admitted.
-
-    `group` is the slug of a group of the pool, None for the pool itself. Changing an existing member
-    needs its `version` (`PreconditionRequired` without, `Stale` when it is another).
-    """
-    pool = pool_lock(pool)
-    terms = _terms_of(pool, weight=weight, best_effort=best_effort, group=group, tier=tier)
-    stated = {**terms, "group": group}
-    membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
-    if membership is None:
-        (membership,) = members_admit(pool=pool, tenants=[tenant], now=now, **terms)
-        pool_changed(pool, now=now)
-        audit_record(
-            action="member.admit", instance=membership, now=now, pool=pool.slug, extra=stated
-        )
-        return membership, True
-    if version is None:
-        raise PreconditionRequired(
-            f'Changing a member needs If-Match with its ETag ("v{membership.version}").'
-        )
-    check_version(membership.version, version)
-    present = membership.terms.select_related("group").get(end=None)
-    before = {
-        **stated_fields(membership),
-        **{name: getattr(present, name) for name in terms},
-        "group": present.group.slug if present.group else None,
-    }
-    _change_terms(present, terms, now)
-    membership.version += 1
-    membership.save(update_fields=["version"])
-    pool_changed(pool, now=now)
-    audit_record(
-        action="member.update",
-        instance=membership,
-        before=before,
-        now=now,
-        pool=pool.slug,
-        extra=stated,
-    )
-    return membership, False
-
-
-def _terms_of(
-    pool: Pool, *, weight: Decimal, best_effort: bool, group: str | None, tier: int
-) -> dict[str, Any]:
-    """The checked terms of a member of the locked pool, by the fields of `MembershipTerms`."""
-    if not 0 < weight < Decimal(10) ** 12:
-        raise Unacceptable(
-            "A weight is above 0 and below 10^12; best_effort is how to give a member only what is"
-            " left.",
-            code="weight.not_positive",
-            pointer="/weight",
-        )
-    if abs(tier) > LARGEST_TIER:
-        raise Unacceptable(TIER_RANGE, code="tier.out_of_range", pointer="/tier")
-    found: Group | None = None
-    if group is not None:
-        refuse_groups(pool.policy_name, pool.policy_options, pointer="/group")
-        found = groups_of(pool=pool).filter(slug=group).first()
-        if found is None:
-            raise Unacceptable(
-                f'The pool has no group "{group}".', code="group.unknown", pointer="/group"
-            )
-    elif tier:
-        refuse_groups(pool.policy_name, pool.policy_options, pointer="/tier")
-    return {"weight": weight, "best_effort": best_effort, "group": found, "tier": tier}
-
-
-def members_admit(
-    *,
-    pool: Pool,
-    tenants: Sequence[Tenant],
-    now: datetime,
-    weight: Decimal = Decimal(1),
-    best_effort: bool = False,
-    group: Group | None = None,
-    tier: int = 0,
-) -> list[Membership]:
-    """Admit those of `tenants` who are not members of the locked pool; returns the new members.
-
-    A membership that has ended goes on under new terms.
-    """
-    known = {
-        membership.tenant_id: membership
-        for membership in Membership.objects.filter(pool=pool, tenant__in=tenants)
-    }
-    again = [membership for membership in known.values() if membership.ended_at is not None]
-    starts = {membership.pk: max(now, membership.ended_at or now) for membership in again}
-    for membership in again:
-        membership.ended_at = None
-        membership.version += 1
-    Membership.objects.bulk_update(again, ["ended_at", "version"])
-    admitted = [
-        *again,
-        *Membership.objects.bulk_create(
-            Membership(pool=pool, tenant=tenant, admitted_at=now)
-            for tenant in tenants
-            if tenant.pk not in known
-        ),
-    ]
-    MembershipTerms.objects.bulk_create(
-        MembershipTerms(
-            membership=membership,
-            weight=weight,
-            best_effort=best_effort,
-            group=group,
-            tier=tier,
-            start=starts.get(membership.pk, now),
-        )
-        for membership in admitted
-    )
-    return admitted
-
-
-@transaction.atomic
-def member_end(*, pool: Pool, tenant: Tenant, version: int | None, now: datetime) -> None:
-    """End a membership from the next decision on; its earlier terms and all history stay.
-
-    Raises `Missing` for a tenant that is not a member, and `Conflict` while it has servers or workloads
-    in the pool.
-    """
-    pool = pool_lock(pool)
-    membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
-    if membership is None:
-        raise Missing("There is no such member.", code="member.not_found")
-    check_version(membership.version, version)
-    servers = Server.objects.filter(pool=pool, contributed_by=tenant).present().count()
-    workloads = pool.workloads.filter(tenant=tenant).exclude(state="withdrawn").count()
-    if servers or workloads:
-        raise Conflict(
-            f"The member has {servers} servers and {workloads} workloads in the pool: retire its servers"
-            " and withdraw its workloads first.",
-            code="in_use",
-        )
-    before = stated_fields(membership)
-    present = membership.terms.get(end=None)
-    # A clock that was set back cannot end terms before they start.
-    membership.ended_at = present.end = max(now, present.start)
-    present.save(update_fields=["end"])
-    membership.version += 1
-    membership.save(update_fields=["ended_at", "version"])
-    pool_changed(pool, now=now)
-    audit_record(action="member.end", instance=membership, before=before, now=now, pool=pool.slug)
-
-
-def _change_terms(present: MembershipTerms, terms: dict[str, Any], now: datetime) -> None:
-    if all(getattr(present, name) == value for name, value in terms.items()):
-        return
-    if present.start >= now:
-        for name, value in terms.items():
-            setattr(present, name, value)
-        present.save(update_fields=list(terms))
-        return
-    present.end = now
-    present.save(update_fields=["end"])
-    MembershipTerms.objects.create(membership=present.membership, start=now, **terms)

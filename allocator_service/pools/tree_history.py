@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from django.db.models import Q
 
-from allocator_service.core.errors import Missing
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
+from allocator_service.pools.selectors import group_missing
 
 
 class Child(NamedTuple):
@@ -63,7 +63,7 @@ def group_named(*, pool: Pool, slug: str, before: datetime) -> Group:
     """
     groups = list(Group.objects.filter(pool=pool, slug=slug).order_by("created_at", "pk"))
     if not groups:
-        raise Missing("There is no such group.", code="group.not_found")
+        raise group_missing()
     found = next((each for each in reversed(groups) if each.created_at < before), groups[0])
     found.pool = pool
     return found

@@ -16,11 +16,11 @@ from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.member_services import members_admit
 from allocator_service.pools.models import Pool
 from allocator_service.pools.names import refuse_taken_names
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import server_groups
-from allocator_service.pools.services import members_admit
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.satisfiability import Supply

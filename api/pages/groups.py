@@ -11,11 +11,10 @@ from allocator_service.allocation.branches import Branch, Branches, branches
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.trees import GROUP, MEMBER, Tree, TreeNode
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.enforcement.selectors import decision_in_force
 from allocator_service.pools.models import GroupTerms, Pool
-from allocator_service.pools.selectors import group_history, group_terms_of
+from allocator_service.pools.selectors import group_history, group_missing, group_terms_of
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import is_slug
 from api.pages.views import PoolPage
@@ -87,7 +86,7 @@ class GroupPage(PoolPage):
             path = [] if found is None else found.tree.path_to(GROUP, group)
             terms = self._terms(of_pool, group)
             if not path and terms is None:
-                raise Missing("There is no such group.", code="group.not_found")
+                raise group_missing()
             content: dict[str, Any] = {}
             if found is not None and path:
                 above, node = path[:-1], path[-1]

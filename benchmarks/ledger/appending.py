@@ -23,8 +23,8 @@ from allocator_service.ledger.intake.entries import amount_of
 from allocator_service.ledger.intake.sealing import entries_seal, entries_seal_all
 from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry, Identity, PendingEntry, Seal
+from allocator_service.pools.member_services import members_admit
 from allocator_service.pools.models import Pool
-from allocator_service.pools.services import members_admit
 from benchmarks.http.load import Connection, request_bytes
 from benchmarks.http.service import Service
 from benchmarks.ledger.world import open_pool, some_tenants

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -86,7 +87,8 @@ def compare_documents(
     for done, policy in enumerate(asked):
         left = None if deadline is None else deadline - time.monotonic()
         # Each column's checks have their part of what is left, so that the last one has as much.
-        part = LONGEST_SEARCH if left is None else FOR_PROPERTIES * left / (len(asked) - done)
+        part = math.inf if left is None else FOR_PROPERTIES * left / (len(asked) - done)
+        part = min(part, LONGEST_SEARCH)
         columns.append(_column({**document, "policy": policy}, policy, left, part))
     return {"columns": columns}
 
@@ -107,7 +109,7 @@ def _column(
         answer = evaluate_document(
             _without_what_is_not_taken(document),
             time_limit=time_limit,
-            property_seconds=min(property_seconds, LONGEST_SEARCH),
+            property_seconds=property_seconds,
         )
     except PolicyError as error:
         column["error"] = {"code": error.code, "detail": error.detail, "pointer": error.pointer}

@@ -23,8 +23,9 @@ from allocator_service.pools.group_services import (
     group_update,
     groups_create,
 )
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
-from allocator_service.pools.services import member_put, pool_update
+from allocator_service.pools.services import pool_update
 from allocator_service.tenants.models import Person
 from allocator_service.tenants.people import (
     Identity,

@@ -8,8 +8,8 @@ from django.urls import reverse
 
 from allocator_service.core.models import AuditEntry
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Group, Membership, Pool, Server
-from allocator_service.pools.services import member_put
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -13,10 +13,11 @@ from allocator_service.allocation.admin.shares import reason_said
 from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.audit import acting_as
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Membership, Server
 from allocator_service.pools.operators import pool_limit_set
 from allocator_service.pools.server_services import ServerSettings, server_update
-from allocator_service.pools.services import member_put, pool_create
+from allocator_service.pools.services import pool_create
 from allocator_service.tenants.models import ApiKey
 from allocator_service.tenants.services import api_key_create
 from tests.integration.conftest import NOON, settings, vector

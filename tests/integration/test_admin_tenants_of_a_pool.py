@@ -13,8 +13,8 @@ from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.ledger.intake.sealing import entries_seal
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
-from allocator_service.pools.services import member_put
 from allocator_service.tenants.services import TenantDraft, tenant_create, tenants_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, vector

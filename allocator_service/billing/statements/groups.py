@@ -23,10 +23,10 @@ from allocator_service.billing.statements.documents import (
 )
 from allocator_service.billing.statements.drafting import first_month, month_draft, open_month
 from allocator_service.billing.statements.selectors import StatementRow
-from allocator_service.core.errors import Missing
 from allocator_service.core.money import exactly
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.pools.models import Group, Pool
+from allocator_service.pools.selectors import group_missing
 from allocator_service.pools.tree_history import Place, group_named, groups_before, places_before
 
 TOTALS = ("charges", "credits", "billed", "effective")
@@ -60,7 +60,7 @@ def group_statement(
     tree_at = min(month.end, now)
     group = group_named(pool=pool, slug=slug, before=tree_at)
     if not _is_within(group, within, tree_at):
-        raise Missing("There is no such group.", code="group.not_found")
+        raise group_missing()
     with one_snapshot():
         places = places_before(group=group, before=tree_at)
         closing = closing_of(pool, month)
@@ -105,7 +105,7 @@ def group_months(
     """
     group = group_named(pool=pool, slug=slug, before=now)
     if not _is_within(group, within, now):
-        raise Missing("There is no such group.", code="group.not_found")
+        raise group_missing()
     first, earliest = first_month(pool), open_month(pool)
     if first is None or first.start > now:
         return []

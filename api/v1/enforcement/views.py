@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from allocator_service.allocation.decided import decided_by_class
 from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
 from allocator_service.enforcement.entitlements import group_entitlements, pool_entitlements
 from allocator_service.enforcement.rendering.targets import (
     TARGETS,
@@ -26,6 +25,7 @@ from allocator_service.enforcement.selectors import (
     next_boundary,
 )
 from allocator_service.enforcement.services import report_put
+from allocator_service.pools.selectors import group_missing
 from api.auth import (
     EVERY_SCOPE_AND_AGENT,
     EVERY_SCOPE_GROUP_AND_AGENT,
@@ -180,7 +180,7 @@ class EntitlementsView(PoolView):
             return Response(group_entitlements_document(of_group, outsider=self.subtree.outsider))
         if slug is not None:
             if self.tenant is not None:
-                raise Missing("There is no such group.", code="group.not_found")
+                raise group_missing()
             of_group = group_entitlements(pool=of_pool, slug=slug, now=utc_now())
             return Response(group_entitlements_document(of_group))
         found = pool_entitlements(pool=self.pool, now=utc_now())

@@ -10,7 +10,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
 from allocator_service.pools.group_services import (
     GroupDraft,
     group_retire,
@@ -20,7 +19,7 @@ from allocator_service.pools.group_services import (
 )
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import GroupTerms
-from allocator_service.pools.selectors import group_history, group_terms_of
+from allocator_service.pools.selectors import group_history, group_missing, group_terms_of
 from api.auth import (
     EVERY_SCOPE_AND_GROUP,
     EVERY_SCOPE_GROUP_AND_AGENT,
@@ -60,7 +59,7 @@ class AnyGroupView(PoolView):
             groups = self.visible()
             found = groups.filter(group__slug=slug).first()
         if found is None:
-            raise _missing()
+            raise group_missing()
         found.group.pool = self.pool
         return found
 
@@ -231,7 +230,7 @@ class GroupHistoryView(AnyGroupView):
         """
         history = self._history(group)
         if not is_slug(group) or not history.exists():
-            raise _missing()
+            raise group_missing()
         page = page_of_fixed("group-history", history, **self.query)
         known = self.known()
         return self.listing(
@@ -245,7 +244,3 @@ class GroupHistoryView(AnyGroupView):
             return group_history(pool=self.pool, slug=slug, tenant=self.tenant)
         history = group_history(pool=self.pool, slug=slug, tenant=None)
         return history.filter(group__in=self.subtree.groups())
-
-
-def _missing() -> Missing:
-    return Missing("There is no such group.", code="group.not_found")

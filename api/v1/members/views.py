@@ -11,9 +11,9 @@ from rest_framework.response import Response
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing, Stale
 from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.member_services import member_end, member_put
 from allocator_service.pools.models import MembershipTerms
 from allocator_service.pools.selectors import members_of
-from allocator_service.pools.services import member_end, member_put
 from allocator_service.tenants.models import Tenant
 from api.auth import (
     EVERY_SCOPE_AND_GROUP,

@@ -19,7 +19,7 @@ from allocator_service.ledger.reporting.sharing_degree import (
 )
 from allocator_service.ledger.reporting.utilization import group_utilization, utilization_report
 from allocator_service.pools.models import Group
-from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.selectors import group_missing, resources_of
 from allocator_service.pools.tree_history import group_named
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
@@ -28,7 +28,6 @@ from api.contract.parameters import Parameters
 from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
 from api.openapi.describing import reports
 from api.pseudonyms import tenant_name
-from api.subtrees import group_missing
 from api.v1.reports.billing import BILLING, GROUP_BILLING, BillingDocument, BillingParameters
 from api.v1.reports.documents import GroupReportParameters, Report, ReportParameters, head_document
 from api.v1.reports.fairness import FAIRNESS, FairnessDocument

@@ -13,6 +13,7 @@ from allocator_service.billing.statements.selectors import month_get
 from allocator_service.core.clock import utc_now
 from allocator_service.core.headers import PAGE_POLICY
 from allocator_service.pools.models import Group
+from allocator_service.pools.selectors import group_missing
 from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract.fields import is_slug
 from api.contract.pagination import page_of_sorted
@@ -25,7 +26,6 @@ from api.contract.renderers import (
     ParquetRenderer,
 )
 from api.openapi.describing import lists, states
-from api.subtrees import group_missing
 from api.v1.statements.serializers import (
     GroupMonthDocument,
     GroupStatementDocument,

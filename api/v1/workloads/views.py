@@ -52,10 +52,14 @@ ORDERING = by_id("workloads")
 
 
 def visible_workloads(view: PoolView) -> QuerySet[Workload]:
-    """Return the workloads that the caller may see, withdrawn ones included."""
+    """Return the workloads that the caller may see, withdrawn ones included.
+
+    A group key sees none of the latter: a tenant may have withdrawn them before it entered the group.
+    """
     if view.subtree is None:
         return workloads_for(pool=view.pool, tenant=view.tenant)
-    return workloads_for(pool=view.pool, tenant=None).filter(tenant__in=view.subtree.tenants())
+    below = workloads_for(pool=view.pool, tenant=None).filter(tenant__in=view.subtree.tenants())
+    return below.exclude(state=WorkloadState.WITHDRAWN)
 
 
 class WorkloadsView(PoolView):
@@ -68,9 +72,9 @@ class WorkloadsView(PoolView):
         """List the workloads of a pool, oldest first, without the withdrawn ones unless
         `state=withdrawn` asks for them.
 
-        A tenant key sees its own, a group key those of the members below its group; operator and
-        billing keys see those of all tenants. A workload that cannot run at present has the
-        condition `unsatisfiable` with its reason.
+        A tenant key sees its own, a group key those of the members below its group, without
+        withdrawn ones; operator and billing keys see those of all tenants. A workload that cannot
+        run at present has the condition `unsatisfiable` with its reason.
         """
         workloads = visible_workloads(self).select_related(None)
         if self.query["state"] is None:
@@ -153,8 +157,8 @@ class WorkloadView(PoolView):
     def get(self, request: Request, pool: str, workload: str) -> Response:
         """Show one workload, even after it was withdrawn.
 
-        A tenant key sees its own workloads, a group key those of the members below its group; any
-        other id answers 404 `workload.not_found`.
+        A tenant key sees its own workloads, a group key those of the members below its group, without
+        withdrawn ones; any other id answers 404 `workload.not_found`.
         """
         return self._shown(self._workload(workload), generation=False)
 

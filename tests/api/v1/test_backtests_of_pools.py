@@ -7,8 +7,8 @@ import pytest
 
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.entries import entries_append
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
-from allocator_service.pools.services import member_put
 from tests import factories
 from tests.api.v1.test_backtests import ALL, finished, results
 from tests.api.v1.test_conventions import code

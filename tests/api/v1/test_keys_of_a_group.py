@@ -64,6 +64,18 @@ def test_a_key_sees_its_subtree(tree):
     assert get(f"{LAB}/entitlements/?group=ml").json()["tenants"][0]["tenant"] == "ada"
 
 
+def test_what_a_tenant_withdrew_before_it_entered_is_absent(tree):
+    path = f"{LAB}/workloads/{tree.bob_workload.pk}/"
+    operator = factories.client()
+    etag = operator.get(path)["ETag"]
+    assert operator.delete(path, If_Match=etag).status_code == 204
+    factories.member(tree.lab, tree.bob, "ml")
+    assert names(tree.manager.get(f"{LAB}/members/"), "tenant") == ["ada", "bob"]
+    assert names(operator.get(f"{LAB}/workloads/?state=withdrawn"), "tenant") == ["bob"]
+    assert names(tree.manager.get(f"{LAB}/workloads/?state=withdrawn"), "tenant") == []
+    assert code(tree.manager.get(path)) == (404, "workload.not_found")
+
+
 def test_an_explanation_is_the_one_that_the_tenant_gets(tree):
     path = f"/api/v1/runs/{tree.run.pk}/explanation/ada/"
     explained = tree.manager.get(path)

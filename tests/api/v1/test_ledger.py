@@ -7,7 +7,7 @@ import pytest
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Entry
-from allocator_service.pools.services import members_admit
+from allocator_service.pools.member_services import members_admit
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.services import tenant_retire
 from tests import factories

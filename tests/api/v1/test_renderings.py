@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from allocator_service.core.clock import utc_now
 from allocator_service.enforcement.rendering.targets import TARGETS
-from allocator_service.pools.services import member_put
+from allocator_service.pools.member_services import member_put
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)

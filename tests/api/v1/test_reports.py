@@ -13,9 +13,9 @@ from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.reporting import limits
+from allocator_service.pools.member_services import members_admit
 from allocator_service.pools.models import Contribution, MembershipTerms
 from allocator_service.pools.server_services import ServerSettings, server_retire, server_update
-from allocator_service.pools.services import members_admit
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -22,10 +22,11 @@ from allocator_service.pools.group_services import (
     group_update,
     groups_create,
 )
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Group
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
-from allocator_service.pools.services import member_put, pool_update
+from allocator_service.pools.services import pool_update
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, recomputed, settings, vector
 

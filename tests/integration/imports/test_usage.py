@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from allocator_service.ledger.models import Entry, Identity
-from allocator_service.pools.services import members_admit, pool_create
+from allocator_service.pools.member_services import members_admit
+from allocator_service.pools.services import pool_create
 from allocator_service.tenants.services import tenant_retire
 from tests.data import trace
 from tests.integration.conftest import NOON, settings

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from allocator_service.ledger.intake.usage import UsageEvent, usage_record
+from allocator_service.pools.member_services import members_admit
 from allocator_service.pools.models import Pool
-from allocator_service.pools.services import members_admit, pool_create
+from allocator_service.pools.services import pool_create
 from allocator_service.tenants.models import Tenant
 from tests.integration.conftest import NOON, settings
 

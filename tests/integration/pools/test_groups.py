@@ -17,9 +17,10 @@ from allocator_service.pools.group_services import (
     group_update,
     groups_create,
 )
+from allocator_service.pools.member_services import member_end, member_put
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
 from allocator_service.pools.selectors import group_history, group_terms_of, groups_of, members_of
-from allocator_service.pools.services import member_end, member_put, pool_update
+from allocator_service.pools.services import pool_update
 from tests.integration.conftest import NOON, settings
 
 pytestmark = pytest.mark.django_db

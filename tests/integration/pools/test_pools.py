@@ -18,6 +18,7 @@ from allocator_service.core.errors import (
     Unacceptable,
 )
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import (
     Contribution,
     Membership,
@@ -38,7 +39,7 @@ from allocator_service.pools.server_services import (
     server_update,
     servers_contribute,
 )
-from allocator_service.pools.services import member_put, pool_create, pool_retire, pool_update
+from allocator_service.pools.services import pool_create, pool_retire, pool_update
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, another_session, settings, vector
 

@@ -230,9 +230,9 @@ class ServersAndWorkloads(Transport):
         """List the workloads of a pool, oldest first, without the withdrawn ones unless
         `state=withdrawn` asks for them.
 
-        A tenant key sees its own, a group key those of the members below its group; operator and
-        billing keys see those of all tenants. A workload that cannot run at present has the
-        condition `unsatisfiable` with its reason.
+        A tenant key sees its own, a group key those of the members below its group, without
+        withdrawn ones; operator and billing keys see those of all tenants. A workload that cannot
+        run at present has the condition `unsatisfiable` with its reason.
 
         Parameters
         ----------
@@ -271,8 +271,8 @@ class ServersAndWorkloads(Transport):
     def pools_workloads_show(self, pool: str, workload: str) -> Answer[WorkloadDocument]:
         """Show one workload, even after it was withdrawn.
 
-        A tenant key sees its own workloads, a group key those of the members below its group; any
-        other id answers 404 `workload.not_found`.
+        A tenant key sees its own workloads, a group key those of the members below its group, without
+        withdrawn ones; any other id answers 404 `workload.not_found`.
         """
         return self._read(f"/api/v1/pools/{path_part(pool)}/workloads/{path_part(workload)}/")
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from allocator_service.core.quantities import Resource
-from allocator_service.pools.services import members_admit
+from allocator_service.pools.member_services import members_admit
 from allocator_service.tenants.models import ApiKey
 from tests import factories
 from tests.integration.billing.conftest import at, seal, used

@@ -9,8 +9,8 @@ from allocator_service.billing.credit_notes import credit_note_create
 from allocator_service.billing.plans.services import CommitmentDraft
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.member_services import members_admit
 from allocator_service.pools.models import Pool
-from allocator_service.pools.services import members_admit
 from allocator_service.tenants.models import ApiKey
 from tests import factories
 from tests.api.v1.billing.conftest import APRIL, MARCH, POOL

@@ -15,7 +15,7 @@ from allocator_service.billing.models import Closing, Statement
 from allocator_service.billing.statements.manifest import manifest_write
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.models import Entry
-from allocator_service.pools.services import members_admit
+from allocator_service.pools.member_services import members_admit
 from allocator_service.tenants.models import ApiKey
 from launcher.folders import PROJECT
 from tests import factories

@@ -1,0 +1,285 @@
+"""Writes to the members of pools."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from allocator_service.core.audit import Change, audit_record, audit_record_all, stated_fields
+from allocator_service.core.errors import Conflict, Missing, PreconditionRequired, Unacceptable
+from allocator_service.core.versions import check_version
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import (
+    LARGEST_TIER,
+    TIER_RANGE,
+    Group,
+    Membership,
+    MembershipTerms,
+    Pool,
+    Server,
+)
+from allocator_service.pools.policy import refuse_groups
+from allocator_service.pools.recompute import pool_changed
+from allocator_service.pools.selectors import groups_of, members_of
+from allocator_service.tenants.models import Tenant
+
+_DEFAULT_TERMS = {"weight": Decimal(1), "best_effort": False, "group": None, "tier": 0}
+
+
+@transaction.atomic
+def member_put(
+    *,
+    pool: Pool,
+    tenant: Tenant,
+    weight: Decimal,
+    best_effort: bool,
+    version: int | None,
+    now: datetime,
+    group: str | None = None,
+    tier: int = 0,
+) -> tuple[Membership, bool]:
+    """Admit a tenant or change its terms from the next decision on. Returns whether it was admitted.
+
+    `group` is the slug of a group of the pool, None for the pool itself. Changing an existing member
+    needs its `version` (`PreconditionRequired` without, `Stale` when it is another).
+    """
+    pool = pool_lock(pool)
+    found = None if group is None else groups_of(pool=pool).filter(slug=group).first()
+    terms = _terms_of(
+        pool, weight=weight, best_effort=best_effort, group=group, found=found, tier=tier
+    )
+    stated = {**terms, "group": group}
+    membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
+    if membership is None:
+        (membership,) = members_admit(
+            pool=pool, tenants=[tenant], now=now, terms={tenant.pk: terms}
+        )
+        pool_changed(pool, now=now)
+        audit_record(
+            action="member.admit", instance=membership, now=now, pool=pool.slug, extra=stated
+        )
+        return membership, True
+    if version is None:
+        raise PreconditionRequired(
+            f'Changing a member needs If-Match with its ETag ("v{membership.version}").'
+        )
+    check_version(membership.version, version)
+    present = membership.terms.select_related("group").get(end=None)
+    before = _stated(membership, present)
+    _change_terms([(present, terms)], now)
+    membership.version += 1
+    membership.save(update_fields=["version"])
+    pool_changed(pool, now=now)
+    audit_record(
+        action="member.update",
+        instance=membership,
+        before=before,
+        now=now,
+        pool=pool.slug,
+        extra=stated,
+    )
+    return membership, False
+
+
+@dataclass(frozen=True)
+class MemberDraft:
+    """The terms of a member.
+
+    `group` is the slug of a group of the pool, None for the pool itself.
+    """
+
+    tenant: Tenant
+    weight: Decimal
+    group: str | None
+    tier: int
+
+
+@transaction.atomic
+def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> None:
+    """Admit many tenants or change their terms from the next decision on, all or none.
+
+    `best_effort` stays as it is. One change of the pool, and an audit entry per member. No version is
+    asked for: the caller compares under the pool's lock. Raises as `member_put`.
+    """
+    pool = pool_lock(pool)
+    groups = {group.slug: group for group in groups_of(pool=pool)}
+    present = {terms.membership.tenant_id: terms for terms in members_of(pool=pool)}
+    terms = {}
+    for draft in drafts:
+        old = present.get(draft.tenant.pk)
+        terms[draft.tenant.pk] = _terms_of(
+            pool,
+            weight=draft.weight,
+            best_effort=old is not None and old.best_effort,
+            group=draft.group,
+            found=groups.get(draft.group or ""),
+            tier=draft.tier,
+        )
+    stated = {draft.tenant.pk: {**terms[draft.tenant.pk], "group": draft.group} for draft in drafts}
+    joining = [draft.tenant for draft in drafts if draft.tenant.pk not in present]
+    admitted = members_admit(pool=pool, tenants=joining, now=now, terms=terms)
+    changing = [present[tenant] for tenant in terms if tenant in present]
+    before = [_stated(old.membership, old) for old in changing]
+    _change_terms([(old, terms[old.membership.tenant_id]) for old in changing], now)
+    members = [old.membership for old in changing]
+    for member in members:
+        member.pool = pool  # the audit names it
+    Membership.objects.filter(pk__in=[member.pk for member in members]).update(
+        version=F("version") + 1
+    )
+    pool_changed(pool, now=now)
+    audit_record_all(
+        action="member.admit",
+        changes=[Change(member, None, stated[member.tenant_id]) for member in admitted],
+        now=now,
+        pool=pool.slug,
+    )
+    audit_record_all(
+        action="member.update",
+        changes=[
+            Change(member, was, stated[member.tenant_id])
+            for member, was in zip(members, before, strict=True)
+        ],
+        now=now,
+        pool=pool.slug,
+    )
+
+
+def _stated(membership: Membership, terms: MembershipTerms) -> dict[str, Any]:
+    """The fields of a member that the audit states."""
+    return {
+        **stated_fields(membership),
+        **{name: getattr(terms, name) for name in _DEFAULT_TERMS},
+        "group": terms.group.slug if terms.group else None,
+    }
+
+
+def _terms_of(
+    pool: Pool,
+    *,
+    weight: Decimal,
+    best_effort: bool,
+    group: str | None,
+    found: Group | None,
+    tier: int,
+) -> dict[str, Any]:
+    """The checked terms of a member of the locked pool, by the fields of `MembershipTerms`.
+
+    `found` is the pool's group of the slug `group`, if there is one.
+    """
+    if not 0 < weight < Decimal(10) ** 12:
+        raise Unacceptable(
+            "A weight is above 0 and below 10^12; best_effort is how to give a member only what is"
+            " left.",
+            code="weight.not_positive",
+            pointer="/weight",
+        )
+    if abs(tier) > LARGEST_TIER:
+        raise Unacceptable(TIER_RANGE, code="tier.out_of_range", pointer="/tier")
+    if group is not None:
+        refuse_groups(pool.policy_name, pool.policy_options, pointer="/group")
+        if found is None:
+            raise Unacceptable(
+                f'The pool has no group "{group}".', code="group.unknown", pointer="/group"
+            )
+    elif tier:
+        refuse_groups(pool.policy_name, pool.policy_options, pointer="/tier")
+    return {"weight": weight, "best_effort": best_effort, "group": found, "tier": tier}
+
+
+def members_admit(
+    *,
+    pool: Pool,
+    tenants: Sequence[Tenant],
+    now: datetime,
+    terms: Mapping[int, Mapping[str, Any]] | None = None,
+) -> list[Membership]:
+    """Admit those of `tenants` who are not members of the locked pool; returns the new members.
+
+    `terms` are by the tenant's key, weight 1 in the pool itself without any. A membership that has
+    ended goes on under new terms.
+    """
+    given = terms or {}
+    known = {
+        membership.tenant_id: membership
+        for membership in Membership.objects.filter(pool=pool, tenant__in=tenants)
+    }
+    again = [membership for membership in known.values() if membership.ended_at is not None]
+    starts = {membership.pk: max(now, membership.ended_at or now) for membership in again}
+    for membership in again:
+        membership.ended_at = None
+        membership.version += 1
+    Membership.objects.bulk_update(again, ["ended_at", "version"])
+    admitted = [
+        *again,
+        *Membership.objects.bulk_create(
+            Membership(pool=pool, tenant=tenant, admitted_at=now)
+            for tenant in tenants
+            if tenant.pk not in known
+        ),
+    ]
+    MembershipTerms.objects.bulk_create(
+        MembershipTerms(
+            membership=membership,
+            start=starts.get(membership.pk, now),
+            **given.get(membership.tenant_id, _DEFAULT_TERMS),
+        )
+        for membership in admitted
+    )
+    return admitted
+
+
+@transaction.atomic
+def member_end(*, pool: Pool, tenant: Tenant, version: int | None, now: datetime) -> None:
+    """End a membership from the next decision on; its earlier terms and all history stay.
+
+    Raises `Missing` for a tenant that is not a member, and `Conflict` while it has servers or workloads
+    in the pool.
+    """
+    pool = pool_lock(pool)
+    membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
+    if membership is None:
+        raise Missing("There is no such member.", code="member.not_found")
+    check_version(membership.version, version)
+    servers = Server.objects.filter(pool=pool, contributed_by=tenant).present().count()
+    workloads = pool.workloads.filter(tenant=tenant).exclude(state="withdrawn").count()
+    if servers or workloads:
+        raise Conflict(
+            f"The member has {servers} servers and {workloads} workloads in the pool: retire its servers"
+            " and withdraw its workloads first.",
+            code="in_use",
+        )
+    before = stated_fields(membership)
+    present = membership.terms.get(end=None)
+    # A clock that was set back cannot end terms before they start.
+    membership.ended_at = present.end = max(now, present.start)
+    present.save(update_fields=["end"])
+    membership.version += 1
+    membership.save(update_fields=["ended_at", "version"])
+    pool_changed(pool, now=now)
+    audit_record(action="member.end", instance=membership, before=before, now=now, pool=pool.slug)
+
+
+def _change_terms(
+    changes: Sequence[tuple[MembershipTerms, Mapping[str, Any]]], now: datetime
+) -> None:
+    """Give members new terms from now on, in place where the present ones start now."""
+    edited, ended, following = [], [], []
+    for present, terms in changes:
+        if all(getattr(present, name) == value for name, value in terms.items()):
+            continue
+        if present.start >= now:
+            for name, value in terms.items():
+                setattr(present, name, value)
+            edited.append(present)
+        else:
+            present.end = now
+            ended.append(present)
+            following.append(MembershipTerms(membership=present.membership, start=now, **terms))
+    MembershipTerms.objects.bulk_update(edited, list(_DEFAULT_TERMS), batch_size=500)
+    MembershipTerms.objects.filter(pk__in=[each.pk for each in ended]).update(end=now)
+    MembershipTerms.objects.bulk_create(following)
