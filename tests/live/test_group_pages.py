@@ -67,6 +67,7 @@ def page(chromium, service, key) -> Iterator[Page]:
     options = {"viewport": {"width": WIDE, "height": 900}, "base_url": service.url}
     with opened(chromium, reduced_motion="reduce", **options) as page:
         page.goto("/my/")
+        expect(page.locator("#key")).to_be_focused()
         page.keyboard.type(key)
         page.keyboard.press("Enter")
         expect(page).to_have_title("My pools · Allocation service")
