@@ -71,6 +71,7 @@ DRF = Policy(
     hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
     takes_groups=True,
+    takes_limits=True,
 )
 
 DRFH = Policy(
@@ -85,6 +86,7 @@ DRFH = Policy(
     hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
     takes_groups=True,
+    takes_limits=True,
 )
 
 STATIC = Policy(

@@ -121,8 +121,8 @@ def solve(
     PolicyUnknownError, PolicyModeError, PolicyOptionsError
         The policy, the mode or the options do not exist or do not fit.
     PolicyNotApplicableError
-        A selector under a policy that does not place, a history under a memoryless policy, or a
-        deficit under a policy that is not time-sharing.
+        A selector under a policy that does not place, a history under a memoryless policy, a deficit
+        under a policy that is not time-sharing, or groups or limits under a policy without them.
     ProblemError
         The problem is not a ``Problem``, or the history is not about its tenants and resources.
     PolicyError
@@ -164,6 +164,8 @@ def solve(
         )
     if problem.has_groups:
         _check_groups(choice)
+    if problem.limits:
+        _check_limits(problem, choice)
     if history is not None:
         _check_history(problem, choice.policy, history)
     if problem.deficit.any() and not choice.policy.time_sharing:
@@ -202,6 +204,30 @@ def _check_groups(choice: Choice) -> None:
             "weights per resource are for pools without groups and tiers",
             "/policy/options/resource_weights",
         )
+
+
+def _check_limits(problem: Problem, choice: Choice) -> None:
+    if not choice.policy.takes_limits:
+        names = ", ".join(name for name in sorted(_SOLVERS) if policy_named(name).takes_limits)
+        raise PolicyNotApplicableError(
+            "policy.no_limits",
+            f"policy {choice.policy.name!r} does not keep limits; these do: {names}",
+            "/policy/name",
+        )
+    if choice.option("resource_weights"):
+        raise PolicyNotApplicableError(
+            "policy.no_limits",
+            "weights per resource are for pools without limits",
+            "/policy/options/resource_weights",
+        )
+    for limit in problem.limits:
+        if choice.sees_one_pool and limit.where:
+            raise PolicyNotApplicableError(
+                "policy.no_placement",
+                f"policy {choice.policy.name!r} sees the pool as one server: a limit cannot be for the "
+                "servers that a selector matches",
+                f"/{limit.scope}s/{limit.node}/limit",
+            )
 
 
 def _linear_algebra_in_one_thread() -> AbstractContextManager[object]:

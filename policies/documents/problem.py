@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from policies.documents.current_placements import (
     current_placements_from_rows,
     current_placements_to_document,
@@ -19,8 +21,10 @@ from policies.fields import Mistakes, is_object
 from policies.model.current_placements import CurrentPlacements
 from policies.model.group_tree import POOL
 from policies.model.history import History
+from policies.model.limits import SCOPES
 from policies.model.policy import Choice
 from policies.model.problem import Problem
+from policies.model.problem_fields import Limit
 from policies.selection import choose
 
 
@@ -104,6 +108,7 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             resources=resources,
             units=[each["unit"] for each in given["resources"]],
             weights_mode=given["weights"],
+            limits=_limits(given),
             **_groups(given["groups"]),
             **_tenants(given["tenants"]),
             **_servers(given["servers"]),
@@ -190,6 +195,10 @@ def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
         "weights": problem.weights_mode,
         "include": list(parsed.include),
     }
+    for limit in problem.limits:
+        document[f"{limit.scope}s"][limit.node].setdefault("limit", []).append(
+            _limit_document(problem, limit)
+        )
     if parsed.mode is not None:
         document["policy"]["mode"] = parsed.mode
     if parsed.history is not None:
@@ -210,6 +219,14 @@ def _server_document(problem: Problem, row: int) -> dict[str, Any]:
         "labels": dict(problem.server_labels[row]),
         "contributed_by": problem.tenants[owner] if owner >= 0 else None,
         "draining": bool(problem.contributed_only[row]),
+    }
+
+
+def _limit_document(problem: Problem, limit: Limit) -> dict[str, Any]:
+    named = np.flatnonzero(np.isfinite(limit.amount)).tolist()
+    return {
+        "where": {label: list(values) for label, values in limit.where.items()},
+        "amount": {problem.resources[r]: float(limit.amount[r]) for r in named},
     }
 
 
@@ -254,6 +271,16 @@ def _group_documents(problem: Problem) -> list[dict[str, Any]]:
             problem.group_tier.tolist(),
             strict=True,
         )
+    ]
+
+
+def _limits(given: Mapping[str, Any]) -> list[Limit]:
+    """Limits of groups, then of tenants, then of workloads, each in the order of the document."""
+    return [
+        Limit(scope, node, np.array(row["amount"]), row["where"])
+        for scope in SCOPES
+        for node, item in enumerate(given[f"{scope}s"])
+        for row in item["limit"]
     ]
 
 

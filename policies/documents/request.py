@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, ClassVar
 
 from policies.fields import (
@@ -32,6 +33,8 @@ INCLUDES = ("placements", "certificate", "properties", "schedule", "explanations
 RESOURCE_NAME = "^[a-z][a-z0-9_.-]{0,62}$"
 MAX_WHOLE = 2**53 - 1
 MAX_POLICIES = 20
+# Of one group, tenant or workload.
+MOST_LIMITS = 100
 
 
 class WholeField(IntegerField):
@@ -159,11 +162,31 @@ def _group(known: Mapping[str, int] | None = None) -> GroupField:
     )  # fmt: skip
 
 
+class LimitDocument(_Part):
+    where = MapField(
+        OneOrMoreField(StringField(), as_list=True, code="selector.empty"),
+        default=dict,
+        description="Labels of the servers that the limit is for. An empty object is every server.",
+    )
+    amount = AmountsField(
+        unknown="limit.unknown_resource", empty="limit.empty", unnamed=inf,
+        description="Greatest amount of each resource. Resources that are not named have no limit.",
+    )  # fmt: skip
+
+
+def _limits(document: type[Document] = LimitDocument) -> ListField:
+    return ListField(
+        document, min_items=0, max_items=MOST_LIMITS, code="limit.too_many", default=list,
+        description="What everything below may demand at most.",
+    )  # fmt: skip
+
+
 class GroupDocument(_Part):
     name = NameField("group.name")
     parent = _group()
     weight = _weight()
     tier = _tier()
+    limit = _limits()
 
 
 class TenantDocument(_Part):
@@ -174,6 +197,7 @@ class TenantDocument(_Part):
     best_effort = BooleanField(
         default=False, description="Served with what the other tenants leave."
     )
+    limit = _limits()
     owed = RealField(
         "owed", code="owed.out_of_range",
         expected=f"a number from -{LARGEST_DEFICIT} to {LARGEST_DEFICIT}",
@@ -199,6 +223,7 @@ class WorkloadDocument(_Part):
         description="For each label the value, or the values, one of which a server must have. "
         "An empty object is no constraint.",
     )
+    limit = _limits()
 
 
 class ModeField(StringField):
@@ -374,11 +399,14 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
         capacity=ServerDocument.capacity.within(resources),
         contributed_by=TenantField(tenants, required=False, allow_null=True),
     )
+    limits = _limits(LimitDocument.with_fields(amount=LimitDocument.amount.within(resources)))
     workloads = WorkloadDocument.with_fields(
-        tenant=TenantField(tenants), demand=WorkloadDocument.demand.within(resources)
+        tenant=TenantField(tenants),
+        demand=WorkloadDocument.demand.within(resources),
+        limit=limits,
     )
-    grouped = GroupDocument.with_fields(parent=_group(groups))
-    members = TenantDocument.with_fields(group=_group(groups))
+    grouped = GroupDocument.with_fields(parent=_group(groups), limit=limits)
+    members = TenantDocument.with_fields(group=_group(groups), limit=limits)
     history = history_for(tenants, resources)
     return EvaluationRequest.with_fields(
         servers=ListField(

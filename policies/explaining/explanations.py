@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
-from policies.model.reasons import LEVEL, REASONS, TASK_LIMIT, UNSERVED
+from policies.model.reasons import LEVEL, LIMIT, REASONS, TASK_LIMIT, UNSERVED
 
 PRICE_NOISE = 1e-9
 BINDINGS_SHOWN = 10
@@ -107,8 +107,8 @@ def _binding(allocation: Allocation, tenant: int) -> tuple[Binding, ...]:
     problem, certificate = allocation.problem, allocation.certificate
     if not isinstance(certificate, Certificate) or certificate.frozen_in[tenant] < 0:
         return ()
-    prices = certificate.rounds[int(certificate.frozen_in[tenant])].prices
     classes = allocation.classes
+    prices = certificate.rounds[int(certificate.frozen_in[tenant])].prices[: classes.count]
     if prices.shape != (classes.count, problem.m):  # of shares, as time division has them
         return ()
     one_pool = allocation.choice.sees_one_pool
@@ -200,12 +200,22 @@ def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Bind
     reason = allocation.limited_by[unmet[0]]
     if reason in UNSERVED:
         return f"{problem.workload_names[unmet[0]]} gets nothing more: {REASONS[reason]}"
+    if reason.startswith(f"{LIMIT}:"):
+        return f"{problem.workload_names[unmet[0]]} stopped at the limit of {_whose(reason)}."
     if binding:
         full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
         return f"it stopped where {full} ran out on the servers where it costs least."
     if reason.startswith("resource:"):
         return f"it stopped where {reason.removeprefix('resource:')} ran out."
     return f"it stopped where {REASONS[LEVEL]}"
+
+
+def _whose(reason: str) -> str:
+    """The node whose limit a reason names."""
+    _, scope, *name = reason.split(":", 2)
+    if scope == "group":
+        return f"group {name[0]}"
+    return "the tenant" if scope == "tenant" else "the workload itself"
 
 
 def _or_none(value: float) -> float | None:

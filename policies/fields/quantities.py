@@ -289,21 +289,31 @@ class QuantitiesField(ObjectField):
 
 
 class AmountsField(QuantitiesField):
-    """Amounts keyed by resource, as doubles in the order of the resources; what is missing is 0.
+    """Amounts keyed by resource, as doubles in the order of the resources.
 
     Args:
         unknown: the code of a name that is no resource.
         zero: the code of nothing but zeros, where that is a mistake.
+        empty: the code of an object without a resource, where that is a mistake.
         each: what an amount is, where it is no quantity.
+        unnamed: the amount of resources that are not named.
     """
 
     def __init__(
-        self, *, unknown: str, zero: str = "", each: Field | None = None, **options: Any
+        self,
+        *,
+        unknown: str,
+        zero: str = "",
+        empty: str = "",
+        each: Field | None = None,
+        unnamed: float = 0.0,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.unknown, self.zero, self.each = unknown, zero, each
+        self.unknown, self.zero, self.empty, self.each = unknown, zero, empty, each
+        self.unnamed = unnamed
         self._resources: Mapping[str, Field] | None = None
-        self._zeros: dict[str, float] = {}
+        self._unnamed: dict[str, float] = {}
 
     def within(self, units: Mapping[str, str] | None) -> AmountsField:
         """The field for resources with these units, in their order; None: they are not known."""
@@ -312,14 +322,14 @@ class AmountsField(QuantitiesField):
             bound._resources = {
                 name: self.each or QuantityField(unit=unit) for name, unit in units.items()
             }
-            bound._zeros = dict.fromkeys(units, 0.0)
+            bound._unnamed = dict.fromkeys(units, self.unnamed)
         return bound
 
     def read(self, value: Any) -> tuple[float, ...]:
         amounts = value if type(value) is dict else super().read(value)
         if self._resources is None:
             return ()
-        read = self._zeros.copy()
+        read = self._unnamed.copy()
         found: list[Mistake] = []
         for name, amount in amounts.items():
             field = self._resources.get(name)
@@ -334,6 +344,8 @@ class AmountsField(QuantitiesField):
                 found += wrong.under(name)
         if found:
             raise Mistakes(found)
+        if self.empty and not amounts:
+            raise mistake(self.empty, "Expected at least one resource.")
         if self.zero and not any(read.values()):
             raise mistake(self.zero, "Expected at least one amount above 0.")
         return tuple(read.values())

@@ -24,6 +24,7 @@ from policies.filling.servers_loop import (
     BEST_BY_SLOPE,
     FIRST_FIT,
     TWO_CHOICES,
+    LimitsLeft,
     Servers,
     Tasks,
     Waiting,
@@ -78,6 +79,7 @@ def solve_indivisible(request: Request) -> Allocation:
         np.ascontiguousarray(whole.capacity[rows.first_row][:, present]),
         np.ascontiguousarray(whole.share_of_unit[present]),
         np.ascontiguousarray(rows.allowed[queues.workloads]),
+        _limits_left(problem, whole, queues, rows.first_row),
         rows.servers,
         request.option("placement"),
         int(request.option("seed")),
@@ -118,6 +120,7 @@ def _place(
     capacity: FloatArray,
     share_of_unit: FloatArray,
     allowed: BoolArray,
+    limits: LimitsLeft,
     servers: IntArray,
     placement: str,
     seed: int,
@@ -146,7 +149,7 @@ def _place(
                 raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
             job = np.empty(MOST_LAUNCHED, dtype=np.int32)
             server = np.empty(MOST_LAUNCHED, dtype=np.int32)
-            launched = fill(rule, waiting, tasks, state, draws, job, server, MOST_LOOKED_AT)
+            launched = fill(rule, waiting, tasks, limits, state, draws, job, server, MOST_LOOKED_AT)
             done += launched
             if done > MOST_TASKS:
                 raise ProblemTooLargeError(
@@ -163,6 +166,40 @@ def placement_rule(placement: str, resources: int) -> int:
     if resources < 2:
         return FIRST_FIT  # with one resource every H is 0 and the first by position wins
     return BEST_BY_SLOPE if resources == 2 else BEST_BY_SCAN
+
+
+def _limits_left(
+    problem: Problem, whole: WholeServers, queues: Queues, rows: IntArray
+) -> LimitsLeft:
+    """Return the whole amounts of limits that can bind, for workloads in the order of ``queues``.
+
+    Args:
+        rows: (R,) of the problem, as the servers are numbered.
+    """
+    position = np.full(problem.n, -1, dtype=np.int64)
+    position[queues.workloads] = np.arange(len(queues.workloads))
+    cells = np.argwhere(np.isfinite(whole.limits)).tolist()
+    jobs, numbers = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    needs = [np.zeros(0)]
+    where = np.zeros((len(cells), len(rows)), dtype=np.bool_)
+    for number, (limit, resource) in enumerate(cells):
+        item = problem.limited[limit]
+        where[number] = item.rows[rows]
+        mine = item.workloads[position[item.workloads] >= 0]
+        mine = mine[whole.demand[mine, resource] > 0]
+        jobs.append(position[mine])
+        numbers.append(np.full(len(mine), number))
+        needs.append(whole.demand[mine, resource])
+    job = np.concatenate(jobs)
+    order = np.argsort(job, kind="stable")
+    return LimitsLeft(
+        left=np.array([whole.limits[limit, resource] for limit, resource in cells]),
+        where=where,
+        first=np.searchsorted(job[order], np.arange(len(queues.workloads) + 1)),
+        row=np.concatenate(numbers)[order],
+        need=np.concatenate(needs)[order],
+        closed=np.zeros(len(job), dtype=np.bool_),
+    )
 
 
 def tasks_of(demand: FloatArray, share_of_unit: FloatArray, allowed: BoolArray) -> Tasks:

@@ -59,13 +59,31 @@ class Waiting(NamedTuple):
     gain: FloatArray
 
 
+class LimitsLeft(NamedTuple):
+    """What limits leave. A row is one resource of one limit.
+
+    Attributes:
+        left: (r,) whole; where: (r, rows) servers on which tasks count.
+        first: (q + 1,) the rows of workload ``j`` are ``row[first[j]]`` to ``row[first[j + 1] - 1]``.
+        row, need: (c,) a row of a workload, and what one task takes of it.
+        closed: (c,) rows that have no room for one more task of the workload.
+    """
+
+    left: FloatArray
+    where: BoolArray
+    first: IntArray
+    row: IntArray
+    need: FloatArray
+    closed: BoolArray
+
+
 class Tasks(NamedTuple):
     """One task of each workload.
 
     Attributes:
         demand: (q, m) whole; ratio: (q, m) shares relative to the reference resource.
         reference: (q,) the first resource demanded; size: (q,) sums of ``ratio``.
-        allowed: (q, rows).
+        allowed: (q, rows), without those that limits close.
         pointer: (q,) no server before it has room (first-fit).
     """
 
@@ -96,12 +114,12 @@ class Servers(NamedTuple):
 
 
 @compiled
-def fill(rule, waiting, tasks, servers, draws, log_job, log_server, work):  # type: ignore[no-untyped-def]
+def fill(rule, waiting, tasks, limits, servers, draws, log_job, log_server, work):  # type: ignore[no-untyped-def]
     """Launch tasks until nobody's fits any more, the log is full, or the work is done.
 
     Args:
         rule: one of the five constants.
-        waiting, tasks, servers: the state, which is brought up to date.
+        waiting, tasks, limits, servers: the state, which is brought up to date.
         draws: (1,) state of the random numbers.
         log_job, log_server: (L,) one entry per task launched.
         work: about how many servers to look at before returning.
@@ -123,6 +141,13 @@ def fill(rule, waiting, tasks, servers, draws, log_job, log_server, work):  # ty
         job = current[tenant]
         server, looked = NOWHERE, 1
         if count[job] < limit[job]:
+            for at in range(limits.first[job], limits.first[job + 1]):
+                if not limits.closed[at] and limits.need[at] > limits.left[limits.row[at]]:
+                    # Amounts only shrink: what is closed once stays so.
+                    limits.closed[at] = True
+                    for row in range(allowed.shape[1]):
+                        if limits.where[limits.row[at], row]:
+                            allowed[job, row] = False
             if rule == BEST_BY_SLOPE:
                 server, looked = nearest(
                     demand[job], ratio[job], reference[job], size[job], allowed[job], row_of, slopes
@@ -168,6 +193,9 @@ def fill(rule, waiting, tasks, servers, draws, log_job, log_server, work):  # ty
             left[server, r] -= demand[job, r]
             alive = alive and left[server, r] >= least[r]
         row = row_of[server]
+        for at in range(limits.first[job], limits.first[job + 1]):
+            if limits.where[limits.row[at], row]:
+                limits.left[limits.row[at]] -= limits.need[at]
         fresh = server == opened[row]
         if fresh:
             opened[row] += 1

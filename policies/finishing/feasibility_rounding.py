@@ -42,6 +42,8 @@ def rounded_to_feasible(allocation: Allocation) -> Allocation:
         return _worst(capacities.demand > 0, by_resource)
 
     tasks = _taken_back(tasks, capacities.pool_overfilled, excess)
+    if problem.limits and allocation.choice.sees_one_pool:
+        tasks = _within_limits(allocation, capacities, tasks, np.ones(len(tasks)))
     return replace(allocation, tasks=tasks, placement_tasks=placed)
 
 
@@ -71,7 +73,33 @@ def _placed(allocation: Allocation, capacities: Capacities) -> FloatArray:
     each = _as_stored(allocation.placement_tasks / servers, servers)
     each = _as_stored(_taken_back(each, overfilled, excess_on_servers), servers)
     each = _as_stored(_taken_back(each, beyond, excess_of_limits), servers)
+    if problem.limits:
+        each = _as_stored(_within_limits(allocation, capacities, each, servers), servers)
     return each * servers
+
+
+def _within_limits(
+    allocation: Allocation, capacities: Capacities, each: FloatArray, servers: FloatArray
+) -> FloatArray:
+    """Return tasks on each of so many servers (p,) within all limits.
+
+    Where the pool is one server, they are those of workloads (n,).
+    """
+
+    def exceeded(each: FloatArray) -> BoolArray:
+        return capacities.limits_exceeded(allocation, each * servers)
+
+    def excess(each: FloatArray, over: BoolArray) -> FloatArray:
+        part = np.zeros(len(each))
+        for limit in np.flatnonzero(over.any(axis=1)).tolist():
+            mine, workloads = capacities.counted(allocation, limit)
+            demand = capacities.demand[workloads]
+            used = (each * servers)[mine] @ demand
+            by_resource = _excess(used, capacities.limits[limit], over[limit])
+            part[mine] = np.maximum(part[mine], _worst(demand > 0, by_resource))
+        return part
+
+    return _taken_back(each, exceeded, excess)
 
 
 def _as_stored(each: FloatArray, servers: FloatArray) -> FloatArray:

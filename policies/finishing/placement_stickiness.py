@@ -28,6 +28,7 @@ from policies.model.server_classes import (
     each_row_alone,
     server_ranges,
 )
+from policies.proofs.capacities import Capacities
 from policies.proofs.saturation import stops_of
 from policies.proofs.stop_reasons import STILL_FITS
 
@@ -228,7 +229,10 @@ def _completed(
 def _with_placements(
     problem: Problem, rows: ServerClasses, placed: _Pairs, fresh: Allocation
 ) -> Allocation:
-    """The answer on these servers, or as it was where a wanted task would still fit there."""
+    """The answer on these servers, or as it was where a wanted task would still fit there.
+
+    It also stays as it was if a limit for some servers would be exceeded.
+    """
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     sizes, workload, server_class, tasks = _ranges(row_of, placed)
     allocation = replace(
@@ -238,6 +242,10 @@ def _with_placements(
         placement_class=server_class,
         placement_tasks=tasks,
     )
+    if problem.limits:
+        capacities = Capacities.of(problem, allocation, allocation.classes)
+        if capacities.limits_exceeded(allocation, tasks).any():
+            return fresh
     stops = stops_of(problem, allocation, allocation.classes) or ()
     return fresh if STILL_FITS in stops else replace(allocation, limited_by=stops)
 

@@ -130,12 +130,10 @@ class GroupRounds(Rounds):
         raise NoConvergenceError(f"no end of a round after {MOST_PROGRAMS} programs")
 
     def _bound_at_pool_prices(self) -> tuple[float, FloatArray]:
-        """Least bound from pricing one resource, or all, the same on every server."""
+        """Return the least bound of a few simple prices, and these prices."""
         problem, path = self.problem, self.path
-        level, best = path.last, np.zeros_like(problem.capacity_share)
-        for priced in (*np.eye(problem.m), np.ones(problem.m)):
-            prices = np.tile(priced, (problem.K, 1))
-            bound = path_bound(problem, path, prices, level)
-            if bound < level:
-                level, best = bound, prices
-        return level, best
+        return self._bound_by_one_price(
+            path.last,
+            lambda prices, level: path_bound(problem, path, prices, level),
+            path.shares,
+        )

@@ -40,6 +40,10 @@ class SimplexLevels:
         self._deadline = deadline
         self._pairs = np.argwhere(problem.allowed)
         self._limited = np.flatnonzero(problem.needs_limit_row)
+        # (r, 2) limit and resource of each row that keeps a limit.
+        self._kept = np.argwhere(np.isfinite([limit.amount for limit in problem.limits])).reshape(
+            -1, 2
+        )
         self._model = self._build()
 
     def raise_level(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
@@ -107,10 +111,31 @@ class SimplexLevels:
         dual = np.asarray(solution.row_dual)
         x = np.zeros((problem.n, problem.K))
         x[self._pairs[:, 0], self._pairs[:, 1]] = np.maximum(value[:last], 0.0) / problem.t
-        prices = np.zeros((problem.K, problem.m))
-        per_row = np.abs(dual[: prices.size]).reshape(problem.K, problem.m)
-        np.divide(per_row, problem.capacity_share, out=prices, where=problem.capacity_share > 0)
+        prices = np.zeros_like(problem.rooms)
+        classes = prices[: problem.K]
+        per_row = np.abs(dual[: classes.size]).reshape(problem.K, problem.m)
+        np.divide(per_row, problem.capacity_share, out=classes, where=problem.capacity_share > 0)
+        of_limits = np.abs(dual[len(dual) - len(self._kept) :]) / self._size_of_limits()
+        prices[problem.K + self._kept[:, 0], self._kept[:, 1]] = of_limits
         return LevelSolution(x=x, prices=prices, tau=float(value[last]) / scale, steps=1)
+
+    def _size_of_limits(self) -> FloatArray:
+        """(r,) by which the rows of limits are divided, so that small amounts count like large ones."""
+        amounts = [float(self._problem.limits[q].amount[r]) for q, r in self._kept.tolist()]
+        return np.array([amount if amount > 0 else 1.0 for amount in amounts])
+
+    def _add_limits(self, model: highspy.Highs) -> None:
+        """Add a row for each amount of a limit."""
+        problem, pairs = self._problem, self._pairs
+        sizes = self._size_of_limits().tolist()
+        for (limit, resource), size in zip(self._kept.tolist(), sizes, strict=True):
+            item = problem.limits[limit]
+            counted = np.zeros(problem.n, dtype=np.bool_)
+            counted[item.workloads] = True
+            columns = np.flatnonzero(counted[pairs[:, 0]] & item.classes[pairs[:, 1]])
+            values = problem.demand[pairs[columns, 0], resource] / (size * problem.t)
+            upper = float(item.amount[resource]) / size
+            model.addRow(-highspy.kHighsInf, upper, len(columns), columns.astype(np.int32), values)
 
     def _set_row(self, row: int, rise: float, lower: float, upper: float) -> None:
         """Row: its shares less ``rise`` times the level, between lower and upper."""
@@ -161,4 +186,5 @@ class SimplexLevels:
             model.setOptionValue("small_matrix_value", self._smallest)
         if model.passModel(lp) == highspy.HighsStatus.kError:  # numbers that it reads as infinite
             raise NoConvergenceError("HiGHS rejected the model")
+        self._add_limits(model)
         return model

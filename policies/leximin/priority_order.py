@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.compiled import Bools2, Floats2, OutFloats2, compiled_in_order
+from policies.compiled import Bools2, Floats2, OutFloats1, OutFloats2, compiled_in_order
 from policies.errors import SolveTimeoutError
 from policies.proofs.normal_form import LeximinProblem, alike_workloads
 
@@ -33,7 +33,9 @@ def preferred_tasks(
         demand: (q, m), allowed: (q, K), owner: (q,) what makes workloads of a tenant alike.
         limit: (q,) tasks at most.
     """
-    merged, first = alike_workloads(demand, allowed, np.arange(len(owner)), owner)
+    merged, first = alike_workloads(
+        demand, allowed, np.arange(len(owner)), owner, np.zeros(len(owner), dtype=np.int64)
+    )
     if len(first) == len(owner):
         return on_server
     tasks = on_server.copy()
@@ -70,6 +72,7 @@ def preferred_workloads(
         return x
     x = np.ascontiguousarray(x).copy()
     slack = np.maximum(problem.capacity_share - x.T @ problem.demand, 0.0)
+    limits = _Limits(problem, x)
     demand, allowed = np.ascontiguousarray(problem.demand), np.ascontiguousarray(problem.allowed)
     chosen = np.diff(problem.first) > 1
     several = np.flatnonzero(chosen if tenants is None else chosen & tenants).tolist()
@@ -78,15 +81,73 @@ def preferred_workloads(
         moved = False
         for i in several:
             first, last = int(problem.first[i]), int(problem.first[i + 1])
+            rows, use, where = limits.of_tenant(i)
+            left = limits.left[rows]
             for j in range(first, last - 1):
                 if deadline is not None and time.monotonic() > deadline:
                     raise SolveTimeoutError(
                         "solve.timeout", "the time limit passed between workloads"
                     )
                 moved |= bool(
-                    _take_over(x, slack, demand, allowed, float(problem.limit[j]), j, last)
+                    _take_over(
+                        x,
+                        slack,
+                        demand,
+                        allowed,
+                        use,
+                        where,
+                        left,
+                        float(problem.limit[j]),
+                        first,
+                        j,
+                        last,
+                    )
                 )
+            limits.left[rows] = left
     return x
+
+
+class _Limits:
+    """What limits leave, and which concern the workloads of a tenant.
+
+    A row is one resource of one limit.
+
+    Attributes:
+        left: (r,) share of the pool.
+    """
+
+    def __init__(self, problem: LeximinProblem, x: FloatArray) -> None:
+        """Work out what shares ``x`` (n, K) leave."""
+        self._problem = problem
+        self._resource: list[int] = []
+        self._where: list[BoolArray] = []
+        self._mine: list[list[int]] = [[] for _ in range(problem.t)]
+        self._workloads: list[IntArray] = []
+        left: list[float] = []
+        for limit in problem.limits:
+            counted = x[limit.workloads][:, limit.classes].sum(axis=1)
+            for resource in np.flatnonzero(np.isfinite(limit.amount)).tolist():
+                used = float(counted @ problem.demand[limit.workloads, resource])
+                for tenant in np.unique(problem.owner[limit.workloads]).tolist():
+                    self._mine[tenant].append(len(left))
+                left.append(max(float(limit.amount[resource]) - used, 0.0))
+                self._resource.append(resource)
+                self._where.append(limit.classes)
+                self._workloads.append(limit.workloads)
+        self.left = np.array(left)
+
+    def of_tenant(self, tenant: int) -> tuple[IntArray, FloatArray, BoolArray]:
+        """Return the numbers (q,) of a tenant's rows, use per share (q, w) and classes (q, K)."""
+        problem, mine = self._problem, self._mine[tenant]
+        first, last = int(problem.first[tenant]), int(problem.first[tenant + 1])
+        use = np.zeros((len(mine), last - first))
+        where = np.zeros((len(mine), problem.K), dtype=np.bool_)
+        for position, row in enumerate(mine):
+            counted = self._workloads[row]
+            counted = counted[(counted >= first) & (counted < last)]
+            use[position, counted - first] = problem.demand[counted, self._resource[row]]
+            where[position] = self._where[row]
+        return np.array(mine, dtype=np.int64), use, where
 
 
 @compiled_in_order
@@ -95,14 +156,19 @@ def _take_over(
     slack: OutFloats2,
     demand: Floats2,
     allowed: Bools2,
+    use: Floats2,
+    where: Bools2,
+    left: OutFloats1,
     limit: float,
+    first: int,
     j: int,
     last: int,
 ) -> bool:
     """Move share to j from its tenant's workloads after it, from the last one on.
 
-    x (n, K) and slack (K, m) are changed in place. What leaves a class goes to the same class first,
-    then wherever there is room; j takes ``limit`` at most. Returns whether anything moved.
+    x (n, K), slack (K, m) and what limits leave, left (q,), are changed in place. What leaves a class
+    goes to the same class first, then wherever there is room; j takes ``limit`` at most. Returns
+    whether anything moved.
     """
     classes = slack.shape[0]
     has = _sum(x[j])
@@ -119,12 +185,21 @@ def _take_over(
                 if not allowed[j, target] or (turn > 0 and target == source):
                     continue
                 room = _room(slack[target], demand[j], demand[other], target == source)
+                for row in range(len(left)):
+                    needed = use[row, j - first] * where[row, target]
+                    more = needed - use[row, other - first] * where[row, source]
+                    if more > ALIKE * needed:
+                        room = min(room, left[row] / more)
                 moved = min(x[other, source], limit - has, room)
                 if moved > worth:
                     x[other, source] -= moved
                     x[j, target] += moved
                     _use(slack[source], demand[other], -moved)
                     _use(slack[target], demand[j], moved)
+                    for row in range(len(left)):
+                        more = use[row, j - first] * where[row, target]
+                        more -= use[row, other - first] * where[row, source]
+                        left[row] = max(left[row] - moved * more, 0.0)
                     has = _sum(x[j])
                     changed = True
     return changed

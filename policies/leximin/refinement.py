@@ -31,7 +31,7 @@ def refined(
     """The nearest solution of the equations that an answer nearly fulfils; itself if there is none.
 
     Who is placed where stays. Tenants of a round have its level, or all their tasks; workloads at
-    their limits these; and what is full is full. Levels never exceed their bounds.
+    their limits these; what is full is full, and what limits have nearly used is used. Levels never exceed their bounds.
 
     Args:
         problem: the normalised problem.
@@ -46,6 +46,7 @@ def refined(
     full = share >= problem.cap * (1 - NEARLY)
     at_limit = np.flatnonzero(x.sum(axis=1) > problem.limit * (1 - NEARLY))
     of_class, resource = np.nonzero(problem.used_parts(x) > 1 - NEARLY)
+    limited, amounts = _reached_limits(problem, x, workload, where)
     level_of = np.zeros((problem.t, len(rounds)))
     rises = ~full & (levels[frozen_in] > 0)
     level_of[rises, frozen_in[rises]] = -problem.weight[rises]
@@ -55,6 +56,7 @@ def refined(
             [problem.owner[workload] == np.arange(problem.t)[:, None], level_of],
             [workload == at_limit[:, None], np.zeros((len(at_limit), len(rounds)))],
             [taken, np.zeros((len(of_class), len(rounds)))],
+            [limited, np.zeros((len(limited), len(rounds)))],
         ]
     )
     right = np.concatenate(
@@ -62,6 +64,7 @@ def refined(
             np.where(full, problem.cap, 0.0),
             problem.limit[at_limit],
             problem.capacity_share[of_class, resource],
+            amounts,
         ]
     )
     solution = nearest_solution(rows, right, np.append(x[workload, where], levels))
@@ -73,6 +76,7 @@ def refined(
         or (parts < 0).any()
         or (reached > bounds * (1 + SOLVED)).any()
         or (problem.used_parts(solved) > 1 + OVERFILL).any()
+        or (problem.limits_used(solved) > 1 + OVERFILL).any()
         or (solved.sum(axis=1) > problem.limit * (1 + OVERFILL)).any()
     ):
         return x, share, tuple(rounds)
@@ -81,3 +85,16 @@ def refined(
         replace(item, level=level) for item, level in zip(rounds, levels.tolist(), strict=True)
     )
     return solved, np.where(full, problem.cap, levels[frozen_in] * problem.weight), restated
+
+
+def _reached_limits(
+    problem: LeximinProblem, x: FloatArray, workload: IntArray, where: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return what placements (p,) take of amounts that are nearly used, (r, p), and these (r,)."""
+    rows, amounts = [np.zeros((0, len(workload)))], []
+    for limit, resource in np.argwhere(problem.limits_used(x) > 1 - NEARLY).tolist():
+        item = problem.limits[limit]
+        counted = np.isin(workload, item.workloads) & item.classes[where]
+        rows.append(np.where(counted, problem.demand[workload, resource], 0.0)[None, :])
+        amounts.append(float(item.amount[resource]))
+    return np.concatenate(rows), np.array(amounts)

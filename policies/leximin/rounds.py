@@ -23,7 +23,7 @@ from policies.leximin.priority_order import preferred_workloads
 from policies.leximin.refinement import refined
 from policies.model.certificate import Certificate, Round
 from policies.model.tolerance import OPEN_GAP, OVERFILL, SOLVER_TOLERANCE
-from policies.proofs.cost_curve import CostCurve, unit_costs
+from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import (
     TOO_FAR_APART,
@@ -98,7 +98,10 @@ class Rounds:
         self.paths: list[GroupPath] = []
         self.simplex: SimplexLevels | None = None
         self.engines: tuple[Maximise, ...] = (self._by_simplex, self._by_interior_point)
-        if interior:
+        if problem.limits:
+            # Limits couple classes, which the interior point's equations do not have.
+            self.engines = (self._by_simplex,)
+        elif interior:
             self.engines = self.engines[::-1]
 
     def run(self) -> Leximin:
@@ -106,7 +109,10 @@ class Rounds:
             rising = self.problem.stage == stage
             while rising.any():
                 rising &= ~self._round(stage, rising)
-        x = few_placements(self.problem, self.x, self.deadline)
+        x = self.x
+        if not self.problem.limits:
+            # Answers of the simplex method, the only engine for limits, have few already.
+            x = few_placements(self.problem, x, self.deadline)
         x = preferred_workloads(self.problem, x, self.deadline)
         x, share, rounds = self._refined(x)
         return Leximin(
@@ -239,20 +245,52 @@ class Rounds:
         unbounded = not self.rounds and bool(np.isinf(problem.cap[rising]).all())
         if unbounded and not problem.progressive_filling:
             # Nobody is capped and nobody frozen: only the proportions of a trial matter.
-            return 1.0 / float(problem.weight[rising].sum()), problem.capacity_share
-        best = np.zeros_like(problem.capacity_share)
+            return 1.0 / float(problem.weight[rising].sum()), problem.rooms
+        return self._bound_by_one_price(
+            level,
+            lambda prices, _: self._bound(prices, rising),
+            lambda trial: np.where(
+                rising, np.minimum(problem.cap, trial * problem.weight), self.share
+            ),
+        )
+
+    def _bound_by_one_price(
+        self,
+        level: float,
+        bound_of: Callable[[FloatArray, float], float],
+        share_at: Callable[[float], FloatArray],
+    ) -> tuple[float, FloatArray]:
+        """Return the least bound of a few simple prices, and these prices.
+
+        They price one resource, or all, the same on every server; or one amount of a limit.
+
+        Args:
+            level: a bound; bound_of: of prices, given the least bound so far; share_at: (t,) shares at
+                a level.
+        """
+        problem = self.problem
+        best = np.zeros_like(problem.rooms)
         for priced in (*np.eye(problem.m), np.ones(problem.m)):
-            prices = np.tile(priced, (problem.K, 1))
-            bound = self._bound(prices, rising)
+            prices = np.zeros_like(best)
+            prices[: problem.K] = priced
+            bound = bound_of(prices, level)
             if bound < level:
                 level, best = bound, prices
+        if problem.limits and problem.progressive_filling:
+            # Elsewhere the programs find which limits bind.
+            exceeded = problem.limits_used(share_at(level)[:, None]) > 1
+            for limit, resource in zip(*np.nonzero(exceeded), strict=True):
+                prices = np.zeros_like(best)
+                prices[problem.K + limit, resource] = 1.0
+                bound = bound_of(prices, level)
+                if bound < level:
+                    level, best = bound, prices
         return level, best
 
     def _bound(self, prices: FloatArray, rising: BoolArray) -> float:
         """Upper bound on the round's level by any prices."""
         problem = self.problem
-        costs = unit_costs(problem.demand, problem.allowed, prices)
-        curve = CostCurve.of(problem.owner, problem.limit, costs, problem.t)
+        curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
         budget = budget_left(problem, prices, curve, np.where(rising, 0.0, self.share))
         return curve.highest_level(problem.weight, rising, budget)
 
@@ -275,6 +313,7 @@ def exact_shares(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> F
     reached = x.sum(axis=1)
     x = _scaled(x, np.minimum(reached, problem.limit), reached)
     overfilled = float(problem.used_parts(x).max(initial=0.0))
+    overfilled = max(overfilled, float(problem.limits_used(x).max(initial=0.0)))
     return x if overfilled <= 1 + OVERFILL else x / overfilled
 
 

@@ -135,6 +135,9 @@ class Policy:
         servers, that come of it; None where it has its own way, of which nothing is verified.
     takes_groups : bool
         Whether groups and tiers decide who is next. Other policies refuse problems that have any.
+    takes_limits : bool
+        Whether it keeps limits of groups, tenants and workloads. Other policies refuse problems that
+        have any.
     saturates : bool
         Whether it goes on until no requested task fits.
     proof : Proof or None
@@ -161,6 +164,7 @@ class Policy:
     time_sharing: bool = False
     hands_out: HandOut | None = None
     takes_groups: bool = False
+    takes_limits: bool = False
     saturates: bool = True
     proof: Proof | None = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,8 @@ from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
 from policies.model.group_tree import GroupTree, depths, group_sums
-from policies.model.problem_fields import ProblemFields, WeightsMode
+from policies.model.limits import LimitedWorkloads, in_order, limit_shares, limited_workloads
+from policies.model.problem_fields import Limit, ProblemFields, WeightsMode
 from policies.model.validation import check_problem
 
 # A demand outside this range of the pool's total is left out rather than trusted to
@@ -73,12 +74,13 @@ class Problem(ProblemFields):
         tasks: npt.ArrayLike | None = None,
         priority: npt.ArrayLike | None = None,
         selectors: Sequence[Mapping[str, str | Iterable[str]]] | None = None,
+        limits: Sequence[Limit] = (),
     ) -> Problem:
         """Build a problem; what is left out gets its default.
 
         Defaults: servers ``server-0001``... with count 1, no labels, the pool's own;
         weight 1; workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...;
-        unbounded tasks, priority 0, no selector; no groups, and tier 0.
+        unbounded tasks, priority 0, no selector; no groups, tier 0, and no limits.
 
         Raises:
             ProblemError: a shape, name or value that cannot be accepted.
@@ -130,6 +132,7 @@ class Problem(ProblemFields):
                 if selectors is not None
                 else ({},) * n
             ),
+            limits=in_order(replace(limit, where=selector_of(limit.where)) for limit in limits),
         )
 
     def __post_init__(self) -> None:
@@ -354,6 +357,25 @@ class Problem(ProblemFields):
         if not self.has_selectors:
             return None
         return read_only(self.selector_matches[self.selector_group])
+
+    @cached_property
+    def limited(self) -> tuple[LimitedWorkloads, ...]:
+        """Workloads and servers of each limit, in order."""
+        return limited_workloads(self)
+
+    @cached_property
+    def own_limits(self) -> IntArray:
+        """(n,) 0 for workloads without a limit of their own; other workloads are all different."""
+        own = np.zeros(self.n, dtype=np.int64)
+        for limit in self.limits:
+            if limit.scope == "workload":
+                own[limit.node] = limit.node + 1
+        return read_only(own)
+
+    @cached_property
+    def limit_share(self) -> FloatArray:
+        """(l, m) amounts of the limits as shares of the pool; inf for resources that are not named."""
+        return read_only(limit_shares(self, self.totals))
 
     @cached_property
     def out_of_range(self) -> BoolArray:

@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 
 WeightsMode = Literal["explicit", "contribution"]
 Selector = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """The most that everything below a node may demand of the servers that match.
+
+    Attributes
+    ----------
+    scope : {"group", "tenant", "workload"}
+        Kind of the node.
+    node : int
+        Index of the group, tenant or workload.
+    amount : (m,) float array
+        Amount of each resource, in its own unit; inf for a resource without a limit.
+    where : mapping
+        Server selector; an empty one matches every server.
+
+    Examples
+    --------
+    At most 4 GPUs for everything in the first group:
+
+    >>> import numpy as np
+    >>> from policies import Limit, Problem, solve
+    >>> problem = Problem.create(resources=["cpu", "gpu"], capacity=[[64, 8]], tenants=["A", "B"],
+    ...     demand=[[4, 1], [8, 0]], groups=["ml"], tenant_group=[0, -1],
+    ...     limits=[Limit("group", 0, np.array([np.inf, 4.0]))])
+    >>> solve(problem, "drfh").tasks.round(6).tolist()
+    [4.0, 6.0]
+    """
+
+    scope: Literal["group", "tenant", "workload"]
+    node: int
+    amount: FloatArray
+    where: Selector = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,6 +78,7 @@ class ProblemFields:
         tasks: (n,) tasks that can run at once, whole; ``inf`` is unbounded.
         priority: (n,) higher first, where several answers give the same shares.
         selectors: (n) allowed values per label; an empty selector allows every server.
+        limits: amounts that nodes may not exceed.
     """
 
     resources: tuple[str, ...]
@@ -71,6 +106,7 @@ class ProblemFields:
     tasks: FloatArray
     priority: IntArray
     selectors: tuple[Selector, ...]
+    limits: tuple[Limit, ...] = ()
 
     @property
     def n(self) -> int:

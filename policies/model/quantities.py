@@ -46,6 +46,8 @@ class WholeServers:
         Of one server of each row; 0 for rows that offer nothing.
     share_of_unit : (m,) float array
         One unit as a share of the pool; 0 where the pool has none.
+    limits : (l, m) float array
+        Amounts of limits; inf of those that cannot bind.
 
     Examples
     --------
@@ -59,6 +61,7 @@ class WholeServers:
     demand: FloatArray
     capacity: FloatArray
     share_of_unit: FloatArray
+    limits: FloatArray
 
     @classmethod
     def of(cls, problem: Problem) -> WholeServers:
@@ -66,21 +69,23 @@ class WholeServers:
         quantities = quantities_read(problem, SERVER)
         totals = problem.server_count @ quantities.capacity
         share = np.divide(1.0, totals, out=np.zeros(problem.m), where=totals > 0)
-        return cls(quantities.demand, quantities.capacity, share)
+        return cls(quantities.demand, quantities.capacity, share, quantities.limits)
 
 
 @dataclass(frozen=True, eq=False)
 class Quantities:
-    """Demands and capacities in one unit per resource.
+    """Demands, capacities and amounts of limits in one unit per resource.
 
     Attributes:
         demand: (n, m) of one task; capacity: (k, m) of one server.
+        limits: (l, m) amounts of limits; inf of those that cannot bind.
         common: (m,) is there a unit of which all are whole multiples? Elsewhere tasks are
             rounded up and servers down.
     """
 
     demand: FloatArray
     capacity: FloatArray
+    limits: FloatArray
     common: BoolArray
 
 
@@ -106,19 +111,36 @@ def quantities_read(problem: Problem, sums: str) -> Quantities:
     largest = problem.totals if sums == POOL else capacity.max(axis=0, initial=0.0)
     if sums == NOTHING:
         largest = np.maximum(largest, demand.max(axis=0, initial=0.0))
-    tables = (np.ascontiguousarray(table) for table in (demand, capacity, largest))
+    limits = limits_below_totals(problem)
+    largest = np.maximum(
+        largest, np.where(np.isfinite(limits), limits, 0.0).max(axis=0, initial=0.0)
+    )
+    tables = (np.ascontiguousarray(table) for table in (demand, capacity, limits, largest))
     return _quantities_of(problem.m, *(table.tobytes() for table in tables))
+
+
+def limits_below_totals(problem: Problem) -> FloatArray:
+    """(l, m) amounts of limits; inf where nothing is named, or as much as the pool has or more."""
+    if not problem.limits:
+        return np.zeros((0, problem.m))
+    amounts = np.array([limit.amount for limit in problem.limits])
+    amounts = np.where(problem.limit_share > 0, amounts, 0.0)
+    return np.where(amounts < problem.totals, amounts, np.inf)
 
 
 @lru_cache(maxsize=4)
 def _quantities_of(resources: int, *tables: bytes) -> Quantities:
     """The same for the same numbers: the steps of a long-term policy differ in tasks only."""
-    demand, capacity, largest = (np.frombuffer(table).reshape(-1, resources) for table in tables)
-    return whole_quantities(demand, capacity, largest[0])
+    demand, capacity, limits, largest = (
+        np.frombuffer(table).reshape(-1, resources) for table in tables
+    )
+    return whole_quantities(demand, capacity, largest[0], limits)
 
 
-def as_read(problem: Problem, sums: str) -> tuple[FloatArray, FloatArray]:
-    """Demands (n, m) and offered capacities (k, m) as what they stand for, up to their unit.
+def as_read(problem: Problem, sums: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Demands (n, m), offered capacities (k, m) and limits (l, m) as what they stand for.
+
+    Limits that cannot bind are inf.
 
     In whole multiples of the resource's unit, or else as the float64 numbers that they are; both
     exactly. ``sums`` as for :func:`quantities_read`: both read the same.
@@ -127,23 +149,31 @@ def as_read(problem: Problem, sums: str) -> tuple[FloatArray, FloatArray]:
     return (
         np.where(whole.common, whole.demand, problem.demand),
         np.where(whole.common, whole.capacity, offered_capacity(problem)),
+        np.where(whole.common, whole.limits, limits_below_totals(problem)),
     )
 
 
-def whole_quantities(demand: FloatArray, capacity: FloatArray, largest: FloatArray) -> Quantities:
-    """Demands and capacities as whole numbers of the same unit, resource by resource.
+def whole_quantities(
+    demand: FloatArray, capacity: FloatArray, largest: FloatArray, limits: FloatArray | None = None
+) -> Quantities:
+    """Demands, capacities and limits as whole numbers of the same unit, resource by resource.
 
     Args:
         demand: (n, m) of one task.
         capacity: (k, m) of one server.
         largest: (m,) largest amount that will be added up, at least each capacity. Demands beyond
             it fit nowhere and need no unit: they are rounded up.
+        limits: (l, m) amounts that sums may not exceed; inf: any. They are rounded like capacities.
 
     Returns:
         Whole numbers of the unit that all are whole multiples of (the module says which); where
         there is none in which ``largest`` stays below 2^52, of the finest power of 2 in which it
         stays below 2^53, with demands rounded up and capacities down: what fits does so exactly.
     """
+    k = len(capacity)
+    bounded = np.zeros((0, demand.shape[1])) if limits is None else limits
+    unbounded = np.isinf(bounded)
+    capacity = np.vstack([capacity, np.where(unbounded, 0.0, bounded)])
     whole_demand, whole_capacity = np.zeros(demand.shape), np.zeros(capacity.shape)
     common = np.ones(demand.shape[1], dtype=np.bool_)
     for r in range(demand.shape[1]):
@@ -160,7 +190,8 @@ def whole_quantities(demand: FloatArray, capacity: FloatArray, largest: FloatArr
         whole_demand[fits, r] = whole[: int(fits.sum())]
         whole_demand[~fits, r] = BEYOND
         whole_capacity[:, r] = whole[int(fits.sum()) :]
-    return Quantities(whole_demand, whole_capacity, common)
+    whole_limits = np.where(unbounded, np.inf, whole_capacity[k:])
+    return Quantities(whole_demand, whole_capacity[:k], whole_limits, common)
 
 
 def _whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:

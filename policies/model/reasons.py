@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from policies.arrays import BoolArray, TextArray
@@ -13,7 +15,8 @@ OUT_OF_RANGE = "out_of_range"
 NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"
 TASK_LIMIT = "task_limit"
 LEVEL = "level"
-# Every reason but ``resource:<name>``, in the words of an explanation.
+LIMIT = "limit"
+# Every reason but ``resource:<name>`` and those of limits, in the words of an explanation.
 REASONS = {
     TASK_LIMIT: "all its tasks run.",
     NO_ELIGIBLE_SERVER: "no server of the pool matches what it selects and demands.",
@@ -61,3 +64,17 @@ def unserved_reasons(problem: Problem, allowed: BoolArray) -> TextArray:
 def limited_by_resource(name: str) -> str:
     """The reason of a workload that is stopped by a full resource."""
     return f"resource:{name}"
+
+
+def wants_more(limited_by: Sequence[str]) -> BoolArray:
+    """(n,) workloads that neither all their tasks nor a limit stop."""
+    at_limit = [stop == TASK_LIMIT or stop.startswith(f"{LIMIT}:") for stop in limited_by]
+    return ~np.array(at_limit, dtype=np.bool_)
+
+
+def limited_by_limit(problem: Problem, limit: int) -> str:
+    """The reason of a workload that is stopped by a limit: whose it is, a group with its name."""
+    item = problem.limits[limit]
+    if item.scope == "group":
+        return f"{LIMIT}:group:{problem.groups[item.node]}"
+    return f"{LIMIT}:{item.scope}"

@@ -33,6 +33,7 @@ def check_problem(problem: ProblemFields) -> None:
     _check_tenants(problem)
     _check_groups(problem)
     _check_workloads(problem)
+    _check_limits(problem)
 
 
 def _check_lengths(problem: ProblemFields) -> None:
@@ -181,6 +182,37 @@ def _check_groups(problem: ProblemFields) -> None:
             f"{GREATEST_DEPTH} are allowed",
             f"/groups/{i}/parent",
         )
+
+
+def _check_limits(problem: ProblemFields) -> None:
+    nodes = {"group": len(problem.groups), "tenant": problem.t, "workload": problem.n}
+    for i, limit in enumerate(problem.limits):
+        pointer = f"/{limit.scope}s/{limit.node}/limit"
+        if limit.scope not in nodes or not 0 <= limit.node < nodes[limit.scope]:
+            raise ProblemError(
+                "limit.node",
+                f"limit {i} is for {limit.scope} number {limit.node}; it must be for a group, a tenant "
+                "or a workload of the problem",
+                "/limits",
+            )
+        if limit.amount.shape != (problem.m,):
+            raise ProblemError(
+                "problem.shape",
+                f"limit {i}: amount has shape {limit.amount.shape}; it needs ({problem.m},)",
+                pointer,
+            )
+        if not np.isfinite(limit.amount).any():
+            raise ProblemError(
+                "limit.empty", f"limit {i} names no resource; it must name at least one", pointer
+            )
+        beyond = np.isfinite(limit.amount) & (limit.amount > LARGEST_QUANTITY)
+        if np.isnan(limit.amount).any() or (limit.amount < 0).any() or beyond.any():
+            raise ProblemError(
+                "limit.amount",
+                f"limit {i}: amount is {limit.amount.tolist()}; amounts must be numbers from 0 to "
+                f"{LARGEST_QUANTITY:.0e}",
+                pointer,
+            )
 
 
 def _on_cycle(problem: ProblemFields, group: int) -> int:

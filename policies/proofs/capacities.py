@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation
 from policies.model.problem import Problem
 from policies.model.quantities import NOTHING, POOL, SERVER, as_read
@@ -35,6 +35,7 @@ class Capacities:
     Attributes:
         problem: the problem; classes: where the answer's placements are.
         demand: (n, m) of one task; capacity: (k, m) offered by one server; one unit per resource.
+        limits: (l, m) in the same units; inf of amounts that cannot bind.
         even: are placements spread evenly over the servers of a class (or averages over them)?
     """
 
@@ -42,6 +43,7 @@ class Capacities:
     classes: ServerClasses
     demand: FloatArray
     capacity: FloatArray
+    limits: FloatArray
     even: bool
 
     @classmethod
@@ -50,8 +52,8 @@ class Capacities:
         sums = NOTHING
         if allocation.mode == "indivisible":
             sums = POOL if allocation.choice.sees_one_pool else SERVER
-        demand, capacity = as_read(problem, sums)
-        return cls(problem, classes, demand, capacity, not allocation.whole)
+        demand, capacity, limits = as_read(problem, sums)
+        return cls(problem, classes, demand, capacity, limits, not allocation.whole)
 
     @cached_property
     def _of_class(self) -> tuple[FloatArray, FloatArray]:
@@ -106,3 +108,41 @@ class Capacities:
             np.where(limited, self.problem.tasks, 0.0),
         )
         return over & limited
+
+    def limits_exceeded(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
+        """(l, m) do tasks take more than a limit's amount?
+
+        Args:
+            tasks: (p,) of the answer's placements; (n,) of workloads where the pool is one server.
+        """
+        problem, m = self.problem, self.problem.m
+        bounded = np.isfinite(self.limits)
+        amounts, each, cell = [], [], []
+        for number in range(len(problem.limits)):
+            mine, workloads = self.counted(allocation, number)
+            amounts.append(np.repeat(tasks[mine], m))
+            each.append(self.demand[workloads].ravel())
+            cell.append(np.tile(number * m + np.arange(m), len(mine)))
+        none: list[FloatArray] = [np.zeros(0)]
+        over = exceeds(
+            np.concatenate(none + amounts),
+            np.concatenate(none + each),
+            np.concatenate([np.zeros(0, dtype=np.int64), *cell]),
+            np.where(bounded, self.limits, 0.0).ravel(),
+        )
+        return over.reshape(self.limits.shape) & bounded
+
+    def counted(self, allocation: Allocation, limit: int) -> tuple[IntArray, IntArray]:
+        """Return the positions (c,) of placements that count in a limit, and their workloads (c,).
+
+        Where the pool is one server, positions are those of the workloads.
+        """
+        item = self.problem.limited[limit]
+        if allocation.choice.sees_one_pool:
+            return item.workloads, item.workloads
+        below = np.zeros(self.problem.n, dtype=np.bool_)
+        below[item.workloads] = True
+        workload = allocation.placement_workload
+        here = item.rows[self.classes.first_row][allocation.placement_class]
+        mine = np.flatnonzero(below[workload] & here)
+        return mine, workload[mine]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray
 from policies.model.certificate import Certificate
 from policies.model.problem import Problem
-from policies.model.reasons import LEVEL, TASK_LIMIT, limited_by_resource
+from policies.model.reasons import LEVEL, TASK_LIMIT, limited_by_limit, limited_by_resource
+from policies.model.tolerance import AGREEMENT
 from policies.proofs.group_bounds import path_scale
 from policies.proofs.level_bounds import level_scale
 from policies.proofs.normal_form import LeximinProblem, Normalised
@@ -39,35 +42,71 @@ def limits(
 ) -> tuple[str, ...]:
     """What stopped each workload, read off the certificate's prices.
 
-    All its tasks run, or a resource is full (the dearest where the workload is cheapest), or
-    its tenant's level goes to a cheaper workload that has tasks left.
+    All its tasks run; or a resource is full, or a limit reached (the dearest where the workload is
+    cheapest); or its tenant's level goes to a cheaper workload that has tasks left.
     """
     lexi, mine = form.leximin, form.workloads
     unfinished = tasks[mine] < problem.tasks[mine] * (1 - 1e-9)
     wants_more = np.zeros(lexi.n, dtype=np.bool_)
     wants_more[form.merged[unfinished]] = True
-    blocking = np.full(lexi.n, -1)
+    names = np.array(
+        [
+            *map(limited_by_resource, problem.resources),
+            *(limited_by_limit(problem, limit) for limit in range(len(problem.limits))),
+            LEVEL,
+        ],
+        dtype=object,
+    )
+    blocking = np.full(lexi.n, len(names) - 1)
     frozen_in = certificate.frozen_in[form.tenants][lexi.owner]
     for number, item in enumerate(certificate.rounds):
         here = np.flatnonzero((frozen_in == number) & wants_more)
-        blocking[here] = _blocking_resource(lexi, item.prices, here)
-    names = np.array([*map(limited_by_resource, problem.resources), LEVEL], dtype=object)
+        blocking[here] = _blocking(lexi, item.prices, here)
     reason = form.reasons.copy()
     reason[mine] = np.where(unfinished, names[blocking[form.merged]], TASK_LIMIT)
+    for j, limit in _reached_by_one(problem, form, tasks):
+        reason[j] = limited_by_limit(problem, limit)
     return tuple(reason.tolist())
 
 
-def _blocking_resource(
-    problem: LeximinProblem, prices: FloatArray, workloads: IntArray
-) -> IntArray:
-    """The dearest resource where each workload is cheapest; -1 where a sibling is cheaper."""
-    demand = problem.demand[workloads]
-    cost = demand @ prices.T
-    cost[~problem.allowed[workloads]] = np.inf
+def _reached_by_one(
+    problem: Problem, form: Normalised, tasks: FloatArray
+) -> Iterator[tuple[int, int]]:
+    """Yield each workload with tasks left that alone has reached a limit of its own, and the limit.
+
+    Such a limit may have no price: the tenant's other workloads cost no more.
+    """
+    allowed = form.leximin.allowed[form.merged]
+    position = {j: at for at, j in enumerate(form.workloads.tolist())}
+    for number, item in enumerate(problem.limits):
+        at = position.get(item.node) if item.scope == "workload" else None
+        if at is None or tasks[item.node] >= problem.tasks[item.node] * (1 - 1e-9):
+            continue
+        everywhere = (form.leximin.limits[number].classes | ~allowed[at]).all()
+        used = tasks[item.node] * problem.demand[item.node]
+        counted = np.isfinite(item.amount) & (problem.demand[item.node] > 0)
+        if everywhere and (used >= item.amount * (1 - AGREEMENT))[counted].any():
+            yield item.node, number
+
+
+def _blocking(problem: LeximinProblem, prices: FloatArray, workloads: IntArray) -> IntArray:
+    """Return what is dearest where each workload is cheapest; -1 where a sibling is cheaper.
+
+    Resources are numbered first, then limits.
+    """
+    cost = problem.costs(prices)[workloads]
     where = cost.argmin(axis=1)
     own = cost[np.arange(len(workloads)), where]
     owner = problem.owner[workloads]
     cheapest = np.full(problem.t, np.inf)
     np.minimum.at(cheapest, owner, own)
-    resource = (demand * prices[where]).argmax(axis=1)
-    return np.where((own <= cheapest[owner] * (1 + 1e-6)) & (own > 0), resource, -1)
+    parts = np.zeros((len(workloads), problem.m + len(problem.limits)))
+    parts[:, : problem.m] = problem.demand[workloads] * prices[where]
+    for number, limit in enumerate(problem.limits):
+        price = prices[problem.K + number]
+        if price.any():
+            counted = np.isin(workloads, limit.workloads) & limit.classes[where]
+            dearest = (problem.demand[workloads] * price).max(axis=1, initial=0.0)
+            parts[:, problem.m + number] = np.where(counted, dearest, 0.0)
+    stopped = (own <= cheapest[owner] * (1 + 1e-6)) & (own > 0)
+    return np.where(stopped, parts.argmax(axis=1), -1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.model.tolerance import SMALLEST_LEVEL_SCALE, SOLVER_NOISE, SOLVER_TOLERANCE
-from policies.proofs.cost_curve import CostCurve, unit_costs
+from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import RoundProof, budget_left
 from policies.proofs.normal_form import LeximinProblem
@@ -37,7 +37,7 @@ def lifts(share: FloatArray, part: FloatArray, position: float) -> FloatArray:
 def path_bound(
     problem: LeximinProblem, path: GroupPath, prices: FloatArray, below: float = np.inf
 ) -> float:
-    """Return the greatest position that prices (K, m) leave open, at most ``below``."""
+    """Return the greatest position that prices (K + l, m) leave open, at most ``below``."""
     curve = _curve(problem, prices)
     return _bound(problem, path, prices, curve, below)
 
@@ -48,7 +48,7 @@ def prove_on_path(
     """Work out what prices prove about a position, by the solver's own tolerance.
 
     Args:
-        problem: the normalised problem; path: of the round; prices: (K, m), at least 0.
+        problem: the normalised problem; path: of the round; prices: (K + l, m), at least 0.
         position: that the round reached; part: (t,) of the pool that tenants are entitled to.
     """
     curve = _curve(problem, prices)
@@ -63,15 +63,14 @@ def prove_on_path(
     group = problem.interchangeable
     lift = pays * lifts(reached, part, position)
     together = grouped_sum(lift, group, problem.t)[group]
-    gap = max(gap, 0.0) + SOLVER_NOISE * float((problem.capacity_share * prices).sum())
+    gap = max(gap, 0.0) + SOLVER_NOISE * problem.worth(prices)
     stuck = wanting & (together > 0) & (gap <= SOLVER_TOLERANCE * together)
     dearest = wanting & (together >= together[wanting].max(initial=0.0))
     return RoundProof(bound, stuck, dearest, curve)
 
 
 def _curve(problem: LeximinProblem, prices: FloatArray) -> CostCurve:
-    costs = unit_costs(problem.demand, problem.allowed, prices)
-    return CostCurve.of(problem.owner, problem.limit, costs, problem.t)
+    return CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
 
 
 def _bound(
@@ -89,4 +88,4 @@ def _bound(
 
     if below < np.inf and cost(path.shares(below)) <= budget:
         return below
-    return min(path.furthest(cost, budget), path.last)
+    return path.furthest(cost, budget)

@@ -107,7 +107,7 @@ class GroupPath:
         return np.where(self.moving, np.minimum(share, self.cap), self.start)
 
     def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
-        """Return the greatest position whose shares cost at most ``budget``, inf if all do.
+        """Return the greatest position whose shares cost at most ``budget``.
 
         Args:
             cost: of shares (t,), convex between corners, and nowhere falling along the path.
@@ -119,7 +119,7 @@ class GroupPath:
         if high < len(self.corners):
             return self._between(cost, budget, begin, float(self.corners[high]))
         if self.last < np.inf:
-            return np.inf
+            return self.last
         # Beyond the last corner shares grow for ever: what cannot be paid is found by doubling.
         step = max(begin, 1.0)
         while cost(self.shares(begin + step)) <= budget:
@@ -171,7 +171,7 @@ class GroupPath:
 
         left, right = 0.0, 1.0
         at_left, at_right = excess(left), excess(right)
-        while right - left > SMALLEST_PART and at_left < 0 < at_right:
+        while right - left > SMALLEST_PART and at_left <= 0 < at_right:
             chord = left - at_left * (right - left) / (at_right - at_left)
             middle = left + (right - left) / 2
             for part in (chord, middle):

@@ -27,7 +27,7 @@ from policies.model.tolerance import (
     SOLVER_NOISE,
     SOLVER_TOLERANCE,
 )
-from policies.proofs.cost_curve import AT_THE_END, CostCurve, unit_costs
+from policies.proofs.cost_curve import AT_THE_END, CostCurve
 from policies.proofs.normal_form import LeximinProblem
 
 # Why an answer cannot be had, as far as one can tell.
@@ -65,8 +65,9 @@ def prove_round(
     ----------
     problem : LeximinProblem
         The normalised problem.
-    prices : (K, m) float array
-        Prices of shares of the pool, at least 0; any will do, good ones prove more.
+    prices : (K + l, m) float array
+        Prices of shares of the pool on the classes, and of the limits' amounts, at least 0; any will do,
+        good ones prove more.
     level : float
         Weighted level reached by all rising tenants that are not satisfied.
     share : (t,) float array
@@ -91,12 +92,7 @@ def prove_round(
     >>> round(proof.bound, 6), proof.stuck.tolist()
     (0.666667, [True, True])
     """
-    curve = CostCurve.of(
-        problem.owner,
-        problem.limit,
-        unit_costs(problem.demand, problem.allowed, prices),
-        problem.t,
-    )
+    curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, share))
     nobody_wants_more = float((problem.cap / problem.weight)[rising].max(initial=0.0))
     bound = min(curve.highest_level(problem.weight, rising, budget), nobody_wants_more)
@@ -108,7 +104,7 @@ def prove_round(
     group = problem.interchangeable
     together = grouped_sum(pays * problem.weight, group, problem.t)[group]
     allowed_lift = SOLVER_TOLERANCE * level_scale(problem, rising, level)
-    gap = max(gap, 0.0) + SOLVER_NOISE * float((problem.capacity_share * prices).sum())
+    gap = max(gap, 0.0) + SOLVER_NOISE * problem.worth(prices)
     stuck = wanting & (together > 0) & (gap <= allowed_lift * together)
     dearest = wanting & (together >= together[wanting].max(initial=0.0))
     return RoundProof(bound, stuck, dearest, curve)
@@ -135,13 +131,15 @@ def prove_rounds(
 def budget_left(
     problem: LeximinProblem, prices: FloatArray, curve: CostCurve, share: FloatArray
 ) -> float:
-    """What the servers are worth beyond the cost of ``share`` (t,), and what rounding may hide.
+    """What servers and limits are worth beyond the cost of ``share`` (t,), and what rounding may hide.
 
     A bound holds for any budget at least as large as the true one. Without the allowance
     prices of very different sizes could cancel to nothing, and prove what is not so.
     """
-    worth = float((problem.capacity_share * prices).sum())
-    return max(worth - float(curve.cost_of(share).sum()), 0.0) + BUDGET_ROUNDING * worth
+    worth = problem.worth(prices)
+    # Amounts of limits may be as small as 0; rounding is relative to shares of the pool.
+    rounding = BUDGET_ROUNDING * (worth + float(prices[problem.K :].sum()))
+    return max(worth - float(curve.cost_of(share).sum()), 0.0) + rounding
 
 
 def level_scale(problem: LeximinProblem, rising: BoolArray, level: float) -> float:
@@ -154,7 +152,7 @@ def normalised_prices(
     problem: LeximinProblem, prices: FloatArray, rising: Sequence[bool] | BoolArray
 ) -> FloatArray:
     """Prices scaled so that the rising tenants' ``w_i pi_i`` add up to 1."""
-    cheapest = unit_costs(problem.demand, problem.allowed, prices)
+    cheapest = problem.unit_costs(prices)
     pi = np.full(problem.t, np.inf)
     np.minimum.at(pi, problem.owner, cheapest)
     total = float((problem.weight * pi)[np.asarray(rising)].sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,6 +35,20 @@ class Groups:
     part: FloatArray
 
 
+@dataclass(frozen=True, eq=False)
+class LimitRow:
+    """A limit of the normalised problem.
+
+    Attributes:
+        workloads: (w,) that count; classes: (K,) on which they count.
+        amount: (m,) share of the pool; inf of resources without a limit.
+    """
+
+    workloads: IntArray
+    classes: BoolArray
+    amount: FloatArray
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeximinProblem:
     """Shares on server classes, without anything that cannot run.
@@ -57,6 +72,8 @@ class LeximinProblem:
         Capacity of each class as a share of the pool.
     groups : Groups or None
         The tree of groups and what counts in it; None of a flat pool.
+    limits : tuple of LimitRow
+        All limits of the problem. Tables of prices have a row for each, after those of the classes.
 
     Examples
     --------
@@ -75,6 +92,7 @@ class LeximinProblem:
     stage: IntArray
     capacity_share: FloatArray
     groups: Groups | None = None
+    limits: tuple[LimitRow, ...] = ()
 
     @property
     def n(self) -> int:
@@ -111,6 +129,55 @@ class LeximinProblem:
         """One pool and one workload per tenant: a resource that fills gives the exact prices."""
         return self.K == 1 and self.n == self.t
 
+    @cached_property
+    def rooms(self) -> FloatArray:
+        """(K + l, m) what prices are of: capacities of classes, then amounts of limits.
+
+        It is 0 for resources that a limit does not name: they cannot have a price.
+        """
+        if not self.limits:
+            return self.capacity_share
+        amounts = np.array([limit.amount for limit in self.limits])
+        return np.vstack([self.capacity_share, np.where(np.isfinite(amounts), amounts, 0.0)])
+
+    @cached_property
+    def memberships(self) -> IntArray:
+        """(n,) number of the set of limits that each workload counts in."""
+        return number_of_sets(self.n, [limit.workloads for limit in self.limits])
+
+    def costs(self, prices: FloatArray) -> FloatArray:
+        """(n, K) cost of one unit of share on each class at prices (K + l, m); inf where not allowed."""
+        cost: FloatArray = self.demand @ prices[: self.K].T
+        for limit, price in zip(self.limits, prices[self.K :], strict=True):
+            if price.any():
+                own = self.demand[limit.workloads] @ price
+                cost[limit.workloads] += own[:, None] * limit.classes
+        cost[~self.allowed] = np.inf
+        return cost
+
+    def unit_costs(self, prices: FloatArray) -> FloatArray:
+        """(n,) cheapest of these costs."""
+        if not self.K:
+            return np.full(self.n, np.inf)
+        cheapest: FloatArray = self.costs(prices).min(axis=1)
+        return cheapest
+
+    def worth(self, prices: FloatArray) -> float:
+        """Return what all servers and limits are worth."""
+        return float((self.rooms * prices).sum())
+
+    def limits_used(self, x: FloatArray) -> FloatArray:
+        """(l, m) used parts of the amounts of limits in ``x`` (n, K).
+
+        It is 0 for amounts of 0 of which nothing is used.
+        """
+        parts = np.zeros((len(self.limits), self.m))
+        for part, limit in zip(parts, self.limits, strict=True):
+            used = x[limit.workloads][:, limit.classes].sum(axis=1) @ self.demand[limit.workloads]
+            np.divide(used, limit.amount, out=part, where=limit.amount > 0)
+            part[(limit.amount <= 0) & (used > 0)] = np.inf
+        return parts
+
     def used_parts(self, x: FloatArray) -> FloatArray:
         """(K, m) used parts of each class's resources in ``x`` (n, K); 0 of what there is none of."""
         size = np.where(self.capacity_share > 0, self.capacity_share, np.inf)
@@ -132,13 +199,18 @@ class LeximinProblem:
     def interchangeable(self) -> IntArray:
         """(t,) group of tenants that can hand any gain on to each other (``certificates``).
 
-        Same set of (resources demanded, classes allowed) over their workloads; a tenant
-        with a limit among several workloads is a group of its own.
+        Same set of (resources demanded, classes allowed, limits) over their workloads; a tenant
+        with a limited number of tasks among several workloads is a group of its own.
         """
-        if self.n == self.t and (self.demand > 0).all() and self.allowed.all():
+        alike = (self.demand > 0).all() and self.allowed.all() and not self.memberships.any()
+        if self.n == self.t and alike:
             return np.zeros(self.t, dtype=np.int64)
-        kind = np.concatenate([self.demand > 0, self.allowed], axis=1)
-        _, kind_of = np.unique(np.packbits(kind, axis=1), axis=0, return_inverse=True)
+        kind = np.packbits(np.concatenate([self.demand > 0, self.allowed], axis=1), axis=1)
+        if self.limits:
+            kind = np.concatenate(
+                [kind, self.memberships.view(np.uint8).reshape(self.n, -1)], axis=1
+            )
+        _, kind_of = np.unique(kind, axis=0, return_inverse=True)
         if self.n == self.t:
             return kind_of.reshape(-1).astype(np.int64)
         alone = np.zeros(self.t, dtype=np.bool_)
@@ -213,7 +285,9 @@ def normalise(
     order = np.lexsort((runnable, -problem.priority[runnable], problem.workload_tenant[runnable]))
     workloads = runnable[order]
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
-    merged, first = alike_workloads(units.demand, allowed, workloads, owner, adjacent=adjacent)
+    merged, first = alike_workloads(
+        units.demand, allowed, workloads, owner, problem.own_limits, adjacent=adjacent
+    )
     limit = units.limit[workloads]
     chosen = workloads[first]
     return Normalised(
@@ -226,6 +300,7 @@ def normalise(
             stage=problem.second_stage[tenants].astype(np.int64),
             capacity_share=np.ascontiguousarray(classes.capacity_share),
             groups=_groups_of(problem, tenants, units.demand[workloads], limit, owner),
+            limits=_limits_of(problem, classes, workloads, merged),
         ),
         tenants=tenants,
         workloads=workloads,
@@ -258,30 +333,61 @@ def _groups_of(
     return Groups(trees, total / total.max(axis=1, initial=0.0)[:, None], part)
 
 
+def _limits_of(
+    problem: Problem, classes: ServerClasses, workloads: IntArray, merged: IntArray
+) -> tuple[LimitRow, ...]:
+    """Return the limits of the normalised problem.
+
+    Args:
+        workloads: (q,) that can run; merged: (q,) which of the normalised problem's each is part of.
+    """
+    at = np.full(problem.n, -1, dtype=np.int64)
+    at[workloads] = merged
+    rows = []
+    for item, share in zip(problem.limited, problem.limit_share, strict=True):
+        counted = at[item.workloads]
+        matching = item.rows[classes.first_row]
+        rows.append(LimitRow(np.unique(counted[counted >= 0]), matching, share))
+    return tuple(rows)
+
+
+def number_of_sets(count: int, sets: Sequence[IntArray]) -> IntArray:
+    """(count,) a number for the sets that each of so many elements is in; 0: in none."""
+    number = np.zeros(count, dtype=np.int64)
+    known: dict[tuple[int, int], int] = {}
+    for position, members in enumerate(sets):
+        for element in members.tolist():
+            key = int(number[element]), position
+            number[element] = known.setdefault(key, len(known) + 1)
+    return number
+
+
 def alike_workloads(
     demand: FloatArray,
     allowed: BoolArray,
     workloads: IntArray,
     owner: IntArray,
+    own_limits: IntArray,
     *,
     adjacent: bool = False,
 ) -> tuple[IntArray, IntArray]:
     """Which merged workload each is part of, and the first (preferred) of each.
 
     Args:
-        demand: (n, m) and allowed: (n, K), of which ``workloads`` (q,) are rows: each tenant's
-            together, in priority order.
+        demand: (n, m), allowed: (n, K), own_limits: (n,), of which ``workloads`` (q,) are rows: each
+            tenant's together, in priority order. Workloads are alike only with equal ``own_limits``.
         owner: (q,) whose each is; adjacent: with no others between them in that order.
     """
     if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
         identity = np.arange(len(workloads))
         return identity, identity
-    index: dict[tuple[int, bytes, bytes], int] = {}
+    index: dict[tuple[int, int, bytes, bytes], int] = {}
     first: list[int] = []
     merged = np.empty(len(workloads), dtype=np.int64)
     for position, j in enumerate(workloads.tolist()):
         key = (
             int(owner[position]),
+            int(own_limits[j]),
             demand[j].tobytes(),
             allowed[j].tobytes(),
         )

@@ -15,11 +15,17 @@ from policies.model.problem import Problem
 from policies.model.quantities import (
     LARGEST_WHOLE,
     POOL,
+    Quantities,
     offered_capacity,
     quantities_read,
     whole_quantities,
 )
-from policies.model.reasons import NO_SERVER_LARGE_ENOUGH, limited_by_resource, unserved_reasons
+from policies.model.reasons import (
+    NO_SERVER_LARGE_ENOUGH,
+    limited_by_limit,
+    limited_by_resource,
+    unserved_reasons,
+)
 from policies.model.server_classes import one_class
 from policies.model.share_definition import share_per_task, shares_of, weight_factors
 from policies.proofs.stop_reasons import stopped_by
@@ -36,7 +42,9 @@ class PoolOfTasks:
         share_per_task: (n,) what one task adds to its tenant's share.
         weighted: (n, m) the share of each resource that one task adds, for its weight there; None
             where weights do not differ between resources, or shares add up all the same.
-        demand: (n, q) of one task, room: (q,) of the pool: resources, or one column of slots.
+        demand: (n, q) of one task, room: (q,) of the pool: resources and amounts of limits, or one
+            column of slots.
+        stops: (q) the reason of a workload that a full column stops.
         names: (n,) index of the resource to name where slots are what is missing; None where the
             columns are resources.
         reasons: (n,) why a workload cannot run, or the empty string.
@@ -46,6 +54,7 @@ class PoolOfTasks:
     weighted: FloatArray | None
     demand: FloatArray
     room: FloatArray
+    stops: tuple[str, ...]
     names: IntArray | None
     reasons: TextArray
 
@@ -53,7 +62,7 @@ class PoolOfTasks:
         """(n) what stopped each workload, given the tasks that run."""
         left = self.room - tasks @ self.demand
         stops = stopped_by(
-            problem.resources[: len(self.room)],
+            self.stops,
             tasks,
             problem.tasks,
             self.demand,
@@ -65,9 +74,8 @@ class PoolOfTasks:
         )
         if self.names is None:
             return stops
-        no_slot = limited_by_resource(problem.resources[0])
         return tuple(
-            limited_by_resource(problem.resources[missing]) if stop == no_slot else stop
+            limited_by_resource(problem.resources[missing]) if stop == self.stops[0] else stop
             for stop, missing in zip(stops, self.names.tolist(), strict=True)
         )
 
@@ -89,7 +97,25 @@ def pool_of_tasks(problem: Problem, choice: Choice) -> PoolOfTasks:
     else:
         share = share_per_task(problem, choice)
     weighted = _weighted(problem, choice, share, reasons)
-    return PoolOfTasks(share, weighted, demand, room, None, reasons)
+    stops = [*map(limited_by_resource, problem.resources)]
+    if problem.limits:
+        # In one pool a limit is one more resource, of which the workloads that count in it demand.
+        of_limits, amounts, more = _columns_of_limits(problem, whole)
+        demand, room, stops = np.hstack([demand, of_limits]), np.r_[room, amounts], stops + more
+    return PoolOfTasks(share, weighted, demand, room, tuple(stops), None, reasons)
+
+
+def _columns_of_limits(
+    problem: Problem, whole: Quantities
+) -> tuple[FloatArray, FloatArray, list[str]]:
+    """Return demand (n, c), room (c,) and reason (c) of each amount of a limit that can bind."""
+    cells = np.argwhere(np.isfinite(whole.limits)).tolist()
+    demand = np.zeros((problem.n, len(cells)))
+    for column, (limit, resource) in enumerate(cells):
+        workloads = problem.limited[limit].workloads
+        demand[workloads, column] = whole.demand[workloads, resource]
+    room = np.array([whole.limits[limit, resource] for limit, resource in cells])
+    return demand, room, [limited_by_limit(problem, limit) for limit, _ in cells]
 
 
 def _weighted(
@@ -164,6 +190,7 @@ def _in_slots(problem: Problem, choice: Choice, reasons: TextArray) -> PoolOfTas
         weighted=None,
         demand=per_task[:, None],
         room=np.array([slots]),
+        stops=(limited_by_resource(problem.resources[0]),),
         names=taken.argmax(axis=1),
         reasons=reasons,
     )

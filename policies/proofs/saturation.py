@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from policies.arrays import TextArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.borrow_cap import beyond_borrow_limit
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
-from policies.model.reasons import LEVEL, NO_SERVER_LARGE_ENOUGH, unserved_reasons
+from policies.model.reasons import (
+    LEVEL,
+    NO_SERVER_LARGE_ENOUGH,
+    limited_by_limit,
+    limited_by_resource,
+    unserved_reasons,
+)
 from policies.model.server_classes import ServerClasses
 from policies.proofs.pool_of_tasks import pool_of_tasks, whole_pool
 from policies.proofs.stop_reasons import STILL_FITS, stopped_by, too_large
@@ -57,17 +65,67 @@ def _stops_by_room(
     rows, kind = np.unique(classes.first_row, return_inverse=True)
     first = np.searchsorted(classes.first_row, rows)
     allowed = np.ascontiguousarray(classes.allowed[:, first])
-    return stopped_by(
-        problem.resources,
-        allocation.tasks,
-        problem.tasks,
-        whole.demand,
-        left,
-        whole.share_of_unit,
-        allowed,
-        kind,
-        filling_reasons(problem, whole, classes),
-    )
+    reasons = filling_reasons(problem, whole, classes)
+
+    def stops_on(allowed: BoolArray) -> tuple[str, ...]:
+        return stopped_by(
+            tuple(map(limited_by_resource, problem.resources)),
+            allocation.tasks,
+            problem.tasks,
+            whole.demand,
+            left,
+            whole.share_of_unit,
+            allowed,
+            kind,
+            reasons,
+        )
+
+    if not problem.limits:
+        return stops_on(allowed)
+    exhausted = _exhausted_limits(allocation, whole)
+    within = allowed.copy()
+    for number, workloads in enumerate(exhausted):
+        within[np.ix_(workloads, problem.limited[number].rows[rows])] = False
+    stops = list(stops_on(allowed))
+    for j, stop in enumerate(stops_on(within)):
+        if stops[j] == STILL_FITS:
+            stops[j] = stop
+            if stop != STILL_FITS:
+                fits = _rows_with_room(whole.demand[j], left, kind) & allowed[j]
+                stops[j] = _limit_in_the_way(problem, exhausted, j, rows[fits])
+    return tuple(stops)
+
+
+def _exhausted_limits(allocation: Allocation, whole: WholeServers) -> list[IntArray]:
+    """Return for each limit the workloads of which one more task would exceed it."""
+    problem, classes = allocation.problem, allocation.classes
+    exhausted = []
+    for item, amounts in zip(problem.limited, whole.limits, strict=True):
+        below = np.zeros(problem.n, dtype=np.bool_)
+        below[item.workloads] = True
+        workload = allocation.placement_workload
+        mine = below[workload] & item.rows[classes.first_row][allocation.placement_class]
+        tasks = np.round(allocation.placement_tasks[mine])
+        room = amounts - tasks @ whole.demand[workload[mine]]
+        exhausted.append(item.workloads[(whole.demand[item.workloads] > room).any(axis=1)])
+    return exhausted
+
+
+def _rows_with_room(demand: FloatArray, left: FloatArray, kind: IntArray) -> BoolArray:
+    """Return the rows (K,) with a server that has room for one more task."""
+    room = np.zeros(int(kind.max(initial=-1)) + 1, dtype=np.bool_)
+    np.logical_or.at(room, kind, (left >= demand).all(axis=1))
+    return room
+
+
+def _limit_in_the_way(
+    problem: Problem, exhausted: Sequence[IntArray], workload: int, rows: IntArray
+) -> str:
+    """Return the reason of a workload that has room on rows: the first limit that excludes one."""
+    for number, workloads in enumerate(exhausted):
+        if workload in workloads and problem.limited[number].rows[rows].any():
+            return limited_by_limit(problem, number)
+    raise AssertionError("a workload with room that no limit stops")
 
 
 def filling_reasons(problem: Problem, whole: WholeServers, classes: ServerClasses) -> TextArray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.compiled import compiled, compiled_in_order
-from policies.model.reasons import TASK_LIMIT, limited_by_resource
+from policies.model.reasons import TASK_LIMIT
 
 # No answer has a workload that still fits somewhere and is not at its limit; the name is
 # what the saturation check looks for.
@@ -28,7 +28,7 @@ def too_large(
 
 
 def stopped_by(
-    resources: tuple[str, ...],
+    names: tuple[str, ...],
     tasks: FloatArray,
     limit: FloatArray,
     demand: FloatArray,
@@ -45,7 +45,7 @@ def stopped_by(
     that blocks it on the emptiest eligible server (largest sum of shares left).
 
     Args:
-        resources: names of the m resources.
+        names: (m) the reason of a workload that lacks each resource.
         tasks, limit: (n,) launched and at most.
         demand: (n, m), left: (L, m), whole numbers.
         share_of_unit: (m,) one unit as a share of the pool.
@@ -53,10 +53,9 @@ def stopped_by(
         reasons: (n,) why a workload could not run at all, or the empty string.
     """
     blocking = _blocking(demand, left, share_of_unit, allowed, kind).tolist()
-    by_resource = [limited_by_resource(name) for name in resources]
     finished = (tasks >= limit).tolist()
     return tuple(
-        reason or (TASK_LIMIT if all_run else STILL_FITS if stop < 0 else by_resource[stop])
+        reason or (TASK_LIMIT if all_run else STILL_FITS if stop < 0 else names[stop])
         for reason, all_run, stop in zip(reasons.tolist(), finished, blocking, strict=True)
     )
 

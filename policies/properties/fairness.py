@@ -13,7 +13,7 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.problem import Problem
-from policies.model.reasons import unserved_reasons
+from policies.model.reasons import LIMIT, unserved_reasons
 from policies.model.server_classes import (
     ServerClasses,
     each_row_alone,
@@ -38,6 +38,16 @@ def takes_part(allocation: Allocation) -> BoolArray:
     return having & ~problem.second_stage
 
 
+def _at_limit(allocation: Allocation) -> BoolArray:
+    """(t,) tenants of which a limit stops a workload."""
+    stopped = np.array(
+        [reason.startswith(f"{LIMIT}:") for reason in allocation.limited_by], np.bool_
+    )
+    at_limit = np.zeros(allocation.problem.t, dtype=np.bool_)
+    at_limit[allocation.problem.workload_tenant[stopped]] = True
+    return at_limit
+
+
 def counts_whole(allocation: Allocation) -> bool:
     """Are tasks counted whole, server by server and slot by slot?"""
     return allocation.mode == "indivisible"
@@ -46,6 +56,7 @@ def counts_whole(allocation: Allocation) -> bool:
 def envy_free(allocation: Allocation) -> Verdict:
     """Nobody could run more with another's resources, scaled by their weights (§7).
 
+    Tenants that a limit stops are not counted, here and below: they have what they may have.
     In a pool with groups the others are a tenant's siblings: weights compare no others.
     """
     problem = allocation.problem
@@ -59,7 +70,8 @@ def envy_free(allocation: Allocation) -> Verdict:
         per_owner=weight,
     )
     first = takes_part(allocation)
-    pairs = first[:, None] & first[None, :] & ~np.eye(problem.t, dtype=np.bool_)
+    unlimited = first & ~_at_limit(allocation)
+    pairs = unlimited[:, None] & first[None, :] & ~np.eye(problem.t, dtype=np.bool_)
     in_groups = problem.has_groups
     if in_groups:
         pairs &= are_siblings(problem)
@@ -150,6 +162,7 @@ def weak_sharing_incentive(allocation: Allocation) -> Verdict:
     first, part = takes_part(allocation), _part(problem)
     share = allocation.tenant_share
     wanted = np.minimum(part, _all_tasks(problem))
+    first &= ~_at_limit(allocation)
     if (share >= wanted * (1 - SHARE_TOLERANCE))[first].all():
         return Verdict(True, reason="everybody has its part of the pool, or all its tasks")
     mine = bundles_of(allocation)
@@ -220,6 +233,8 @@ def _max_min(allocation: Allocation) -> Verdict:
     first = takes_part(allocation)
     task = np.zeros(problem.t)
     whole = counts_whole(allocation)
+    if whole and problem.limits:
+        return undecided("whole tasks under limits are not compared")
     if whole:
         runs = unserved_reasons(problem, allocation.classes.allowed) == ""
         np.maximum.at(task, problem.workload_tenant[runs], problem.dominant_share_per_task[runs])
@@ -257,6 +272,7 @@ def _at_least(
 ) -> Verdict:
     """Does every tenant have at least what it could have otherwise?"""
     problem, share = allocation.problem, allocation.tenant_share
+    first = first & ~_at_limit(allocation)
     loses = np.where(first, _more(lower, share), 0.0)
     if loses.any():
         i = int(loses.argmax())

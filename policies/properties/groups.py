@@ -12,7 +12,7 @@ from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation
 from policies.model.group_tree import GroupTree
 from policies.model.problem import Problem
-from policies.model.reasons import TASK_LIMIT, unserved_reasons
+from policies.model.reasons import unserved_reasons, wants_more
 from policies.model.tolerance import SHARE_TOLERANCE
 from policies.properties.verdicts import Verdict, undecided
 
@@ -79,7 +79,7 @@ def group_share_guarantee(allocation: Allocation, first: BoolArray) -> Verdict:
     np.add.at(used, problem.workload_tenant, allocation.tasks[:, None] * problem.demand_share)
     held = tree.sums(used).max(axis=1, initial=0.0)
     runs = unserved_reasons(problem, allocation.classes.allowed) == ""
-    open_ = runs & (np.array(allocation.limited_by) != TASK_LIMIT)
+    open_ = runs & wants_more(allocation.limited_by)
     wants = np.zeros(problem.t, dtype=np.bool_)
     wants[problem.workload_tenant[open_]] = True
     lacking = np.where(tree.any_below(wants & first), part - held, 0.0)

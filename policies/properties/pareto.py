@@ -10,11 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from policies.arrays import FloatArray
+from policies.arrays import FloatArray, IntArray
 from policies.model.allocation import Allocation
 from policies.model.policy import Proof, ShareDefinition
+from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons
-from policies.model.server_classes import one_class, server_classes
+from policies.model.server_classes import ServerClasses, one_class, server_classes
 from policies.model.tolerance import CHANGE_TOLERANCE, SHARE_TOLERANCE
 from policies.properties.verdicts import Verdict, undecided
 from policies.verification.verify import verify
@@ -87,7 +88,7 @@ def _by_program(allocation: Allocation, seconds: float) -> Verdict:
         return undecided(f"{len(pairs)} variables are too many for the program")
     whole = allocation.mode == "indivisible"
     capacity = classes.capacity_share * problem.totals
-    gain, worst = _largest_gain(allocation, pairs, capacity, seconds, whole=False)
+    gain, worst = _largest_gain(allocation, classes, pairs, capacity, seconds, whole=False)
     least = float(problem.dominant_share_per_task[runs].min()) if whole else 0.0
     # A program that may take a billionth from one tenant gives others more than that.
     enough = CHANGE_TOLERANCE * max(float(allocation.tenant_share.sum()), CHANGE_TOLERANCE)
@@ -99,7 +100,7 @@ def _by_program(allocation: Allocation, seconds: float) -> Verdict:
         return undecided("whole tasks on many servers are not decided")
     if len(pairs) > LARGEST_INTEGER_PROGRAM:
         return undecided(f"{len(pairs)} whole variables are too many for the program")
-    gain, worst = _largest_gain(allocation, pairs, capacity, seconds, whole=True)
+    gain, worst = _largest_gain(allocation, classes, pairs, capacity, seconds, whole=True)
     if np.isnan(gain):
         return undecided("the time for the integer program was used up")
     if gain <= enough:
@@ -109,7 +110,8 @@ def _by_program(allocation: Allocation, seconds: float) -> Verdict:
 
 def _largest_gain(
     allocation: Allocation,
-    pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]],
+    classes: ServerClasses,
+    pairs: IntArray,
     capacity: FloatArray,
     seconds: float,
     *,
@@ -132,7 +134,7 @@ def _largest_gain(
         [sp.diags(1 / scale[:, r]) @ rows[r] for r in range(problem.m)], format="csr"
     )
     own = allocation.tenant_share
-    limits = problem.tasks
+    bounded, amounts = _limits(problem, classes, pairs)
     result = milp(
         -share,
         integrality=np.full(size, int(whole)),
@@ -140,7 +142,8 @@ def _largest_gain(
         constraints=[
             LinearConstraint(resources, -np.inf, (capacity > 0).T.ravel() * 1.0),
             LinearConstraint(of_tenant, own * (1 - 1e-9), np.inf),
-            LinearConstraint(of_workload, -np.inf, limits),
+            LinearConstraint(of_workload, -np.inf, problem.tasks),
+            LinearConstraint(bounded, -np.inf, amounts),
         ],
         options={"time_limit": max(seconds, 0.1), "mip_rel_gap": 0.0},
     )
@@ -151,3 +154,20 @@ def _largest_gain(
     if result.status != 0 and total <= SHARE_TOLERANCE:
         return float("nan"), 0
     return total, int(gains.argmax())
+
+
+def _limits(
+    problem: Problem, classes: ServerClasses, pairs: IntArray
+) -> tuple[sp.csr_matrix, FloatArray]:
+    """Return what one task of each pair takes of each amount (r, p), and the amounts (r,)."""
+    rows, amounts = [sp.csr_matrix((0, len(pairs)))], []
+    for item in problem.limited:
+        below = np.zeros(problem.n, dtype=np.bool_)
+        below[item.workloads] = True
+        counted = below[pairs[:, 0]] & item.rows[classes.first_row][pairs[:, 1]]
+        for r in np.flatnonzero(item.limited).tolist():
+            rows.append(
+                sp.csr_matrix(np.where(counted, problem.demand[pairs[:, 0], r], 0.0)[None, :])
+            )
+            amounts.append(float(item.limit.amount[r]))
+    return sp.vstack(rows, format="csr"), np.array(amounts)

@@ -11,7 +11,7 @@ from policies.arrays import BoolArray, FloatArray
 from policies.model.allocation import Allocation
 from policies.model.history import History
 from policies.model.jain import jain_index
-from policies.model.reasons import TASK_LIMIT
+from policies.model.reasons import wants_more
 from policies.properties.fairness import (
     bottleneck_fair,
     envy_free,
@@ -163,9 +163,8 @@ def _contribution_ratio(allocation: Allocation) -> float | None:
         amount = allocation.tasks[:, None] * problem.demand
         np.add.at(used, problem.workload_tenant, amount)
     positive = np.where(problem.totals > 0, problem.totals, 1.0)
-    finished = np.array([reason == TASK_LIMIT for reason in allocation.limited_by], dtype=np.bool_)
     wanting = np.zeros(problem.t, dtype=np.bool_)
-    wanting[problem.workload_tenant[~finished]] = True
+    wanting[problem.workload_tenant[wants_more(allocation.limited_by)]] = True
     wanting &= takes_part(allocation)
     weight = entitlement(problem)
     wanting &= weight > 0

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.arrays import FloatArray
+from policies.arrays import BoolArray, FloatArray
 from policies.errors import PolicyError, SolveTimeoutError
 from policies.model.allocation import Allocation
 from policies.model.history import History
 from policies.model.problem import Problem
+from policies.model.problem_fields import Limit
 from policies.model.tolerance import CHANGE_TOLERANCE
 from policies.properties.bundles import attainable, bundles_of
 from policies.properties.fairness import counts_whole, takes_part
@@ -125,6 +126,7 @@ def without_tenant(problem: Problem, tenant: int) -> Problem:
         tasks=problem.tasks[stays],
         priority=problem.priority[stays],
         selectors=tuple(row for row, stay in zip(problem.selectors, stays, strict=True) if stay),
+        limits=_limits_without(problem, kept, stays),
     )
 
 
@@ -197,6 +199,24 @@ def _true_share(answer: Allocation, problem: Problem, tenant: int) -> float:
         per_owner=np.ones(1),
     )
     return float(lower[tenant, 0])
+
+
+def _limits_without(
+    problem: Problem, tenants: BoolArray, workloads: BoolArray
+) -> tuple[Limit, ...]:
+    """Return the limits of groups, and of the tenants and workloads that stay, renumbered."""
+    position = {
+        "tenant": np.where(tenants, np.cumsum(tenants) - 1, -1),
+        "workload": np.where(workloads, np.cumsum(workloads) - 1, -1),
+    }
+    kept = []
+    for limit in problem.limits:
+        node = limit.node
+        if limit.scope != "group":
+            node = int(position[limit.scope][node])
+        if node >= 0:
+            kept.append(replace(limit, node=node))
+    return tuple(kept)
 
 
 def _misreports(problem: Problem, tenant: int) -> Iterator[tuple[str, FloatArray]]:

@@ -65,8 +65,8 @@ def simulate(
 
     Raises:
         PolicyUnknownError, PolicyOptionsError: no such policy here, or options that do not fit.
-        PolicyNotApplicableError: groups or tiers, a selector under a policy that sees one pool, or
-            changes of servers where each tenant is alone.
+        PolicyNotApplicableError: groups, tiers or limits, a selector under a policy that sees one pool,
+            or changes of servers where each tenant is alone.
         ProblemError: a task of no workload, a change of no server, a step that is not above 0.
         ProblemTooLargeError: more servers than tasks are placed on one by one.
     """
@@ -77,6 +77,11 @@ def simulate(
             "a simulation does not decide by groups or tiers; the problem must be flat: every tenant "
             "in the pool itself, all of one tier",
             "/groups",
+        )
+    if problem.limits:
+        raise PolicyNotApplicableError(
+            "simulation.no_limits",
+            "a simulation does not keep limits; the problem must have none",
         )
     if not (math.isfinite(step) and step > 0):
         raise ProblemError("history.step", f"step is {step}; it must be a number above 0")

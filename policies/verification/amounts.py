@@ -26,22 +26,36 @@ _SHORT_DIGITS = 15
 
 @dataclass(frozen=True, eq=False)
 class Amounts:
-    """Demands and capacities in one unit per resource.
+    """Demands, capacities and amounts of limits in one unit per resource.
 
     Attributes:
-        demand: (n, m) of one task; capacity: (k, m) of one server: whole numbers. Without a unit of
-            which all are multiples, tasks are rounded up and servers down.
-        exact_demand, exact_capacity: the same, but without a unit as they are given.
+        demand: (n, m) of one task; capacity: (k, m) of one server; limits: (l, m): whole numbers.
+            Without a unit of which all are multiples, tasks are rounded up, servers and limits down.
+        exact_demand, exact_capacity, exact_limits: the same, but without a unit as they are given.
     """
 
     demand: FloatArray
     capacity: FloatArray
     exact_demand: FloatArray
     exact_capacity: FloatArray
+    limits: FloatArray
+    exact_limits: FloatArray
 
 
-def read_amounts(demand: FloatArray, capacity: FloatArray, largest: FloatArray) -> Amounts:
-    """Read demands (n, m) and capacities (k, m), of which at most ``largest`` (m,) is added up."""
+def read_amounts(
+    demand: FloatArray,
+    capacity: FloatArray,
+    largest: FloatArray,
+    limits: FloatArray | None = None,
+) -> Amounts:
+    """Read demands (n, m) and capacities (k, m), of which at most ``largest`` (m,) is added up.
+
+    Args:
+        limits: (l, m) amounts that sums may not exceed; inf: any.
+    """
+    servers = len(capacity)
+    bounds = np.zeros((0, demand.shape[1])) if limits is None else limits
+    capacity = np.concatenate([capacity, np.where(bounds < np.inf, bounds, 0.0)])
     whole_demand, whole_capacity = np.zeros(demand.shape), np.zeros(capacity.shape)
     common: BoolArray = np.ones(demand.shape[1], dtype=np.bool_)
     for r in range(demand.shape[1]):
@@ -57,11 +71,14 @@ def read_amounts(demand: FloatArray, capacity: FloatArray, largest: FloatArray) 
             continue
         whole_demand[fits, r] = whole[: int(fits.sum())]
         whole_capacity[:, r] = whole[int(fits.sum()) :]
+    exact = np.where(common, whole_capacity, capacity)
     return Amounts(
         whole_demand,
-        whole_capacity,
+        whole_capacity[:servers],
         np.where(common, whole_demand, demand),
-        np.where(common, whole_capacity, capacity),
+        exact[:servers],
+        np.where(bounds < np.inf, whole_capacity[servers:], np.inf),
+        np.where(bounds < np.inf, exact[servers:], np.inf),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.arrays import FloatArray
+from policies.arrays import BoolArray, FloatArray
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate, Round
 from policies.model.policy import Proof
@@ -17,6 +17,7 @@ from policies.verification.equilibrium import check_equilibrium
 from policies.verification.exact_levels import Proven, proven
 from policies.verification.exact_market import products_proven
 from policies.verification.form import Form, form_of
+from policies.verification.limits import OWN_LIMIT
 from policies.verification.open_rounds import stuck_when_open
 from policies.verification.preference import check_preference
 from policies.verification.prices import part_lifted
@@ -68,8 +69,9 @@ def check_certificate(
 def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Check:
     frozen_in = certificate.frozen_in
     holds = frozen_in.shape == (tenants,) and all(
-        item.prices.shape == form.capacity.shape
+        item.prices.shape == form.rooms.shape
         and _are_prices(item.prices)
+        and not item.prices[~_priced(form)].any()
         and (item.mix_prices is None or _of_mix(item, item.mix_prices, form))
         and item.stage in (0, 1)
         and 0 <= item.level < np.inf
@@ -87,9 +89,17 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
             and bool((np.diff(stages) >= 0).all())
         )
     detail = (
-        "one price per class of servers and resource, one round per tenant, none without, in stages"
+        "one price per class of servers or limit, and resource; one round per tenant, none without, in "
+        "stages"
     )
     return Check("certificate", holds, detail, 0.0)
+
+
+def _priced(form: Form) -> BoolArray:
+    """(K + l, m) what can have a price: resources of classes, and those that limits name."""
+    named = [np.ones(form.capacity.shape, dtype=np.bool_)]
+    named += [amount[None, :] < np.inf for _, _, amount in form.limits]
+    return np.concatenate(named)
 
 
 def _are_prices(prices: FloatArray) -> bool:
@@ -223,8 +233,8 @@ def _reasons(
 ) -> tuple[str, ...]:
     """(n) what stopped each workload, read off the prices of its tenant's round.
 
-    All its tasks run; or the dearest resource where it is cheapest; or its tenant's level, which goes
-    to a cheaper workload that has tasks left.
+    All its tasks run; or the dearest resource or limit where it is cheapest; or its tenant's level,
+    which goes to a cheaper workload that has tasks left.
     """
     problem = stated.problem
     reasons: list[str] = form.reasons.tolist()
@@ -232,24 +242,41 @@ def _reasons(
     wants_more = np.zeros(len(form.owner), dtype=np.bool_)
     wants_more[form.kind[unfinished]] = True
     blocking = [LEVEL] * len(form.owner)
+    names = [by_resource(name) for name in problem.resources]
+    names += [limit.reason for limit in stated.limits]
     frozen_in = certificate.frozen_in[form.tenants][form.owner]
     for number, item in enumerate(certificate.rounds):
         mine = np.flatnonzero((frozen_in == number) & wants_more)
-        demand = form.demand[mine]
-        cost = demand @ item.prices.T
-        cost[~form.allowed[mine]] = np.inf
         if not len(mine):
             continue
+        demand, cost = form.demand[mine], form.costs(item.prices)[mine]
         where = cost.argmin(axis=1)
         own = cost[np.arange(len(mine)), where]
         cheapest = np.full(form.t, np.inf)
         np.minimum.at(cheapest, form.owner[mine], own)
         stops = (own <= cheapest[form.owner[mine]] * (1 + 1e-6)) & (own > 0)
-        dearest = (demand * item.prices[where]).argmax(axis=1)
-        for q, r in zip(mine[stops].tolist(), dearest[stops].tolist(), strict=True):
-            blocking[q] = by_resource(problem.resources[r])
+        parts = [demand * item.prices[where]]
+        for number, (counted, places, _) in enumerate(form.limits, start=len(form.capacity)):
+            most = (demand * item.prices[number]).max(axis=1, initial=0.0)
+            parts.append(np.where(counted[mine] & places[where], most, 0.0)[:, None])
+        dearest = np.concatenate(parts, axis=1).argmax(axis=1)
+        for q, at in zip(mine[stops].tolist(), dearest[stops].tolist(), strict=True):
+            blocking[q] = names[at]
     for j, q, open_ in zip(
         form.workloads.tolist(), form.kind.tolist(), unfinished.tolist(), strict=True
     ):
         reasons[j] = blocking[q] if open_ else TASK_LIMIT
+        if open_ and stated.limits:
+            reasons[j] = _own_limit_reached(stated, form, j, q, float(tasks[j])) or reasons[j]
     return tuple(reasons)
+
+
+def _own_limit_reached(stated: Stated, form: Form, j: int, kind: int, tasks: float) -> str | None:
+    """Return the reason of a workload that has reached its own limit on all places it may use."""
+    for limit, (_, places, _) in zip(stated.limits, form.limits, strict=True):
+        if limit.reason == OWN_LIMIT and limit.counted[j] and places[form.allowed[kind]].all():
+            demand = stated.problem.demand[j]
+            named = (limit.amount < np.inf) & (demand > 0)
+            if (tasks * demand[named] >= limit.amount[named] * (1 - AGREEMENT)).any():
+                return limit.reason
+    return None

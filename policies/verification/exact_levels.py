@@ -142,7 +142,7 @@ class _Question:
         unit = UNIT * (ROUNDINGS + form.demand.shape[1] + most)
         wants = rising & (form.cap > alone * (1 + unit))
         may_want = rising & (form.cap > alone * (1 - unit))
-        worth = math.fsum((form.capacity * item.prices).ravel().tolist())
+        worth = math.fsum((form.rooms * item.prices).ravel().tolist())
         return cls(
             group=form.group,
             cost=cost,
@@ -184,7 +184,8 @@ class Fractions:
         demand: (n') by resource, what one unit of share of a workload takes of the pool.
         limit: (n') share of all its tasks; None: no limit. owner: (n') tenant.
         x: (n') share of each workload, by its tasks; share: (t') of each tenant.
-        allowed: (n') classes; capacity: (K) by resource, share of the pool.
+        allowed: (n') classes; capacity: (K + l) by resource, share of the pool: of classes, of limits.
+        limits: (n') numbers of the limits in which the workload counts.
     """
 
     rounds: LevelRounds
@@ -195,6 +196,7 @@ class Fractions:
     owner: list[int]
     allowed: list[list[int]]
     capacity: list[list[Fraction]]
+    limits: list[list[int]]
 
     @classmethod
     def of(
@@ -242,6 +244,14 @@ class Fractions:
             x.append(Fraction(float(allocation.tasks[j])) * per_task)
             share[owner] += x[-1]
             limit.append(None if math.isinf(tasks) else Fraction(tasks) * per_task)
+        # An amount that cannot bind is as good as all that the pool has.
+        of_limits = [
+            [
+                Fraction(amount) if amount < math.inf else whole
+                for amount, whole in zip(row, total, strict=True)
+            ]
+            for row in amounts.exact_limits.tolist()
+        ]
         return cls(
             rounds=rounds,
             demand=per_share,
@@ -250,7 +260,11 @@ class Fractions:
             share=share,
             owner=owners,
             allowed=[np.flatnonzero(row).tolist() for row in form.allowed[form.kind]],
-            capacity=[shares(row) for row in of_place],
+            capacity=[shares(row) for row in of_place + of_limits],
+            limits=[
+                [number for number, item in enumerate(form.limits) if item[0][kind]]
+                for kind in form.kind.tolist()
+            ],
         )
 
     def cannot_be_lifted(self, number: int, rising: BoolArray, group: int) -> bool:
@@ -277,10 +291,14 @@ class Fractions:
         """The least cost of all shares, and whether a lifted tenant has tasks left."""
         form, frozen_in = self.rounds.form, self.rounds.frozen_in
         segments: list[list[tuple[Fraction, Fraction | None]]] = [[] for _ in range(form.t)]
-        for row, limit, owner, allowed in zip(
-            self.demand, self.limit, self.owner, self.allowed, strict=True
+        for row, limit, owner, allowed, limits in zip(
+            self.demand, self.limit, self.owner, self.allowed, self.limits, strict=True
         ):
-            segments[owner].append((min(product(row, prices[c]) for c in allowed), limit))
+            least = min(
+                product(row, prices[place]) + self._paid_to_limits(row, limits, place, prices)
+                for place in allowed
+            )
+            segments[owner].append((least, limit))
         cost, wanting = Fraction(0), False
         for i, mine in enumerate(segments):
             if rising[i]:
@@ -302,6 +320,15 @@ class Fractions:
                 cost += part * price
                 left -= part
         return cost, wanting
+
+    def _paid_to_limits(
+        self, demand: list[Fraction], limits: list[int], place: int, prices: list[list[Fraction]]
+    ) -> Fraction:
+        """Return what one unit of share on a place costs for the limits in which it counts there."""
+        form = self.rounds.form
+        places = len(form.capacity)
+        mine = (number for number in limits if form.limits[number][1][place])
+        return sum((product(demand, prices[places + number]) for number in mine), Fraction(0))
 
 
 def product(left: list[Fraction], right: list[Fraction]) -> Fraction:

@@ -24,7 +24,8 @@ class Fits:
 
     Attributes:
         stated: the problem; places: where the answer's placements are; allocation: the answer.
-        demand: (n, m) of one task; capacity: (k, m) of one server; one unit per resource.
+        demand: (n, m) of one task; capacity: (k, m) of one server; limits: (l, m), inf where they cannot
+            bind; one unit per resource.
     """
 
     stated: Stated
@@ -32,6 +33,7 @@ class Fits:
     allocation: Allocation
     demand: FloatArray
     capacity: FloatArray
+    limits: FloatArray
 
     @classmethod
     def of(cls, stated: Stated, places: Places, allocation: Allocation) -> Fits:
@@ -40,7 +42,14 @@ class Fits:
             amounts = stated.as_they_are
         else:
             amounts = stated.in_pool if stated.choice.sees_one_pool else stated.on_servers
-        return cls(stated, places, allocation, amounts.exact_demand, amounts.exact_capacity)
+        return cls(
+            stated,
+            places,
+            allocation,
+            amounts.exact_demand,
+            amounts.exact_capacity,
+            amounts.exact_limits,
+        )
 
     @property
     def _each(self) -> FloatArray:
@@ -95,3 +104,28 @@ class Fits:
             np.where(limited, limit, 0.0),
         )
         return over & limited
+
+    def limits_exceeded(self) -> BoolArray:
+        """(l,) do the tasks that count in a limit take more of a resource than its amount?"""
+        answer, m = self.allocation, self.stated.problem.m
+        exceeded = np.zeros(len(self.limits), dtype=np.bool_)
+        for number, (limit, amounts) in enumerate(
+            zip(self.stated.limits, self.limits, strict=True)
+        ):
+            tasks, workload = answer.tasks, np.arange(len(answer.tasks))
+            counted = limit.counted
+            if not self.stated.choice.sees_one_pool:
+                workload, tasks = answer.placement_workload, answer.placement_tasks
+                counted = (
+                    limit.counted[workload] & limit.rows[self.places.row][answer.placement_class]
+                )
+            mine = np.flatnonzero(counted)
+            bounded = amounts < np.inf
+            over = exceeds(
+                np.repeat(np.round(tasks[mine]) if answer.whole else tasks[mine], m),
+                self.demand[workload[mine]].ravel(),
+                np.tile(np.arange(m), len(mine)),
+                np.where(bounded, amounts, 0.0),
+            )
+            exceeded[number] = bool((over & bounded).any())
+        return exceeded

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.verification.limits import sets_of_limits
 from policies.verification.stated import Places, Stated
 
 
@@ -24,6 +26,8 @@ class Form:
         allowed: (n, K) places; limit: (n,) share of all tasks; inf: no limit.
         weight: (t',) above 0; stage: (t',) 0 is served before 1.
         capacity: (K, m) shares of the pool; per_task: (n_all,) share of one task.
+        limits: (l) which of the n count, (n,), on which places, (K,), and amounts (m,), shares of the
+            pool.
     """
 
     tenants: IntArray
@@ -38,6 +42,7 @@ class Form:
     stage: IntArray
     capacity: FloatArray
     per_task: FloatArray
+    limits: tuple[tuple[BoolArray, BoolArray, FloatArray], ...] = ()
 
     @property
     def t(self) -> int:
@@ -57,17 +62,37 @@ class Form:
         return several
 
     @cached_property
-    def group(self) -> IntArray:
-        """(t',) who can hand any gain on to whom: same resources and places over their workloads.
+    def rooms(self) -> FloatArray:
+        """(K + l, m) what prices are of: capacities, then amounts of limits; 0 of what is not named."""
+        amounts = [np.where(amount < np.inf, amount, 0.0) for _, _, amount in self.limits]
+        return np.concatenate([self.capacity, *(amount[None, :] for amount in amounts)])
 
-        A tenant with a limit among several workloads is alone in its group.
+    def costs(self, prices: FloatArray) -> FloatArray:
+        """(n, K) price of one unit of share on each place; inf where it may not run."""
+        places = len(self.capacity)
+        cost: FloatArray = self.demand @ prices[:places].T
+        for (counted, where, _), price in zip(self.limits, prices[places:], strict=True):
+            if (price > 0).any():
+                cost += np.outer(np.where(counted, self.demand @ price, 0.0), where)
+        cost[~self.allowed] = np.inf
+        return cost
+
+    @cached_property
+    def group(self) -> IntArray:
+        """(t',) who can hand any gain on to whom: same resources, places and limits of their workloads.
+
+        A tenant with a limited number of tasks among several workloads is alone in its group.
         """
         alone = np.zeros(self.t, dtype=np.bool_)
         alone[self.owner[self.several & np.isfinite(self.limit)]] = True
         pattern = np.packbits(np.concatenate([self.demand > 0, self.allowed], axis=1), axis=1)
+        limited = np.zeros((len(self.owner), 0), dtype=np.uint8)
+        if self.limits:
+            counted = np.array([counted for counted, _, _ in self.limits], dtype=np.bool_)
+            limited = np.packbits(counted.T, axis=1)
         of_tenant: list[set[bytes]] = [set() for _ in range(self.t)]
-        for i, row in zip(self.owner.tolist(), pattern, strict=True):
-            of_tenant[i].add(row.tobytes())
+        for i, row, more in zip(self.owner.tolist(), pattern, limited, strict=True):
+            of_tenant[i].add(row.tobytes() + more.tobytes())
         number: dict[object, int] = {}
         keys = (i if alone[i] else frozenset(kinds) for i, kinds in enumerate(of_tenant))
         return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
@@ -82,13 +107,15 @@ class Form:
         return grouped_sum(shares, self.owner, self.t)
 
 
-def _alike(owner: IntArray, direction: FloatArray, allowed: BoolArray) -> tuple[IntArray, IntArray]:
+def _alike(
+    owner: IntArray, direction: FloatArray, allowed: BoolArray, limits: Sequence[frozenset[int]]
+) -> tuple[IntArray, IntArray]:
     """Which kind each workload is of, and the first of each kind: those alike of one tenant are one."""
-    alike: dict[tuple[int, bytes, bytes], int] = {}
+    alike: dict[tuple[int, bytes, bytes, frozenset[int]], int] = {}
     kind = np.empty(len(owner), dtype=np.int64)
     first: list[int] = []
     for position, i in enumerate(owner.tolist()):
-        key = (i, direction[position].tobytes(), allowed[position].tobytes())
+        key = (i, direction[position].tobytes(), allowed[position].tobytes(), limits[position])
         kind[position] = alike.setdefault(key, len(alike))
         if kind[position] == len(first):
             first.append(position)
@@ -112,7 +139,8 @@ def form_of(stated: Stated, places: Places) -> Form:
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
     kind = first = np.arange(len(workloads))
     if len(tenants) < len(workloads):
-        kind, first = _alike(owner, direction[workloads], places.allowed[workloads])
+        of_limits = sets_of_limits(stated.limits, workloads)
+        kind, first = _alike(owner, direction[workloads], places.allowed[workloads], of_limits)
     chosen = workloads[first]
     return Form(
         tenants=tenants,
@@ -127,4 +155,8 @@ def form_of(stated: Stated, places: Places) -> Form:
         stage=stated.late[tenants].astype(np.int64),
         capacity=places.capacity,
         per_task=per_task,
+        limits=tuple(
+            (limit.counted[chosen], limit.rows[places.row], limit.shares(stated.totals))
+            for limit in stated.limits
+        ),
     )

@@ -76,7 +76,8 @@ def _sold_out(
     form: Form, certificate: Certificate, number: int, shares: FloatArray, unsold: Fraction
 ) -> BoolArray:
     """(t',) of whose demands next to nothing is unsold, wherever workloads with tasks left may run."""
-    worth = (form.demand > 0) @ (form.capacity * certificate.rounds[number].prices).T
+    prices = certificate.rounds[number].prices[: len(form.capacity)]
+    worth = (form.demand > 0) @ (form.capacity * prices).T
     least = np.where(form.allowed, worth, np.inf).min(axis=1, initial=np.inf)
     open_ = shares < form.limit * (1 - AGREEMENT)
     needed = np.full(form.t, np.inf)

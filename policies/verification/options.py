@@ -27,6 +27,14 @@ def check_options(problem: Problem, choice: Choice) -> Check:
         if choice.option("resource_weights"):
             sentence = "weights per resource are for pools without groups and tiers"
             return Check("options", False, f"/policy/options/resource_weights: {sentence}", 1.0)
+    if problem.limits and not choice.policy.takes_limits:
+        return Check("options", False, "/policy/name: the policy keeps no limits", 1.0)
+    if problem.limits and choice.option("resource_weights"):
+        sentence = "weights per resource are for pools without limits"
+        return Check("options", False, f"/policy/options/resource_weights: {sentence}", 1.0)
+    if choice.sees_one_pool and any(limit.where for limit in problem.limits):
+        sentence = "limits for some servers are for policies that place"
+        return Check("options", False, f"/policy/name: {sentence}", 1.0)
     return Check("options", True, detail, 0.0)
 
 

@@ -39,7 +39,8 @@ class PoolTasks:
 
     Attributes:
         columns: (n, c) what one task adds to each column of its tenant's share, which is the largest.
-        demand: (n, q) of one task; room: (q,) of the pool: resources, or one column of slots.
+        demand: (n, q) of one task; room: (q,) of the pool: resources and amounts of limits, or one
+            column of slots; full: (q) the reason of who lacks it.
         names: (n,) the resource to name where the only column is full; None where columns are resources.
         reasons: (n,) why a workload cannot run at all; empty where it can.
     """
@@ -47,6 +48,7 @@ class PoolTasks:
     columns: FloatArray
     demand: FloatArray
     room: FloatArray
+    full: tuple[str, ...]
     names: IntArray | None
     reasons: TextArray
 
@@ -65,8 +67,12 @@ class PoolTasks:
             if reason or tasks[j] >= problem.tasks[j]:
                 stops.append(reason or TASK_LIMIT)
                 continue
-            missing = r if self.names is None else int(self.names[j])
-            stops.append(None if r == NOTHING else by_resource(problem.resources[missing]))
+            if r == NOTHING:
+                stops.append(None)
+            elif self.names is None:
+                stops.append(self.full[r])
+            else:
+                stops.append(by_resource(problem.resources[int(self.names[j])]))
         return tuple(stops)
 
 
@@ -87,7 +93,14 @@ def pool_tasks(stated: Stated) -> PoolTasks:
     if share is ShareDefinition.SINGLE_RESOURCE:
         name = stated.choice.options.get("resource", problem.resources[0])
         columns = stated.task_shares[:, position_of(name, problem.resources, "resource"), None]
-    return PoolTasks(columns, amounts.demand, room, None, reasons)
+    demand, full = amounts.demand, [by_resource(name) for name in problem.resources]
+    for limit, bounds in zip(stated.limits, amounts.limits, strict=True):
+        # Nothing is placed: an amount of a limit is a resource that those who count in it demand.
+        for r in np.flatnonzero(bounds < np.inf).tolist():
+            demand = np.c_[demand, np.where(limit.counted, amounts.demand[:, r], 0.0)]
+            room = np.append(room, bounds[r])
+            full.append(limit.reason)
+    return PoolTasks(columns, demand, room, tuple(full), None, reasons)
 
 
 def _in_slots(stated: Stated, reasons: TextArray) -> PoolTasks:
@@ -118,6 +131,7 @@ def _in_slots(stated: Stated, reasons: TextArray) -> PoolTasks:
         columns=(taken / max(float(slots), 1.0))[:, None],
         demand=taken[:, None],
         room=np.array([float(slots)]),
+        full=(),
         names=(problem.demand / np.where(slot > 0, slot, 1.0)).argmax(axis=1),
         reasons=reasons,
     )

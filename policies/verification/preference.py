@@ -44,6 +44,35 @@ def check_preference(stated: Stated, form: Form, allocation: Allocation) -> Chec
 
 
 @dataclass(frozen=True, eq=False)
+class _Limit:
+    """One resource of one limit.
+
+    Attributes:
+        use: (q,) of each workload, per unit of share; where: (K,) places on which it counts.
+        left: (1,) share of the pool.
+    """
+
+    use: FloatArray
+    where: BoolArray
+    left: FloatArray
+
+
+def _limits(
+    form: Form, demand: FloatArray, workload: IntArray, place: IntArray, part: FloatArray
+) -> list[_Limit]:
+    """Return what limits leave beside shares ``part`` (p,) of workloads (p,) on places (p,)."""
+    found = []
+    for counted, where, amount in form.limits:
+        mine = counted[form.kind]
+        for resource in np.flatnonzero(amount < np.inf).tolist():
+            use = np.where(mine, demand[:, resource], 0.0)
+            left = float(amount[resource] - (part * use[workload] * where[place]).sum())
+            left = left if left > LEVEL_TOLERANCE * amount[resource] else 0.0
+            found.append(_Limit(use, where, np.array([left])))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
 class _Shares:
     """Shares of workloads by places, and what these have left.
 
@@ -52,6 +81,7 @@ class _Shares:
         demand: (q, m) of one unit of share; allowed: (q, K); limit: (q,) share of all tasks.
         share: (q,) of each workload; left: (K, m) shares of the pool.
         placed: by workload (q), the places that it runs on and its shares there.
+        limits: what limits leave, of each resource that one names.
     """
 
     workload: IntArray
@@ -62,6 +92,7 @@ class _Shares:
     share: FloatArray
     left: FloatArray
     placed: list[list[tuple[int, float]]]
+    limits: list[_Limit]
 
     @classmethod
     def of(cls, stated: Stated, form: Form, allocation: Allocation) -> _Shares:
@@ -84,6 +115,7 @@ class _Shares:
             if amount > 0:
                 placed[of].append((where, amount))
         return cls(
+            limits=_limits(form, demand, q, place, part),
             workload=workload,
             owner=form.owner[form.kind],
             demand=demand,
@@ -100,7 +132,7 @@ class _Shares:
         Args:
             order: (p,) workloads of one tenant, the preferred ones first.
         """
-        demand, limit, share = self.demand[order], self.limit[order], self.share[order]
+        limit, share = self.limit[order], self.share[order]
         wanting = np.flatnonzero(share < limit * (1 - AGREEMENT))
         found: list[tuple[int, float]] = []
         if not len(wanting):
@@ -111,7 +143,7 @@ class _Shares:
             for place, amount in self.placed[int(order[position])]:
                 room = np.where(
                     self.allowed[order[before], place],
-                    _room(self.left[place], _more(demand[before], demand[position])),
+                    self._room_in_place(order[before], int(order[position]), place),
                     0.0,
                 )
                 room = np.maximum(room, elsewhere[: len(before)])
@@ -121,11 +153,23 @@ class _Shares:
                     found.append((int(order[position]), part))
         return found
 
+    def _room_in_place(self, before: IntArray, position: int, place: int) -> FloatArray:
+        """(p,) the most share of each that fits on a place instead of share of another workload."""
+        room = _room(self.left[place], _more(self.demand[before], self.demand[position]))
+        for limit in self.limits:
+            if limit.where[place]:
+                more = _more(limit.use[before, None], limit.use[position, None])
+                room = np.minimum(room, _room(limit.left, more))
+        return room
+
     def _room_anywhere(self, workloads: IntArray) -> FloatArray:
         """(p,) the most share of each that fits on one of its places, as it is."""
         most = np.zeros(len(workloads))
         for place in range(len(self.left)):
             room = _room(self.left[place], self.demand[workloads])
+            for limit in self.limits:
+                if limit.where[place]:
+                    room = np.minimum(room, _room(limit.left, limit.use[workloads, None]))
             most = np.where(self.allowed[workloads, place], np.maximum(most, room), most)
         return most
 

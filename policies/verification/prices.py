@@ -1,8 +1,9 @@
 """What prices prove: no feasible shares cost more than the servers are worth.
 
-At prices ``p`` of what servers offer, one unit of share of a workload costs at least what the cheapest
-of its places asks. A tenant that reaches a share pays at least for its cheapest workloads first, each up
-to all its tasks. What servers are worth pays for every feasible answer, so that no shares are feasible
+At prices ``p`` of what servers offer, and of the amounts of limits, one unit of share of a workload
+costs at least what the cheapest of its places asks, with the price of each limit in which it counts
+there. A tenant that reaches a share pays at least for its cheapest workloads first, each up to all its
+tasks. What servers and limits are worth pays for every feasible answer, so that no shares are feasible
 that cost more: this bounds the level of a round, and the lift of those who are stuck in it.
 """
 
@@ -49,10 +50,9 @@ class Costs:
 
     @classmethod
     def at(cls, form: Form, prices: FloatArray) -> Costs:
-        """The costs at prices (K, m) of shares of the pool."""
-        cost = form.demand @ prices.T
-        cost[~form.allowed] = np.inf
-        return cls.of(form.owner, form.limit, cost.min(axis=1, initial=np.inf), form.t)
+        """The costs at prices (K + l, m) of shares of the pool."""
+        cheapest = form.costs(prices).min(axis=1, initial=np.inf)
+        return cls.of(form.owner, form.limit, cheapest, form.t)
 
     def of_shares(self, share: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(t,) least costs of shares (t,), and what rounding errors in them are relative to."""
@@ -91,21 +91,26 @@ class Costs:
 
 
 def worth(form: Form, prices: FloatArray) -> float:
-    """What all servers are worth."""
-    return float((form.capacity * prices).sum())
+    """What all servers and limits are worth."""
+    return float((form.rooms * prices).sum())
+
+
+def budget_rounding(form: Form, prices: FloatArray) -> float:
+    """What rounding may hide of a budget: of worth, and of shares where an amount is next to nothing."""
+    return BUDGET_ROUNDING * (worth(form, prices) + float(prices[len(form.capacity) :].sum()))
 
 
 def bound_on_level(form: Form, prices: FloatArray, share: FloatArray, rising: BoolArray) -> float:
     """The highest level that prices leave open.
 
     Args:
-        form: the problem; prices: (K, m), at least 0.
+        form: the problem; prices: (K + l, m), at least 0.
         share: (t',) of those who keep theirs; rising: (t',) who rises instead.
     """
     costs = Costs.at(form, prices)
     spent, _ = costs.of_shares(np.where(rising, 0.0, share))
     all_ = worth(form, prices)
-    budget = max(all_ - float(spent.sum()), 0.0) + BUDGET_ROUNDING * all_
+    budget = max(all_ - float(spent.sum()), 0.0) + budget_rounding(form, prices)
     nobody_wants_more = float((form.cap / form.weight)[rising].max(initial=0.0))
     return min(costs.level_paid(form.weight, rising, budget), nobody_wants_more)
 
@@ -124,11 +129,13 @@ def part_lifted(
     reached, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, at), 0.0))
     lifted, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, above), 0.0))
     mine = rising[form.owner]
-    cost = form.demand[mine] @ prices.T
-    cost[~form.allowed[mine]] = np.inf
+    cost = form.costs(prices)[mine]
     cheapest = cost <= cost.min(axis=1, initial=np.inf, keepdims=True) * (1 + 1e-9)
     taken = (cheapest.T.astype(np.float64) @ (form.demand[mine] > 0)) > 0
-    source = float((form.capacity * prices)[taken].sum())
+    source = float((form.capacity * prices[: len(form.capacity)])[taken].sum())
+    for number, (counted, _, _) in enumerate(form.limits, start=len(form.capacity)):
+        if counted[mine].any():
+            source += float((form.rooms[number] * prices[number]).sum())
     more = float((lifted - reached).sum())
     return more / source if source > 0 else np.inf
 

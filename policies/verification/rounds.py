@@ -20,7 +20,6 @@ from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
 from policies.model.tolerance import (
     AGREEMENT,
-    BUDGET_ROUNDING,
     LEVEL_TOLERANCE,
     POSITION_ROUNDING,
     SMALLEST_LEVEL_SCALE,
@@ -28,7 +27,14 @@ from policies.model.tolerance import (
 from policies.verification.form import Form, form_of
 from policies.verification.group_path import GroupPath
 from policies.verification.groups import Groups
-from policies.verification.prices import Costs, bound_on_level, level_size, rising_in, worth
+from policies.verification.prices import (
+    Costs,
+    bound_on_level,
+    budget_rounding,
+    level_size,
+    rising_in,
+    worth,
+)
 from policies.verification.stated import Stated
 
 
@@ -203,7 +209,7 @@ class PathRounds(LevelRounds):
         costs, rising, path = Costs.at(form, prices), self.rising(number), self._paths[number]
         all_ = worth(form, prices)
         spent, _ = costs.of_shares(np.where(self.frozen_in < number, share, 0.0))
-        budget = max(all_ - float(spent.sum()), 0.0) + BUDGET_ROUNDING * all_
+        budget = max(all_ - float(spent.sum()), 0.0) + budget_rounding(form, prices)
 
         def cost(shares: FloatArray) -> float:
             paid, _ = costs.of_shares(np.where(rising, shares, 0.0))

@@ -10,17 +10,69 @@ MRFS, 2020, Algorithm 1 (even).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies.verification.amounts import Amounts
+from policies.verification.limits import StatedLimit
 
 NOWHERE = -1
 # Launches between two looks for servers that are too full for everything that waits.
 BETWEEN_LOOKS = 256
 _MASK = 2**64 - 1
+
+
+class LimitsLeft:
+    """What limits leave, in the whole numbers of servers.
+
+    Attributes:
+        left: (l, m); inf of amounts that cannot bind.
+    """
+
+    def __init__(self, limits: Sequence[StatedLimit], amounts: Amounts, rows: IntArray) -> None:
+        """Start with the whole amounts; rows: (R,) of the problem, in the order that is used here."""
+        self.limits = limits
+        self.left = amounts.limits.copy()
+        self.rows = [limit.rows[rows] for limit in limits]
+        self._demand = amounts.demand
+        self._mine: dict[int, list[int]] = {}
+
+    def mine(self, job: int) -> list[int]:
+        """Return the limits in which a workload counts."""
+        if job not in self._mine:
+            self._mine[job] = [q for q, limit in enumerate(self.limits) if limit.counted[job]]
+        return self._mine[job]
+
+    def take(self, job: int, row: int) -> None:
+        """Count one more task on a row."""
+        for q in self.mine(job):
+            if self.rows[q][row]:
+                self.left[q] -= self._demand[job]
+
+    def take_all(self, job: IntArray, row: IntArray, tasks: FloatArray) -> None:
+        """Count tasks (p,) of workloads (p,) on rows (p,)."""
+        for q, limit in enumerate(self.limits):
+            counted = limit.counted[job] & self.rows[q][row]
+            self.left[q] -= tasks[counted] @ self._demand[job[counted]]
+
+    def exhausted(self, job: int) -> list[int]:
+        """Return the limits that one more task of a workload would exceed."""
+        return [q for q in self.mine(job) if (self._demand[job] > self.left[q]).any()]
+
+    def closed(self, job: int) -> BoolArray:
+        """(R,) rows on which no task of a workload may start any more."""
+        closed = np.zeros(len(self.rows[0]), dtype=np.bool_)
+        for q in self.exhausted(job):
+            closed |= self.rows[q]
+        return closed
+
+    def first_in_the_way(self, job: int, rows: IntArray) -> str:
+        """Return the reason of a workload that has room on rows (r,), all of which are closed."""
+        first = next(q for q in self.exhausted(job) if self.rows[q][rows].any())
+        return self.limits[first].reason
 
 
 class Servers:
@@ -39,8 +91,10 @@ class Servers:
         servers: IntArray,
         demand: FloatArray,
         allowed: BoolArray,
+        limits: LimitsLeft | None = None,
     ) -> None:
         """Empty servers of rows (rows, m), so many of each."""
+        self.limits = limits
         count, m = int(servers.sum()), capacity.shape[1]
         self.row_of = np.repeat(np.arange(len(servers)), servers)
         self.capacity, self.demand, self.allowed = capacity, demand, allowed
@@ -48,7 +102,8 @@ class Servers:
         total = servers @ capacity
         self.unit = np.divide(1.0, total, out=np.zeros(m), where=total > 0)
         self._everywhere: list[bool] = [bool(row.all()) for row in allowed]
-        self._following, first = _alike(capacity, allowed, self.row_of)
+        limited = np.array(limits.rows if limits else np.zeros((0, len(capacity))), dtype=np.bool_)
+        self._following, first = _alike(capacity, np.concatenate([allowed, limited]), self.row_of)
         self._fresh = np.ones(count, dtype=np.bool_)
         self._position = np.full(count, NOWHERE, dtype=np.int64)
         self._listed = np.empty(count, dtype=np.int64)
@@ -79,6 +134,8 @@ class Servers:
     def take(self, server: int, job: int) -> None:
         """Launch a task of the workload there."""
         self.left[server] -= self.demand[job]
+        if self.limits:
+            self.limits.take(job, int(self.row_of[server]))
         listed, fresh = self._position[server] != NOWHERE, self._fresh[server]
         self._fresh[server] = False
         if not listed:  # drawn before its turn
@@ -111,6 +168,8 @@ class Servers:
                 fits &= room >= needed
         if not self._everywhere[job]:
             fits &= self.allowed[job][self.row_of[self.listed]]
+        if self.limits and self.limits.exhausted(job):
+            fits &= ~self.limits.closed(job)[self.row_of[self.listed]]
         return np.flatnonzero(fits)
 
     def first(self, some: IntArray) -> int:
@@ -164,11 +223,13 @@ class Servers:
 
         def rule(job: int) -> int:
             drawn = [int(draw() * len(self.left)) for _ in range(2)]
+            may = self.allowed[job]
+            if self.limits:
+                may = may & ~self.limits.closed(job)
             fits = [
                 server
                 for server in sorted(set(drawn))
-                if self.allowed[job, self.row_of[server]]
-                and (self.left[server] >= self.demand[job]).all()
+                if may[self.row_of[server]] and (self.left[server] >= self.demand[job]).all()
             ]
             if not fits:
                 return self.first_fit(job)

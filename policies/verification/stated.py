@@ -18,6 +18,7 @@ from policies.model.policy import Choice, Servers, ShareDefinition
 from policies.model.problem import Problem
 from policies.verification.amounts import Amounts, read_amounts
 from policies.verification.groups import Groups, contributed_by_groups
+from policies.verification.limits import StatedLimit, stated_limits
 
 SMALLEST_DEMAND, LARGEST_DEMAND = 1e-9, 1e9
 NO_ELIGIBLE_SERVER, RESOURCE_ABSENT = "no_eligible_server", "resource_absent"
@@ -209,8 +210,10 @@ class Stated:
         if seen is Servers.CLASSES:
             _, table = self.matches
             number: dict[tuple[bytes, bytes], int] = {}
+            limited = np.array([limit.rows for limit in self.limits], dtype=np.bool_)
             for k in offering.tolist():
-                key = ((problem.capacity[k] + 0.0).tobytes(), table[:, k].tobytes())
+                matched = np.r_[table[:, k], limited[:, k] if len(limited) else []]
+                key = ((problem.capacity[k] + 0.0).tobytes(), matched.astype(np.bool_).tobytes())
                 place_of_row[k] = number.setdefault(key, len(number))
             _, first = np.unique(place_of_row[offering], return_index=True)
             row = offering[first]
@@ -307,7 +310,25 @@ class Stated:
             largest = np.maximum(
                 self.offered.max(axis=0, initial=0.0), demand.max(axis=0, initial=0.0)
             )
-        return read_amounts(demand, self.offered, largest)
+        amounts = self.limits_that_can_bind
+        largest = np.maximum(
+            largest, np.where(amounts < np.inf, amounts, 0.0).max(axis=0, initial=0.0)
+        )
+        return read_amounts(demand, self.offered, largest, amounts)
+
+    @cached_property
+    def limits(self) -> list[StatedLimit]:
+        """The limits of the problem, in order."""
+        return stated_limits(self.problem)
+
+    @cached_property
+    def limits_that_can_bind(self) -> FloatArray:
+        """(l, m) amounts of limits that are less than what the pool has; inf of the others."""
+        amounts = np.full((len(self.limits), self.problem.m), np.inf)
+        for row, limit in zip(amounts, self.limits, strict=True):
+            least = np.where(limit.shares(self.totals) > 0, limit.amount, 0.0)
+            row[least < self.totals] = least[least < self.totals]
+        return amounts
 
     @cached_property
     def as_they_are(self) -> Amounts:

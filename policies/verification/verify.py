@@ -224,6 +224,14 @@ def _check_tasks(stated: Stated, places: Places, allocation: Allocation) -> Iter
         problem.resources,
     )
     yield from _check_placements(stated, allocation, fits)
+    if problem.limits:
+        yield _check(
+            "limits",
+            fits.limits_exceeded() * 1.0,
+            0.0,
+            "what counts in a limit takes no more than its amount",
+            [limit.reason for limit in stated.limits],
+        )
     unserved = stated.unserved(places) != ""
     yield _check(
         "unservable",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.arrays import FloatArray, TextArray, grouped_sum
+from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History
@@ -33,7 +33,7 @@ from policies.verification.replay import (
     replay,
     tasks_by_server,
 )
-from policies.verification.servers import Servers, rule_of
+from policies.verification.servers import LimitsLeft, Servers, rule_of
 from policies.verification.stated import (
     LEVEL,
     NO_SERVER_LARGE_ENOUGH,
@@ -93,7 +93,26 @@ class Whole:
         blocking = some.blocking(amounts.demand[open_])
         for j, r in zip(open_.tolist(), blocking.tolist(), strict=True):
             stops[j] = None if r == NOTHING else by_resource(problem.resources[r])
+        if self.stated.limits:
+            self._add_limits(stops, room, rows)
         return tuple(stops)
+
+    def _add_limits(self, stops: list[str | None], room: Room, rows: IntArray) -> None:
+        """Name the limit that stops a workload for which servers have room."""
+        stated, answer = self.stated, self.allocation
+        limits = LimitsLeft(stated.limits, stated.on_servers, rows)
+        of_place = np.searchsorted(rows, self.places.row)
+        limits.take_all(
+            answer.placement_workload,
+            of_place[answer.placement_class],
+            np.round(answer.placement_tasks),
+        )
+        for j in [j for j, stop in enumerate(stops) if stop is None]:
+            demand = stated.on_servers.demand[j]
+            fits = (room.left >= demand).all(axis=1) & room.allowed[j][room.kind]
+            here = np.unique(room.kind[fits])
+            if (limits.closed(j) | ~np.isin(np.arange(len(rows)), here)).all():
+                stops[j] = limits.first_in_the_way(j, here)
 
 
 def _units(stated: Stated) -> FloatArray:
@@ -176,7 +195,7 @@ def check_whole_tasks(whole: Whole) -> Iterator[Check]:
 def _check_room(pool: PoolTasks, tasks: FloatArray, resources: Sequence[str]) -> Check:
     """Tasks take no more than the pool has of what its policy counts: its resources, or its slots."""
     detail = "whole tasks take no more of the pool than there is, in resources or in slots"
-    places = resources if pool.names is None else ("slots",)
+    places = (*resources, *pool.full[len(resources) :]) if pool.names is None else ("slots",)
     return check("pool_room", tasks @ pool.demand - pool.room, 0.0, detail, places)
 
 
@@ -340,7 +359,11 @@ def _replayed(whole: Whole, before: History) -> Launched:
         demand, size = stated.on_servers.demand, stated.on_servers.capacity[rows.row]
         count, allowed = rows.servers, rows.allowed
     present = stated.totals > 0
-    servers = Servers(size[:, present], count, demand[:, present], allowed)
+    columns = np.r_[present, np.ones(demand.shape[1] - len(present), dtype=np.bool_)]
+    limits = None
+    if whole.pool is None and stated.limits:
+        limits = LimitsLeft(stated.limits, stated.on_servers, stated.rows.row)
+    servers = Servers(size[:, columns], count, demand[:, columns], allowed, limits)
     tenants = [np.flatnonzero(~stated.late), np.flatnonzero(stated.late)]
     rounds = [Round(mine) for mine in tenants]
     turns: ByShare | ByHistory

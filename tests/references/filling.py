@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 from tests.references.groups import PlainTree, largest_use
+from tests.references.limits import is_below, matches
 from tests.references.numbers import exact, exact_weights
 
 MASK = 2**64 - 1
@@ -108,10 +109,30 @@ def fill(problem, rule, seed=0):
         labels = problem.server_labels[row_of[server]] if selector else {}
         return all(labels.get(label) in values for label, values in selector.items())
 
-    def fits(j, server):
+    limits = [
+        (limit, {r: exact(a) for r, a in enumerate(limit.amount.tolist()) if a < float("inf")})
+        for limit in problem.limits
+    ]
+
+    def counts(limit, j, server):
+        here = rule in POOL_RULES or matches(problem, limit, row_of[server])
+        return here and is_below(problem, limit, j)
+
+    def within_limits(j, server):
+        return all(
+            demand[j][r] <= amount
+            for limit, amounts in limits
+            if counts(limit, j, server)
+            for r, amount in amounts.items()
+        )
+
+    def has_room(j, server):
         return may(j, server) and all(d <= c for d, c in zip(demand[j], left[server], strict=True))
 
-    runnable = {j for j in range(problem.n) if any(fits(j, s) for s in range(len(left)))}
+    def fits(j, server):
+        return has_room(j, server) and within_limits(j, server)
+
+    runnable = {j for j in range(problem.n) if any(has_room(j, s) for s in range(len(left)))}
     for stage in (False, True):
         waiting = {
             i: sorted(
@@ -153,6 +174,10 @@ def fill(problem, rule, seed=0):
             count[j] += 1
             total[tenant] += share[j]
             left[server] = [c - d for c, d in zip(left[server], demand[j], strict=True)]
+            for limit, amounts in limits:
+                if counts(limit, j, server):
+                    for r in amounts:
+                        amounts[r] -= demand[j][r]
     return launched, count
 
 

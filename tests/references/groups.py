@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from tests.references.exact_program import maximise
+from tests.references.limits import is_below, matches
 from tests.references.numbers import exact, exact_weights
 
 POOL = ("pool", 0)
@@ -255,7 +256,7 @@ class PlainServers:
     """What shares are feasible, as an exact program over every workload on every server."""
 
     def __init__(self, problem, tree, pooled):
-        self.problem, self.tree = problem, tree
+        self.problem, self.tree, self.pooled = problem, tree, pooled
         self.jobs = [j for j in range(problem.n) if tree.can_run(j)]
         if pooled:
             self.rooms = [[Fraction(int(total > 0)) for total in tree.totals]]
@@ -291,6 +292,19 @@ class PlainServers:
                 rows.append([*(int(k == j) for k, _ in self.pairs), 0])
                 right.append(int(self.problem.tasks[j]) * max(self.tree.task(j)))
                 slack.append(True)
+        for limit in self.problem.limits:
+            for r, amount in enumerate(limit.amount.tolist()):
+                if amount == float("inf") or not self.tree.totals[r]:
+                    continue
+                takes = [
+                    self.tree.task(j)[r] / max(self.tree.task(j))
+                    if is_below(self.problem, limit, j) and self._counts(limit, where)
+                    else 0
+                    for j, where in self.pairs
+                ]
+                rows.append([*takes, 0])
+                right.append(exact(amount) / self.tree.totals[r])
+                slack.append(True)
         for leaf, has in share.items():
             mine = [int(self.problem.workload_tenant[j] == leaf[1]) for j, _ in self.pairs]
             if any(mine):
@@ -304,6 +318,9 @@ class PlainServers:
         extra = [i for i, has in enumerate(slack) if has]
         rows = [[*row, *(int(i == k) for k in extra)] for i, row in enumerate(rows)]
         return maximise([0] * (n - 1) + [1] + [0] * len(extra), rows, right)
+
+    def _counts(self, limit, row):
+        return self.pooled or matches(self.problem, limit, row)
 
 
 def leximin_in_groups(problem, *, pooled=False):

@@ -10,6 +10,8 @@ import math
 import numpy as np
 from scipy.optimize import linprog
 
+from tests.references.limits import is_below, matches
+
 LIFT = 1e-6
 
 
@@ -64,9 +66,18 @@ class _Model:
             [math.inf if math.isinf(T) else T * s for T, s in zip(tasks, share, strict=True)]
         )
         limited = np.isfinite(limit)
+        amounts, bounds = [np.zeros((0, size))], [np.zeros(0)]
+        for item in problem.limits:
+            below = [is_below(problem, item, int(of)) for of in j]
+            here = [matches(problem, item, int(of)) or pooled for of in row]
+            counts = np.array(below, dtype=bool) & np.array(here, dtype=bool)
+            for r in np.flatnonzero(np.isfinite(item.amount) & (problem.totals > 0)):
+                taken = problem.demand_share[j, r] / share[j]
+                amounts.append(np.where(counts, taken, 0.0)[None, :])
+                bounds.append(np.array([item.amount[r] / problem.totals[r]]))
         scale = np.where(capacity > 0, capacity, 1.0).ravel()
-        self.rows = np.vstack([use / scale[:, None], limits[limited]])
-        self.right = np.r_[np.ones(len(use)), limit[limited]]
+        self.rows = np.vstack([use / scale[:, None], limits[limited], *amounts])
+        self.right = np.r_[np.ones(len(use)), limit[limited], np.concatenate(bounds)]
 
     def highest_level(self, active, share):
         """Largest level that all active tenants reach while the others keep their share."""

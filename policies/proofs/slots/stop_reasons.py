@@ -8,7 +8,7 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray
 from policies.model.problem import Problem
-from policies.model.reasons import TASK_LIMIT
+from policies.model.reasons import TASK_LIMIT, limited_by_resource
 from policies.model.tolerance import AGREEMENT
 from policies.proofs.slots.slot_pool import SlotPool
 from policies.proofs.stop_reasons import stopped_by
@@ -20,7 +20,7 @@ def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tupl
     left = pool.capacity - on_server @ pool.demand
     largest = pool.capacity.sum(axis=0) if len(pool.capacity) else np.zeros(m)
     stops = stopped_by(
-        problem.resources,
+        tuple(map(limited_by_resource, problem.resources)),
         on_server.sum(axis=0).astype(np.float64),
         pool.limit,
         pool.demand,

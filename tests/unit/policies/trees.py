@@ -1,9 +1,12 @@
 """Random problems with trees of groups."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
-from policies import Problem
+from policies import Limit, Problem
+from policies.model.limits import in_order
 
 DEEPEST = 6
 
@@ -53,3 +56,26 @@ def tree_of(rng, t):
     if rng.random() < 1 / 3:
         tree |= {"tenant_tier": rng.integers(0, 2, t), "group_tier": rng.integers(0, 2, g)}
     return tree
+
+
+@st.composite
+def problems_with_limits(draw, *, selectors=True, finite=False, flat=False):
+    """Draw a small problem with limits of groups, tenants and workloads."""
+    problem = draw(problems_in_groups(selectors=selectors, finite=finite, flat=flat))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return with_limits(problem, rng, some_servers=selectors)
+
+
+def with_limits(problem, rng, *, some_servers, first=()):
+    """Add one to four limits, some of them for the servers of one zone."""
+    nodes = {"group": len(problem.groups), "tenant": problem.t, "workload": problem.n}
+    limits = list(first)
+    for _ in range(int(rng.integers(1, 5))):
+        scope = str(rng.choice([scope for scope, count in nodes.items() if count]))
+        amount = np.full(problem.m, np.inf)
+        named = rng.random(problem.m) < 0.5
+        named[int(rng.integers(problem.m))] = True
+        amount[named] = rng.integers(0, 12, int(named.sum()))
+        where = {"zone": str(rng.integers(0, 2))} if some_servers and rng.random() < 0.5 else {}
+        limits.append(Limit(scope, int(rng.integers(nodes[scope])), amount, where))
+    return replace(problem, limits=in_order(limits))

@@ -293,6 +293,13 @@ class EvaluationRequestServer(TypedDict):
     draining: NotRequired[bool]
 
 
+class EvaluationRequestGroupLimit(TypedDict):
+    # Labels of the servers that the limit is for. An empty object is every server.
+    where: NotRequired[dict[str, str | list[str]]]
+    # Greatest amount of each resource. Resources that are not named have no limit.
+    amount: dict[str, float | str]
+
+
 class EvaluationRequestGroup(TypedDict):
     name: str
     # Name of the group that it belongs to; null: the pool itself.
@@ -300,6 +307,8 @@ class EvaluationRequestGroup(TypedDict):
     weight: NotRequired[float | str]
     # Order among siblings: nothing rises while a sibling of a lower tier can.
     tier: NotRequired[int]
+    # What everything below may demand at most.
+    limit: NotRequired[list[EvaluationRequestGroupLimit]]
 
 
 class EvaluationRequestTenant(TypedDict):
@@ -311,6 +320,8 @@ class EvaluationRequestTenant(TypedDict):
     tier: NotRequired[int]
     # Served with what the other tenants leave.
     best_effort: NotRequired[bool]
+    # What everything below may demand at most.
+    limit: NotRequired[list[EvaluationRequestGroupLimit]]
     # tda: the deficit to repay, in dominant share × periods; below 0 is a surplus.
     owed: NotRequired[float | str]
 
@@ -326,6 +337,8 @@ class EvaluationRequestWorkload(TypedDict):
     # For each label the value, or the values, one of which a server must have. An empty object is
     # no constraint.
     server_selector: NotRequired[dict[str, str | list[str]]]
+    # What everything below may demand at most.
+    limit: NotRequired[list[EvaluationRequestGroupLimit]]
 
 
 class EvaluationRequestPolicy(TypedDict):

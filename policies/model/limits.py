@@ -1,0 +1,101 @@
+"""Limits: the most that everything below a node may demand of some servers.
+
+Source: docs/policies/limits.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.problem_fields import Limit, ProblemFields
+
+Scope = Literal["group", "tenant", "workload"]
+SCOPES: tuple[Scope, ...] = ("group", "tenant", "workload")
+_RANK = {scope: rank for rank, scope in enumerate(SCOPES)}
+# An amount below this part of the pool is treated as 0, like a demand that is too small to be computed.
+SMALLEST_LIMIT_SHARE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class LimitedWorkloads:
+    """The workloads and servers of one limit.
+
+    Attributes:
+        limit: as given; workloads: (w,) below its node that demand a limited resource, ascending.
+        rows: (k,) servers that its selector matches.
+        limited: (m,) resources that it names.
+    """
+
+    limit: Limit
+    workloads: IntArray
+    rows: BoolArray
+    limited: BoolArray
+
+
+def in_order(limits: Iterable[Limit]) -> tuple[Limit, ...]:
+    """Return limits in the order of documents: those of groups, of tenants, of workloads, by index."""
+    return tuple(sorted(limits, key=lambda limit: (_RANK.get(limit.scope, 0), limit.node)))
+
+
+def limited_workloads(problem: ProblemFields) -> tuple[LimitedWorkloads, ...]:
+    """Return the workloads and servers of each limit of a problem, in order."""
+    if not problem.limits:
+        return ()
+    of_tenant = _positions(problem.workload_tenant, problem.t)
+    of_group = _below_groups(problem, of_tenant)
+    matching: dict[tuple[tuple[str, tuple[str, ...]], ...], BoolArray] = {}
+    found = []
+    for limit in problem.limits:
+        key = tuple(sorted(limit.where.items()))
+        if key not in matching:
+            matching[key] = _matching_rows(problem, limit)
+        limited = np.isfinite(limit.amount)
+        below = np.array([limit.node], dtype=np.int64)
+        if limit.scope != "workload":
+            below = (of_group if limit.scope == "group" else of_tenant)[limit.node]
+        demands = (problem.demand[below][:, limited] > 0).any(axis=1)
+        found.append(LimitedWorkloads(limit, below[demands], matching[key], limited))
+    return tuple(found)
+
+
+def _positions(owner: IntArray, count: int) -> list[IntArray]:
+    order = np.argsort(owner, kind="stable").astype(np.int64)
+    edges = np.searchsorted(owner[order], np.arange(count + 1))
+    return [order[edges[i] : edges[i + 1]] for i in range(count)]
+
+
+def _below_groups(problem: ProblemFields, of_tenant: list[IntArray]) -> list[IntArray]:
+    """Return the workloads below each group, ascending."""
+    parts: list[list[IntArray]] = [[] for _ in problem.groups]
+    for tenant, first in enumerate(problem.tenant_group.tolist()):
+        group = first
+        while group >= 0:
+            parts[group].append(of_tenant[tenant])
+            group = int(problem.group_parent[group])
+    nothing = np.zeros(0, dtype=np.int64)
+    return [np.sort(np.concatenate([nothing, *mine])) for mine in parts]
+
+
+def _matching_rows(problem: ProblemFields, limit: Limit) -> BoolArray:
+    rows = (
+        all(labels.get(label) in values for label, values in limit.where.items())
+        for labels in problem.server_labels
+    )
+    return np.fromiter(rows, dtype=np.bool_, count=problem.k)
+
+
+def limit_shares(problem: ProblemFields, totals: FloatArray) -> FloatArray:
+    """Return the amounts (l, m) of a problem's limits as shares of the pool, inf where none is named."""
+    if not problem.limits:
+        return np.zeros((0, problem.m))
+    amounts = np.array([limit.amount for limit in problem.limits])
+    share = np.full(amounts.shape, np.inf)
+    named = np.isfinite(amounts) & (totals > 0)
+    np.divide(amounts, totals, out=share, where=named)
+    share[share < SMALLEST_LIMIT_SHARE] = 0.0
+    return share
