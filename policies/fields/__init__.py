@@ -39,6 +39,7 @@ from policies.fields.quantities import (
     kubernetes_quantity_from,
     quantity_from,
 )
+from policies.fields.sources import Given
 
 __all__ = [
     "FRACTIONAL_DIGITS",
@@ -50,6 +51,7 @@ __all__ = [
     "Document",
     "DocumentField",
     "Field",
+    "Given",
     "IntegerField",
     "ListField",
     "MapField",

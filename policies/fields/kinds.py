@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from decimal import Decimal
 from typing import Any, ClassVar
 
 from policies.errors import Mistake
+from policies.fields.sources import Source
 
 Schema = dict[str, Any]
 
@@ -66,6 +68,9 @@ class Field:
         missing_code, type_code: of the mistakes that it is not there and that it is of another
             type, if they are not those of other fields.
         description, examples: for readers of the schema.
+        source: where :meth:`Document.write` finds the value, by default an attribute of the field's
+            own name.
+        writable: whether requests have the field too; as a mapping, the options that differ there.
     """
 
     type_name: ClassVar[str] = "a value"
@@ -80,6 +85,8 @@ class Field:
         type_code: str = "field.type",
         description: str = "",
         examples: Sequence[Any] = (),
+        source: Source = "",
+        writable: bool | Mapping[str, Any] = False,
     ) -> None:
         self.has_default = default is not _ABSENT
         self.required = (not self.has_default) if required is None else required
@@ -87,6 +94,27 @@ class Field:
         self.allow_null, self.description = allow_null, description
         self.missing_code, self.type_code = missing_code, type_code
         self.examples = list(examples)
+        self.source, self.writable = source, writable
+
+    def in_requests(self) -> Field:
+        """Return the field as requests declare it."""
+        field = copy(self)
+        options = self.writable if isinstance(self.writable, Mapping) else {}
+        for option, value in options.items():
+            if not hasattr(field, option):
+                raise TypeError(f"{type(self).__name__} has no option {option}.")
+            setattr(field, option, value)
+        if "default" in options:
+            field.has_default, field.required = True, False
+        return field
+
+    def write(self, value: Any, context: Any) -> Any:  # noqa: ARG002
+        """Return the JSON value of a stored value. `context` is what the document is written for."""
+        return value
+
+    def exact(self, value: Any, context: Any) -> Any:
+        """Return what :meth:`read` reads back as the stored value, where an answer rounds it."""
+        return self.write(value, context)
 
     def read(self, value: Any) -> Any:
         """What a JSON value means. Raises Mistakes."""
