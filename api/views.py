@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar, cas
 from django.db import transaction
 from django.http import HttpResponse
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,6 +17,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import key_and_pool
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from api.auth import ApiKeyAuthentication, Caller
+from api.contract.answers import JSON
 from api.contract.bodies import body_of, parsed_body
 from api.contract.documents import merge_patch, read_document
 from api.contract.fields import is_slug
@@ -25,8 +25,7 @@ from api.contract.idempotency import idempotency_key, served_once
 from api.contract.immutable import refuse_changed
 from api.contract.pagination import Page
 from api.contract.parameters import PageParameters, Parameters
-from api.contract.parsers import CSVRowsParser, MergePatchParser, StrictJSONParser
-from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer
+from api.openapi.describing import Operation
 from api.subtrees import Subtree, subtree_of
 from policies.fields import Document
 
@@ -37,17 +36,15 @@ V = TypeVar("V", bound="ContractView")
 class ContractView(APIView):
     """A route of the contract. Subclasses name, per method, the scopes that have it.
 
-    `parameters` are the query parameters of GET, `write_parameters` those of all others; `listed`: GET
-    answers pages, also as CSV and NDJSON; `bulk`: POST takes many objects at once, also as CSV;
-    `large`: its body may be 32 MiB; `of_a_pool`: the methods that keys bound to a pool have, because
-    they show and change nothing of another.
+    `parameters` are the query parameters of GET, `write_parameters` those of all others; `large`: the
+    body of POST may be 32 MiB; `of_a_pool`: the methods that keys bound to a pool have, because they
+    show and change nothing of another. Formats of answers and bodies are those of the operation that
+    describes the handler.
     """
 
     scopes: ClassVar[Mapping[str, frozenset[Scope]]]
     parameters: ClassVar[type[Parameters]] = Parameters
     write_parameters: ClassVar[type[Parameters]] = Parameters
-    listed: ClassVar[bool] = False
-    bulk: ClassVar[bool] = False
     large: ClassVar[bool] = False
     of_a_pool: ClassVar[Collection[str]] = ()
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
@@ -104,7 +101,10 @@ class ContractView(APIView):
 
     def document(self) -> Any:
         """The value in the body. An empty one is `{}`."""
-        parsers = [parser() for parser in self.parsers_for(str(self.request.method))]
+        operation = self.operation_of(str(self.request.method))
+        if operation is None or operation.body is None:
+            raise RuntimeError(f"{type(self).__name__} describes no body of {self.request.method}")
+        parsers = [parser() for parser in operation.body.parsers]
         return parsed_body(self.request, self.body, parsers)
 
     def read(self, document: type[Document]) -> dict[str, Any]:
@@ -120,21 +120,16 @@ class ContractView(APIView):
         return fields
 
     @classmethod
-    def parsers_for(cls, method: str) -> list[type[BaseParser]]:
-        if method == "PATCH":
-            return [StrictJSONParser, MergePatchParser]
-        if method == "POST" and cls.bulk:
-            return [StrictJSONParser, CSVRowsParser]
-        return [StrictJSONParser]
+    def operation_of(cls, method: str) -> Operation | None:
+        """Return the description of a method's handler; a view that OpenAPI omits has none."""
+        handler = getattr(cls, {"HEAD": "get"}.get(method, method.lower()), None)
+        return getattr(handler, "operation", None)
 
     def get_renderers(self) -> list[BaseRenderer]:
-        return [renderer() for renderer in self.renderers_for(str(self.request.method))]
-
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if cls.listed and method in ("GET", "HEAD"):
-            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer]
-        return [OrjsonRenderer]
+        operation = self.operation_of(str(self.request.method))
+        # A refusal of an undescribed method is JSON, as every problem.
+        formats = JSON if operation is None else operation.answer.formats
+        return [renderer() for renderer in formats.renderers]
 
     def get_renderer_context(self) -> dict[str, Any]:
         return {**super().get_renderer_context(), "columns": self.columns}
@@ -158,6 +153,13 @@ class ContractView(APIView):
         if following is not None:
             response["Link"] = f'<{following}>; rel="next"'
             response["X-Next-Cursor"] = str(page.next_cursor)
+        return response
+
+    def rows_answer(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Response:
+        """Return the rows of a report or statement, for CSV and NDJSON."""
+        self.columns = columns
+        response = Response({"results": rows})
+        response.add_post_render_callback(keep_content_type)
         return response
 
     def _url_after(self, cursor: str | None) -> str | None:

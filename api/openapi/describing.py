@@ -1,10 +1,24 @@
-"""What a handler says about itself; OpenAPI is written from it (see api.openapi.schema)."""
+"""Descriptions of handlers, from which OpenAPI and the formats of answers are made."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
 
+from api.contract.answers import (
+    EXPORT,
+    NO_CONTENT,
+    RENDERING,
+    REPORT,
+    RESULTS,
+    STATEMENT,
+    Answer,
+    Body,
+    BulkBody,
+    CreatedAnswer,
+    PageAnswer,
+    PatchBody,
+)
 from api.contract.documents import NoFields
 from policies.fields import Document
 
@@ -14,41 +28,24 @@ Doc = type[Document]
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one route: what it takes, what it answers, what it may refuse with.
+    """One method of one route.
 
-    `kind` is the last word of the operation's id. `headers` are those of its success, `problems` the
-    statuses of refusals beyond those that every route has. `other_answers` are documents
-    that are no problems under another status, `other_rows` those of a list asked for otherwise.
-    A `feed` is a list that clients follow without end: it gives `next_cursor` on every page. A
-    `report` is one document, its rows as CSV and NDJSON, and a picture; `results` are that and a
-    page. An `export` is a list as one stream. A `statement` is one document, its lines as CSV and
-    NDJSON, and a page to be printed. A `rendering` is one document, or its objects in a scheduler's
-    own language.
+    `kind` is the last word of the operation's id. `status` and `headers` are those of its success,
+    `problems` the statuses of refusals beyond those that every route has. `other_answers` are
+    documents under another status that are not problems. `if_match` is `required`, `optional`, `to
+    replace` or empty. A `repeatable` operation takes an `Idempotency-Key`.
     """
 
     kind: str
     summary: str
-    answer: Doc | None = None
-    request: Doc | None = None
+    answer: Answer = NO_CONTENT
+    body: Body | None = None
     status: HTTPStatus = HTTPStatus.OK
     headers: tuple[str, ...] = ()
     problems: tuple[int, ...] = ()
     if_match: str = ""
-    paged: bool = False
-    feed: bool = False
-    report: bool = False
-    results: bool = False
-    export: bool = False
-    statement: bool = False
-    rendering: bool = False
-    patched: bool = False
-    many: bool = False
-    named: bool = False
-    claims: bool = False
-    facts: bool = False
-    media_types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    repeatable: bool = False
     other_answers: Mapping[HTTPStatus, Doc] = field(default_factory=dict)
-    other_rows: Doc | None = None
 
 
 def described(operation: Operation) -> Callable[[H], H]:
@@ -72,11 +69,9 @@ def lists(
     return _described(
         "list",
         summary,
-        answer,
-        paged=True,
+        PageAnswer(answer, other_rows=other_rows),
         headers=("Link", "X-Next-Cursor"),
         problems=problems,
-        other_rows=other_rows,
     )
 
 
@@ -84,7 +79,7 @@ def feeds(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of a feed, followed by its cursor."""
     headers = ("Link", "X-Next-Cursor")
     return _described(
-        "list", summary, answer, paged=True, feed=True, headers=headers, problems=(410,)
+        "list", summary, PageAnswer(answer, feed=True), headers=headers, problems=(410,)
     )
 
 
@@ -96,38 +91,38 @@ def shows(
     problems: tuple[int, ...] = (),
 ) -> Callable[[H], H]:
     """GET of one object."""
-    return _described("show", summary, answer, headers=headers, problems=problems)
+    return _described("show", summary, Answer(answer), headers=headers, problems=problems)
 
 
 def reports(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of a report: a document, its rows as CSV or NDJSON, or a picture."""
-    return _described("show", summary, answer, report=True, problems=(404, 422))
+    return _described("show", summary, Answer(answer, REPORT), problems=(404, 422))
 
 
 def concludes(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of results: a document, its rows as CSV or NDJSON, a picture, or a page; 409 before."""
-    return _described("show", summary, answer, results=True, problems=(404, 409))
+    return _described("show", summary, Answer(answer, RESULTS), problems=(404, 409))
 
 
 def states(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of a statement: a document, its lines as CSV or NDJSON, or a page."""
-    return _described("show", summary, answer, statement=True)
+    return _described("show", summary, Answer(answer, STATEMENT))
 
 
 def renders(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of a rendering: a document, or its objects in the target's own language; 304 if known."""
     return _described(
-        "show", summary, answer, rendering=True, headers=("ETag",), problems=(409, 413)
+        "show", summary, Answer(answer, RENDERING), headers=("ETag",), problems=(409, 413)
     )
 
 
-def exports(answer: Doc, summary: str, *, ends: bool = False) -> Callable[[H], H]:
-    """GET of a whole list as one stream of CSV or of a JSON document a line.
+def exports(summary: str, *, ends: bool = False) -> Callable[[H], H]:
+    """GET of a whole list as one stream of rows.
 
-    One that `ends` gets no more rows; others say where to go on.
+    A list that `ends` gets no more rows; others answer the cursor to continue from.
     """
     headers = () if ends else ("X-Next-Cursor",)
-    return _described("export", summary, answer, export=True, headers=headers)
+    return _described("export", summary, Answer(formats=EXPORT), headers=headers)
 
 
 def creates(
@@ -140,18 +135,16 @@ def creates(
     named: bool = False,
     headers: tuple[str, ...] = ("Location", "ETag"),
 ) -> Callable[[H], H]:
-    """POST that makes an object (201), or with `bulk` many, of which slugs are told if `named`."""
+    """POST that creates an object (201), or with `bulk` many, which their slugs identify if `named`."""
     return _described(
         "create",
         summary,
-        answer,
-        request,
+        CreatedAnswer(answer, named=named) if bulk else Answer(answer),
+        BulkBody(request) if bulk else Body(request),
         HTTPStatus.CREATED,
         headers=(*headers, "Idempotency-Replayed", *_generation(pool)),
         problems=(409, 411, 413, 415, 422),
-        many=bulk,
-        named=named,
-        claims=True,
+        repeatable=True,
     )
 
 
@@ -160,12 +153,11 @@ def updates(request: Doc, answer: Doc, summary: str, *, pool: bool = False) -> C
     return _described(
         "update",
         summary,
-        answer,
-        request,
+        Answer(answer),
+        PatchBody(request),
         headers=("ETag", *_generation(pool)),
         problems=(409, 411, 412, 413, 415, 422, 428),
         if_match="required",
-        patched=True,
     )
 
 
@@ -174,8 +166,8 @@ def puts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
     return _described(
         "put",
         summary,
-        answer,
-        request,
+        Answer(answer),
+        Body(request),
         headers=("ETag", "Location", "Pool-Generation"),
         problems=(409, 411, 412, 413, 415, 422, 428),
         if_match="to replace",
@@ -184,7 +176,8 @@ def puts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
 
 def replaces(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
     """PUT of what the caller alone writes, the newest of which counts (200)."""
-    return _described("replace", summary, answer, request, problems=(409, 411, 413, 415, 422))
+    problems = (409, 411, 413, 415, 422)
+    return _described("replace", summary, Answer(answer), Body(request), problems=problems)
 
 
 def retires(summary: str, *, pool: bool = False) -> Callable[[H], H]:
@@ -204,12 +197,12 @@ def acts(answer: Doc, summary: str) -> Callable[[H], H]:
     return _described(
         "act",
         summary,
-        answer,
-        NoFields,
+        Answer(answer),
+        Body(NoFields),
         headers=("ETag", "Idempotency-Replayed", "Pool-Generation"),
         problems=(409, 411, 412, 413, 415, 422),
         if_match="optional",
-        claims=True,
+        repeatable=True,
     )
 
 
@@ -218,12 +211,12 @@ def accepts(request: Doc, answer: Doc, summary: str, *, pool: bool = True) -> Ca
     return _described(
         "request",
         summary,
-        answer,
-        request,
+        Answer(answer),
+        Body(request),
         HTTPStatus.ACCEPTED,
         headers=("Location", "Retry-After", "Idempotency-Replayed", *_generation(pool)),
         problems=(409, 411, 413, 415, 422),
-        claims=True,
+        repeatable=True,
     )
 
 
@@ -232,12 +225,11 @@ def records(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
     return _described(
         "record",
         summary,
-        answer,
-        request,
+        Answer(answer),
+        Body(request, many=True),
         headers=("Idempotency-Replayed",),
         problems=(409, 411, 413, 415, 422),
-        claims=True,
-        facts=True,
+        repeatable=True,
     )
 
 
@@ -245,7 +237,8 @@ def computes(
     request: Doc, answer: Doc, summary: str, *, problems: tuple[int, ...]
 ) -> Callable[[H], H]:
     """POST that stores nothing and answers what it computed (200)."""
-    return _described("compute", summary, answer, request, problems=(411, 413, 415, 422, *problems))
+    problems = (411, 413, 415, 422, *problems)
+    return _described("compute", summary, Answer(answer), Body(request), problems=problems)
 
 
 def _generation(pool: bool) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from http import HTTPStatus
 from typing import ClassVar
 
 from django.urls import reverse
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -16,14 +15,13 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Conflict
 from allocator_service.core.headers import PAGE_POLICY
 from api.auth import OPERATOR_AND_TENANT
+from api.contract.answers import Answer, Body
 from api.contract.documents import NoFields
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.contract.renderers import (
-    CSVRenderer,
     HTMLRenderer,
-    NDJSONRenderer,
     OrjsonRenderer,
     SVGRenderer,
 )
@@ -36,7 +34,7 @@ from api.v1.backtests.serializers import (
     asked_of,
     backtest_document,
 )
-from api.views import ContractView, keep_content_type, writes
+from api.views import ContractView, writes
 
 ORDERING = by_id("backtests", descending=True)
 RETRY_SECONDS = "2"
@@ -45,7 +43,6 @@ RETRY_SECONDS = "2"
 class BacktestsView(ContractView):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT, "POST": OPERATOR_AND_TENANT}
     parameters = PageParameters
-    listed = True
     large = True
 
     @property
@@ -124,11 +121,11 @@ class BacktestCancelView(_BacktestView):
         Operation(
             "act",
             "Cancel a backtest",
-            BacktestDocument,
-            NoFields,
+            Answer(BacktestDocument),
+            Body(NoFields),
             headers=("Idempotency-Replayed",),
             problems=(409, 411, 413, 415, 422),
-            claims=True,
+            repeatable=True,
         )
     )
     @writes
@@ -145,12 +142,6 @@ class BacktestCancelView(_BacktestView):
 
 class BacktestResultsView(_BacktestView):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT}
-
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if method in ("GET", "HEAD"):
-            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer, SVGRenderer, HTMLRenderer]
-        return [OrjsonRenderer]
 
     @concludes(BacktestResultsDocument, "Show what each policy would have done")
     def get(self, request: Request, backtest: str) -> Response:
@@ -173,7 +164,4 @@ class BacktestResultsView(_BacktestView):
             return Response(pictures(result).svg)
         if chosen == HTMLRenderer.format:
             return Response(report_page(found), headers={"Content-Security-Policy": PAGE_POLICY})
-        self.columns = COLUMNS
-        response = Response({"results": rows_of(result)})
-        response.add_post_render_callback(keep_content_type)
-        return response
+        return self.rows_answer(rows_of(result), COLUMNS)

@@ -71,7 +71,6 @@ def tenant_named(slug: str) -> Tenant:
 class ReratingsView(PoolView):
     scopes: ClassVar = {"GET": OPERATOR_AND_BILLING, "POST": OPERATOR}
     parameters = PageParameters
-    listed = True
 
     @lists(ReratingDocument, "List reratings, newest first")
     def get(self, request: Request, pool: str) -> Response:
@@ -123,7 +122,6 @@ class CreditNotesView(PoolView):
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = PageParameters
-    listed = True
 
     @lists(CreditNoteDocument, "List credit notes, newest first; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
@@ -193,7 +191,6 @@ def _note_made(note: CreditNote) -> Response:
 class BudgetsView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = PageParameters
-    listed = True
 
     @lists(BudgetDocument, "List budgets; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
@@ -284,7 +281,6 @@ def _budget_shown(budget: Budget, status: HTTPStatus = HTTPStatus.OK) -> Respons
 class ServiceUnitsView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = PageParameters
-    listed = True
 
     @lists(BankDocument, "List banks of service units; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:

@@ -79,7 +79,6 @@ class DecisionRowsView(PoolView):
     """Rows of the decision in force. The first page chooses the run, its cursors stay with it."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
-    listed = True
 
     def run(self) -> Run:
         if self.query["cursor"] is None:

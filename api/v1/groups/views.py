@@ -94,7 +94,7 @@ class AnyGroupView(PoolView):
 class GroupsView(AnyGroupView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT, "POST": OPERATOR}
     parameters = GroupParameters
-    listed = bulk = large = True
+    large = True
 
     @lists(GroupDocument, "List the groups of a pool; a tenant sees those above it")
     def get(self, request: Request, pool: str) -> Response:
@@ -219,7 +219,6 @@ class GroupView(AnyGroupView):
 class GroupHistoryView(AnyGroupView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     parameters = PageParameters
-    listed = True
 
     @lists(GroupTermsDocument, "List what a group was at any time")
     def get(self, request: Request, pool: str, group: str) -> Response:

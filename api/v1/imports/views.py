@@ -12,6 +12,7 @@ from allocator_service.imports.kinds import NODES, TREE, USAGE, WORKLOADS, Impor
 from allocator_service.imports.rows import ImportChoice, ImportReport, Owner
 from allocator_service.pools.selectors import resources_of
 from api.auth import OPERATOR, OPERATOR_AND_AGENT
+from api.contract.answers import Answer, Body
 from api.openapi.describing import H, Operation, described
 from api.v1.imports.serializers import (
     GroupImportRequest,
@@ -32,11 +33,11 @@ def imports(request: type[Document], summary: str) -> Callable[[H], H]:
         Operation(
             "create",
             summary,
-            ImportDocument,
-            request,
+            Answer(ImportDocument),
+            Body(request),
             headers=("Idempotency-Replayed", "Pool-Generation"),
             problems=(409, 411, 413, 415, 422),
-            claims=True,
+            repeatable=True,
         )
     )
 

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from django.http import StreamingHttpResponse
 from django.urls import reverse
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -33,7 +32,6 @@ from api.auth import EVERY_SCOPE, OPERATOR, OPERATOR_AND_BILLING, OPERATOR_AND_T
 from api.contract.bulk import Items, read_items, tenants_named
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import Page, bad_cursor, make_cursor
-from api.contract.renderers import CSVRenderer, NDJSONRenderer, ParquetRenderer
 from api.openapi.describing import creates, exports, feeds, lists, records
 from api.v1.feeds import FeedView, row_in
 from api.v1.ledger.parquet import copied_as, entries_streamed
@@ -218,13 +216,7 @@ class ExportView(ContractView):
     parameters = ExportParameters
     http_method_names = ["get"]
 
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if method != "GET":
-            return super().renderers_for(method)
-        return [CSVRenderer, NDJSONRenderer, ParquetRenderer]
-
-    @exports(EntryDocument, "Export the ledger in one stream")
+    @exports("Export the ledger in one stream")
     def get(self, request: Request) -> StreamingHttpResponse:
         """Stream all sealed ledger entries from one snapshot, as CSV, NDJSON or Parquet.
 
@@ -257,7 +249,6 @@ class BlocksView(ContractView):
 
     scopes: ClassVar = {"GET": OPERATOR_AND_BILLING}
     parameters = BlockParameters
-    listed = True
     cursor_parameter = "after"
 
     @lists(BlockDocument, "List the blocks of a pool's chain")

@@ -43,7 +43,6 @@ ORDERING = by_slug("members", "membership__tenant__slug")
 class MembersView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT}
     parameters = MemberParameters
-    listed = True
 
     @lists(MemberDocument, "List the members of a pool; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:

@@ -18,7 +18,6 @@ class PoliciesView(ContractView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT}
     of_a_pool = ("GET",)
     parameters = PageParameters
-    listed = True
 
     @lists(PolicyInfoDocument, "List the policies")
     def get(self, request: Request) -> Response:

@@ -31,7 +31,6 @@ class PoolsView(ContractView):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     of_a_pool = ("GET",)
     parameters = PageParameters
-    listed = True
 
     @lists(PoolDocument, "List pools")
     def get(self, request: Request) -> Response:

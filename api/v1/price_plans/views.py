@@ -40,7 +40,6 @@ ORDERING = by_id("price-plans")
 class PlansView(ContractView):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = PlanParameters
-    listed = True
 
     @lists(PlanDocument, "List price plans; a tenant sees those that hold in its pools")
     def get(self, request: Request) -> Response:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -25,7 +24,7 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP
 from api.contract.parameters import Parameters
-from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
+from api.contract.renderers import CSVRenderer, NDJSONRenderer, SVGRenderer
 from api.openapi.describing import reports
 from api.pseudonyms import tenant_name
 from api.v1.reports.billing import BILLING, GROUP_BILLING, BillingDocument, BillingParameters
@@ -39,7 +38,7 @@ from api.v1.reports.sharing_degree import (
 )
 from api.v1.reports.utilization import GROUP_UTILIZATION, UTILIZATION, UtilizationDocument
 from api.v1.runs.visibility import sees_whole, sees_whole_of
-from api.views import PoolView, keep_content_type
+from api.views import PoolView
 
 
 class ReportView(PoolView):
@@ -48,12 +47,6 @@ class ReportView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     parameters: ClassVar[type[Parameters]] = ReportParameters
     report: ClassVar[Report]
-
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if method in ("GET", "HEAD"):
-            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer, SVGRenderer]
-        return [OrjsonRenderer]
 
     def period(self) -> Period:
         """The period that is asked for. Raises `Missing` for a tenant that the caller does not know."""
@@ -138,10 +131,7 @@ class ReportView(PoolView):
         if chosen == SVGRenderer.format:
             return Response(as_shown.chart(report).svg)
         if chosen in (CSVRenderer.format, NDJSONRenderer.format):
-            self.columns = as_shown.columns
-            response = Response({"results": list(as_shown.rows(report))})
-            response.add_post_render_callback(keep_content_type)
-            return response
+            return self.rows_answer(list(as_shown.rows(report)), as_shown.columns)
         head = head_document(
             as_shown,
             pool=self.pool.slug,

@@ -62,7 +62,6 @@ class TreeNodeDocument(Document):
 class TreeView(OneRunView):
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     parameters = PageParameters
-    listed = True
 
     @lists(TreeNodeDocument, "List the tree of groups and members", problems=(409, 410))
     def get(self, request: Request, run: str) -> Response:

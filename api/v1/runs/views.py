@@ -43,7 +43,6 @@ RETRY_SECONDS = "1"
 class RunsView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP, "POST": OPERATOR}
     parameters = PageParameters
-    listed = True
 
     @lists(RunDocument, "List the runs of a pool, newest first")
     def get(self, request: Request, pool: str) -> Response:
@@ -125,7 +124,6 @@ class RunView(OneRunView):
 class AllocationsView(OneRunView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     parameters = AllocationParameters
-    listed = True
 
     @lists(
         AllocationDocument,
@@ -146,7 +144,6 @@ class AllocationsView(OneRunView):
 
 class PlacementsView(OneRunView):
     parameters = PageParameters
-    listed = True
 
     @lists(PlacementDocument, "List where tasks run; a tenant sees its own", problems=(410,))
     def get(self, request: Request, run: str) -> Response:

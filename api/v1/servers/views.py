@@ -50,7 +50,7 @@ ORDERING = by_id("servers")
 class ServersView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "POST": OPERATOR_AND_TENANT}
     parameters = ServerParameters
-    listed = bulk = large = True
+    large = True
 
     @lists(ServerDocument, "List the servers of a pool; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:

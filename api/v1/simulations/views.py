@@ -40,7 +40,6 @@ NULLABLE = {"tasks", "group", "parent"}
 class SimulationsView(PoolView):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT, "POST": OPERATOR_AND_TENANT}
     parameters = PageParameters
-    listed = True
 
     @lists(SimulationDocument, "List the simulations of a pool, newest first")
     def get(self, request: Request, pool: str) -> Response:

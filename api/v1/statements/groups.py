@@ -1,8 +1,7 @@
 """Routes of statements of groups."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,9 +18,7 @@ from api.contract.fields import is_slug
 from api.contract.pagination import page_of_sorted
 from api.contract.parameters import PageParameters
 from api.contract.renderers import (
-    CSVRenderer,
     HTMLRenderer,
-    NDJSONRenderer,
     OrjsonRenderer,
     ParquetRenderer,
 )
@@ -31,7 +28,7 @@ from api.v1.statements.serializers import (
     GroupStatementDocument,
     TenantOfGroupDocument,
 )
-from api.views import PoolView, keep_content_type
+from api.views import PoolView
 
 
 class _GroupStatementsView(PoolView):
@@ -53,7 +50,6 @@ class _GroupStatementsView(PoolView):
 
 class GroupStatementsView(_GroupStatementsView):
     parameters = PageParameters
-    listed = True
 
     @lists(GroupMonthDocument, "List the statements of a group by month")
     def get(self, request: Request, pool: str, group: str) -> Response:
@@ -79,12 +75,6 @@ class GroupStatementsView(_GroupStatementsView):
 
 
 class GroupStatementView(_GroupStatementsView):
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if method in ("GET", "HEAD"):
-            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer, HTMLRenderer, ParquetRenderer]
-        return [OrjsonRenderer]
-
     @states(GroupStatementDocument, "Show a group's statement: its sum, then its members")
     def get(self, request: Request, pool: str, group: str, month: str) -> Response:
         """Show a group's statement for a calendar month in the pool's time zone.
@@ -107,13 +97,10 @@ class GroupStatementView(_GroupStatementsView):
             )
         if chosen == OrjsonRenderer.format:
             return Response(document)
-        self.columns = list(TenantOfGroupDocument.fields)
+        columns = list(TenantOfGroupDocument.fields)
         if chosen == ParquetRenderer.format:
             content = parquet_stream(
-                document["tenants"], columns=self.columns, decimals=TOTALS, instants=()
+                document["tenants"], columns=columns, decimals=TOTALS, instants=()
             )
             return Response(b"".join(content))
-        rows: dict[str, Any] = {"results": document["tenants"]}
-        response = Response(rows)
-        response.add_post_render_callback(keep_content_type)
-        return response
+        return self.rows_answer(document["tenants"], columns)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import orjson
 from django.http import StreamingHttpResponse
 from django.urls import reverse
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -39,24 +38,20 @@ from api.contract.documents import NoFields
 from api.contract.fields import is_slug
 from api.contract.pagination import page_of_sorted
 from api.contract.renderers import (
-    CSVRenderer,
     HTMLRenderer,
-    NDJSONRenderer,
     OrjsonRenderer,
     ParquetRenderer,
 )
 from api.openapi.describing import (
-    Operation,
     computes,
     creates,
-    described,
     exports,
     lists,
     shows,
     states,
 )
 from api.v1.ledger.parquet import copied_as, entries_streamed
-from api.v1.ledger.serializers import EntryDocument, entry_columns, owner_names
+from api.v1.ledger.serializers import entry_columns, owner_names
 from api.v1.runs.serializers import VerificationDocument
 from api.v1.statements.focus import focus_content, lines_parquet
 from api.v1.statements.serializers import (
@@ -69,14 +64,13 @@ from api.v1.statements.serializers import (
     row_document,
     statement_shown,
 )
-from api.views import PoolView, keep_content_type, writes
+from api.views import PoolView, writes
 
 
 class StatementsView(PoolView):
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP, "POST": OPERATOR}
     parameters = StatementParameters
-    listed = True
 
     @lists(StatementRowDocument, "List statements by month and tenant; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
@@ -142,12 +136,6 @@ class StatementView(PoolView):
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
 
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if method in ("GET", "HEAD"):
-            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer, HTMLRenderer, ParquetRenderer]
-        return [OrjsonRenderer]
-
     @states(
         StatementDocument, "Show a statement: computed while open, as it was stored when closed"
     )
@@ -177,10 +165,7 @@ class StatementView(PoolView):
             return Response(document)
         if chosen == ParquetRenderer.format:
             return Response(lines_parquet(document["lines"]))
-        self.columns = LINE_COLUMNS
-        response = Response({"results": document["lines"]})
-        response.add_post_render_callback(keep_content_type)
-        return response
+        return self.rows_answer(document["lines"], LINE_COLUMNS)
 
     def _tenant(self, slug: str) -> Tenant:
         """The tenant of the path, retired or not, if the caller may see it. Raises `Missing`."""
@@ -275,25 +260,7 @@ class FocusView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     http_method_names = ["get"]
 
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if method == "GET":
-            return [CSVRenderer, NDJSONRenderer, ParquetRenderer]
-        return super().renderers_for(method)
-
-    @described(
-        Operation(
-            "export",
-            "Export a closed month in the columns of FOCUS 1.3",
-            media_types={
-                "text/csv": {"schema": {"type": "string"}},
-                "application/x-ndjson": {"schema": {"type": "string"}},
-                "application/vnd.apache.parquet": {
-                    "schema": {"type": "string", "format": "binary"}
-                },
-            },
-        )
-    )
+    @exports("Export a closed month in the columns of FOCUS 1.3", ends=True)
     def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
         """Export the lines of a closed month's statements in the columns of FOCUS 1.3.
 
@@ -321,15 +288,7 @@ class MonthEntriesView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     http_method_names = ["get"]
 
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if method != "GET":
-            return super().renderers_for(method)
-        return [CSVRenderer, NDJSONRenderer, ParquetRenderer]
-
-    @exports(
-        EntryDocument, "Export exactly the entries that a closed month was made from", ends=True
-    )
+    @exports("Export exactly the entries that a closed month was made from", ends=True)
     def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
         """Export exactly the ledger entries that a closed month was made from, in their sealed order.
 

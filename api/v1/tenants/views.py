@@ -39,7 +39,7 @@ ORDERING = by_slug("tenants")
 class TenantsView(ContractView):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = PageParameters
-    listed = bulk = large = True
+    large = True
 
     @lists(TenantDocument, "List tenants")
     def get(self, request: Request) -> Response:

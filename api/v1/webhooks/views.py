@@ -52,7 +52,6 @@ DELIVERIES = by_id("deliveries", descending=True)
 class WebhooksView(ContractView):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT, "POST": OPERATOR_AND_TENANT}
     parameters = PageParameters
-    listed = True
 
     @lists(WebhookDocument, "List webhooks; a tenant sees its own")
     def get(self, request: Request) -> Response:
@@ -204,7 +203,6 @@ class TestWebhookView(OneWebhookView):
 class DeliveriesView(OneWebhookView):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT}
     parameters = DeliveryParameters
-    listed = True
 
     @lists(DeliveryDocument, "List deliveries, newest first")
     def get(self, request: Request, webhook: str) -> Response:

@@ -65,7 +65,7 @@ def visible_workloads(view: PoolView) -> QuerySet[Workload]:
 class WorkloadsView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT, "POST": OPERATOR_AND_TENANT}
     parameters = WorkloadParameters
-    listed = bulk = large = True
+    large = True
 
     @lists(WorkloadDocument, "List the workloads of a pool; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
