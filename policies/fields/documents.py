@@ -14,7 +14,7 @@ _ABSENT: Any = object()
 
 
 class Document:
-    """An object whose fields are the class's attributes; those of a base class come first.
+    """A JSON object whose fields are the attributes of the class, after those of its base.
 
     An underscore at the end of a name is not part of it (``from_``). One declaration serves both
     directions: :meth:`read` takes a request apart, :meth:`write` makes an answer of an object, and
@@ -48,7 +48,7 @@ class Document:
     def writable(
         cls, name: str, *, without: Collection[str] = (), **others: Field
     ) -> type[Document]:
-        """Return the document of a request: the writable fields, then ``others``."""
+        """Return the document of a request, of the writable fields and then ``others``."""
         fields = {
             field_name: field.in_requests()
             for field_name, field in cls.fields.items()
@@ -80,7 +80,7 @@ class Document:
 
     @classmethod
     def exact(cls, found: Any, context: Any = None) -> dict[str, Any]:
-        """Return the values that a change starts from: as :meth:`write`, and nothing is rounded."""
+        """Return the values that a change starts from, as :meth:`write` without rounding."""
         return {
             name: field.exact(find(found, context), context) for name, field, find in cls._sources
         }
@@ -186,7 +186,7 @@ class DocumentField(Field):
 
 
 class ListField(Field):
-    """An array of values of one kind: of a field or of a document.
+    """An array of values of one field or one document.
 
     Args:
         items: the kind.
@@ -282,7 +282,7 @@ class ListField(Field):
 def read_items(
     kind: Field | type[Document], items: Sequence[Any], *, cells: bool = False
 ) -> list[Any]:
-    """Read every item of an array; stops after 20 mistakes. Raises Mistakes."""
+    """Read every item of an array, up to 20 mistakes. Raises Mistakes."""
     read_one: Any = kind.read
     if cells:
         read_one = lambda item: kind.read(item, cells=True)  # type: ignore[call-arg]  # noqa: E731

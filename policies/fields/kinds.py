@@ -1,4 +1,4 @@
-"""Fields of documents: what reads one value as it is, never as what it might have meant.
+"""Fields of documents, which read a value as it is and guess nothing.
 
 ``true`` is not a number, ``1.0`` is an integer only where the field says so, ``"1_000"`` is refused.
 """
@@ -26,7 +26,7 @@ _CONTROL = re.compile(
 
 
 class Mistakes(ValueError):
-    """What is wrong with a value; pointers start at the value."""
+    """Mistakes in a value, with pointers that start at the value."""
 
     def __init__(self, found: Sequence[Mistake]) -> None:
         super().__init__(found[0].detail)
@@ -54,7 +54,10 @@ def is_one_line(text: str) -> bool:
 
 
 def is_object(value: Any) -> bool:
-    """Whether a value is what JSON calls an object (dictionaries are asked for first: quicker)."""
+    """Whether a value is a JSON object.
+
+    Dictionaries, the usual case, are recognised without the slower abstract class.
+    """
     return type(value) is dict or isinstance(value, Mapping)
 
 
@@ -137,7 +140,7 @@ class Field:
         return mistake(self.type_code, f"Expected {self.type_name}.")
 
     def schema(self) -> Schema:
-        """The JSON Schema of the field: with its description, its default, and null if allowed."""
+        """Return the JSON Schema of the field with its description, default and null if allowed."""
         schema = self.describe()
         if self.description:
             schema["description"] = self.description
@@ -198,7 +201,7 @@ class IntegerField(Field):
 
 
 class NumberField(Field):
-    """Any finite number; JSON's own, not a text."""
+    """Any finite JSON number."""
 
     type_name = "a number"
 
@@ -250,7 +253,11 @@ class TextField(StringField):
 
 
 class PatternField(StringField):
-    """A text that a regular expression describes; ``expected`` says it in words."""
+    """A text that a regular expression describes.
+
+    Args:
+        expected: the expression in words, for errors.
+    """
 
     def __init__(self, *, pattern: str, code: str, expected: str = "", **options: Any) -> None:
         super().__init__(**options)
@@ -289,7 +296,7 @@ class ChoiceField(StringField):
 
 
 class ObjectField(Field):
-    """Any object; what it may hold is for others to say."""
+    """Any object, whose members are not checked."""
 
     type_name = "an object"
 
@@ -303,7 +310,7 @@ class ObjectField(Field):
 
 
 class AnyField(Field):
-    """Whatever is there, read by nobody."""
+    """Any value, which is not checked."""
 
     def read(self, value: Any) -> Any:
         return value
@@ -313,7 +320,11 @@ class AnyField(Field):
 
 
 class OneOrMoreField(Field):
-    """A value, or an array of values; ``as_list``: read as an array in either case."""
+    """A value or an array of values.
+
+    Args:
+        as_list: whether a single value is read as an array too.
+    """
 
     def __init__(
         self,
@@ -352,7 +363,11 @@ class OneOrMoreField(Field):
 
 
 class MapField(ObjectField):
-    """An object with members of one kind; ``names`` reads their names where not any will do."""
+    """An object with members of one kind.
+
+    Args:
+        names: reads the names of members, if not every name is allowed.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Sources of fields: where a document that is written finds the values of its fields."""
+"""Sources of the values that a document is written from."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def row_getter_of(source: Source) -> Getter:
 
 
 def lookup_of(source: Source) -> str | None:
-    """Return the column of a query that holds the value; None if the context does.
+    """Return the column of a query that holds the value, or None if the context holds it.
 
     Raises:
         TypeError: a query has no column for a function of the object.
