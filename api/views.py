@@ -12,9 +12,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from allocator_service.core.errors import Missing
+from allocator_service.core.quantities import Resource
+from allocator_service.core.selecting import missing
 from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import key_and_pool
+from allocator_service.pools.selectors import key_and_pool, resources_of
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from api.auth import ApiKeyAuthentication, Caller
 from api.contract.answers import JSON
@@ -99,8 +100,8 @@ class ContractView(APIView):
     def body(self) -> bytes:
         return body_of(self.request, large=self.large and self.request.method == "POST")
 
-    def document(self) -> Any:
-        """The value in the body. An empty one is `{}`."""
+    def sent(self) -> Any:
+        """Return the value in the body, `{}` for an empty one."""
         operation = self.operation_of(str(self.request.method))
         if operation is None or operation.body is None:
             raise RuntimeError(f"{type(self).__name__} describes no body of {self.request.method}")
@@ -109,13 +110,13 @@ class ContractView(APIView):
 
     def read(self, document: type[Document]) -> dict[str, Any]:
         """The fields in the body."""
-        return read_document(document, self.document())
+        return read_document(document, self.sent())
 
     def patched(
         self, document: type[Document], current: Mapping[str, Any], *, fixed: Sequence[str]
     ) -> dict[str, Any]:
         """The fields that `current` ones become by the patch in the body; those `fixed` must stay."""
-        fields = read_document(document, merge_patch(current, self.document()))
+        fields = read_document(document, merge_patch(current, self.sent()))
         refuse_changed(current, fields, fixed)
         return fields
 
@@ -199,6 +200,11 @@ class PoolView(ContractView):
         group, pool = self.caller.group, self.pool
         return None if group is None else subtree_of(group=group, pool=pool)
 
+    @cached_property
+    def resources(self) -> Sequence[Resource]:
+        """The resources of the pool, in the order of its vectors."""
+        return resources_of(self.pool)
+
     @property
     def _slug(self) -> str:
         """The path's, or the empty text, which no pool has."""
@@ -209,7 +215,7 @@ class PoolView(ContractView):
     def pool(self) -> Pool:
         """The pool of the path. Raises `Missing` unless the caller may see it."""
         if self._visible is None:
-            raise Missing("There is no such pool.", code="pool.not_found")
+            raise missing("pool.not_found")
         return self._visible
 
 

@@ -9,10 +9,9 @@ from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.service_units import Bank
 from allocator_service.billing.statements.documents import money_text
 from allocator_service.core.quantities import decimal_text
-from api.contract.fields import IdField, SlugField, TimestampField
+from api.contract.fields import IdField, SlugField, TimestampField, VersionField
 from api.contract.money import CurrencyField, PriceField, decimal_field
 from api.v1.statements.serializers import MonthField
-from api.v1.tenants.serializers import MAX_VERSION
 from policies.fields import BooleanField, Document, IntegerField, ListField, TextField
 
 MAX_TENANTS = 10**6
@@ -92,7 +91,7 @@ class BudgetDocument(Document):
     amount = decimal_field()
     currency = CurrencyField(allow_null=True)
     thresholds = ListField(THRESHOLD, max_items=MAX_THRESHOLDS)
-    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    version = VersionField()
     created_at = TimestampField()
 
 

@@ -1,17 +1,16 @@
 """Decisions as documents."""
 
-from api.contract.fields import SlugField, TimestampField
+from api.contract.fields import GenerationField, SlugField, TimestampField
 from api.contract.parameters import Parameters
-from api.v1.pools.serializers import MAX_GENERATION
 from api.v1.runs.schedules import SlotInForceDocument
 from api.v1.runs.serializers import RunDocument
-from policies.fields import Document, DocumentField, IntegerField
+from policies.fields import Document, DocumentField
 
 
 class DecisionDocument(Document):
     pool = SlugField()
     at = TimestampField()
-    generation = IntegerField(minimum=0, maximum=MAX_GENERATION)
+    generation = GenerationField()
     run = DocumentField(RunDocument)
     slot = DocumentField(
         SlotInForceDocument,

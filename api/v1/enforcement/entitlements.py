@@ -14,16 +14,14 @@ from allocator_service.enforcement.entitlements import (
 )
 from allocator_service.pools.group_services import MAX_GROUPS
 from allocator_service.tenants.models import Tenant
-from api.contract.fields import IdField, SlugField, TimestampField
+from api.contract.fields import GenerationField, IdField, SlugField, TimestampField
 from api.contract.parameters import Parameters
 from api.pseudonyms import tenant_name
-from api.v1.pools.serializers import MAX_GENERATION
 from api.v1.reports.documents import MAX_TENANTS, AmountsField, amounts_document
 from policies.fields import (
     ChoiceField,
     Document,
     DocumentField,
-    IntegerField,
     ListField,
     ObjectField,
     TextField,
@@ -78,7 +76,7 @@ class EntitlementsParameters(Parameters):
 class EntitlementsDocument(Document):
     pool = SlugField()
     run = IdField()
-    generation = IntegerField(minimum=0, maximum=MAX_GENERATION)
+    generation = GenerationField()
     at = TimestampField()
     definitions = ObjectField(description="The definition of each figure, in a sentence.")
     group = DocumentField(

@@ -15,13 +15,14 @@ from allocator_service.enforcement.selectors import (
 from allocator_service.enforcement.services import ReportDraft, TenantReport
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import (
+    MAX_GENERATION,
     DurationField,
+    GenerationField,
     IdField,
     PoolQuantitiesField,
     SlugField,
     TimestampField,
 )
-from api.v1.pools.serializers import MAX_GENERATION
 from api.v1.reports.documents import MAX_TENANTS, AmountsField
 from api.v1.runs.serializers import MAX_ROWS
 from policies.fields import (
@@ -69,7 +70,7 @@ class EnforcementReportRequest(Document):
     target = ChoiceField(choices=list(TARGETS))
     class_label = TextField(max_length=253, default=CLASS_LABEL)
     run = IdField(allow_null=True, description="The decision that it applied; null without any.")
-    generation = IntegerField(minimum=0, maximum=MAX_GENERATION, allow_null=True, default=None)
+    generation = GenerationField(allow_null=True, default=None)
     interval = DurationField(description="How often it reports, such as PT15S; at most a day.")
     reported_at = TimestampField(description="By the agent's clock.")
     tenants = ListField(TenantEnforcementReportRequest, min_items=0, max_items=MAX_TENANTS)
@@ -97,7 +98,7 @@ class AgentDocument(Document):
     agent = SlugField()
     target = ChoiceField(choices=list(TARGETS))
     run = IdField(allow_null=True)
-    generation = IntegerField(minimum=0, maximum=MAX_GENERATION, allow_null=True)
+    generation = GenerationField(allow_null=True)
     reported_at = TimestampField()
     received_at = TimestampField(description="By the service's clock.")
     interval = StringField()
@@ -135,7 +136,7 @@ class TenantEnforcementDocument(Document):
 class EnforcementDocument(Document):
     pool = SlugField()
     run = IdField(allow_null=True, description="The decision in force.")
-    generation = IntegerField(minimum=0, maximum=MAX_GENERATION, allow_null=True)
+    generation = GenerationField(allow_null=True)
     agents = ListField(AgentDocument, min_items=0, max_items=MAX_TENANTS)
     tenants = ListField(TenantEnforcementDocument, min_items=0, max_items=MAX_TENANTS)
     stale = BooleanField(description="Any agent is silent: limits stay as they are.")

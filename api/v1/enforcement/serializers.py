@@ -10,14 +10,19 @@ from allocator_service.enforcement.rendering.targets import (
     TARGETS,
     Rendering,
 )
-from api.contract.fields import IdField, SchemaField, SlugField, TimestampField, texts_field
+from api.contract.fields import (
+    GenerationField,
+    IdField,
+    SchemaField,
+    SlugField,
+    TimestampField,
+    texts_field,
+)
 from api.contract.parameters import Parameters
-from api.v1.pools.serializers import MAX_GENERATION
 from api.v1.reports.documents import MAX_TENANTS, AmountsField
 from policies.fields import (
     ChoiceField,
     Document,
-    IntegerField,
     ListField,
     MapField,
     StringField,
@@ -52,7 +57,7 @@ class RenderedTenantDocument(Document):
 class RenderingDocument(Document):
     pool = SlugField()
     run = IdField()
-    generation = IntegerField(minimum=0, maximum=MAX_GENERATION)
+    generation = GenerationField()
     policy = TextField(max_length=63)
     mode = TextField(max_length=63)
     target = ChoiceField(choices=list(TARGETS))

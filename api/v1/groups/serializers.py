@@ -7,12 +7,11 @@ from typing import Any
 from allocator_service.core.quantities import json_number
 from allocator_service.pools.group_services import GroupSettings
 from allocator_service.pools.models import GroupTerms, Pool
-from api.contract.fields import SlugField, TimestampField, WeightField
+from api.contract.fields import SlugField, TimestampField, VersionField, WeightField
 from api.contract.parameters import PageParameters
 from api.pseudonyms import group_name
 from api.v1.members.serializers import member_weight, tier_field
-from api.v1.tenants.serializers import MAX_VERSION
-from policies.fields import Document, IntegerField, NumberField, TextField
+from policies.fields import Document, NumberField, TextField
 
 
 class GroupRequest(Document):
@@ -35,7 +34,7 @@ class GroupDocument(Document):
     weight = NumberField()
     tier = tier_field()
     terms_since = TimestampField(description="Start of the present parent, weight and tier.")
-    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    version = VersionField()
     created_at = TimestampField()
 
 

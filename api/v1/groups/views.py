@@ -138,7 +138,7 @@ class GroupsView(AnyGroupView):
         with rows_named() if is_csv(request) else nullcontext():
             items = read_items(
                 GroupRequest,
-                self.document(),
+                self.sent(),
                 cells=is_csv(request),
                 refuse_too_many=refuse_too_many,
             )

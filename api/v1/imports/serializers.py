@@ -5,8 +5,12 @@ from typing import Any
 from allocator_service.imports.kinds import NODES, TREE, USAGE, WORKLOADS
 from allocator_service.imports.reading import MAX_ROWS
 from allocator_service.imports.rows import ImportReport, Outcome, RowReport
-from api.contract.fields import SlugField, TimestampField, texts_field
-from api.v1.pools.serializers import MAX_GENERATION
+from api.contract.fields import (
+    GenerationField,
+    SlugField,
+    TimestampField,
+    texts_field,
+)
 from policies.fields import (
     BooleanField,
     ChoiceField,
@@ -130,7 +134,7 @@ class CountsDocument(Document):
 class ImportDocument(Document):
     dry_run = BooleanField()
     written = BooleanField(description="Whether anything changed.")
-    generation = IntegerField(minimum=0, maximum=MAX_GENERATION)
+    generation = GenerationField()
     counts = DocumentField(CountsDocument)
     ignored = texts_field(description="Resources of the file that the pool does not count.")
     registered = texts_field(description="Tenants that were, or in a dry run would be, registered.")

@@ -74,7 +74,7 @@ class UsageView(PoolView):
         """
         pool_of_route = self.pool
         items = read_items(
-            UsageRequest, self.document(), cells=False, refuse_too_many=events_refuse_too_many
+            UsageRequest, self.sent(), cells=False, refuse_too_many=events_refuse_too_many
         )
         recorded = usage_record(
             pool=pool_of_route,

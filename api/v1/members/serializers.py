@@ -7,10 +7,9 @@ from typing import Any
 from allocator_service.core.quantities import LIMIT, json_number, parse_quantity
 from allocator_service.pools.models import LARGEST_TIER, MembershipTerms, Pool
 from allocator_service.tenants.models import Tenant
-from api.contract.fields import SlugField, TimestampField
+from api.contract.fields import SlugField, TimestampField, VersionField
 from api.contract.parameters import PageParameters
 from api.pseudonyms import group_name, tenant_name
-from api.v1.tenants.serializers import MAX_VERSION
 from policies.fields import BooleanField, Document, IntegerField, NumberField
 
 
@@ -46,7 +45,7 @@ class MemberDocument(Document):
     tier = tier_field()
     weight_since = TimestampField(description="Start of the present terms: weight, group and tier.")
     admitted_at = TimestampField()
-    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    version = VersionField()
 
 
 class MemberParameters(PageParameters):

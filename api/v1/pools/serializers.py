@@ -15,21 +15,23 @@ from allocator_service.pools.policy import DEFAULT_ANCHOR, Window
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.services import MAX_RESOURCES, PoolSettings
 from api.contract.documents import read_document
-from api.contract.fields import DurationField, SlugField, TimestampField
-from api.v1.tenants.serializers import MAX_VERSION
+from api.contract.fields import (
+    DurationField,
+    GenerationField,
+    SlugField,
+    TimestampField,
+    VersionField,
+)
 from policies.fields import (
     BooleanField,
     ChoiceField,
     Document,
     DocumentField,
-    IntegerField,
     ListField,
     ObjectField,
     PatternField,
     TextField,
 )
-
-MAX_GENERATION = 2**63 - 1
 
 
 class ResourceFields(Document):
@@ -89,8 +91,8 @@ class PoolDocument(Document):
     currency = PatternField(pattern="^[A-Z]{3}$", code="currency.syntax")
     timezone = TextField(max_length=63)
     transparent = BooleanField()
-    generation = IntegerField(minimum=0, maximum=MAX_GENERATION)
-    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    generation = GenerationField()
+    version = VersionField()
     created_at = TimestampField()
 
 

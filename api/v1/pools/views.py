@@ -87,7 +87,7 @@ class OnePoolView(PoolView):
         `pool.money_fixed`).
         """
         version = expected_version(request, actual=self.pool.version)
-        current = _policy_left(pool_fields(self.pool), self.document())
+        current = _policy_left(pool_fields(self.pool), self.sent())
         fields = self.patched(PoolRequest, current, fixed=["slug"])
         changed = pool_update(
             pool=self.pool, settings=pool_settings(fields), version=version, now=utc_now()

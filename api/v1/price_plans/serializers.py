@@ -25,15 +25,13 @@ from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.services import MAX_RESOURCES
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
-from api.contract.fields import IdField, SlugField, TimestampField
+from api.contract.fields import IdField, SlugField, TimestampField, VersionField
 from api.contract.money import CurrencyField, PriceField, decimal_field
 from api.contract.parameters import PageParameters
 from api.pseudonyms import tenant_name
-from api.v1.tenants.serializers import MAX_VERSION
 from policies.fields import (
     ChoiceField,
     Document,
-    IntegerField,
     ListField,
     MapField,
     TextField,
@@ -192,7 +190,7 @@ class PlanDocument(Document):
     state = ChoiceField(
         choices=PlanState.values, description="`rerated` replaces prices of closed months."
     )
-    number = IntegerField(minimum=1, maximum=MAX_VERSION, allow_null=True)
+    number = VersionField(allow_null=True)
     from_ = TimestampField()
     to = TimestampField(allow_null=True)
     currency = CurrencyField()
@@ -206,7 +204,7 @@ class PlanDocument(Document):
         decimal_field(), names=TextField(max_length=63), max_items=MAX_RESOURCES
     )
     exhausted = ChoiceField(choices=Exhausted.values)
-    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    version = VersionField()
     created_at = TimestampField()
     published_at = TimestampField(allow_null=True)
 

@@ -8,6 +8,7 @@ from allocator_service.allocation.models import Allocation, Placement, Run, RunS
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import (
+    GenerationField,
     IdField,
     LabelsField,
     LimitedByField,
@@ -17,7 +18,7 @@ from api.contract.fields import (
 )
 from api.contract.parameters import PageParameters
 from api.pseudonyms import pseudonym, tenant_name
-from api.v1.pools.serializers import MAX_GENERATION, PolicyDocument
+from api.v1.pools.serializers import PolicyDocument
 from policies import Servers, choose
 from policies.fields import (
     BooleanField,
@@ -78,7 +79,7 @@ class RunDocument(Document):
     status = ChoiceField(choices=RunStatus.values)
     reason = TextField(max_length=500, blank=True, allow_null=True)
     policy = DocumentField(PolicyDocument, allow_null=True)
-    generation = IntegerField(minimum=0, maximum=MAX_GENERATION, allow_null=True)
+    generation = GenerationField(allow_null=True)
     input_digest = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax", allow_null=True)
     created_at = TimestampField()
     started_at = TimestampField(allow_null=True)

@@ -6,9 +6,15 @@ from typing import Any
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.pools.models import Pool, Server, ServerState
 from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
-from api.contract.fields import IdField, LabelsField, PoolQuantitiesField, SlugField, TimestampField
+from api.contract.fields import (
+    IdField,
+    LabelsField,
+    PoolQuantitiesField,
+    SlugField,
+    TimestampField,
+    VersionField,
+)
 from api.contract.parameters import PageParameters
-from api.v1.tenants.serializers import MAX_VERSION
 from policies.fields import ChoiceField, Document, IntegerField, TextField
 
 MAX_COUNT = 10**12  # how many one request may make is for the domain to say, as 413
@@ -44,7 +50,7 @@ class ServerDocument(Document):
     capacity = PoolQuantitiesField()
     labels = LabelsField()
     state = ChoiceField(choices=ServerState.values)
-    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    version = VersionField()
     created_at = TimestampField()
     retired_at = TimestampField(allow_null=True)
 

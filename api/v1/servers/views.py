@@ -91,7 +91,7 @@ class ServersView(PoolView):
         """
         resources = resources_of(self.pool)
         with rows_named() if is_csv(request) else nullcontext():
-            items = read_items(ServerRequest, self.document(), cells=is_csv(request))
+            items = read_items(ServerRequest, self.sent(), cells=is_csv(request))
             created = servers_contribute(
                 pool=self.pool, drafts=self._drafts(items, resources), now=utc_now()
             )

@@ -5,6 +5,7 @@ from typing import Any
 from allocator_service.allocation.models import Simulation, SimulationStatus
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import (
+    GenerationField,
     IdField,
     LabelsField,
     LimitedByField,
@@ -15,7 +16,7 @@ from api.contract.fields import (
     ids_field,
 )
 from api.v1.members.serializers import tier_field
-from api.v1.pools.serializers import MAX_GENERATION, PolicyFields
+from api.v1.pools.serializers import PolicyFields
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.workloads.serializers import PRIORITY, TASKS
 from policies.fields import (
@@ -136,9 +137,7 @@ class SimulationDocument(Document):
     id = IdField()
     pool = SlugField()
     status = ChoiceField(choices=SimulationStatus.values)
-    generation = IntegerField(
-        minimum=0,
-        maximum=MAX_GENERATION,
+    generation = GenerationField(
         allow_null=True,
         description="Of the pool it started from.",
     )

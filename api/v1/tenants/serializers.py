@@ -3,10 +3,8 @@
 from typing import Any
 
 from allocator_service.tenants.models import Tenant
-from api.contract.fields import SlugField, TimestampField
-from policies.fields import Document, IntegerField, TextField
-
-MAX_VERSION = 2**31 - 1
+from api.contract.fields import SlugField, TimestampField, VersionField
+from policies.fields import Document, TextField
 
 
 class TenantRequest(Document):
@@ -17,7 +15,7 @@ class TenantRequest(Document):
 class TenantDocument(Document):
     slug = SlugField()
     name = TextField(max_length=200)
-    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    version = VersionField()
     created_at = TimestampField()
 
 

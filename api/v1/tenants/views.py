@@ -62,7 +62,7 @@ class TenantsView(ContractView):
         new tenant is in no pool yet: admit it as a member of each pool that it is to share.
         """
         with rows_named() if is_csv(request) else nullcontext():
-            items = read_items(TenantRequest, self.document(), cells=is_csv(request))
+            items = read_items(TenantRequest, self.sent(), cells=is_csv(request))
             drafts = [
                 TenantDraft(**fields, pointer=items.pointer(index))
                 for index, fields in enumerate(items.fields)

@@ -12,9 +12,8 @@ from allocator_service.webhooks.models import (
 )
 from allocator_service.webhooks.selectors import TEST_KIND
 from allocator_service.webhooks.services import MAX_OVERLAP
-from api.contract.fields import IdField, SlugField, TimestampField
+from api.contract.fields import IdField, SlugField, TimestampField, VersionField
 from api.contract.parameters import PageParameters
-from api.v1.tenants.serializers import MAX_VERSION
 from policies.fields import (
     BooleanField,
     ChoiceField,
@@ -78,7 +77,7 @@ class WebhookDocument(Document):
     failing_since = TimestampField(
         allow_null=True, description="Instant of the first failure after the last success."
     )
-    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    version = VersionField()
     created_at = TimestampField()
 
 

@@ -12,10 +12,10 @@ from api.contract.fields import (
     SelectorField,
     SlugField,
     TimestampField,
+    VersionField,
 )
 from api.contract.parameters import PageParameters
 from api.v1.servers.serializers import expanded
-from api.v1.tenants.serializers import MAX_VERSION
 from policies import UNSERVED
 from policies.fields import ChoiceField, Document, IntegerField, ListField, TextField
 
@@ -56,7 +56,7 @@ class WorkloadDocument(Document):
     server_selector = SelectorField()
     state = ChoiceField(choices=WorkloadState.values)
     conditions = ListField(ConditionDocument, min_items=0, max_items=1)
-    version = IntegerField(minimum=1, maximum=MAX_VERSION)
+    version = VersionField()
     created_at = TimestampField()
     withdrawn_at = TimestampField(allow_null=True)
 

@@ -110,7 +110,7 @@ class WorkloadsView(PoolView):
         with rows_named() if is_csv(request) else nullcontext():
             items = read_items(
                 WorkloadRequest,
-                self.document(),
+                self.sent(),
                 cells=is_csv(request),
                 refuse_too_many=workloads_refuse_too_many,
             )
