@@ -13,7 +13,7 @@ from api.contract.bodies import is_csv, rows_named
 from api.contract.bulk import Items, created_document, read_items
 from api.contract.conditional import entity_tag, expected_version, optional_version
 from api.contract.documents import NoFields
-from api.contract.fields import VectorField, is_slug, uuid_or_none
+from api.contract.fields import VectorField, slug_or_none, uuid_or_none
 from api.contract.pagination import Ordering, Page
 from api.views import ContractView, PoolView
 from policies.fields import Document
@@ -57,7 +57,7 @@ class Resource(ContractView):
     def find(self, key: str) -> Any:
         """Return the object that a path names. Raises `Missing`."""
         by_slug = self.lookup.endswith("slug")
-        value = (key if is_slug(key) else None) if by_slug else uuid_or_none(key)
+        value = slug_or_none(key) if by_slug else uuid_or_none(key)
         return get_or_missing(self.queryset(), self.not_found, **{self.lookup: value})
 
     def write(self, found: Any) -> dict[str, Any]:

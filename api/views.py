@@ -27,6 +27,7 @@ from api.contract.immutable import refuse_changed
 from api.contract.pagination import Page
 from api.contract.parameters import PageParameters, Parameters
 from api.openapi.describing import Operation
+from api.pseudonyms import groups_known
 from api.subtrees import Subtree, subtree_of
 from policies.fields import Document
 
@@ -199,6 +200,16 @@ class PoolView(ContractView):
         """The limit of a group's key, or None for every other key."""
         group, pool = self.caller.group, self.pool
         return None if group is None else subtree_of(group=group, pool=pool)
+
+    @property
+    def reader(self) -> Tenant | None:
+        """The tenant that limits what is shown; None if the caller's subtree does, or nothing."""
+        return None if self.subtree is not None else self.tenant
+
+    @cached_property
+    def known_groups(self) -> Collection[str] | None:
+        """The slugs of the groups that are not shown under pseudonyms, None for all."""
+        return groups_known(pool=self.pool, caller=self.reader)
 
     @cached_property
     def resources(self) -> Sequence[Resource]:

@@ -212,6 +212,11 @@ def is_slug(text: str) -> bool:
     return _SLUG.fullmatch(text) is not None
 
 
+def slug_or_none(text: str) -> str | None:
+    """Return a text that may be a slug; None for any other text."""
+    return text if is_slug(text) else None
+
+
 def uuid_or_none(text: str) -> UUID | None:
     """The id that a text is in its canonical spelling; None for any other text."""
     return UUID(text) if _UUID.fullmatch(text) else None

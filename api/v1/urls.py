@@ -29,8 +29,8 @@ from api.v1.imports.views import (
     WorkloadImportsView,
 )
 from api.v1.ledger.views import BlocksView, CorrectionsView, EntriesView, ExportView, UsageView
-from api.v1.members.views import MembersView, MemberView
-from api.v1.policies.views import PoliciesView
+from api.v1.members import MembersView, MemberView
+from api.v1.policies import PoliciesView
 from api.v1.pools.views import OnePoolView, PoolsView
 from api.v1.price_plans.views import OnePlanView, PlansView, PublishView
 from api.v1.reports.views import (
@@ -65,7 +65,7 @@ from api.v1.statements.views import (
     StatementsView,
     StatementView,
 )
-from api.v1.tenants.views import TenantsView, TenantView
+from api.v1.tenants import TenantsView, TenantView
 from api.v1.webhooks.views import (
     DeliveriesView,
     ResendView,

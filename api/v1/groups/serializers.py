@@ -10,7 +10,7 @@ from allocator_service.pools.models import GroupTerms, Pool
 from api.contract.fields import SlugField, TimestampField, VersionField, WeightField
 from api.contract.parameters import PageParameters
 from api.pseudonyms import group_name
-from api.v1.members.serializers import member_weight, tier_field
+from api.v1.members import member_weight, tier_field
 from policies.fields import Document, NumberField, TextField
 
 

@@ -15,7 +15,7 @@ from api.contract.pagination import page_of_fixed
 from api.contract.parameters import PageParameters
 from api.openapi.describing import lists
 from api.pseudonyms import group_name, tenant_name
-from api.v1.members.serializers import tier_field
+from api.v1.members import tier_field
 from api.v1.reports.documents import RatiosField
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.runs.views import OneRunView

@@ -15,7 +15,7 @@ from api.contract.fields import (
     TimestampField,
     ids_field,
 )
-from api.v1.members.serializers import tier_field
+from api.v1.members import tier_field
 from api.v1.pools.serializers import PolicyFields
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.workloads.serializers import PRIORITY, TASKS

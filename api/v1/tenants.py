@@ -1,16 +1,15 @@
-"""Tenants: registered by operators, each seen by its own keys."""
+"""Tenants, which operators register and each tenant's own keys see."""
 
-from contextlib import nullcontext
-from http import HTTPStatus
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
 from allocator_service.tenants.models import Tenant
-from allocator_service.tenants.selectors import tenant_get, tenants_for
+from allocator_service.tenants.selectors import tenants_for
 from allocator_service.tenants.services import (
     TenantDraft,
     tenant_retire,
@@ -18,25 +17,45 @@ from allocator_service.tenants.services import (
     tenants_create,
 )
 from api.auth import EVERY_SCOPE, OPERATOR
-from api.contract.bodies import is_csv, rows_named
-from api.contract.bulk import created_document, read_items
-from api.contract.conditional import entity_tag, expected_version
-from api.contract.fields import is_slug
+from api.contract.bulk import Items
+from api.contract.fields import SlugField, TimestampField, VersionField
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
 from api.openapi.describing import creates, lists, retires, shows, updates
-from api.v1.tenants.serializers import (
-    TenantDocument,
-    TenantRequest,
-    tenant_document,
-    tenant_fields,
-)
-from api.views import ContractView, writes
-
-ORDERING = by_slug("tenants")
+from api.resources import Resource
+from api.views import writes
+from policies.fields import Document, TextField
 
 
-class TenantsView(ContractView):
+class TenantDocument(Document):
+    slug = SlugField(writable=True)
+    name = TextField(max_length=200, writable=True)
+    version = VersionField()
+    created_at = TimestampField()
+
+
+TenantRequest = TenantDocument.writable("TenantRequest")
+
+
+class TenantResource(Resource):
+    document = TenantDocument
+    change = TenantRequest
+    fixed = ("slug",)
+    lookup = "slug"
+    not_found = "tenant.not_found"
+    ordering = by_slug("tenants")
+
+    def queryset(self) -> QuerySet[Tenant]:
+        return tenants_for(self.tenant)
+
+    def update(self, found: Tenant, fields: Mapping[str, Any], version: int) -> Tenant:
+        return tenant_update(tenant=found, name=fields["name"], version=version, now=utc_now())
+
+    def retire(self, found: Tenant, version: int) -> None:
+        tenant_retire(tenant=found, version=version, now=utc_now())
+
+
+class TenantsView(TenantResource):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = PageParameters
     large = True
@@ -47,8 +66,7 @@ class TenantsView(ContractView):
 
         Operator and billing keys see all of them, a tenant key sees only its own.
         """
-        page = ORDERING.page(tenants_for(self.tenant), **self.query)
-        return self.listing(page, tenant_document, list(TenantDocument.fields))
+        return self.answer_list()
 
     @creates(TenantRequest, TenantDocument, "Register tenants", bulk=True, named=True)
     @writes
@@ -61,22 +79,17 @@ class TenantsView(ContractView):
         last. A slug that any tenant has, even a retired one, is refused with 409 `tenant.exists`. A
         new tenant is in no pool yet: admit it as a member of each pool that it is to share.
         """
-        with rows_named() if is_csv(request) else nullcontext():
-            items = read_items(TenantRequest, self.sent(), cells=is_csv(request))
-            drafts = [
-                TenantDraft(**fields, pointer=items.pointer(index))
-                for index, fields in enumerate(items.fields)
-            ]
-            tenants = tenants_create(drafts=drafts, now=utc_now())
-        if not items.alone:
-            document = created_document([tenant.slug for tenant in tenants])
-            return Response(document, HTTPStatus.CREATED)
-        response = _shown(tenants[0], HTTPStatus.CREATED)
-        response["Location"] = f"{request.path}{tenants[0].slug}/"
-        return response
+        return self.answer_many_created(TenantRequest, self._create)
+
+    def _create(self, items: Items) -> Sequence[str]:
+        drafts = [
+            TenantDraft(**fields, pointer=items.pointer(index))
+            for index, fields in enumerate(items.fields)
+        ]
+        return [tenant.slug for tenant in tenants_create(drafts=drafts, now=utc_now())]
 
 
-class TenantView(ContractView):
+class TenantView(TenantResource):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "PATCH": OPERATOR, "DELETE": OPERATOR}
 
     @shows(TenantDocument, "Show a tenant")
@@ -86,7 +99,7 @@ class TenantView(ContractView):
         A tenant key can read only its own tenant; any other slug, like that of a retired tenant,
         answers 404 `tenant.not_found`.
         """
-        return _shown(visible_tenant(tenant, self.tenant))
+        return self.answer_one(self.find(tenant))
 
     @updates(TenantRequest, TenantDocument, "Rename a tenant")
     @writes
@@ -97,13 +110,7 @@ class TenantView(ContractView):
         `version.required`, with an old one 412 `version.stale`. The slug cannot change (422
         `field.immutable`).
         """
-        present = visible_tenant(tenant, self.tenant)
-        version = expected_version(request, actual=present.version)
-        current = tenant_fields(present)
-        fields = self.patched(TenantRequest, current, fixed=["slug"])
-        return _shown(
-            tenant_update(tenant=present, name=fields["name"], version=version, now=utc_now())
-        )
+        return self.answer_update(tenant)
 
     @retires("Retire a tenant and revoke its keys")
     @writes
@@ -114,20 +121,4 @@ class TenantView(ContractView):
         that are not withdrawn is refused with 409 `in_use`. Its history stays, and its slug is not
         given to another tenant.
         """
-        present = visible_tenant(tenant, self.tenant)
-        version = expected_version(request, actual=present.version)
-        tenant_retire(tenant=present, version=version, now=utc_now())
-        return Response(status=HTTPStatus.NO_CONTENT)
-
-
-def visible_tenant(slug: str, tenant: Tenant | None) -> Tenant:
-    """The tenant of this slug, if the caller may see it. Raises `Missing`."""
-    if not is_slug(slug):
-        raise Missing("There is no such tenant.", code="tenant.not_found")
-    return tenant_get(slug=slug, within=tenants_for(tenant))
-
-
-def _shown(tenant: Tenant, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    return Response(
-        tenant_document(tenant), status=status, headers={"ETag": entity_tag(tenant.version)}
-    )
+        return self.answer_retire(tenant)

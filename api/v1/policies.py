@@ -1,4 +1,4 @@
-"""The policies a pool may have, with what their options may be."""
+"""The policies that a pool can have, with the schemas of their options."""
 
 from typing import ClassVar
 
@@ -7,11 +7,23 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.policies import policy_documents
 from api.auth import EVERY_SCOPE_AND_AGENT
+from api.contract.fields import texts_field
 from api.contract.pagination import page_of_fixed
 from api.contract.parameters import PageParameters
 from api.openapi.describing import lists
-from api.v1.policies.serializers import PolicyInfoDocument
 from api.views import ContractView
+from policies.fields import BooleanField, Document, ObjectField, TextField
+
+
+class PolicyInfoDocument(Document):
+    name = TextField(max_length=63)
+    description = TextField(max_length=1000)
+    modes = texts_field()
+    options = ObjectField(description="The JSON Schema of the policy's options.")
+    complexity = TextField(max_length=1000)
+    source = TextField(max_length=1000)
+    long_term = BooleanField(description="It keeps a history, limited by the pool's window.")
+    places = BooleanField(description="It places tasks on servers and honours selectors.")
 
 
 class PoliciesView(ContractView):
