@@ -53,7 +53,7 @@ from api.v1.runs.views import (
     RunView,
     VerifyView,
 )
-from api.v1.servers.views import ActivateView, DrainView, RetireView, ServersView, ServerView
+from api.v1.servers import ActivateView, DrainView, RetireView, ServersView, ServerView
 from api.v1.simulations.views import SimulationsView, SimulationView
 from api.v1.statements.groups import GroupStatementsView, GroupStatementView
 from api.v1.statements.views import (
@@ -74,7 +74,7 @@ from api.v1.webhooks.views import (
     WebhooksView,
     WebhookView,
 )
-from api.v1.workloads.views import WorkloadsView, WorkloadView
+from api.v1.workloads import WorkloadsView, WorkloadView
 
 POOL = "pools/<str:pool>"
 SERVER = f"{POOL}/servers/<str:server>"

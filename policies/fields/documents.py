@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, ClassVar
 
@@ -46,13 +46,19 @@ class Document:
 
     @classmethod
     def writable(
-        cls, name: str, *, without: Collection[str] = (), **others: Field
+        cls, name: str, /, *, only: Sequence[str] | None = None, **others: Field
     ) -> type[Document]:
-        """Return the document of a request, of the writable fields and then ``others``."""
+        """Return the document of a request.
+
+        Args:
+            name: its name in OpenAPI.
+            only: the writable fields that it has, in its order; by default all of them.
+            others: fields of the request alone, or in the place of some.
+        """
         fields = {
-            field_name: field.in_requests()
-            for field_name, field in cls.fields.items()
-            if field.writable is not False and field_name not in without
+            each: cls.fields[each].in_requests()
+            for each in (cls.fields if only is None else only)
+            if cls.fields[each].writable is not False
         }
         return type(name, (Document,), {**fields, **others})
 

@@ -18,7 +18,7 @@ from api.contract.fields import (
 from api.v1.members import tier_field
 from api.v1.pools.serializers import PolicyFields
 from api.v1.runs.serializers import MAX_ROWS
-from api.v1.workloads.serializers import PRIORITY, TASKS
+from api.v1.workloads import PRIORITY, TASKS
 from policies.fields import (
     BooleanField,
     ChoiceField,

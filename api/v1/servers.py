@@ -1,19 +1,20 @@
-"""Servers: contributed by tenants or the pool's own, drained and retired by whoever brought them."""
+"""Servers, which tenants contribute or the pool owns, and which are drained and retired."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from http import HTTPStatus
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+from uuid import UUID
 
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
-from allocator_service.core.quantities import Resource, vector_from
+from allocator_service.core.quantities import vector_from
+from allocator_service.core.selecting import missing
 from allocator_service.pools.models import Server, ServerState
-from allocator_service.pools.selectors import key_pool_and_server, resources_of, servers_for
+from allocator_service.pools.selectors import key_pool_and_server, servers_for
 from allocator_service.pools.server_services import (
+    MAX_SERVERS_PER_REQUEST,
     ServerDraft,
     ServerSettings,
     server_activate,
@@ -24,30 +25,95 @@ from allocator_service.pools.server_services import (
 )
 from allocator_service.tenants.models import ApiKey
 from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_TENANT, OPERATOR_TENANT_AND_AGENT
-from api.contract.bodies import is_csv, rows_named
-from api.contract.bulk import Items, created_document, read_items, tenants_named
-from api.contract.conditional import entity_tag, expected_version, optional_version
-from api.contract.documents import NoFields
-from api.contract.fields import uuid_or_none
-from api.contract.pagination import by_id
-from api.openapi.describing import acts, creates, lists, retires, shows, updates
-from api.v1.servers.serializers import (
-    SERVER_COLUMNS,
-    ServerChange,
-    ServerDocument,
-    ServerParameters,
-    ServerRequest,
-    server_columns,
-    server_document,
-    server_fields,
-    server_row,
+from api.contract.bulk import Items, tenants_named
+from api.contract.fields import (
+    IdField,
+    LabelsField,
+    SlugField,
+    TimestampField,
+    VectorField,
+    VersionField,
+    pool_field,
+    uuid_or_none,
 )
-from api.views import PoolView, writes
+from api.contract.pagination import by_id
+from api.contract.parameters import PageParameters
+from api.openapi.describing import acts, creates, lists, retires, shows, updates
+from api.resources import PoolResource
+from api.views import writes
+from policies.fields import ChoiceField, Document, IntegerField, TextField
 
-ORDERING = by_id("servers")
+
+class ServerDocument(Document):
+    id = IdField()
+    pool = pool_field()
+    name = TextField(max_length=253, writable=True)
+    contributed_by = SlugField(
+        source="contributed_by.slug", allow_null=True, writable={"required": False}
+    )
+    capacity = VectorField(writable=True)
+    labels = LabelsField(writable={"default": dict})
+    state = ChoiceField(choices=ServerState.values)
+    version = VersionField()
+    created_at = TimestampField()
+    retired_at = TimestampField(allow_null=True)
 
 
-class ServersView(PoolView):
+ServerRequest = ServerDocument.writable(
+    "ServerRequest",
+    # Room for the number that `count` appends.
+    name=TextField(max_length=240),
+    contributed_by=SlugField(
+        required=False, allow_null=True, description="null: the pool's own. A tenant's key: itself."
+    ),
+    # The service refuses a number that is too large, as 413.
+    count=IntegerField(
+        minimum=1,
+        maximum=10**12,
+        default=1,
+        description=f"Identical servers name-0001, ...: at most {MAX_SERVERS_PER_REQUEST} a request.",
+    ),
+)
+ServerChange = ServerDocument.writable("ServerChange")
+
+
+class ServerParameters(PageParameters):
+    state = ChoiceField(
+        choices=ServerState.values, required=False, description="All but retired ones by default."
+    )
+    name = TextField(
+        max_length=253, required=False, description="Only servers of exactly this name."
+    )
+    contributed_by = SlugField(
+        required=False, description="Only servers that the tenant of this slug contributed."
+    )
+
+
+class ServerResource(PoolResource):
+    document = ServerDocument
+    change = ServerChange
+    fixed = ("contributed_by",)
+    not_found = "server.not_found"
+    ordering = by_id("servers")
+    by_rows = True
+    decided = True
+
+    def queryset(self) -> QuerySet[Server]:
+        return servers_for(pool=self.pool, tenant=self.tenant)
+
+    def update(self, found: Server, fields: Mapping[str, Any], version: int) -> Server:
+        settings = ServerSettings(
+            name=fields["name"],
+            capacity=vector_from(fields["capacity"], self.resources, pointer="/capacity"),
+            labels=fields["labels"],
+        )
+        return server_update(server=found, settings=settings, version=version, now=utc_now())
+
+    def retire(self, found: Server, version: int) -> None:
+        server_retire(server=found, version=version, now=utc_now())
+
+
+class ServersView(ServerResource):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "POST": OPERATOR_AND_TENANT}
     parameters = ServerParameters
     large = True
@@ -60,22 +126,9 @@ class ServersView(PoolView):
         A tenant key sees the servers that the tenant contributed; operator and billing keys see
         all.
         """
-        servers = servers_for(pool=self.pool, tenant=self.tenant).select_related(None)
-        if self.query["state"] is None:
-            servers = servers.exclude(state=ServerState.RETIRED)
-        page = ORDERING.page(
-            servers.filter(**self.filters(contributed_by="contributed_by__slug")).values_list(
-                *SERVER_COLUMNS, named=True
-            ),
-            cursor=self.query["cursor"],
-            limit=self.query["limit"],
-        )
-        resources = resources_of(self.pool)
-        return self.listing(
-            page,
-            lambda row: server_row(row, row.contributed_by__slug, self.pool, resources),
-            server_columns(resources),
-        )
+        if self.query["state"] is not None:
+            return self.answer_list()
+        return self.answer_list(self.queryset().exclude(state=ServerState.RETIRED))
 
     @creates(ServerRequest, ServerDocument, "Contribute servers", pool=True, bulk=True)
     @writes
@@ -89,27 +142,15 @@ class ServersView(PoolView):
         `server.exists`), a server without capacity (422 `capacity.zero`) and more than 100,000
         servers (413 `servers.too_many`).
         """
-        resources = resources_of(self.pool)
-        with rows_named() if is_csv(request) else nullcontext():
-            items = read_items(ServerRequest, self.sent(), cells=is_csv(request))
-            created = servers_contribute(
-                pool=self.pool, drafts=self._drafts(items, resources), now=utc_now()
-            )
-        headers = {"Pool-Generation": str(created.generation)}
-        if not items.alone or len(created.ids) > 1:
-            return Response(created_document(created.ids), HTTPStatus.CREATED, headers=headers)
-        server = servers_for(pool=self.pool, tenant=None).get(pk=created.ids[0])
-        headers |= {"Location": f"{request.path}{server.pk}/", "ETag": entity_tag(server.version)}
-        document = server_document(server, self.pool, resources)
-        return Response(document, HTTPStatus.CREATED, headers=headers)
+        return self.answer_many_created(ServerRequest, self._create)
 
-    def _drafts(self, items: Items, resources: Sequence[Resource]) -> list[ServerDraft]:
+    def _create(self, items: Items) -> Sequence[UUID]:
         contributors = tenants_named(items, "contributed_by", caller=self.tenant, required=False)
-        return [
+        drafts = [
             ServerDraft(
                 name=fields["name"],
                 capacity=vector_from(
-                    fields["capacity"], resources, pointer=f"{items.pointer(index)}/capacity"
+                    fields["capacity"], self.resources, pointer=f"{items.pointer(index)}/capacity"
                 ),
                 contributed_by=contributor,
                 labels=fields["labels"],
@@ -120,15 +161,15 @@ class ServersView(PoolView):
                 zip(items.fields, contributors, strict=True)
             )
         ]
+        return servers_contribute(pool=self.pool, drafts=drafts, now=utc_now()).ids
 
 
-class OneServerView(PoolView):
-    """A route of one server, which is absent for other tenants."""
+class OneServerResource(ServerResource):
+    """Base of the routes of one server, which one statement reads with the key and the pool."""
 
     _present: Server | None = None
 
     def _key_of(self, text: str) -> ApiKey | None:
-        """The key, and with it the pool and the server if its holder may see them."""
         key, self._visible, self._present = key_pool_and_server(
             text=text,
             slug=self._slug,
@@ -136,23 +177,21 @@ class OneServerView(PoolView):
         )
         return key
 
-    @property
-    def server(self) -> Server:
-        """The server of the path. Raises `Missing` unless the caller may see it and its pool."""
-        pool = self.pool  # that there is no such pool is said first
+    def find(self, key: str) -> Server:
+        # A pool that the caller may not see is refused before its servers.
+        pool = self.pool
         if self._present is None or self._present.pool_id != pool.pk:
-            raise Missing("There is no such server.", code="server.not_found")
+            raise missing(self.not_found)
         return self._present
 
-    def shown(self, server: Server, *, generation: bool) -> Response:
-        headers = {"ETag": entity_tag(server.version)}
-        if generation:
-            headers["Pool-Generation"] = str(server.pool.generation)
-        document = server_document(server, self.pool, resources_of(self.pool))
-        return Response(document, headers=headers)
+    def answer_action(self, server: str, act: Callable[..., Server]) -> Response:
+        """Answer the server after an action on it."""
+        return self.answer_act(
+            server, lambda found, version: act(server=found, version=version, now=utc_now())
+        )
 
 
-class ServerView(OneServerView):
+class ServerView(OneServerResource):
     scopes: ClassVar = {
         "GET": EVERY_SCOPE_AND_AGENT,
         "PATCH": OPERATOR_AND_TENANT,
@@ -166,7 +205,7 @@ class ServerView(OneServerView):
         A tenant key sees the servers that the tenant contributed; any other id answers 404
         `server.not_found`.
         """
-        return self.shown(self.server, generation=False)
+        return self.answer_one(self.find(server))
 
     @updates(ServerChange, ServerDocument, "Change a server", pool=True)
     @writes
@@ -178,22 +217,7 @@ class ServerView(OneServerView):
         `contributed_by` cannot change (422 `field.immutable`), nor can a retired server (409
         `server.retired`).
         """
-        present = self.server
-        version = expected_version(request, actual=present.version)
-        resources = resources_of(self.pool)
-        current = server_fields(present, resources)
-        fields = self.patched(ServerChange, current, fixed=["contributed_by"])
-        changed = server_update(
-            server=present,
-            settings=ServerSettings(
-                name=fields["name"],
-                capacity=vector_from(fields["capacity"], resources, pointer="/capacity"),
-                labels=fields["labels"],
-            ),
-            version=version,
-            now=utc_now(),
-        )
-        return self.shown(changed, generation=True)
+        return self.answer_update(server)
 
     @retires("Retire a server", pool=True)
     @writes
@@ -204,29 +228,10 @@ class ServerView(OneServerView):
         the capacity at the next decision. Its past contribution is kept, and `GET` still shows it
         as `retired`. Retiring a retired server changes nothing.
         """
-        present = self.server
-        version = expected_version(request, actual=present.version)
-        retired = server_retire(server=present, version=version, now=utc_now())
-        return Response(
-            status=HTTPStatus.NO_CONTENT,
-            headers={"Pool-Generation": str(retired.pool.generation)},
-        )
+        return self.answer_retire(server)
 
 
-class ServerActionView(OneServerView):
-    """POST of an action on a server, with If-Match or without."""
-
-    scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
-
-    def act(self, request: Request, action: Callable[..., Server]) -> Response:
-        present = self.server
-        version = optional_version(request, actual=present.version)
-        self.read(NoFields)
-        changed = action(server=present, version=version, now=utc_now())
-        return self.shown(changed, generation=True)
-
-
-class DrainView(ServerActionView):
+class DrainView(OneServerResource):
     scopes: ClassVar = {"POST": OPERATOR_TENANT_AND_AGENT}
 
     @acts(ServerDocument, "Drain a server: no capacity from the next decision on")
@@ -240,10 +245,12 @@ class DrainView(ServerActionView):
         Draining a draining server changes nothing; a retired one is refused with 409
         `server.retired`. `If-Match` is optional.
         """
-        return self.act(request, server_drain)
+        return self.answer_action(server, server_drain)
 
 
-class ActivateView(ServerActionView):
+class ActivateView(OneServerResource):
+    scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
+
     @acts(ServerDocument, "Put a draining server back to work")
     @writes
     def post(self, request: Request, pool: str, server: str) -> Response:
@@ -252,10 +259,12 @@ class ActivateView(ServerActionView):
         For operators and the tenant that contributed it. An active server stays as it is; a retired
         one is refused with 409 `server.retired`. `If-Match` is optional.
         """
-        return self.act(request, server_activate)
+        return self.answer_action(server, server_activate)
 
 
-class RetireView(ServerActionView):
+class RetireView(OneServerResource):
+    scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
+
     @acts(ServerDocument, "Retire a server: its contribution ends now")
     @writes
     def post(self, request: Request, pool: str, server: str) -> Response:
@@ -266,4 +275,4 @@ class RetireView(ServerActionView):
         retired server changes nothing. `If-Match` is optional. To give running tasks time to leave,
         drain it first.
         """
-        return self.act(request, server_retire)
+        return self.answer_action(server, server_retire)
