@@ -83,6 +83,9 @@ class TimestampField(StringField):
             "Expected a timestamp as in RFC 3339, with its offset: 2026-01-05T00:00:00Z.",
         )
 
+    def exact(self, value: Any, context: Any) -> str | None:
+        return None if value is None else value.isoformat().replace("+00:00", "Z")
+
     def describe(self) -> Schema:
         return {"type": "string", "format": "date-time"}
 

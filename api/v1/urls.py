@@ -21,7 +21,7 @@ from api.v1.decisions.views import DecisionView, PoolAllocationsView, PoolPlacem
 from api.v1.enforcement.views import EnforcementView, EntitlementsView, RenderingView
 from api.v1.evaluations.views import EvaluationsView
 from api.v1.events.views import EventsView
-from api.v1.groups.views import GroupHistoryView, GroupsView, GroupView
+from api.v1.groups import GroupHistoryView, GroupsView, GroupView
 from api.v1.imports.views import (
     GroupImportsView,
     NodeImportsView,
@@ -31,7 +31,7 @@ from api.v1.imports.views import (
 from api.v1.ledger.views import BlocksView, CorrectionsView, EntriesView, ExportView, UsageView
 from api.v1.members import MembersView, MemberView
 from api.v1.policies import PoliciesView
-from api.v1.pools.views import OnePoolView, PoolsView
+from api.v1.pools import OnePoolView, PoolsView
 from api.v1.price_plans.views import OnePlanView, PlansView, PublishView
 from api.v1.reports.views import (
     BillingView,

@@ -11,7 +11,7 @@ from allocator_service.ledger.reporting.periods import MAX_INTERVALS, Period
 from allocator_service.pools.services import MAX_RESOURCES
 from api.contract.fields import DurationField, SchemaField, SlugField, TimestampField
 from api.contract.parameters import Parameters
-from api.v1.pools.serializers import ResourceFields
+from api.v1.pools import ResourceFields
 from policies.fields import Document, ListField, ObjectField, TextField
 
 DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}

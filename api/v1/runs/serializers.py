@@ -18,7 +18,7 @@ from api.contract.fields import (
 )
 from api.contract.parameters import PageParameters
 from api.pseudonyms import pseudonym, tenant_name
-from api.v1.pools.serializers import PolicyDocument
+from api.v1.pools import PolicyDocument
 from policies import Servers, choose
 from policies.fields import (
     BooleanField,

@@ -16,7 +16,7 @@ from api.contract.fields import (
     ids_field,
 )
 from api.v1.members import tier_field
-from api.v1.pools.serializers import PolicyFields
+from api.v1.pools import PolicyFields
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.workloads import PRIORITY, TASKS
 from policies.fields import (
