@@ -169,6 +169,11 @@ class PoolResource(Resource, PoolView):
 
     decided: ClassVar[bool] = False
 
+    def sent(self) -> Any:
+        # A pool that the caller may not see is refused before a mistake in the body.
+        _ = self.pool
+        return super().sent()
+
     def generation_header(self) -> dict[str, str]:
         if not self.decided:
             return {}

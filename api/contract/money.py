@@ -4,7 +4,10 @@ import re
 from decimal import Decimal
 from typing import Any
 
+from allocator_service.billing.rating.lines import minor_digits
+from allocator_service.billing.statements.documents import money_text
 from allocator_service.core.money import MINOR_DIGITS
+from allocator_service.core.quantities import decimal_text
 from api.contract.fields import SchemaField
 from policies.fields import FRACTIONAL_DIGITS, LIMIT, Field, PatternField, Schema, mistake
 
@@ -40,6 +43,9 @@ class PriceField(Field):
             )
         return abs(price)
 
+    def write(self, value: Any, context: Any) -> str | None:
+        return None if value is None else decimal_text(value)
+
     def describe(self) -> Schema:
         text = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]{1,12})?$"}
         return {"oneOf": [text, {"type": "number", "minimum": 0}]}
@@ -60,8 +66,19 @@ class CurrencyField(PatternField):
         return code
 
 
-def decimal_field(**options: Any) -> SchemaField:
-    """A decimal text in an answer."""
-    null = options.pop("allow_null", False)
-    schema = {**DECIMAL, "type": ["string", "null"]} if null else DECIMAL
-    return SchemaField(schema=schema, **options)
+class DecimalField(SchemaField):
+    """A decimal in an answer, as a text."""
+
+    def __init__(self, *, allow_null: bool = False, **options: Any) -> None:
+        schema = {**DECIMAL, "type": ["string", "null"]} if allow_null else DECIMAL
+        super().__init__(schema=schema, **options)
+
+    def write(self, value: Any, context: Any) -> Any:
+        return decimal_text(value) if isinstance(value, Decimal) else value
+
+
+class MoneyField(DecimalField):
+    """An amount with all digits of the pool's currency."""
+
+    def write(self, value: Any, context: Any) -> Any:
+        return money_text(value, minor_digits(context.pool))

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Unacceptable
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for
 from allocator_service.tenants.services import (
@@ -122,3 +123,13 @@ class TenantView(TenantResource):
         given to another tenant.
         """
         return self.answer_retire(tenant)
+
+
+def tenant_named(slug: str) -> Tenant:
+    """Return the tenant that the field `tenant` of a body names. Raises `Unacceptable`."""
+    tenant = tenants_for(None).filter(slug=slug).first()
+    if tenant is None:
+        raise Unacceptable(
+            f'No tenant has the slug "{slug}".', code="tenant.unknown", pointer="/tenant"
+        )
+    return tenant

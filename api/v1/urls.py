@@ -8,15 +8,9 @@ from api.v1.backtests.views import (
     BacktestsView,
     BacktestView,
 )
-from api.v1.billing.views import (
-    BudgetsView,
-    BudgetView,
-    CreditNotesView,
-    ReratingsView,
-    ReverseView,
-    ServiceUnitsView,
-)
+from api.v1.budgets import BudgetsView, BudgetView
 from api.v1.comparisons.views import ComparisonsView
+from api.v1.credit_notes import CreditNotesView, ReverseView
 from api.v1.decisions.views import DecisionView, PoolAllocationsView, PoolPlacementsView
 from api.v1.enforcement.views import EnforcementView, EntitlementsView, RenderingView
 from api.v1.evaluations.views import EvaluationsView
@@ -40,6 +34,7 @@ from api.v1.reports.views import (
     SharingDegreeView,
     UtilizationView,
 )
+from api.v1.reratings import ReratingsView
 from api.v1.runs.explanations import ExplanationView
 from api.v1.runs.schedules import ScheduleView
 from api.v1.runs.trees import TreeView
@@ -54,6 +49,7 @@ from api.v1.runs.views import (
     VerifyView,
 )
 from api.v1.servers import ActivateView, DrainView, RetireView, ServersView, ServerView
+from api.v1.service_units import ServiceUnitsView
 from api.v1.simulations.views import SimulationsView, SimulationView
 from api.v1.statements.groups import GroupStatementsView, GroupStatementView
 from api.v1.statements.views import (

@@ -26,7 +26,7 @@ from allocator_service.pools.services import MAX_RESOURCES
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
 from api.contract.fields import IdField, SlugField, TimestampField, VersionField
-from api.contract.money import CurrencyField, PriceField, decimal_field
+from api.contract.money import CurrencyField, DecimalField, PriceField
 from api.contract.parameters import PageParameters
 from api.pseudonyms import tenant_name
 from policies.fields import (
@@ -60,8 +60,8 @@ class TierFields(Document):
 
 
 class TierDocument(Document):
-    through = decimal_field(allow_null=True)
-    price = decimal_field()
+    through = DecimalField(allow_null=True)
+    price = DecimalField()
 
 
 class RateFields(Document):
@@ -147,10 +147,10 @@ class PlanRequest(Document):
 class RateDocument(Document):
     resource = TextField(max_length=63)
     owner = TextField(max_length=63, allow_null=True)
-    own = decimal_field(allow_null=True)
-    shared = decimal_field(allow_null=True)
-    pool = decimal_field(allow_null=True)
-    outside = decimal_field(allow_null=True)
+    own = DecimalField(allow_null=True)
+    shared = DecimalField(allow_null=True)
+    pool = DecimalField(allow_null=True)
+    outside = DecimalField(allow_null=True)
     tiers = ListField(TierDocument, min_items=0, max_items=MAX_TIERS)
 
 
@@ -159,27 +159,27 @@ class SpotDocument(Document):
     kind = ChoiceField(choices=PriceKind.values)
     from_ = TimestampField()
     to = TimestampField()
-    price = decimal_field()
+    price = DecimalField()
 
 
 class CommitmentDocument(Document):
     tenant = SlugField()
     resource = TextField(max_length=63)
-    quantity = decimal_field()
-    price = decimal_field()
-    upfront = decimal_field()
+    quantity = DecimalField()
+    price = DecimalField()
+    upfront = DecimalField()
     from_ = TimestampField()
     to = TimestampField()
 
 
 class ShareDocument(Document):
     tenant = SlugField()
-    share = decimal_field()
+    share = DecimalField()
 
 
 class FixedCostDocument(Document):
     name = TextField(max_length=200)
-    amount = decimal_field()
+    amount = DecimalField()
     shares = ListField(ShareDocument, min_items=0, max_items=MAX_PARTS)
 
 
@@ -194,15 +194,13 @@ class PlanDocument(Document):
     from_ = TimestampField()
     to = TimestampField(allow_null=True)
     currency = CurrencyField()
-    fee = decimal_field()
+    fee = DecimalField()
     increment = ChoiceField(choices=Increment.values)
     rates = ListField(RateDocument, min_items=0, max_items=MAX_PARTS)
     spot_prices = ListField(SpotDocument, min_items=0, max_items=MAX_PARTS)
     commitments = ListField(CommitmentDocument, min_items=0, max_items=MAX_PARTS)
     fixed_costs = ListField(FixedCostDocument, min_items=0, max_items=100)
-    unit_weights = MapField(
-        decimal_field(), names=TextField(max_length=63), max_items=MAX_RESOURCES
-    )
+    unit_weights = MapField(DecimalField(), names=TextField(max_length=63), max_items=MAX_RESOURCES)
     exhausted = ChoiceField(choices=Exhausted.values)
     version = VersionField()
     created_at = TimestampField()

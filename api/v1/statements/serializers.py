@@ -13,7 +13,7 @@ from allocator_service.billing.statements.selectors import StatementRow
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import IdField, SchemaField, SlugField, TimestampField, ids_field
-from api.contract.money import CurrencyField, decimal_field
+from api.contract.money import CurrencyField, DecimalField
 from api.contract.parameters import PageParameters
 from api.pseudonyms import tenant_name
 from api.v1.ledger.serializers import MAX_SEQUENCE
@@ -42,6 +42,9 @@ class MonthField(PatternField):
             **options,
         )
 
+    def write(self, value: Any, context: Any) -> str:
+        return value if isinstance(value, str) else f"{value:%Y-%m}"
+
 
 class StatementParameters(PageParameters):
     month = MonthField(
@@ -59,7 +62,7 @@ class StatementRowDocument(Document):
     month = MonthField()
     tenant = SlugField()
     state = ChoiceField(choices=STATES)
-    billed = decimal_field(
+    billed = DecimalField(
         allow_null=True, description="Null while it is open: it is computed when it is read."
     )
     currency = CurrencyField()
@@ -86,13 +89,13 @@ class LineDocument(Document):
     from_ = TimestampField()
     to = TimestampField()
     service_month = MonthField()
-    amount = decimal_field(allow_null=True, description="Unit × seconds, exactly.")
-    hours = decimal_field(allow_null=True, description="Unit × hours, to 12 digits.")
-    price = decimal_field(allow_null=True, description="Null where several held.")
-    charge = decimal_field(description="What the user pays.")
-    fee = decimal_field(description="What of it the pool keeps.")
-    billed = decimal_field(description="What it adds to this statement.")
-    effective = decimal_field()
+    amount = DecimalField(allow_null=True, description="Unit × seconds, exactly.")
+    hours = DecimalField(allow_null=True, description="Unit × hours, to 12 digits.")
+    price = DecimalField(allow_null=True, description="Null where several held.")
+    charge = DecimalField(description="What the user pays.")
+    fee = DecimalField(description="What of it the pool keeps.")
+    billed = DecimalField(description="What it adds to this statement.")
+    effective = DecimalField()
     entry = IdField(
         allow_null=True,
         description="Late entry of an adjustment that has only one; else `entries`.",
@@ -116,20 +119,20 @@ class LineDocument(Document):
 
 
 class TotalsDocument(Document):
-    charges = decimal_field()
-    credits = decimal_field()
-    billed = decimal_field()
-    effective = decimal_field()
+    charges = DecimalField()
+    credits = DecimalField()
+    billed = DecimalField()
+    effective = DecimalField()
 
 
 class SavingsDocument(Document):
-    alone_cost = decimal_field(allow_null=True)
-    outside_cost = decimal_field(allow_null=True)
-    paid = decimal_field()
-    saved = decimal_field(allow_null=True)
+    alone_cost = DecimalField(allow_null=True)
+    outside_cost = DecimalField(allow_null=True)
+    paid = DecimalField()
+    saved = DecimalField(allow_null=True)
     reason = ChoiceField(choices=list(REASONS), allow_null=True)
     why = TextField(max_length=300, allow_null=True)
-    lost_hours = MapField(decimal_field(), names=TextField(max_length=63))
+    lost_hours = MapField(DecimalField(), names=TextField(max_length=63))
     definition = TextField(max_length=2_000)
 
 
@@ -170,7 +173,7 @@ class GroupMonthDocument(Document):
     group = SlugField()
     state = ChoiceField(choices=STATES)
     tenants = IntegerField(minimum=1, maximum=MAX_ACCOUNTS, description="How many are below it.")
-    billed = decimal_field(allow_null=True, description="Null while the month is open.")
+    billed = DecimalField(allow_null=True, description="Null while the month is open.")
     currency = CurrencyField()
     closed_at = TimestampField(allow_null=True)
 
@@ -215,7 +218,7 @@ class GroupStatementDocument(Document):
 class AccountDocument(Document):
     account = ChoiceField(choices=["tenant", "fee", "pool"])
     tenant = TextField(max_length=63, allow_null=True)
-    billed = decimal_field()
+    billed = DecimalField()
 
 
 class MissingDocument(Document):
@@ -237,7 +240,7 @@ class MonthDocument(Document):
     missing = ListField(MissingDocument, min_items=0, description="What it lacks to be closed.")
     lines = IntegerField(minimum=0, maximum=MAX_LINES)
     accounts = ListField(AccountDocument, min_items=0, max_items=MAX_ACCOUNTS)
-    sum = decimal_field(description="Of the accounts: 0.")
+    sum = DecimalField(description="Of the accounts: 0.")
 
 
 class SumDocument(Document):
@@ -245,7 +248,7 @@ class SumDocument(Document):
     resource = TextField(max_length=63)
     kind = TextField(max_length=10)
     rows = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
-    amount = decimal_field()
+    amount = DecimalField()
 
 
 class ManifestDocument(Document):
