@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource as ResourceUnit
 from allocator_service.pools.models import (
     RESOURCE_NAME_PATTERN,
@@ -226,3 +228,11 @@ def pool_settings(fields: Mapping[str, Any]) -> PoolSettings:
         policy=policy_choose(policy["name"], policy["mode"], policy["options"]),
         window=Window(window["kind"], anchor, window["length"] or "P7D", window["half_life"] or ""),
     )
+
+
+def pool_named(slug: str, among: QuerySet[Pool]) -> Pool:
+    """Return the pool that the field `pool` of a body names. Raises `Unacceptable`."""
+    pool = among.filter(slug=slug).first()
+    if pool is None:
+        raise Unacceptable(f'No pool has the slug "{slug}".', code="pool.unknown", pointer="/pool")
+    return pool

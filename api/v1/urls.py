@@ -12,6 +12,7 @@ from api.v1.budgets import BudgetsView, BudgetView
 from api.v1.comparisons.views import ComparisonsView
 from api.v1.credit_notes import CreditNotesView, ReverseView
 from api.v1.decisions.views import DecisionView, PoolAllocationsView, PoolPlacementsView
+from api.v1.deliveries import DeliveriesView, ResendView, TestWebhookView
 from api.v1.enforcement.views import EnforcementView, EntitlementsView, RenderingView
 from api.v1.evaluations.views import EvaluationsView
 from api.v1.events.views import EventsView
@@ -62,14 +63,7 @@ from api.v1.statements.views import (
     StatementView,
 )
 from api.v1.tenants import TenantsView, TenantView
-from api.v1.webhooks.views import (
-    DeliveriesView,
-    ResendView,
-    RotateSecretView,
-    TestWebhookView,
-    WebhooksView,
-    WebhookView,
-)
+from api.v1.webhooks import RotateSecretView, WebhooksView, WebhookView
 from api.v1.workloads import WorkloadsView, WorkloadView
 
 POOL = "pools/<str:pool>"
