@@ -1,6 +1,7 @@
 """Money in bodies and answers: exact decimals, as texts or JSON numbers in, as texts out."""
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -67,11 +68,16 @@ class CurrencyField(PatternField):
 
 
 class DecimalField(SchemaField):
-    """A decimal in an answer, as a text."""
+    """A decimal in an answer, as a text. In requests it is a `PriceField`."""
 
     def __init__(self, *, allow_null: bool = False, **options: Any) -> None:
         schema = {**DECIMAL, "type": ["string", "null"]} if allow_null else DECIMAL
         super().__init__(schema=schema, **options)
+        self._is_nullable = allow_null
+
+    def in_requests(self) -> Field:
+        options = self.writable if isinstance(self.writable, Mapping) else {}
+        return PriceField(source=self.source, allow_null=self._is_nullable, **options)
 
     def write(self, value: Any, context: Any) -> Any:
         return decimal_text(value) if isinstance(value, Decimal) else value

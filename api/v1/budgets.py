@@ -21,7 +21,7 @@ from allocator_service.billing.models.watching import default_thresholds
 from allocator_service.core.clock import utc_now
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.fields import IdField, SlugField, TimestampField, VersionField, pool_field
-from api.contract.money import CurrencyField, DecimalField, PriceField
+from api.contract.money import CurrencyField, DecimalField
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.openapi.describing import creates, lists, retires, shows, updates
@@ -43,7 +43,7 @@ class BudgetDocument(Document):
         source=lambda budget, _: budget.resource or None,
         writable={"required": False, "description": "Hours of it; else money."},
     )
-    amount = DecimalField(writable=True)
+    amount = DecimalField(writable={"what": "A budget", "description": "Per month."})
     currency = CurrencyField(
         allow_null=True,
         source=lambda budget, _: None if budget.resource else budget.pool.currency,
@@ -60,9 +60,7 @@ class BudgetDocument(Document):
     created_at = TimestampField()
 
 
-BudgetRequest = BudgetDocument.writable(
-    "BudgetRequest", amount=PriceField(what="A budget", description="Per month.")
-)
+BudgetRequest = BudgetDocument.writable("BudgetRequest")
 
 
 class BudgetResource(PoolResource):

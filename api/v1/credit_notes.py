@@ -17,7 +17,7 @@ from allocator_service.billing.models import CreditNote
 from allocator_service.core.clock import utc_now
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.fields import IdField, SlugField, TimestampField, pool_field
-from api.contract.money import CurrencyField, MoneyField, PriceField
+from api.contract.money import CurrencyField, MoneyField
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.openapi.describing import creates, lists
@@ -33,19 +33,20 @@ class CreditNoteDocument(Document):
     pool = pool_field()
     tenant = SlugField(source="tenant.slug", writable=True)
     month = MonthField(description="Of the statement that it is on.")
-    amount = MoneyField(description="Below 0 where it takes another one back.", writable=True)
+    amount = MoneyField(
+        description="Below 0 where it takes another one back.",
+        writable={
+            "what": "A credit note's amount",
+            "description": "What the tenant is credited with, above 0.",
+        },
+    )
     currency = CurrencyField(source=Given("pool.currency"))
     reason = TextField(max_length=2_000, writable=True)
     reverses = IdField(allow_null=True, source="reverses_id")
     created_at = TimestampField()
 
 
-CreditNoteRequest = CreditNoteDocument.writable(
-    "CreditNoteRequest",
-    amount=PriceField(
-        what="A credit note's amount", description="What the tenant is credited with, above 0."
-    ),
-)
+CreditNoteRequest = CreditNoteDocument.writable("CreditNoteRequest")
 ReversalRequest = CreditNoteDocument.writable("ReversalRequest", only=("reason",))
 
 

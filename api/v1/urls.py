@@ -27,7 +27,7 @@ from api.v1.ledger.views import BlocksView, CorrectionsView, EntriesView, Export
 from api.v1.members import MembersView, MemberView
 from api.v1.policies import PoliciesView
 from api.v1.pools import OnePoolView, PoolsView
-from api.v1.price_plans.views import OnePlanView, PlansView, PublishView
+from api.v1.price_plans import OnePlanView, PlansView, PublishView
 from api.v1.reports.views import (
     BillingView,
     FairnessView,

@@ -73,7 +73,8 @@ class Field:
         description, examples: for readers of the schema.
         source: where :meth:`Document.write` finds the value, by default an attribute of the field's
             own name.
-        writable: whether requests have the field too; as a mapping, the options that differ there.
+        writable: whether requests have the field too; as a mapping, the options that differ there;
+            as a field, the one that they have instead.
     """
 
     type_name: ClassVar[str] = "a value"
@@ -89,7 +90,7 @@ class Field:
         description: str = "",
         examples: Sequence[Any] = (),
         source: Source = "",
-        writable: bool | Mapping[str, Any] = False,
+        writable: bool | Mapping[str, Any] | Field = False,
     ) -> None:
         self.has_default = default is not _ABSENT
         self.required = (not self.has_default) if required is None else required
@@ -101,6 +102,10 @@ class Field:
 
     def in_requests(self) -> Field:
         """Return the field as requests declare it."""
+        if isinstance(self.writable, Field):
+            field = copy(self.writable)
+            field.source = self.source
+            return field
         field = copy(self)
         options = self.writable if isinstance(self.writable, Mapping) else {}
         for option, value in options.items():
@@ -396,6 +401,18 @@ class MapField(ObjectField):
         if found:
             raise Mistakes(found)
         return read
+
+    def in_requests(self) -> Field:
+        field = super().in_requests()
+        if isinstance(field, MapField):
+            field.values = self.values.in_requests()
+        return field
+
+    def write(self, value: Any, context: Any) -> dict[str, Any]:
+        return {name: self.values.write(member, context) for name, member in value.items()}
+
+    def exact(self, value: Any, context: Any) -> dict[str, Any]:
+        return {name: self.values.exact(member, context) for name, member in value.items()}
 
     def describe(self) -> Schema:
         schema: Schema = {"type": "object", "additionalProperties": self.values.schema()}

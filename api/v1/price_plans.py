@@ -1,8 +1,9 @@
-"""Price plans: written and published by operators, read by whom they concern."""
+"""Price plans, which operators write and publish."""
 
-from http import HTTPStatus
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,29 +16,45 @@ from allocator_service.billing.plans.services import (
     plan_update,
 )
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Unacceptable
-from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import pools_for
+from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR
-from api.contract.conditional import entity_tag, expected_version, optional_version
-from api.contract.documents import NoFields
-from api.contract.fields import uuid_or_none
 from api.contract.pagination import by_id
 from api.openapi.describing import acts, creates, lists, retires, shows, updates
-from api.v1.price_plans.serializers import (
-    PlanDocument,
-    PlanParameters,
-    PlanRequest,
-    plan_document,
-    plan_draft,
-    plan_fields,
-)
-from api.views import ContractView, writes
-
-ORDERING = by_id("price-plans")
+from api.resources import Resource
+from api.v1.pools import pool_named
+from api.v1.price_plan_documents import PlanDocument, PlanParameters, PlanRequest, plan_draft
+from api.views import writes
 
 
-class PlansView(ContractView):
+class PlanResource(Resource):
+    document = PlanDocument
+    change = PlanRequest
+    fixed = ("pool",)
+    not_found = "price_plan.not_found"
+    ordering = by_id("price-plans")
+
+    @property
+    def reader(self) -> Tenant | None:
+        """The tenant that limits what is shown of a plan, None for all."""
+        return self.tenant
+
+    def queryset(self) -> QuerySet[PricePlan]:
+        return plans_for(self.tenant)
+
+    def stored(self, plan: PricePlan) -> PricePlan:
+        """Return a plan as it was stored, with its new rates and commitments."""
+        return plan_get(plan_id=plan.pk, tenant=None)
+
+    def update(self, found: PricePlan, fields: Mapping[str, Any], version: int) -> PricePlan:
+        draft = plan_draft(fields)
+        return self.stored(plan_update(plan=found, draft=draft, version=version, now=utc_now()))
+
+    def retire(self, found: PricePlan, version: int) -> None:
+        plan_delete(plan=found, version=version, now=utc_now())
+
+
+class PlansView(PlanResource):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
     parameters = PlanParameters
 
@@ -49,13 +66,7 @@ class PlansView(ContractView):
         drafts; within a plan it sees only its own commitments and shares of fixed costs, and other
         owners under pseudonyms. Plans of retired pools stay in the list, because statements name them.
         """
-        plans = plans_for(self.tenant).filter(**self.filters(pool="pool__slug"))
-        page = ORDERING.page(plans, cursor=self.query["cursor"], limit=self.query["limit"])
-        return self.listing(
-            page,
-            lambda plan: plan_document(plan, caller=self.tenant),
-            list(PlanDocument.fields),
-        )
+        return self.answer_list()
 
     @creates(PlanRequest, PlanDocument, "Write a draft of a price plan")
     @writes
@@ -68,27 +79,12 @@ class PlansView(ContractView):
         itself takes the `increment` `exact` only (422 `plan.increment`).
         """
         fields = self.read(PlanRequest)
-        plan = plan_create(pool=_pool(fields["pool"]), draft=plan_draft(fields), now=utc_now())
-        response = _shown(plan, HTTPStatus.CREATED)
-        response["Location"] = f"{request.path}{plan.pk}/"
-        return response
+        pool = pool_named(fields["pool"], pools_for(None))
+        plan = plan_create(pool=pool, draft=plan_draft(fields), now=utc_now())
+        return self.answer_created(self.stored(plan), plan.pk)
 
 
-def _pool(slug: str) -> Pool:
-    pool = pools_for(None).filter(slug=slug).first()
-    if pool is None:
-        raise Unacceptable(f'No pool has the slug "{slug}".', code="pool.unknown", pointer="/pool")
-    return pool
-
-
-class _PlanView(ContractView):
-    """A route of one plan, which is absent for whoever may not see it."""
-
-    def plan(self, plan: str) -> PricePlan:
-        return plan_get(plan_id=uuid_or_none(plan), tenant=self.tenant)
-
-
-class OnePlanView(_PlanView):
+class OnePlanView(PlanResource):
     scopes: ClassVar = {"GET": EVERY_SCOPE, "PATCH": OPERATOR, "DELETE": OPERATOR}
 
     @shows(PlanDocument, "Show a price plan")
@@ -99,10 +95,7 @@ class OnePlanView(_PlanView):
         commitments and shares of fixed costs, and other owners under pseudonyms; a draft, or a plan of
         a pool that it is not a member of, is 404 `price_plan.not_found` for it.
         """
-        found = self.plan(plan)
-        return Response(
-            plan_document(found, caller=self.tenant), headers={"ETag": entity_tag(found.version)}
-        )
+        return self.answer_one(self.find(plan))
 
     @updates(PlanRequest, PlanDocument, "Change a draft")
     @writes
@@ -114,13 +107,7 @@ class OnePlanView(_PlanView):
         `field.immutable`). A plan that was published or applied by a rerating is refused with 409
         `plan.published`: write another plan.
         """
-        found = self.plan(plan)
-        version = expected_version(request, actual=found.version)
-        current = plan_fields(found)
-        fields = self.patched(PlanRequest, current, fixed=["pool"])
-        return _shown(
-            plan_update(plan=found, draft=plan_draft(fields), version=version, now=utc_now())
-        )
+        return self.answer_update(plan)
 
     @retires("Throw a draft away")
     @writes
@@ -131,13 +118,10 @@ class OnePlanView(_PlanView):
         changed since). A plan that was published or applied by a rerating is refused with 409
         `plan.published`.
         """
-        found = self.plan(plan)
-        version = expected_version(request, actual=found.version)
-        plan_delete(plan=found, version=version, now=utc_now())
-        return Response(status=HTTPStatus.NO_CONTENT)
+        return self.answer_retire(plan)
 
 
-class PublishView(_PlanView):
+class PublishView(PlanResource):
     scopes: ClassVar = {"POST": OPERATOR}
 
     @acts(PlanDocument, "Publish a draft: it stays as it is from then on")
@@ -151,16 +135,9 @@ class PublishView(_PlanView):
         before the end of the last closed month is 409 `plan.backdated` (use a rerating), one without
         rates 422 `plan.empty`. The pool's members get the event `price_plan.published`.
         """
-        found = self.plan(plan)
-        version = optional_version(request, actual=found.version)
-        self.read(NoFields)
-        return _shown(plan_publish(plan=found, version=version, now=utc_now()))
-
-
-def _shown(plan: PricePlan, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    stored = plan_get(plan_id=plan.pk, tenant=None)
-    return Response(
-        plan_document(stored, caller=None),
-        status=status,
-        headers={"ETag": entity_tag(stored.version)},
-    )
+        return self.answer_act(
+            plan,
+            lambda found, version: self.stored(
+                plan_publish(plan=found, version=version, now=utc_now())
+            ),
+        )
