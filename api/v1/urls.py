@@ -9,13 +9,13 @@ from api.v1.backtests.views import (
     BacktestView,
 )
 from api.v1.budgets import BudgetsView, BudgetView
-from api.v1.comparisons.views import ComparisonsView
+from api.v1.comparisons import ComparisonsView
 from api.v1.credit_notes import CreditNotesView, ReverseView
-from api.v1.decisions.views import DecisionView, PoolAllocationsView, PoolPlacementsView
+from api.v1.decisions import DecisionView, PoolAllocationsView, PoolPlacementsView
 from api.v1.deliveries import DeliveriesView, ResendView, TestWebhookView
 from api.v1.enforcement.views import EnforcementView, EntitlementsView, RenderingView
-from api.v1.evaluations.views import EvaluationsView
-from api.v1.events.views import EventsView
+from api.v1.evaluations import EvaluationsView
+from api.v1.events import EventsView
 from api.v1.groups import GroupHistoryView, GroupsView, GroupView
 from api.v1.imports.views import (
     GroupImportsView,
@@ -51,7 +51,7 @@ from api.v1.runs.views import (
 )
 from api.v1.servers import ActivateView, DrainView, RetireView, ServersView, ServerView
 from api.v1.service_units import ServiceUnitsView
-from api.v1.simulations.views import SimulationsView, SimulationView
+from api.v1.simulations import SimulationsView, SimulationView
 from api.v1.statements.groups import GroupStatementsView, GroupStatementView
 from api.v1.statements.views import (
     FocusView,

@@ -26,7 +26,7 @@ from api.contract.fields import (
     is_slug,
 )
 from api.openapi.describing import shows
-from api.v1.evaluations.views import admitted_evaluation
+from api.v1.evaluations import admitted_evaluation
 from api.v1.runs.serializers import MAX_ROWS
 from api.v1.runs.views import OneRunView
 from policies.fields import (

@@ -19,7 +19,7 @@ from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.openapi.describing import accepts, computes, lists, shows
 from api.subtrees import Subtree, subtree_of
-from api.v1.evaluations.serializers import CertificateDocument, EvaluationRequest
+from api.v1.evaluations import CertificateDocument, EvaluationRequest
 from api.v1.runs.inputs import input_for
 from api.v1.runs.rows import allocations_page, placements_page
 from api.v1.runs.serializers import (

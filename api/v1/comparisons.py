@@ -1,4 +1,4 @@
-"""Comparisons: what several policies would decide about one problem, without storing anything."""
+"""Comparisons of what several policies decide about one problem."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -10,15 +10,65 @@ from allocator_service.allocation.selectors import input_of, run_get
 from allocator_service.allocation.what_if.evaluations import compare
 from allocator_service.core.errors import DomainError, Missing
 from api.auth import EVERY_SCOPE
-from api.contract.fields import uuid_or_none
+from api.contract.fields import PoolQuantitiesField, uuid_or_none
 from api.openapi.describing import computes
-from api.v1.comparisons.serializers import ComparisonDocument
-from api.v1.evaluations.sizes import refuse_oversized_comparison
-from api.v1.evaluations.views import admitted_evaluation
+from api.v1.evaluations import CertificateDocument, admitted_evaluation, refuse_oversized_comparison
 from api.v1.runs.inputs import input_for
+from api.v1.runs.serializers import MAX_ROWS, AllocationDocument, PlacementDocument
 from api.v1.runs.visibility import sees_whole
 from api.views import ContractView
 from policies import ComparisonRequest
+from policies.fields import (
+    Document,
+    DocumentField,
+    ListField,
+    NumberField,
+    ObjectField,
+    StringField,
+    TextField,
+)
+
+
+class ColumnPolicy(Document):
+    """As it was asked for: a name or a mode that there is not is an error of its column."""
+
+    name = StringField()
+    mode = StringField(required=False, allow_null=True)
+    options = ObjectField(required=False)
+
+
+class ColumnError(Document):
+    code = TextField(max_length=100)
+    detail = TextField(max_length=2_000)
+    pointer = TextField(max_length=1_000, blank=True)
+
+
+class ColumnDocument(Document):
+    policy = DocumentField(ColumnPolicy)
+    error = DocumentField(
+        ColumnError,
+        allow_null=True,
+        description="Why this policy has no answer; the others still answer.",
+    )
+    seconds = NumberField()
+    allocations = ListField(AllocationDocument, min_items=0, max_items=5_000, allow_null=True)
+    min_weighted_share = NumberField(allow_null=True)
+    mean_weighted_share = NumberField(allow_null=True)
+    jain_index = NumberField(allow_null=True)
+    utilization = PoolQuantitiesField(allow_null=True)
+    objective = NumberField(allow_null=True)
+    bound = NumberField(allow_null=True)
+    gap = NumberField(allow_null=True)
+    sharing_degree = ObjectField(allow_null=True)
+    properties = ObjectField(required=False)
+    placements = ListField(PlacementDocument, min_items=0, max_items=MAX_ROWS, required=False)
+    certificate = DocumentField(CertificateDocument, required=False, allow_null=True)
+    schedule = ObjectField(required=False, allow_null=True)
+    history = ObjectField(required=False)
+
+
+class ComparisonDocument(Document):
+    columns = ListField(ColumnDocument, max_items=20)
 
 
 class ComparisonsView(ContractView):

@@ -1,4 +1,4 @@
-"""The decision in force in a pool, and its rows: what tenants ask for most."""
+"""The decision in force in a pool, and its rows."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -17,22 +17,39 @@ from allocator_service.allocation.selectors import (
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, EVERY_SCOPE_GROUP_AND_AGENT
-from api.contract.fields import uuid_or_none
+from api.contract.fields import GenerationField, SlugField, TimestampField, uuid_or_none
 from api.contract.pagination import bad_cursor, cursor_list
-from api.contract.parameters import PageParameters
+from api.contract.parameters import PageParameters, Parameters
 from api.openapi.describing import lists, shows
-from api.v1.decisions.serializers import DecisionDocument, DecisionParameters
 from api.v1.runs.rows import allocations_page, placements_page
-from api.v1.runs.schedules import slot_document
+from api.v1.runs.schedules import SlotInForceDocument, slot_document
 from api.v1.runs.serializers import (
     AllocationDocument,
     AllocationParameters,
     PlacementDocument,
+    RunDocument,
     TenantAllocationDocument,
     run_document,
 )
 from api.v1.runs.visibility import sees_whole_of
 from api.views import PoolView
+from policies.fields import Document, DocumentField
+
+
+class DecisionDocument(Document):
+    pool = SlugField()
+    at = TimestampField()
+    generation = GenerationField()
+    run = DocumentField(RunDocument)
+    slot = DocumentField(
+        SlotInForceDocument,
+        allow_null=True,
+        description="The slot in force, for time-sharing policies.",
+    )
+
+
+class DecisionParameters(Parameters):
+    at = TimestampField(required=False, description="The requested instant; now by default.")
 
 
 class DecisionView(PoolView):

@@ -1,4 +1,4 @@
-"""Events: what happened, in the order in which it was committed, each once for whoever follows."""
+"""Events, in the order in which they were committed."""
 
 from rest_framework.request import Request
 from rest_framework.response import Response
