@@ -8,14 +8,14 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.selectors import input_of, run_get
 from allocator_service.allocation.what_if.evaluations import compare
-from allocator_service.core.errors import DomainError, Missing
+from allocator_service.core.errors import DomainError
+from allocator_service.core.selecting import missing
 from api.auth import EVERY_SCOPE
 from api.contract.fields import PoolQuantitiesField, uuid_or_none
 from api.openapi.describing import computes
 from api.v1.evaluations import CertificateDocument, admitted_evaluation, refuse_oversized_comparison
-from api.v1.runs.inputs import input_for
-from api.v1.runs.serializers import MAX_ROWS, AllocationDocument, PlacementDocument
-from api.v1.runs.visibility import sees_whole
+from api.v1.run_documents import MAX_ROWS, AllocationDocument, PlacementDocument
+from api.v1.run_inputs import input_for, sees_whole
 from api.views import ContractView
 from policies import ComparisonRequest
 from policies.fields import (
@@ -101,8 +101,8 @@ class ComparisonsView(ContractView):
     def _stored(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         run_id = uuid_or_none(given["run"]) if isinstance(given["run"], str) else None
         if run_id is None:
-            raise Missing("There is no such run.", code="run.not_found")
+            raise missing("run.not_found")
         run = run_get(run_id=run_id, tenant=self.tenant)
         if not sees_whole(run.pool, self.tenant):
-            raise Missing("There is no such run.", code="run.not_found")
+            raise missing("run.not_found")
         return input_for(input_of(run), pool=run.pool, caller=self.tenant)

@@ -22,7 +22,7 @@ from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.openapi.describing import creates, lists
 from api.resources import PoolResource
-from api.v1.statements.serializers import MonthField
+from api.v1.statement_documents import MonthField
 from api.v1.tenants import tenant_named
 from api.views import writes
 from policies.fields import Document, Given, TextField

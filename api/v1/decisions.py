@@ -21,9 +21,7 @@ from api.contract.fields import GenerationField, SlugField, TimestampField, uuid
 from api.contract.pagination import bad_cursor, cursor_list
 from api.contract.parameters import PageParameters, Parameters
 from api.openapi.describing import lists, shows
-from api.v1.runs.rows import allocations_page, placements_page
-from api.v1.runs.schedules import SlotInForceDocument, slot_document
-from api.v1.runs.serializers import (
+from api.v1.run_documents import (
     AllocationDocument,
     AllocationParameters,
     PlacementDocument,
@@ -31,7 +29,9 @@ from api.v1.runs.serializers import (
     TenantAllocationDocument,
     run_document,
 )
-from api.v1.runs.visibility import sees_whole_of
+from api.v1.run_inputs import sees_whole_of
+from api.v1.runs import allocations_page, placements_page
+from api.v1.schedules import SlotInForceDocument, slot_document
 from api.views import PoolView
 from policies.fields import Document, DocumentField
 

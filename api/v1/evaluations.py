@@ -24,7 +24,7 @@ from api.contract.fields import SchemaField
 from api.limiter import limiter
 from api.openapi.describing import computes
 from api.v1.reports.documents import AmountsField
-from api.v1.runs.serializers import MAX_ROWS, AllocationDocument, PlacementDocument, SummaryDocument
+from api.v1.run_documents import MAX_ROWS, AllocationDocument, PlacementDocument, SummaryDocument
 from api.views import ContractView
 from policies.fields import (
     BooleanField,

@@ -40,7 +40,7 @@ from api.openapi.describing import accepts, lists, shows
 from api.resources import PoolResource
 from api.v1.members import tier_field
 from api.v1.pools import PolicyFields
-from api.v1.runs.serializers import MAX_ROWS
+from api.v1.run_documents import MAX_ROWS
 from api.v1.workloads import PRIORITY, TASKS
 from api.views import ContractView, writes
 from policies.fields import (

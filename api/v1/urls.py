@@ -2,32 +2,28 @@
 
 from django.urls import path
 
-from api.v1.backtests.views import (
-    BacktestCancelView,
-    BacktestResultsView,
-    BacktestsView,
-    BacktestView,
-)
+from api.v1.backtests import BacktestCancelView, BacktestResultsView, BacktestsView, BacktestView
 from api.v1.budgets import BudgetsView, BudgetView
 from api.v1.comparisons import ComparisonsView
+from api.v1.corrections import CorrectionsView
 from api.v1.credit_notes import CreditNotesView, ReverseView
 from api.v1.decisions import DecisionView, PoolAllocationsView, PoolPlacementsView
 from api.v1.deliveries import DeliveriesView, ResendView, TestWebhookView
-from api.v1.enforcement.views import EnforcementView, EntitlementsView, RenderingView
+from api.v1.enforcement import EnforcementView
+from api.v1.entitlements import EntitlementsView
 from api.v1.evaluations import EvaluationsView
 from api.v1.events import EventsView
+from api.v1.explanations import ExplanationView
+from api.v1.group_statements import GroupStatementsView, GroupStatementView
 from api.v1.groups import GroupHistoryView, GroupsView, GroupView
-from api.v1.imports.views import (
-    GroupImportsView,
-    NodeImportsView,
-    UsageImportsView,
-    WorkloadImportsView,
-)
-from api.v1.ledger.views import BlocksView, CorrectionsView, EntriesView, ExportView, UsageView
+from api.v1.imports import GroupImportsView, NodeImportsView, UsageImportsView, WorkloadImportsView
+from api.v1.ledger import BlocksView, EntriesView, ExportView
 from api.v1.members import MembersView, MemberView
+from api.v1.months import FocusView, ManifestView, MonthEntriesView, MonthVerifyView, MonthView
 from api.v1.policies import PoliciesView
 from api.v1.pools import OnePoolView, PoolsView
 from api.v1.price_plans import OnePlanView, PlansView, PublishView
+from api.v1.renderings import RenderingView
 from api.v1.reports.views import (
     BillingView,
     FairnessView,
@@ -36,10 +32,7 @@ from api.v1.reports.views import (
     UtilizationView,
 )
 from api.v1.reratings import ReratingsView
-from api.v1.runs.explanations import ExplanationView
-from api.v1.runs.schedules import ScheduleView
-from api.v1.runs.trees import TreeView
-from api.v1.runs.views import (
+from api.v1.runs import (
     AllocationsView,
     CertificateView,
     InputView,
@@ -49,20 +42,14 @@ from api.v1.runs.views import (
     RunView,
     VerifyView,
 )
+from api.v1.schedules import ScheduleView
 from api.v1.servers import ActivateView, DrainView, RetireView, ServersView, ServerView
 from api.v1.service_units import ServiceUnitsView
 from api.v1.simulations import SimulationsView, SimulationView
-from api.v1.statements.groups import GroupStatementsView, GroupStatementView
-from api.v1.statements.views import (
-    FocusView,
-    ManifestView,
-    MonthEntriesView,
-    MonthVerifyView,
-    MonthView,
-    StatementsView,
-    StatementView,
-)
+from api.v1.statements import StatementsView, StatementView
 from api.v1.tenants import TenantsView, TenantView
+from api.v1.trees import TreeView
+from api.v1.usage import UsageView
 from api.v1.webhooks import RotateSecretView, WebhooksView, WebhookView
 from api.v1.workloads import WorkloadsView, WorkloadView
 

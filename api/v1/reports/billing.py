@@ -19,7 +19,7 @@ from api.contract.fields import SlugField, TimestampField, ids_field
 from api.contract.money import CurrencyField, DecimalField
 from api.contract.parameters import Parameters
 from api.v1.reports.documents import MAX_TENANTS, Report, ReportDocument
-from api.v1.statements.serializers import MonthField
+from api.v1.statement_documents import MonthField
 from policies.fields import ChoiceField, Document, DocumentField, ListField, TextField
 
 COLUMNS = (

@@ -9,7 +9,8 @@ from rest_framework.response import Response
 from allocator_service.allocation.reports.fairness import fairness_report
 from allocator_service.billing.tie_out import billing_report, group_billing
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing, Unreadable
+from allocator_service.core.errors import Unreadable
+from allocator_service.core.selecting import missing
 from allocator_service.ledger.reporting.lending import group_lending, lending_report
 from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import (
@@ -37,7 +38,7 @@ from api.v1.reports.sharing_degree import (
     SharingDegreeDocument,
 )
 from api.v1.reports.utilization import GROUP_UTILIZATION, UTILIZATION, UtilizationDocument
-from api.v1.runs.visibility import sees_whole, sees_whole_of
+from api.v1.run_inputs import sees_whole, sees_whole_of
 from api.views import PoolView
 
 
@@ -75,7 +76,7 @@ class ReportView(PoolView):
         else:
             known = asked == self.tenant.slug
         if not known:
-            raise Missing("There is no such tenant.", code="tenant.not_found")
+            raise missing("tenant.not_found")
 
     def shown_as(self, slug: str) -> str:
         """By which name the caller knows a tenant."""
@@ -192,7 +193,7 @@ class WholeReportView(ReportView):
 
     def period(self) -> Period:
         if not sees_whole_of(self, self.pool):
-            raise Missing("There is no such report.", code="report.not_found")
+            raise missing("report.not_found")
         return super().period()
 
 

@@ -1,4 +1,4 @@
-"""Backtests as documents."""
+"""Documents of backtests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,6 +40,7 @@ from policies.fields import (
 )
 
 MAX_POLICIES = 20
+
 LONGEST_NAME = 253
 
 

@@ -1,4 +1,4 @@
-"""Explanations as documents."""
+"""Explanations of what a tenant got."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -9,8 +9,8 @@ from rest_framework.response import Response
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.what_if.explanations import Binding, Explanation, run_explain
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_to_document
+from allocator_service.core.selecting import missing
 from allocator_service.enforcement.selectors import decision_in_force, tenant_use
 from allocator_service.pools.group_services import MAX_DEPTH
 from allocator_service.pools.selectors import resources_of
@@ -27,8 +27,8 @@ from api.contract.fields import (
 )
 from api.openapi.describing import shows
 from api.v1.evaluations import admitted_evaluation
-from api.v1.runs.serializers import MAX_ROWS
-from api.v1.runs.views import OneRunView
+from api.v1.run_documents import MAX_ROWS
+from api.v1.runs import OneRunView
 from policies.fields import (
     Document,
     DocumentField,
@@ -136,7 +136,7 @@ class ExplanationView(OneRunView):
 
     def _explained(self, slug: str) -> Tenant:
         if not is_slug(slug):
-            raise Missing("There is no such tenant.", code="tenant.not_found")
+            raise missing("tenant.not_found")
         return tenant_get(slug=slug, within=tenants_for(self.tenant))
 
 

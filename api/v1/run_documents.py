@@ -1,4 +1,4 @@
-"""Runs and what they decided as documents, with as much of them as the caller may see."""
+"""Documents of runs and of the rows that they decided."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum

@@ -1,4 +1,4 @@
-"""FOCUS rows, and lines of statements, as the bytes of a file, in the order in which they come."""
+"""Rows of FOCUS and lines of statements as the bytes of a file."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -10,7 +10,9 @@ from allocator_service.billing.statements.documents import LINE_COLUMNS
 from api.contract.renderers import csv_bytes, json_bytes
 
 LINE_DECIMALS = ("amount", "hours", "price", "charge", "fee", "billed", "effective")
+
 LINE_SCALE = 18
+
 TOO_LARGE = Decimal(10) ** (PRECISION - LINE_SCALE)
 
 

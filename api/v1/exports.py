@@ -1,4 +1,4 @@
-"""An export of the ledger as a Parquet file: the rows of its NDJSON, with exact decimals."""
+"""Exports of ledger entries as one stream."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,6 +12,7 @@ from allocator_service.ledger.exporting import Export
 from api.contract.renderers import ParquetRenderer
 
 DECIMALS, INSTANTS = ("quantity", "amount"), ("start", "end", "recorded_at")
+
 # 12 digits of a quantity and 6 of its seconds.
 AMOUNT_SCALE = 18
 

@@ -1,19 +1,31 @@
-"""What agents report, and what is made of it, as documents."""
+"""Reports of agents, and what is decided, enforced and used."""
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.enforcement.models import Report
-from allocator_service.enforcement.rendering.targets import CLASS_LABEL, TARGETS
+from allocator_service.enforcement.rendering.targets import (
+    CLASS_LABEL,
+    TARGETS,
+)
 from allocator_service.enforcement.selectors import (
     AgentState,
     EnforcementState,
     TenantEnforcement,
+    enforcement_state,
 )
-from allocator_service.enforcement.services import ReportDraft, TenantReport
+from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.tenants.models import Tenant
+from api.auth import (
+    EVERY_SCOPE_AND_AGENT,
+    OPERATOR_AND_AGENT,
+)
 from api.contract.fields import (
     MAX_GENERATION,
     DurationField,
@@ -23,8 +35,10 @@ from api.contract.fields import (
     SlugField,
     TimestampField,
 )
+from api.openapi.describing import replaces, shows
 from api.v1.reports.documents import MAX_TENANTS, AmountsField
-from api.v1.runs.serializers import MAX_ROWS
+from api.v1.run_documents import MAX_ROWS
+from api.views import PoolView, writes
 from policies.fields import (
     BooleanField,
     ChoiceField,
@@ -36,6 +50,7 @@ from policies.fields import (
 )
 
 MAX_PROBLEMS = 100
+
 MAX_PROBLEM_LENGTH = 500
 
 
@@ -222,3 +237,44 @@ def _tenant(row: TenantEnforcement, resources: Sequence[Resource]) -> dict[str, 
         "blocked_since": row.blocked_since,
         "problems": row.problems,
     }
+
+
+class EnforcementView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "PUT": OPERATOR_AND_AGENT}
+
+    @shows(
+        EnforcementDocument,
+        "Show what was decided, is enforced and is used; a tenant sees its own",
+        headers=(),
+    )
+    def get(self, request: Request, pool: str) -> Response:
+        """Show per tenant what was decided, what the scheduler is told, what agents report as
+        enforced and used, and the drift.
+
+        A tenant key sees its own row, and the agents without their `problems`. `enforced` and
+        `used` are null where no agent reported the tenant. An agent that is silent for more than
+        three of its intervals is `stale`, and its limits stay as they are. Without a decision or a
+        report there are no rows; `refused` says why the decision cannot be rendered for the agent.
+        """
+        state = enforcement_state(pool=self.pool, now=utc_now())
+        return Response(enforcement_document(state, caller=self.tenant))
+
+    @replaces(
+        EnforcementReportRequest,
+        EnforcementReport,
+        "Report what a scheduler was told and what it runs",
+    )
+    @writes
+    def put(self, request: Request, pool: str) -> Response:
+        """Store what an agent applied to its scheduler and what runs there, in place of the agent's
+        last report.
+
+        Operators and the pool's agents. Repeating the stored report changes nothing; any other
+        report that is not newer by its `reported_at` is refused with 409 `enforcement.older`. The
+        service also refuses a report dated more than 5 minutes ahead of its clock (422
+        `enforcement.clock`), and tenants, resources or runs that the pool does not have.
+        """
+        of_pool = self.pool
+        fields = self.read(EnforcementReportRequest)
+        report = report_put(pool=of_pool, draft=report_draft(fields), now=utc_now())
+        return Response(report_document(report))

@@ -1,4 +1,4 @@
-"""Routes of statements of groups."""
+"""Statements of groups."""
 
 from typing import ClassVar
 
@@ -23,7 +23,7 @@ from api.contract.renderers import (
     ParquetRenderer,
 )
 from api.openapi.describing import lists, states
-from api.v1.statements.serializers import (
+from api.v1.statement_documents import (
     GroupMonthDocument,
     GroupStatementDocument,
     TenantOfGroupDocument,
@@ -69,7 +69,7 @@ class GroupStatementsView(_GroupStatementsView):
         )
         return self.listing(
             page,
-            lambda row: {**vars(row), "currency": self.pool.currency},
+            lambda row: GroupMonthDocument.write(row, self),
             list(GroupMonthDocument.fields),
         )
 

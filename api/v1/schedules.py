@@ -1,4 +1,4 @@
-"""Schedules as documents and their route: which whole tasks run in which part of a period."""
+"""Schedules of time-sharing runs."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
@@ -13,9 +13,9 @@ from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import TimestampField
 from api.openapi.describing import shows
-from api.v1.runs.serializers import MAX_ROWS
-from api.v1.runs.views import OneRunView
-from api.v1.runs.visibility import sees_whole
+from api.v1.run_documents import MAX_ROWS
+from api.v1.run_inputs import sees_whole
+from api.v1.runs import OneRunView
 from policies.fields import BooleanField, Document, IntegerField, ListField, NumberField, TextField
 
 

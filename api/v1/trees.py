@@ -1,4 +1,4 @@
-"""The tree of a run as a list of documents."""
+"""The tree of a run, with shares and levels of its groups."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -17,9 +17,9 @@ from api.openapi.describing import lists
 from api.pseudonyms import group_name, tenant_name
 from api.v1.members import tier_field
 from api.v1.reports.documents import RatiosField
-from api.v1.runs.serializers import MAX_ROWS
-from api.v1.runs.views import OneRunView
-from api.v1.runs.visibility import sees_whole
+from api.v1.run_documents import MAX_ROWS
+from api.v1.run_inputs import sees_whole
+from api.v1.runs import OneRunView
 from policies.fields import (
     BooleanField,
     ChoiceField,

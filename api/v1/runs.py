@@ -1,4 +1,4 @@
-"""Runs: one computation of a pool's allocation each, with its rows, proof and input."""
+"""Runs, each one computation of a pool's allocation."""
 
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -9,34 +9,91 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.selectors import certificate_of, input_of, runs_for
+from allocator_service.allocation.selectors import (
+    allocations_of,
+    certificate_of,
+    demands_of,
+    input_of,
+    placements_of,
+    runs_for,
+)
 from allocator_service.allocation.services import run_request
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing
+from allocator_service.core.selecting import missing
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, OPERATOR
 from api.contract.documents import NoFields
-from api.contract.pagination import by_id
+from api.contract.pagination import by_id, page_of_fixed
 from api.contract.parameters import PageParameters
 from api.openapi.describing import accepts, computes, lists, shows
 from api.subtrees import Subtree, subtree_of
 from api.v1.evaluations import CertificateDocument, EvaluationRequest
-from api.v1.runs.inputs import input_for
-from api.v1.runs.rows import allocations_page, placements_page
-from api.v1.runs.serializers import (
+from api.v1.run_documents import (
     AllocationDocument,
     AllocationParameters,
     PlacementDocument,
     ProofDocument,
+    RowWriter,
     RunDocument,
     RunRequest,
     TenantAllocationDocument,
     VerificationDocument,
+    allocation_columns,
+    placement_columns,
     run_document,
+    tenant_allocation_columns,
 )
-from api.v1.runs.visibility import proof_for, sees_whole_of, visible_run, whole_run
+from api.v1.run_inputs import input_for, proof_for, sees_whole_of, visible_run, whole_run
 from api.views import ContractView, PoolView, writes
 
+
+def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> Response:
+    """What the workloads got, or with `?by=tenant` the tenants.
+
+    `subtree` is that of a group's key.
+    """
+    query = view.query
+    resources = resources_of(run.pool)
+    if subtree is not None:
+        writer = RowWriter(run, resources, None)
+        rows = allocations_of(run=run, tenant=None).filter(tenant__in=list(subtree.of_run(run)))
+    else:
+        writer = RowWriter(run, resources, view.tenant)
+        rows = allocations_of(run=run, tenant=_limit(run, view.tenant))
+    rows = rows.order_by("position")
+    if query["by"] == "tenant":
+        page = page_of_fixed(
+            f"sums:{run.pk}", writer.sums(rows), cursor=query["cursor"], limit=query["limit"]
+        )
+        return view.listing(page, dict, tenant_allocation_columns(resources))
+    page = page_of_fixed(
+        f"allocations:{run.pk}", rows, cursor=query["cursor"], limit=query["limit"]
+    )
+    return view.listing(page, writer.allocation, allocation_columns(resources))
+
+
+def placements_page(view: ContractView, run: Run) -> Response:
+    """Where the tasks run."""
+    resources = resources_of(run.pool)
+    writer = RowWriter(run, resources, view.tenant)
+    rows = placements_of(run=run, tenant=_limit(run, view.tenant)).order_by("position")
+    page = page_of_fixed(f"placements:{run.pk}", rows, **view.query)
+    demands = demands_of(run)
+    return view.listing(
+        page,
+        lambda row: writer.placement(row, demands[row.workload_id]),
+        placement_columns(resources),
+    )
+
+
+def _limit(run: Run, tenant: Tenant | None) -> Tenant | None:
+    """The tenant whose rows alone are shown; in a transparent pool none."""
+    return None if run.pool.transparent else tenant
+
+
 ORDERING = by_id("runs", descending=True)
+
 RETRY_SECONDS = "1"
 
 
@@ -102,7 +159,7 @@ class OneRunView(ContractView):
 
     def _of_the_keys_pool(self, run: Run) -> Run:
         if self.caller.pool not in ("", run.pool.slug):
-            raise Missing("There is no such run.", code="run.not_found")
+            raise missing("run.not_found")
         return run
 
 

@@ -1,4 +1,4 @@
-"""Statements and months as documents."""
+"""Documents of statements and months."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,18 +9,18 @@ from allocator_service.billing.models import LineKind
 from allocator_service.billing.months import MONTH_PATTERN
 from allocator_service.billing.rating.savings import REASONS
 from allocator_service.billing.statements.documents import CHARGE, CLOSED, CREDIT, OPEN
-from allocator_service.billing.statements.selectors import StatementRow
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import IdField, SchemaField, SlugField, TimestampField, ids_field
 from api.contract.money import CurrencyField, DecimalField
 from api.contract.parameters import PageParameters
 from api.pseudonyms import tenant_name
-from api.v1.ledger.serializers import MAX_SEQUENCE
+from api.v1.entry_documents import MAX_SEQUENCE
 from policies.fields import (
     ChoiceField,
     Document,
     DocumentField,
+    Given,
     IntegerField,
     ListField,
     MapField,
@@ -29,7 +29,9 @@ from policies.fields import (
 )
 
 MAX_LINES = 10**9
+
 MAX_ACCOUNTS = 10**6
+
 STATES = [OPEN, CLOSED]
 
 
@@ -65,7 +67,7 @@ class StatementRowDocument(Document):
     billed = DecimalField(
         allow_null=True, description="Null while it is open: it is computed when it is read."
     )
-    currency = CurrencyField()
+    currency = CurrencyField(source=Given("pool.currency"))
     closed_at = TimestampField(allow_null=True)
 
 
@@ -174,7 +176,7 @@ class GroupMonthDocument(Document):
     state = ChoiceField(choices=STATES)
     tenants = IntegerField(minimum=1, maximum=MAX_ACCOUNTS, description="How many are below it.")
     billed = DecimalField(allow_null=True, description="Null while the month is open.")
-    currency = CurrencyField()
+    currency = CurrencyField(source=Given("pool.currency"))
     closed_at = TimestampField(allow_null=True)
 
 
@@ -265,12 +267,11 @@ class ManifestDocument(Document):
     definition = TextField(max_length=1_000)
 
 
-def row_document(row: StatementRow, pool: Pool) -> dict[str, Any]:
-    return {**vars(row), "currency": pool.currency}
-
-
 def statement_shown(content: bytes, *, pool: Pool, caller: Tenant | None) -> dict[str, Any]:
-    """The document as the caller may see it: a tenant knows others by pseudonyms, and no sequence."""
+    """Return a stored statement as the caller may see it.
+
+    A tenant sees others under pseudonyms, and no sequence: it counts what others used.
+    """
     document: dict[str, Any] = orjson.loads(content)
     if caller is None:
         return document

@@ -1,8 +1,12 @@
-"""Who has whose part of a pool, as a document."""
+"""Entitlements, with what is lent and borrowed of them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text
 from allocator_service.enforcement.entitlements import (
     DEFINITIONS,
@@ -11,13 +15,21 @@ from allocator_service.enforcement.entitlements import (
     Entitlements,
     GroupEntitlement,
     GroupEntitlements,
+    group_entitlements,
+    pool_entitlements,
 )
 from allocator_service.pools.group_services import MAX_GROUPS
+from allocator_service.pools.selectors import group_missing
 from allocator_service.tenants.models import Tenant
+from api.auth import (
+    EVERY_SCOPE_GROUP_AND_AGENT,
+)
 from api.contract.fields import GenerationField, IdField, SlugField, TimestampField
 from api.contract.parameters import Parameters
+from api.openapi.describing import shows
 from api.pseudonyms import tenant_name
 from api.v1.reports.documents import MAX_TENANTS, AmountsField, amounts_document
+from api.views import PoolView
 from policies.fields import (
     ChoiceField,
     Document,
@@ -163,3 +175,38 @@ def _row(row: Entitlement, found: Entitlements, name: Callable[[str], str]) -> d
         "borrowed_from": loans(row.borrowed_from),
         "returns": None if returns is None else {"when": returns.when, "at": returns.at},
     }
+
+
+class EntitlementsView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT}
+    parameters = EntitlementsParameters
+
+    @shows(
+        EntitlementsDocument,
+        "Show who has what each tenant is entitled to, and when it has it back; a tenant sees its own",
+        headers=(),
+    )
+    def get(self, request: Request, pool: str) -> Response:
+        """Show what each tenant is entitled to by its weight, what it has, who borrows from whom,
+        and when what it lent returns.
+
+        `definitions` explains each figure. A tenant key sees its own row; in a transparent pool it sees
+        all of them. To a tenant key other tenants always appear under pseudonyms. `group` shows the sum
+        of a group of the decision and then its children, to all keys but tenants' (404
+        `group.not_found`); a group key gets its group, or one below it. Before the first decision the
+        answer is 404 `decision.none`.
+        """
+        slug, of_pool = self.query["group"], self.pool
+        if self.subtree is not None:
+            own = self.subtree.group
+            of_group = group_entitlements(
+                pool=of_pool, slug=slug or own.slug, now=utc_now(), within=own
+            )
+            return Response(group_entitlements_document(of_group, outsider=self.subtree.outsider))
+        if slug is not None:
+            if self.tenant is not None:
+                raise group_missing()
+            of_group = group_entitlements(pool=of_pool, slug=slug, now=utc_now())
+            return Response(group_entitlements_document(of_group))
+        found = pool_entitlements(pool=self.pool, now=utc_now())
+        return Response(entitlements_document(found, caller=self.tenant))
