@@ -21,9 +21,9 @@ from allocator_service.tenants.models import Scope
 from api.auth import authenticated_caller
 from api.contract.answers import TEXT, Answer
 from api.contract.errors import Unauthenticated
+from api.contract.operations import Operation, described, shows
 from api.limiter import redis_client
 from api.metrics import CONTENT_TYPE, exposition
-from api.openapi.describing import Operation, described, shows
 from api.views import ContractView
 from policies.fields import ChoiceField, Document, DocumentField
 

@@ -20,13 +20,12 @@ from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from api.auth import ApiKeyAuthentication, Caller
 from api.contract.answers import JSON
 from api.contract.bodies import body_of, parsed_body
-from api.contract.documents import merge_patch, read_document
+from api.contract.documents import merge_patch, read_document, refuse_changed
 from api.contract.fields import is_slug
 from api.contract.idempotency import idempotency_key, served_once
-from api.contract.immutable import refuse_changed
+from api.contract.operations import Operation
 from api.contract.pagination import Page
 from api.contract.parameters import PageParameters, Parameters
-from api.openapi.describing import Operation
 from api.pseudonyms import groups_known
 from api.subtrees import Subtree, subtree_of
 from policies.fields import Document
@@ -246,7 +245,7 @@ def writes(
             if key is None:
                 return handler(self, request, *args, **kwargs)
             return served_once(
-                caller=self.caller,
+                holder=self.caller.holder_id,
                 path=request.path,
                 key=key,
                 body=self.body,

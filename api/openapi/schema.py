@@ -14,8 +14,8 @@ from allocator_service.tenants.models import SLUG_PATTERN, Scope
 from api.contract.answers import RENDERING
 from api.contract.errors import PROBLEM_TYPE
 from api.contract.idempotency import KEY_PATTERN
+from api.contract.operations import Operation
 from api.contract.parameters import parameter_schema
-from api.openapi.describing import Operation
 from api.openapi.examples import add_example
 from api.openapi.groups import GROUPS, group_of
 from policies.fields import Document, Schema

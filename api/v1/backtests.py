@@ -26,6 +26,7 @@ from api.auth import OPERATOR_AND_TENANT
 from api.contract.answers import Answer, Body
 from api.contract.documents import NoFields
 from api.contract.fields import uuid_or_none
+from api.contract.operations import Operation, accepts, concludes, described, lists, shows
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.contract.renderers import (
@@ -33,7 +34,6 @@ from api.contract.renderers import (
     OrjsonRenderer,
     SVGRenderer,
 )
-from api.openapi.describing import Operation, accepts, concludes, described, lists, shows
 from api.pseudonyms import tenant_name
 from api.v1.backtest_documents import (
     BacktestDocument,

@@ -22,9 +22,9 @@ from allocator_service.core.clock import utc_now
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.fields import IdField, SlugField, TimestampField, VersionField, pool_field
 from api.contract.money import CurrencyField, DecimalField
+from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.openapi.describing import creates, lists, retires, shows, updates
 from api.resources import PoolResource
 from api.v1.tenants import tenant_named
 from api.views import writes

@@ -12,7 +12,7 @@ from allocator_service.core.errors import DomainError
 from allocator_service.core.selecting import missing
 from api.auth import EVERY_SCOPE
 from api.contract.fields import PoolQuantitiesField, uuid_or_none
-from api.openapi.describing import computes
+from api.contract.operations import computes
 from api.v1.evaluations import CertificateDocument, admitted_evaluation, refuse_oversized_comparison
 from api.v1.run_documents import MAX_ROWS, AllocationDocument, PlacementDocument
 from api.v1.run_inputs import input_for, sees_whole

@@ -20,8 +20,8 @@ from api.contract.fields import (
     PoolQuantityField,
     uuid_or_none,
 )
+from api.contract.operations import creates
 from api.contract.pagination import make_cursor
-from api.openapi.describing import creates
 from api.v1.entry_documents import EntryDocument, unsealed_document
 from api.v1.ledger import FEED
 from api.views import ContractView, writes

@@ -18,9 +18,9 @@ from allocator_service.core.clock import utc_now
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.fields import IdField, SlugField, TimestampField, pool_field
 from api.contract.money import CurrencyField, MoneyField
+from api.contract.operations import creates, lists
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.openapi.describing import creates, lists
 from api.resources import PoolResource
 from api.v1.statement_documents import MonthField
 from api.v1.tenants import tenant_named

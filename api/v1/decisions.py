@@ -18,9 +18,9 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, EVERY_SCOPE_GROUP_AND_AGENT
 from api.contract.fields import GenerationField, SlugField, TimestampField, uuid_or_none
+from api.contract.operations import lists, shows
 from api.contract.pagination import bad_cursor, cursor_list
 from api.contract.parameters import PageParameters, Parameters
-from api.openapi.describing import lists, shows
 from api.v1.run_documents import (
     AllocationDocument,
     AllocationParameters,

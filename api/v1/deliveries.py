@@ -17,9 +17,9 @@ from allocator_service.webhooks.services import delivery_resend, webhook_test
 from api.auth import OPERATOR_AND_TENANT
 from api.contract.documents import NoFields
 from api.contract.fields import IdField, TimestampField, uuid_or_none
+from api.contract.operations import accepts, lists
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.openapi.describing import accepts, lists
 from api.resources import Resource
 from api.views import writes
 from policies.fields import ChoiceField, Document, DocumentField, IntegerField, ListField

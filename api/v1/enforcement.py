@@ -35,7 +35,7 @@ from api.contract.fields import (
     SlugField,
     TimestampField,
 )
-from api.openapi.describing import replaces, shows
+from api.contract.operations import replaces, shows
 from api.v1.reports.documents import MAX_TENANTS, AmountsField
 from api.v1.run_documents import MAX_ROWS
 from api.views import PoolView, writes

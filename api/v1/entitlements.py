@@ -25,8 +25,8 @@ from api.auth import (
     EVERY_SCOPE_GROUP_AND_AGENT,
 )
 from api.contract.fields import GenerationField, IdField, SlugField, TimestampField
+from api.contract.operations import shows
 from api.contract.parameters import Parameters
-from api.openapi.describing import shows
 from api.pseudonyms import tenant_name
 from api.v1.reports.documents import MAX_TENANTS, AmountsField, amounts_document
 from api.views import PoolView

@@ -21,8 +21,8 @@ from allocator_service.core.errors import Unacceptable
 from api.auth import EVERY_SCOPE, Caller
 from api.contract.errors import TooManyRequests
 from api.contract.fields import SchemaField
+from api.contract.operations import computes
 from api.limiter import limiter
-from api.openapi.describing import computes
 from api.v1.reports.documents import AmountsField
 from api.v1.run_documents import MAX_ROWS, AllocationDocument, PlacementDocument, SummaryDocument
 from api.views import ContractView

@@ -6,7 +6,7 @@ from rest_framework.response import Response
 from allocator_service.core.outbox import event_document, events_after
 from allocator_service.pools.selectors import pools_for
 from api.contract.fields import IdField, SlugField, TimestampField
-from api.openapi.describing import feeds
+from api.contract.operations import feeds
 from api.v1.feeds import FeedView
 from policies.fields import Document, ObjectField, TextField
 

@@ -25,7 +25,7 @@ from api.contract.fields import (
     TimestampField,
     is_slug,
 )
-from api.openapi.describing import shows
+from api.contract.operations import shows
 from api.v1.evaluations import admitted_evaluation
 from api.v1.run_documents import MAX_ROWS
 from api.v1.runs import OneRunView

@@ -15,6 +15,7 @@ from allocator_service.pools.models import Group
 from allocator_service.pools.selectors import group_missing
 from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract.fields import is_slug
+from api.contract.operations import lists, states
 from api.contract.pagination import page_of_sorted
 from api.contract.parameters import PageParameters
 from api.contract.renderers import (
@@ -22,7 +23,6 @@ from api.contract.renderers import (
     OrjsonRenderer,
     ParquetRenderer,
 )
-from api.openapi.describing import lists, states
 from api.v1.statement_documents import (
     GroupMonthDocument,
     GroupStatementDocument,

@@ -38,9 +38,9 @@ from api.contract.fields import (
     is_slug,
     pool_field,
 )
+from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_slug, page_of_fixed
 from api.contract.parameters import PageParameters
-from api.openapi.describing import creates, lists, retires, shows, updates
 from api.pseudonyms import GroupNameField, groups_known
 from api.resources import PoolResource
 from api.v1.members import member_weight, tier_field

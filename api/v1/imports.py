@@ -20,7 +20,7 @@ from api.contract.fields import (
     TimestampField,
     texts_field,
 )
-from api.openapi.describing import H, Operation, described
+from api.contract.operations import H, Operation, described
 from api.views import PoolView, writes
 from policies.fields import (
     BooleanField,

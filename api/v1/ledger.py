@@ -22,9 +22,9 @@ from api.contract.fields import (
     SlugField,
     TimestampField,
 )
+from api.contract.operations import exports, feeds, lists
 from api.contract.pagination import Page, bad_cursor, make_cursor
 from api.contract.parameters import DEFAULT_LIMIT, MAX_LIMIT, Parameters
-from api.openapi.describing import exports, feeds, lists
 from api.v1.entry_documents import (
     MAX_SEQUENCE,
     EntryDocument,

@@ -34,9 +34,9 @@ from api.contract.fields import (
     pool_field,
     slug_or_none,
 )
+from api.contract.operations import lists, puts, retires, shows
 from api.contract.pagination import Page, bad_cursor, by_slug, cursor_position, make_cursor
 from api.contract.parameters import PageParameters
-from api.openapi.describing import lists, puts, retires, shows
 from api.pseudonyms import GroupNameField, TenantNameField, group_name, tenant_name
 from api.resources import PoolResource
 from api.views import writes

@@ -23,7 +23,7 @@ from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
 from api.auth import EVERY_SCOPE
 from api.contract.documents import NoFields
-from api.openapi.describing import (
+from api.contract.operations import (
     computes,
     exports,
     shows,

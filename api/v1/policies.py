@@ -8,9 +8,9 @@ from rest_framework.response import Response
 from allocator_service.allocation.policies import policy_documents
 from api.auth import EVERY_SCOPE_AND_AGENT
 from api.contract.fields import texts_field
+from api.contract.operations import lists
 from api.contract.pagination import page_of_fixed
 from api.contract.parameters import PageParameters
-from api.openapi.describing import lists
 from api.views import ContractView
 from policies.fields import BooleanField, Document, ObjectField, TextField
 

@@ -36,9 +36,9 @@ from api.contract.fields import (
     TimestampField,
     VersionField,
 )
+from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
-from api.openapi.describing import creates, lists, retires, shows, updates
 from api.resources import Resource
 from api.views import PoolView, writes
 from policies.fields import (

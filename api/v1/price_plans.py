@@ -19,8 +19,8 @@ from allocator_service.core.clock import utc_now
 from allocator_service.pools.selectors import pools_for
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR
+from api.contract.operations import acts, creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
-from api.openapi.describing import acts, creates, lists, retires, shows, updates
 from api.resources import Resource
 from api.v1.pools import pool_named
 from api.v1.price_plan_documents import PlanDocument, PlanParameters, PlanRequest, plan_draft

@@ -39,9 +39,9 @@ from api.contract.fields import (
     TimestampField,
     texts_field,
 )
+from api.contract.operations import renders
 from api.contract.parameters import Parameters
 from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
-from api.openapi.describing import renders
 from api.v1.reports.documents import MAX_TENANTS, AmountsField
 from api.views import PoolView
 from policies.fields import (

@@ -16,9 +16,9 @@ from allocator_service.core.errors import Unacceptable
 from api.auth import OPERATOR, OPERATOR_AND_BILLING
 from api.contract.fields import IdField, SlugField, TimestampField, pool_field
 from api.contract.money import CurrencyField, DecimalField
+from api.contract.operations import creates, lists
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.openapi.describing import creates, lists
 from api.resources import PoolResource
 from api.v1.statement_documents import MonthField
 from api.views import writes

@@ -24,9 +24,9 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, OPERATOR
 from api.contract.documents import NoFields
+from api.contract.operations import accepts, computes, lists, shows
 from api.contract.pagination import by_id, page_of_fixed
 from api.contract.parameters import PageParameters
-from api.openapi.describing import accepts, computes, lists, shows
 from api.subtrees import Subtree, subtree_of
 from api.v1.evaluations import CertificateDocument, EvaluationRequest
 from api.v1.run_documents import (

@@ -12,7 +12,7 @@ from allocator_service.allocation.selectors import SlotInForce, schedule_of
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import TimestampField
-from api.openapi.describing import shows
+from api.contract.operations import shows
 from api.v1.run_documents import MAX_ROWS
 from api.v1.run_inputs import sees_whole
 from api.v1.runs import OneRunView

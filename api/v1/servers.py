@@ -36,9 +36,9 @@ from api.contract.fields import (
     pool_field,
     uuid_or_none,
 )
+from api.contract.operations import acts, creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.openapi.describing import acts, creates, lists, retires, shows, updates
 from api.resources import PoolResource
 from api.views import writes
 from policies.fields import ChoiceField, Document, IntegerField, TextField

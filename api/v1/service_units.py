@@ -11,9 +11,9 @@ from allocator_service.core.clock import utc_now
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.fields import SlugField, TimestampField, pool_field
 from api.contract.money import DecimalField, PriceField
+from api.contract.operations import creates, lists
 from api.contract.pagination import page_of_sorted
 from api.contract.parameters import PageParameters
-from api.openapi.describing import creates, lists
 from api.resources import PoolResource
 from api.v1.tenants import tenant_named
 from api.views import writes

@@ -34,9 +34,9 @@ from api.contract.fields import (
     ids_field,
     uuid_or_none,
 )
+from api.contract.operations import accepts, lists, shows
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.openapi.describing import accepts, lists, shows
 from api.resources import PoolResource
 from api.v1.members import tier_field
 from api.v1.pools import PolicyFields

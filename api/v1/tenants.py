@@ -20,9 +20,9 @@ from allocator_service.tenants.services import (
 from api.auth import EVERY_SCOPE, OPERATOR
 from api.contract.bulk import Items
 from api.contract.fields import SlugField, TimestampField, VersionField
+from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
-from api.openapi.describing import creates, lists, retires, shows, updates
 from api.resources import Resource
 from api.views import writes
 from policies.fields import Document, TextField

@@ -11,9 +11,9 @@ from allocator_service.allocation.trees import GROUP, MEMBER, Tree, TreeNode, re
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE
 from api.contract.fields import PoolQuantitiesField
+from api.contract.operations import lists
 from api.contract.pagination import page_of_fixed
 from api.contract.parameters import PageParameters
-from api.openapi.describing import lists
 from api.pseudonyms import group_name, tenant_name
 from api.v1.members import tier_field
 from api.v1.reports.documents import RatiosField

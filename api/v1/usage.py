@@ -23,8 +23,8 @@ from api.contract.fields import (
     SlugField,
     TimestampField,
 )
+from api.contract.operations import records
 from api.contract.parameters import Parameters
-from api.openapi.describing import records
 from api.views import PoolView, writes
 from policies.fields import (
     ChoiceField,

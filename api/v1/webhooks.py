@@ -27,9 +27,9 @@ from allocator_service.webhooks.services import (
 from api.auth import OPERATOR_AND_TENANT
 from api.contract.bulk import Items, tenants_named
 from api.contract.fields import IdField, SlugField, TimestampField, VersionField
+from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.openapi.describing import creates, lists, retires, shows, updates
 from api.resources import Resource
 from api.v1.pools import pool_named
 from api.views import writes

@@ -32,9 +32,9 @@ from api.contract.fields import (
     VersionField,
     pool_field,
 )
+from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.openapi.describing import creates, lists, retires, shows, updates
 from api.resources import PoolResource
 from api.views import writes
 from policies import UNSERVED

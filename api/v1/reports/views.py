@@ -24,9 +24,9 @@ from allocator_service.pools.tree_history import group_named
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP
+from api.contract.operations import reports
 from api.contract.parameters import Parameters
 from api.contract.renderers import CSVRenderer, NDJSONRenderer, SVGRenderer
-from api.openapi.describing import reports
 from api.pseudonyms import tenant_name
 from api.v1.reports.billing import BILLING, GROUP_BILLING, BillingDocument, BillingParameters
 from api.v1.reports.documents import GroupReportParameters, Report, ReportParameters, head_document
