@@ -1,6 +1,6 @@
 """Documents of backtests."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from allocator_service.backtests.errors import (
@@ -201,19 +201,41 @@ class BacktestRequest(Document):
     )
 
 
+def _asked(name: str) -> Callable[[Backtest, Any], Any]:
+    """Return the source of what a backtest was asked for; null if it was not."""
+    return lambda backtest, _: backtest.spec.get(name)
+
+
 class BacktestDocument(Document):
     id = IdField()
     name = TextField(max_length=200, blank=True)
     status = ChoiceField(choices=BacktestStatus.values)
-    progress = IntegerField(minimum=0, maximum=100, description="Per cent.")
-    pool = SlugField(allow_null=True)
-    history = DocumentField(PeriodFields, allow_null=True)
-    format = TextField(max_length=20, allow_null=True, description="Of the trace.")
-    policies = ListField(ObjectField(), max_items=MAX_POLICIES)
-    seeds = ListField(IntegerField(minimum=0, maximum=MAX_SEED), max_items=MAX_CELLS)
-    resample = BooleanField()
-    simulations = IntegerField(minimum=0, maximum=MAX_CELLS, description="Policies times seeds.")
-    price_plan = IdField(allow_null=True)
+    progress = IntegerField(
+        minimum=0,
+        maximum=100,
+        source=lambda backtest, _: percent(backtest),
+        description="Per cent.",
+    )
+    pool = SlugField(source="pool.slug", allow_null=True)
+    history = DocumentField(PeriodFields, source=_asked("history"), allow_null=True)
+    format = TextField(
+        max_length=20,
+        source=lambda backtest, _: backtest.spec.get("trace", {}).get("format"),
+        allow_null=True,
+        description="Of the trace.",
+    )
+    policies = ListField(ObjectField(), source=_asked("policies"), max_items=MAX_POLICIES)
+    seeds = ListField(
+        IntegerField(minimum=0, maximum=MAX_SEED), source=_asked("seeds"), max_items=MAX_CELLS
+    )
+    resample = BooleanField(source=_asked("resample"))
+    simulations = IntegerField(
+        minimum=0,
+        maximum=MAX_CELLS,
+        source=lambda backtest, _: len(backtest.spec["cells"]),
+        description="Policies times seeds.",
+    )
+    price_plan = IdField(source="plan_id", allow_null=True)
     input = ObjectField(
         allow_null=True,
         description="What was read: `digest` (SHA-256), sizes, `left_out` by reason, `bad_lines`, and"
@@ -316,26 +338,3 @@ def _window(window: Mapping[str, Any]) -> dict[str, Any]:
 def seconds_of(text: Any, pointer: str) -> float:
     """The seconds of a duration, a day 24 hours."""
     return float(parse_duration(text, pointer=pointer).nominal_seconds)
-
-
-def backtest_document(backtest: Backtest) -> dict[str, Any]:
-    """The backtest without its results."""
-    spec = backtest.spec
-    return {
-        "id": backtest.pk,
-        "name": backtest.name,
-        "status": backtest.status,
-        "progress": percent(backtest),
-        "pool": None if backtest.pool is None else backtest.pool.slug,
-        "history": spec.get("history"),
-        "format": spec["trace"]["format"] if "trace" in spec else None,
-        "policies": spec["policies"],
-        "seeds": spec["seeds"],
-        "resample": spec["resample"],
-        "simulations": len(spec["cells"]),
-        "price_plan": backtest.plan_id,
-        "input": backtest.input,
-        "created_at": backtest.created_at,
-        "finished_at": backtest.finished_at,
-        "error": backtest.error,
-    }

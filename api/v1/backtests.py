@@ -40,7 +40,6 @@ from api.v1.backtest_documents import (
     BacktestRequest,
     BacktestResultsDocument,
     asked_of,
-    backtest_document,
 )
 from api.v1.run_inputs import sees_whole
 from api.views import ContractView, writes
@@ -130,7 +129,7 @@ class BacktestsView(ContractView):
         So does the key that replaced it by rotation; nobody else does.
         """
         page = ORDERING.page(backtests_of(self.holder), **self.query)
-        return self.listing(page, backtest_document, list(BacktestDocument.fields))
+        return self.listing(page, BacktestDocument.write, list(BacktestDocument.fields))
 
     @accepts(BacktestRequest, BacktestDocument, "Ask which policy would have done what", pool=False)
     @writes
@@ -159,7 +158,7 @@ class BacktestsView(ContractView):
             now=utc_now(),
         )
         return Response(
-            backtest_document(backtest),
+            BacktestDocument.write(backtest),
             HTTPStatus.ACCEPTED,
             headers={
                 "Location": reverse("backtest", args=[backtest.pk]),
@@ -185,7 +184,7 @@ class BacktestView(_BacktestView):
         The key that asked for it can read it, and so can the key that replaced that one by rotation.
         Any other key gets 404 `backtest.not_found`.
         """
-        return Response(backtest_document(self.backtest_of(backtest)))
+        return Response(BacktestDocument.write(self.backtest_of(backtest)))
 
 
 class BacktestCancelView(_BacktestView):
@@ -211,7 +210,7 @@ class BacktestCancelView(_BacktestView):
         """
         self.read(NoFields)
         found = backtest_cancel(backtest=self.backtest_of(backtest), now=utc_now())
-        return Response(backtest_document(found))
+        return Response(BacktestDocument.write(found))
 
 
 class BacktestResultsView(_BacktestView):

@@ -27,7 +27,6 @@ from api.v1.run_documents import (
     PlacementDocument,
     RunDocument,
     TenantAllocationDocument,
-    run_document,
 )
 from api.v1.run_inputs import sees_whole_of
 from api.v1.runs import allocations_page, placements_page
@@ -80,7 +79,7 @@ class DecisionView(PoolView):
             "pool": self.pool.slug,
             "at": at,
             "generation": run.generation,
-            "run": run_document(run, whole=sees_whole_of(self, self.pool)),
+            "run": RunDocument.write(run, sees_whole_of(self, self.pool)),
             "slot": None if slot is None else slot_document(slot, self._names(run)),
         }
         return Response(document, headers={"Pool-Generation": str(generation)})

@@ -1,7 +1,7 @@
 """Reports of agents, and what is decided, enforced and used."""
 
 from collections.abc import Sequence
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
@@ -15,9 +15,6 @@ from allocator_service.enforcement.rendering.targets import (
     TARGETS,
 )
 from allocator_service.enforcement.selectors import (
-    AgentState,
-    EnforcementState,
-    TenantEnforcement,
     enforcement_state,
 )
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
@@ -109,14 +106,22 @@ class EnforcementReport(EnforcementReportRequest):
     tenants = ListField(TenantEnforcementReport, min_items=0, max_items=MAX_TENANTS)
 
 
+@dataclass(frozen=True)
+class _Reader:
+    """Who reads, and the resources of the decision; a tenant sees its own."""
+
+    resources: Sequence[Resource]
+    tenant: Tenant | None
+
+
 class AgentDocument(Document):
-    agent = SlugField()
-    target = ChoiceField(choices=list(TARGETS))
-    run = IdField(allow_null=True)
-    generation = GenerationField(allow_null=True)
-    reported_at = TimestampField()
-    received_at = TimestampField(description="By the service's clock.")
-    interval = StringField()
+    agent = SlugField(source="agent.name")
+    target = ChoiceField(choices=list(TARGETS), source="agent.target")
+    run = IdField(source="agent.run_id", allow_null=True)
+    generation = GenerationField(source="agent.generation", allow_null=True)
+    reported_at = TimestampField(source="agent.reported_at")
+    received_at = TimestampField(source="agent.received_at", description="By the service's clock.")
+    interval = StringField(source=lambda state, _: f"PT{state.agent.interval_seconds}S")
     stale = BooleanField(description="Silent for more than three intervals.")
     behind = IntegerField(
         minimum=-MAX_GENERATION,
@@ -124,7 +129,20 @@ class AgentDocument(Document):
         allow_null=True,
         description="By how many generations its decision is older than the one in force.",
     )
-    problems = ListField(StringField(), min_items=0)
+    problems = ListField(
+        StringField(),
+        # They may name other members.
+        source=lambda state, reader: state.problems if reader.tenant is None else [],
+        min_items=0,
+    )
+
+
+class NonZeroAmountsField(AmountsField):
+    """Exact amounts keyed by resource, without those that are 0."""
+
+    def write(self, value: Any, context: Any) -> dict[str, str]:
+        amounts = zip(context.resources, value or (), strict=False)
+        return {each.name: decimal_text(amount) for each, amount in amounts if amount}
 
 
 class TenantEnforcementDocument(Document):
@@ -133,7 +151,7 @@ class TenantEnforcementDocument(Document):
     rendered = AmountsField(description="What the scheduler is told: decided in its whole units.")
     enforced = AmountsField(allow_null=True, description="Null where no agent reported it.")
     used = AmountsField(allow_null=True)
-    drift = AmountsField(description="enforced − rendered where that is not 0.")
+    drift = NonZeroAmountsField(description="enforced − rendered where that is not 0.")
     over = BooleanField(description="More is used than was decided.")
     pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
     running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
@@ -149,14 +167,25 @@ class TenantEnforcementDocument(Document):
 
 
 class EnforcementDocument(Document):
-    pool = SlugField()
-    run = IdField(allow_null=True, description="The decision in force.")
-    generation = GenerationField(allow_null=True)
+    pool = SlugField(source="pool.slug")
+    run = IdField(source="run.pk", allow_null=True, description="The decision in force.")
+    generation = GenerationField(source="run.generation", allow_null=True)
     agents = ListField(AgentDocument, min_items=0, max_items=MAX_TENANTS)
-    tenants = ListField(TenantEnforcementDocument, min_items=0, max_items=MAX_TENANTS)
+    tenants = ListField(
+        TenantEnforcementDocument,
+        source=lambda state, reader: [
+            row
+            for row in state.tenants
+            if reader.tenant is None or row.tenant == reader.tenant.slug
+        ],
+        min_items=0,
+        max_items=MAX_TENANTS,
+    )
     stale = BooleanField(description="Any agent is silent: limits stay as they are.")
     refused = StringField(
-        description="Why the decision cannot be rendered for the agent; or empty."
+        # It may name servers of others.
+        source=lambda state, reader: state.refused if reader.tenant is None else "",
+        description="Why the decision cannot be rendered for the agent; or empty.",
     )
 
 
@@ -181,64 +210,6 @@ def report_document(report: Report) -> dict[str, Any]:
     }
 
 
-def enforcement_document(state: EnforcementState, *, caller: Tenant | None) -> dict[str, Any]:
-    """The three numbers; a tenant sees its own, and of agents whether they are silent."""
-    return {
-        "pool": state.pool.slug,
-        "run": None if state.run is None else state.run.pk,
-        "generation": None if state.run is None else state.run.generation,
-        "agents": [_agent(each, whole=caller is None) for each in state.agents],
-        "tenants": [
-            _tenant(row, state.resources)
-            for row in state.tenants
-            if caller is None or row.tenant == caller.slug
-        ],
-        "stale": state.stale,
-        "refused": state.refused if caller is None else "",  # it may name others' servers
-    }
-
-
-def _agent(state: AgentState, *, whole: bool) -> dict[str, Any]:
-    agent = state.agent
-    return {
-        "agent": agent.name,
-        "target": agent.target,
-        "run": agent.run_id,
-        "generation": agent.generation,
-        "reported_at": agent.reported_at,
-        "received_at": agent.received_at,
-        "interval": f"PT{agent.interval_seconds}S",
-        "stale": state.stale,
-        "behind": state.behind,
-        "problems": state.problems if whole else [],  # they may name other members
-    }
-
-
-def _tenant(row: TenantEnforcement, resources: Sequence[Resource]) -> dict[str, Any]:
-    names = [each.name for each in resources]
-
-    def amounts(vector: Sequence[Decimal] | None) -> dict[str, str] | None:
-        if vector is None:
-            return None
-        return dict(zip(names, map(decimal_text, vector), strict=True))
-
-    drift = zip(names, row.drift or (), strict=False)
-    return {
-        "tenant": row.tenant,
-        "decided": amounts(row.decided),
-        "rendered": amounts(row.rendered),
-        "enforced": amounts(row.enforced),
-        "used": amounts(row.used),
-        "drift": {name: decimal_text(amount) for name, amount in drift if amount},
-        "over": row.over,
-        "pending_tasks": row.pending_tasks,
-        "running_tasks": row.running_tasks,
-        "pending_reason": row.pending_reason,
-        "blocked_since": row.blocked_since,
-        "problems": row.problems,
-    }
-
-
 class EnforcementView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "PUT": OPERATOR_AND_AGENT}
 
@@ -257,7 +228,7 @@ class EnforcementView(PoolView):
         report there are no rows; `refused` says why the decision cannot be rendered for the agent.
         """
         state = enforcement_state(pool=self.pool, now=utc_now())
-        return Response(enforcement_document(state, caller=self.tenant))
+        return Response(EnforcementDocument.write(state, _Reader(state.resources, self.tenant)))
 
     @replaces(
         EnforcementReportRequest,

@@ -28,6 +28,7 @@ from policies.fields import (
     Document,
     DocumentField,
     Field,
+    Given,
     IntegerField,
     ListField,
     Schema,
@@ -125,12 +126,29 @@ class FindingDocument(Document):
     detail = TextField(max_length=2000)
 
 
+def _number_of(kind: str) -> Callable[[RowReport, Any], int | None]:
+    """Return the source of a row's number, null in files that count something else."""
+    return lambda row, _: row.place.number if row.place.kind == kind else None
+
+
 class ImportedRowDocument(Document):
-    line = IntegerField(minimum=1, maximum=10**9, allow_null=True, description=LINES_FROM_1)
-    item = IntegerField(minimum=0, maximum=10**9, allow_null=True, description=ITEMS_FROM_0)
+    line = IntegerField(
+        minimum=1,
+        maximum=10**9,
+        source=_number_of("line"),
+        allow_null=True,
+        description=LINES_FROM_1,
+    )
+    item = IntegerField(
+        minimum=0,
+        maximum=10**9,
+        source=_number_of("item"),
+        allow_null=True,
+        description=ITEMS_FROM_0,
+    )
     name = TextField(max_length=253, blank=True)
     owner = SlugField(allow_null=True)
-    outcome = ChoiceField(choices=[outcome.value for outcome in Outcome])
+    outcome = ChoiceField(choices=[outcome.value for outcome in Outcome], source="outcome.value")
     detail = TextField(max_length=2000, blank=True)
     errors = ListField(FindingDocument, min_items=0, max_items=100)
 
@@ -144,42 +162,13 @@ class CountsDocument(Document):
 
 
 class ImportDocument(Document):
-    dry_run = BooleanField()
+    dry_run = BooleanField(source=Given("dry_run"))
     written = BooleanField(description="Whether anything changed.")
     generation = GenerationField()
     counts = DocumentField(CountsDocument)
     ignored = texts_field(description="Resources of the file that the pool does not count.")
     registered = texts_field(description="Tenants that were, or in a dry run would be, registered.")
     rows = ListField(ImportedRowDocument, min_items=0, max_items=MAX_ROWS)
-
-
-def import_document(report: ImportReport, *, dry_run: bool) -> dict[str, Any]:
-    """The answer to an import, or to its dry run."""
-    return {
-        "dry_run": dry_run,
-        "written": report.written,
-        "generation": report.generation,
-        "counts": report.counts,
-        "ignored": list(report.ignored),
-        "registered": list(report.registered),
-        "rows": [row_document(row) for row in report.rows],
-    }
-
-
-def row_document(row: RowReport) -> dict[str, Any]:
-    """What became of one row."""
-    return {
-        "line": row.place.number if row.place.kind == "line" else None,
-        "item": row.place.number if row.place.kind == "item" else None,
-        "name": row.name,
-        "owner": row.owner,
-        "outcome": row.outcome.value,
-        "detail": row.detail,
-        "errors": [
-            {"pointer": error.pointer, "code": error.code, "detail": error.detail}
-            for error in row.errors
-        ],
-    }
 
 
 def imports(request: type[Document], summary: str) -> Callable[[H], H]:
@@ -220,7 +209,7 @@ class ImportsView(PoolView):
         if report.refused and not choice.dry_run and not choice.skip_refused:
             raise _nothing_written(report)
         return Response(
-            import_document(report, dry_run=choice.dry_run),
+            ImportDocument.write(report, choice),
             headers={"Pool-Generation": str(report.generation)},
         )
 
@@ -327,5 +316,8 @@ def _nothing_written(report: ImportReport) -> Unacceptable:
         " correct them, or send skip_refused.",
         code="import.refused",
         errors=errors[:MAX_ERRORS],
-        extra={"counts": report.counts, "rows": [row_document(row) for row in report.refused]},
+        extra={
+            "counts": report.counts,
+            "rows": [ImportedRowDocument.write(row) for row in report.refused],
+        },
     )

@@ -1,6 +1,6 @@
 """Documents of runs and of the rows that they decided."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any
 
@@ -73,22 +73,43 @@ class SummaryDocument(Document):
     )
 
 
+def _of_whole(name: str) -> Callable[[Run, Any], Any]:
+    """Return the source of what concerns the whole pool, null unless the context is true."""
+    return lambda run, whole: getattr(run, name) if whole else None
+
+
+def _visible_error(run: Run, whole: Any) -> Any:
+    if run.error is None or whole:
+        return run.error
+    # The detail may name what others brought.
+    return {"code": run.error["code"], "detail": "The previous decision stays in force."}
+
+
 class RunDocument(Document):
+    """A run, written for whether its reader may see what concerns the whole pool."""
+
     id = IdField()
-    pool = SlugField()
+    pool = SlugField(source="pool.slug")
     status = ChoiceField(choices=RunStatus.values)
-    reason = TextField(max_length=500, blank=True, allow_null=True)
-    policy = DocumentField(PolicyDocument, allow_null=True)
+    reason = TextField(max_length=500, source=_of_whole("reason"), blank=True, allow_null=True)
+    policy = DocumentField(
+        PolicyDocument, source=lambda run, _: run.policy or None, allow_null=True
+    )
     generation = GenerationField(allow_null=True)
-    input_digest = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax", allow_null=True)
+    input_digest = PatternField(
+        pattern="^[0-9a-f]{64}$",
+        code="digest.syntax",
+        source=_of_whole("snapshot_id"),
+        allow_null=True,
+    )
     created_at = TimestampField()
     started_at = TimestampField(allow_null=True)
     finished_at = TimestampField(allow_null=True)
     effective_from = TimestampField(allow_null=True)
     effective_until = TimestampField(allow_null=True)
-    solve_seconds = NumberField(allow_null=True)
-    error = DocumentField(ErrorDocument, allow_null=True)
-    summary = DocumentField(SummaryDocument, allow_null=True)
+    solve_seconds = NumberField(source=_of_whole("solve_seconds"), allow_null=True)
+    error = DocumentField(ErrorDocument, source=_visible_error, allow_null=True)
+    summary = DocumentField(SummaryDocument, source=_of_whole("summary"), allow_null=True)
 
 
 class WorkloadReference(Document):
@@ -177,30 +198,6 @@ class AllocationParameters(PageParameters):
     by = ChoiceField(
         choices=["workload", "tenant"], default="workload", description="tenant: sums per tenant."
     )
-
-
-def run_document(run: Run, *, whole: bool) -> dict[str, Any]:
-    """The run; what tells of the whole pool is null unless the caller may see it."""
-    error = run.error
-    if error is not None and not whole:
-        error = {"code": error["code"], "detail": "The previous decision stays in force."}
-    return {
-        "id": run.pk,
-        "pool": run.pool.slug,
-        "status": run.status,
-        "reason": run.reason if whole else None,
-        "policy": run.policy or None,
-        "generation": run.generation,
-        "input_digest": run.snapshot_id if whole else None,
-        "created_at": run.created_at,
-        "started_at": run.started_at,
-        "finished_at": run.finished_at,
-        "effective_from": run.effective_from,
-        "effective_until": run.effective_until,
-        "solve_seconds": run.solve_seconds if whole else None,
-        "error": error,
-        "summary": run.summary if whole else None,
-    }
 
 
 class RowWriter:

@@ -41,7 +41,6 @@ from api.v1.run_documents import (
     VerificationDocument,
     allocation_columns,
     placement_columns,
-    run_document,
     tenant_allocation_columns,
 )
 from api.v1.run_inputs import input_for, proof_for, sees_whole_of, visible_run, whole_run
@@ -112,7 +111,7 @@ class RunsView(PoolView):
         page = ORDERING.page(runs.filter(pool=self.pool), **self.query)
         whole = sees_whole_of(self, self.pool)
         return self.listing(
-            page, lambda run: run_document(run, whole=whole), list(RunDocument.fields)
+            page, lambda run: RunDocument.write(run, whole), list(RunDocument.fields)
         )
 
     @accepts(RunRequest, RunDocument, "Ask for a new decision")
@@ -129,7 +128,7 @@ class RunsView(PoolView):
         fields = self.read(RunRequest)
         run = run_request(pool=pool_asked, reason=fields["reason"], now=utc_now())
         return Response(
-            run_document(run, whole=True),
+            RunDocument.write(run, True),
             HTTPStatus.ACCEPTED,
             headers={
                 "Location": reverse("run", args=[run.pk]),
@@ -175,7 +174,7 @@ class RunView(OneRunView):
         `summary` are null. A failed run says why in `error`, and the decision before it stays in force.
         """
         found = self.run(run)
-        return Response(run_document(found, whole=sees_whole_of(self, found.pool)))
+        return Response(RunDocument.write(found, sees_whole_of(self, found.pool)))
 
 
 class AllocationsView(OneRunView):

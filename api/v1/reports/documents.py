@@ -52,6 +52,9 @@ class AmountsField(SchemaField):
         schema = {"type": "object", "additionalProperties": DECIMAL}
         super().__init__(schema=schema, **options)
 
+    def write(self, value: Any, context: Any) -> dict[str, str] | None:
+        return None if value is None else amounts_document(value, context.resources)
+
 
 class RatiosField(SchemaField):
     """A number per resource, null where there is none."""
