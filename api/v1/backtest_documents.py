@@ -248,13 +248,6 @@ class BacktestDocument(Document):
     )
 
 
-class SpreadDocument(Document):
-    mean = NumberField()
-    deviation = NumberField()
-    least = NumberField()
-    most = NumberField()
-
-
 class ResultColumnDocument(Document):
     policy = ObjectField()
     error = ObjectField(

@@ -170,10 +170,6 @@ class VerificationDocument(Document):
     checks = ListField(CheckDocument, min_items=0, max_items=1000)
 
 
-class AnyDocument(Document):
-    """A document whose shape is the policy's."""
-
-
 class DigestsDocument(Document):
     """SHA-256 of each part as JSON with sorted keys, no spaces and UTF-8."""
 
