@@ -19,10 +19,11 @@ from allocator_service.allocation.services import METERING
 from allocator_service.core.clock import utc_now
 from allocator_service.tenants.models import Scope
 from api.auth import authenticated_caller
+from api.contract.answers import TEXT, Answer
 from api.contract.errors import Unauthenticated
+from api.contract.operations import Operation, described, shows
 from api.limiter import redis_client
 from api.metrics import CONTENT_TYPE, exposition
-from api.openapi.describing import Operation, described, shows
 from api.views import ContractView
 from policies.fields import ChoiceField, Document, DocumentField
 
@@ -76,7 +77,7 @@ class ReadinessView(OpenView):
         Operation(
             "show",
             "Is the service ready",
-            ReadinessDocument,
+            Answer(ReadinessDocument),
             other_answers={HTTPStatus.SERVICE_UNAVAILABLE: ReadinessDocument},
         )
     )
@@ -167,7 +168,7 @@ class MetricsView(OpenView):
         Operation(
             "show",
             "Metrics, for Prometheus",
-            media_types={"text/plain": {"schema": {"type": "string"}}},
+            Answer(formats=TEXT),
             problems=(401,),
         )
     )

@@ -1,15 +1,17 @@
-"""How a tenant sees the others in a transparent pool: by names that stay the same and say nothing."""
+"""Pseudonyms of tenants and groups, constant within a pool, for readers that may not know them."""
 
 import hashlib
 import hmac
 from collections.abc import Collection
 from functools import cache
+from typing import Any
 
 from django.conf import settings
 
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import groups_of
 from allocator_service.tenants.models import Tenant
+from api.contract.fields import SlugField
 
 
 def tenant_name(slug: str, *, pool: Pool, caller: Tenant | None) -> str:
@@ -34,6 +36,25 @@ def group_name(slug: str, *, pool: Pool, known: Collection[str] | None) -> str:
     if known is None or slug in known:
         return slug
     return pseudonym("group", slug, pool=pool)
+
+
+class TenantNameField(SlugField):
+    """The name by which the reader knows a tenant."""
+
+    def write(self, value: Any, context: Any) -> Any:
+        return tenant_name(value, pool=context.pool, caller=context.reader)
+
+
+class GroupNameField(SlugField):
+    """The name by which the reader knows a group; null for the pool itself."""
+
+    def write(self, value: Any, context: Any) -> Any:
+        if value is None:
+            return None
+        return group_name(value, pool=context.pool, known=context.known_groups)
+
+    def exact(self, value: Any, context: Any) -> Any:
+        return value
 
 
 def pseudonym(kind: str, text: str, *, pool: Pool) -> str:

@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from allocator_service import __version__
 from allocator_service.allocation.policies import policy_documents
 from allocator_service.core.headers import PAGE_POLICY
+from api.contract.operations import shows
 from api.contract.renderers import HTMLRenderer, OrjsonRenderer
-from api.openapi.describing import shows
 from api.operations import OpenView
 from policies.fields import Document, DocumentField, TextField
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from allocator_service.allocation.models import Run
-from allocator_service.core.errors import Missing
+from allocator_service.core.selecting import missing
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
 from allocator_service.pools.selectors import group_missing, group_terms_of, members_of
 from allocator_service.pools.tree_history import Place, group_named, groups_before, places_before
@@ -74,7 +74,7 @@ class Subtree:
         """Return a tenant. Raises `Missing` unless it was below when a run began."""
         found = Tenant.objects.filter(slug=slug, retired_at=None).first() if is_slug(slug) else None
         if found is None or found.pk not in self.of_run(run):
-            raise Missing("There is no such tenant.", code="tenant.not_found")
+            raise missing("tenant.not_found")
         return found
 
     def refuse_own(self, group: Group) -> None:

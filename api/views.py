@@ -7,26 +7,26 @@ from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar, cas
 from django.db import transaction
 from django.http import HttpResponse
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from allocator_service.core.errors import Missing
+from allocator_service.core.quantities import Resource
+from allocator_service.core.selecting import missing
 from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import key_and_pool
+from allocator_service.pools.selectors import key_and_pool, resources_of
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from api.auth import ApiKeyAuthentication, Caller
+from api.contract.answers import JSON
 from api.contract.bodies import body_of, parsed_body
-from api.contract.documents import merge_patch, read_document
+from api.contract.documents import merge_patch, read_document, refuse_changed
 from api.contract.fields import is_slug
 from api.contract.idempotency import idempotency_key, served_once
-from api.contract.immutable import refuse_changed
+from api.contract.operations import Operation
 from api.contract.pagination import Page
 from api.contract.parameters import PageParameters, Parameters
-from api.contract.parsers import CSVRowsParser, MergePatchParser, StrictJSONParser
-from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer
+from api.pseudonyms import groups_known
 from api.subtrees import Subtree, subtree_of
 from policies.fields import Document
 
@@ -37,17 +37,15 @@ V = TypeVar("V", bound="ContractView")
 class ContractView(APIView):
     """A route of the contract. Subclasses name, per method, the scopes that have it.
 
-    `parameters` are the query parameters of GET, `write_parameters` those of all others; `listed`: GET
-    answers pages, also as CSV and NDJSON; `bulk`: POST takes many objects at once, also as CSV;
-    `large`: its body may be 32 MiB; `of_a_pool`: the methods that keys bound to a pool have, because
-    they show and change nothing of another.
+    `parameters` are the query parameters of GET, `write_parameters` those of all others; `large`: the
+    body of POST may be 32 MiB; `of_a_pool`: the methods that keys bound to a pool have, because they
+    show and change nothing of another. Formats of answers and bodies are those of the operation that
+    describes the handler.
     """
 
     scopes: ClassVar[Mapping[str, frozenset[Scope]]]
     parameters: ClassVar[type[Parameters]] = Parameters
     write_parameters: ClassVar[type[Parameters]] = Parameters
-    listed: ClassVar[bool] = False
-    bulk: ClassVar[bool] = False
     large: ClassVar[bool] = False
     of_a_pool: ClassVar[Collection[str]] = ()
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
@@ -102,39 +100,37 @@ class ContractView(APIView):
     def body(self) -> bytes:
         return body_of(self.request, large=self.large and self.request.method == "POST")
 
-    def document(self) -> Any:
-        """The value in the body. An empty one is `{}`."""
-        parsers = [parser() for parser in self.parsers_for(str(self.request.method))]
+    def sent(self) -> Any:
+        """Return the value in the body, `{}` for an empty one."""
+        operation = self.operation_of(str(self.request.method))
+        if operation is None or operation.body is None:
+            raise RuntimeError(f"{type(self).__name__} describes no body of {self.request.method}")
+        parsers = [parser() for parser in operation.body.parsers]
         return parsed_body(self.request, self.body, parsers)
 
     def read(self, document: type[Document]) -> dict[str, Any]:
         """The fields in the body."""
-        return read_document(document, self.document())
+        return read_document(document, self.sent())
 
     def patched(
         self, document: type[Document], current: Mapping[str, Any], *, fixed: Sequence[str]
     ) -> dict[str, Any]:
         """The fields that `current` ones become by the patch in the body; those `fixed` must stay."""
-        fields = read_document(document, merge_patch(current, self.document()))
+        fields = read_document(document, merge_patch(current, self.sent()))
         refuse_changed(current, fields, fixed)
         return fields
 
     @classmethod
-    def parsers_for(cls, method: str) -> list[type[BaseParser]]:
-        if method == "PATCH":
-            return [StrictJSONParser, MergePatchParser]
-        if method == "POST" and cls.bulk:
-            return [StrictJSONParser, CSVRowsParser]
-        return [StrictJSONParser]
+    def operation_of(cls, method: str) -> Operation | None:
+        """Return the description of a method's handler; a view that OpenAPI omits has none."""
+        handler = getattr(cls, {"HEAD": "get"}.get(method, method.lower()), None)
+        return getattr(handler, "operation", None)
 
     def get_renderers(self) -> list[BaseRenderer]:
-        return [renderer() for renderer in self.renderers_for(str(self.request.method))]
-
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if cls.listed and method in ("GET", "HEAD"):
-            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer]
-        return [OrjsonRenderer]
+        operation = self.operation_of(str(self.request.method))
+        # A refusal of an undescribed method is JSON, as every problem.
+        formats = JSON if operation is None else operation.answer.formats
+        return [renderer() for renderer in formats.renderers]
 
     def get_renderer_context(self) -> dict[str, Any]:
         return {**super().get_renderer_context(), "columns": self.columns}
@@ -158,6 +154,13 @@ class ContractView(APIView):
         if following is not None:
             response["Link"] = f'<{following}>; rel="next"'
             response["X-Next-Cursor"] = str(page.next_cursor)
+        return response
+
+    def rows_answer(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Response:
+        """Return the rows of a report or statement, for CSV and NDJSON."""
+        self.columns = columns
+        response = Response({"results": rows})
+        response.add_post_render_callback(keep_content_type)
         return response
 
     def _url_after(self, cursor: str | None) -> str | None:
@@ -198,6 +201,21 @@ class PoolView(ContractView):
         return None if group is None else subtree_of(group=group, pool=pool)
 
     @property
+    def reader(self) -> Tenant | None:
+        """The tenant that limits what is shown; None if the caller's subtree does, or nothing."""
+        return None if self.subtree is not None else self.tenant
+
+    @cached_property
+    def known_groups(self) -> Collection[str] | None:
+        """The slugs of the groups that are not shown under pseudonyms, None for all."""
+        return groups_known(pool=self.pool, caller=self.reader)
+
+    @cached_property
+    def resources(self) -> Sequence[Resource]:
+        """The resources of the pool, in the order of its vectors."""
+        return resources_of(self.pool)
+
+    @property
     def _slug(self) -> str:
         """The path's, or the empty text, which no pool has."""
         slug = str(self.kwargs["pool"])
@@ -207,7 +225,7 @@ class PoolView(ContractView):
     def pool(self) -> Pool:
         """The pool of the path. Raises `Missing` unless the caller may see it."""
         if self._visible is None:
-            raise Missing("There is no such pool.", code="pool.not_found")
+            raise missing("pool.not_found")
         return self._visible
 
 
@@ -227,7 +245,7 @@ def writes(
             if key is None:
                 return handler(self, request, *args, **kwargs)
             return served_once(
-                caller=self.caller,
+                holder=self.caller.holder_id,
                 path=request.path,
                 key=key,
                 body=self.body,

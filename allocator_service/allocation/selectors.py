@@ -23,6 +23,7 @@ from allocator_service.allocation.models import (
 from allocator_service.allocation.runs.snapshots import snapshot_document
 from allocator_service.core.errors import Gone, Missing
 from allocator_service.core.jobs import BACKTESTS
+from allocator_service.core.selecting import get_or_missing
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 
@@ -42,10 +43,7 @@ def runs_for(tenant: Tenant | None) -> QuerySet[Run]:
 
 def run_get(*, run_id: UUID, tenant: Tenant | None) -> Run:
     """The run of this id, if the caller may see it. Raises `Missing`."""
-    run = runs_for(tenant).filter(pk=run_id).first()
-    if run is None:
-        raise Missing("There is no such run.", code="run.not_found")
-    return run
+    return get_or_missing(runs_for(tenant), "run.not_found", pk=run_id)
 
 
 def decision_at(*, pool: Pool, at: datetime) -> Run:

@@ -5,6 +5,7 @@ from typing import Any
 
 from allocator_service.allocation.policies import domain_error
 from allocator_service.core.errors import DomainError, Missing, TooLarge, Unacceptable
+from allocator_service.core.selecting import missing
 from policies import PolicyError
 from policies.simulation.traces import TraceLineError
 
@@ -39,7 +40,7 @@ def of_policy(error: PolicyError) -> DomainError:
 
 
 def absent() -> Missing:
-    return Missing("There is no such backtest.", code="backtest.not_found")
+    return missing("backtest.not_found")
 
 
 def refuse_many_servers(count: int) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, localcontext
-from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -14,7 +13,7 @@ from allocator_service.billing.months import HOUR_SECONDS, Month, month_of
 from allocator_service.billing.statements.documents import account_totals
 from allocator_service.billing.statements.drafting import first_month, month_draft
 from allocator_service.core.audit import audit_record, stated_fields
-from allocator_service.core.errors import Missing, Unacceptable
+from allocator_service.core.errors import Unacceptable
 from allocator_service.core.money import exactly
 from allocator_service.core.outbox import event_record
 from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
@@ -43,16 +42,6 @@ def budgets_for(pool: Pool, tenant: Tenant | None) -> QuerySet[Budget]:
     """The budgets that a caller may see: all of the pool, or a tenant's own."""
     budgets = Budget.objects.filter(pool=pool, retired_at=None).select_related("tenant", "pool")
     return budgets if tenant is None else budgets.filter(tenant=tenant)
-
-
-def budget_get(*, pool: Pool, budget_id: UUID | None, tenant: Tenant | None) -> Budget:
-    """The budget of this id, if the caller may see it. Raises `Missing`."""
-    found = None
-    if budget_id is not None:
-        found = budgets_for(pool, tenant).filter(pk=budget_id).first()
-    if found is None:
-        raise Missing("There is no such budget.", code="budget.not_found")
-    return found
 
 
 @transaction.atomic

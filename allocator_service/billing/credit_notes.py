@@ -2,7 +2,6 @@
 
 from datetime import datetime
 from decimal import Decimal
-from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -12,7 +11,7 @@ from allocator_service.billing.months import Month
 from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.statements.drafting import open_month
 from allocator_service.core.audit import audit_record
-from allocator_service.core.errors import Conflict, Missing, Unacceptable
+from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.outbox import event_record
 from allocator_service.pools.models import Pool
@@ -25,16 +24,6 @@ def credit_notes_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[CreditNot
     """Return the pool's credit notes, or those of one tenant."""
     notes = CreditNote.objects.filter(pool=pool).select_related("pool", "tenant")
     return notes if tenant is None else notes.filter(tenant=tenant)
-
-
-def credit_note_get(*, pool: Pool, note_id: UUID | None) -> CreditNote:
-    """Return the pool's credit note of this id. Raises `Missing`."""
-    found = None
-    if note_id is not None:
-        found = credit_notes_for(pool=pool, tenant=None).filter(pk=note_id).first()
-    if found is None:
-        raise Missing("There is no such credit note.", code="credit_note.not_found")
-    return found
 
 
 @transaction.atomic

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from django.db import connection
 
-from allocator_service.core.errors import Missing
 from allocator_service.core.ids import made_at
 from allocator_service.core.planning import without_helpers
+from allocator_service.core.selecting import get_or_missing
 from allocator_service.ledger.models import (
     Block,
     Entry,
@@ -122,10 +122,9 @@ def position_of(entry_id: UUID, *, caller: Tenant | None) -> int | None:
 
 def entry_get(*, entry_id: UUID) -> Entry:
     """Return the entry of an id, for callers that may see all entries. Raises `Missing`."""
-    entry = Entry.objects.select_related("pool", "tenant").filter(pk=entry_id).first()
-    if entry is None:
-        raise Missing("There is no such entry.", code="entry.not_found")
-    return entry
+    return get_or_missing(
+        Entry.objects.select_related("pool", "tenant"), "entry.not_found", pk=entry_id
+    )
 
 
 def chained_digests(*, run_id: UUID) -> dict[str, str] | None:

@@ -4,7 +4,7 @@ changes of one pool are serial, their generations are in commit order, and nothi
 
 from uuid import UUID
 
-from allocator_service.core.errors import Missing
+from allocator_service.core.selecting import missing
 from allocator_service.pools.models import Pool, Server
 
 
@@ -16,7 +16,7 @@ def pool_lock(pool: Pool) -> Pool:
         .first()
     )
     if locked is None:
-        raise Missing("There is no such pool.", code="pool.not_found")
+        raise missing("pool.not_found")
     return locked
 
 

@@ -10,7 +10,8 @@ from django.db import transaction
 from django.db.models import F
 
 from allocator_service.core.audit import Change, audit_record, audit_record_all, stated_fields
-from allocator_service.core.errors import Conflict, Missing, PreconditionRequired, Unacceptable
+from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
+from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
@@ -243,7 +244,7 @@ def member_end(*, pool: Pool, tenant: Tenant, version: int | None, now: datetime
     pool = pool_lock(pool)
     membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
     if membership is None:
-        raise Missing("There is no such member.", code="member.not_found")
+        raise missing("member.not_found")
     check_version(membership.version, version)
     servers = Server.objects.filter(pool=pool, contributed_by=tenant).present().count()
     workloads = pool.workloads.filter(tenant=tenant).exclude(state="withdrawn").count()

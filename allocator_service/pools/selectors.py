@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.core.rows import RowReader, only_row, prefetched, selecting
+from allocator_service.core.selecting import get_or_missing, missing
 from allocator_service.pools.models import (
     Contribution,
     Group,
@@ -29,7 +30,7 @@ from allocator_service.tenants.services import api_key_digest
 
 def group_missing() -> Missing:
     """Return the error for a group that does not exist or that the caller may not see."""
-    return Missing("There is no such group.", code="group.not_found")
+    return missing("group.not_found")
 
 
 def pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
@@ -50,10 +51,7 @@ def pool_get(*, slug: str, tenant: Tenant | None, retired: bool = False) -> Pool
     With `retired` also a pool that was closed, or one that the tenant was a member of.
     """
     pools = Pool.objects.history_for_tenant(tenant).prefetch_related("resource_types")
-    pool = (pools if retired else pools_for(tenant)).filter(slug=slug).first()
-    if pool is None:
-        raise Missing("There is no such pool.", code="pool.not_found")
-    return pool
+    return get_or_missing(pools if retired else pools_for(tenant), "pool.not_found", slug=slug)
 
 
 _KEY, _POOL, _SERVER = KeyReader(), RowReader(Pool, "pool"), RowReader(Server, "server")

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from allocator_service.core.errors import Missing
 from allocator_service.core.rows import RowReader, only_row, selecting
+from allocator_service.core.selecting import get_or_missing
 from allocator_service.tenants.models import ApiKey, Tenant
 from allocator_service.tenants.services import api_key_digest
 
@@ -26,10 +26,7 @@ def tenants_with_retired() -> QuerySet[Tenant]:
 def tenant_get(*, slug: str, within: QuerySet[Tenant] | None = None) -> Tenant:
     """The tenant of this slug. Raises `Missing`."""
     tenants = Tenant.objects.filter(retired_at=None) if within is None else within
-    tenant = tenants.filter(slug=slug).first()
-    if tenant is None:
-        raise Missing("There is no such tenant.", code="tenant.not_found")
-    return tenant
+    return get_or_missing(tenants, "tenant.not_found", slug=slug)
 
 
 class KeyReader:

@@ -2,12 +2,10 @@
 
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import orjson
 from django.db.models import Count, Min, Q, QuerySet
 
-from allocator_service.core.errors import Missing
 from allocator_service.core.outbox import event_document
 from allocator_service.tenants.models import Tenant
 from allocator_service.webhooks.models import Delivery, DeliveryState, Webhook
@@ -21,26 +19,6 @@ def webhooks_for(tenant: Tenant | None) -> QuerySet[Webhook]:
     """Return all webhooks, or those of one tenant."""
     webhooks = Webhook.objects.filter(retired_at=None).select_related("tenant", "pool")
     return webhooks if tenant is None else webhooks.filter(tenant=tenant)
-
-
-def webhook_get(*, webhook_id: UUID | None, tenant: Tenant | None) -> Webhook:
-    """Return the webhook of an id, within those of a tenant if given. Raises `Missing`."""
-    found = None
-    if webhook_id is not None:
-        found = webhooks_for(tenant).filter(pk=webhook_id).first()
-    if found is None:
-        raise Missing("There is no such webhook.", code="webhook.not_found")
-    return found
-
-
-def delivery_get(*, webhook: Webhook, delivery_id: UUID | None) -> Delivery:
-    """Return a webhook's delivery by its id. Raises `Missing`."""
-    found = None
-    if delivery_id is not None:
-        found = webhook.deliveries.filter(pk=delivery_id).first()
-    if found is None:
-        raise Missing("There is no such delivery.", code="delivery.not_found")
-    return found
 
 
 def message_of(delivery: Delivery) -> tuple[str, bytes]:

@@ -1,9 +1,9 @@
 """Bodies: documents of declared fields, read with every mistake named at once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allocator_service.core.errors import refusal
+from allocator_service.core.errors import Unacceptable, refusal
 from policies.fields import Document, Mistakes, read_items
 
 
@@ -31,6 +31,19 @@ def read_documents(
         return read_items(document, items, cells=cells)
     except Mistakes as wrong:
         raise refusal(wrong.found) from None
+
+
+def refuse_changed(
+    current: Mapping[str, Any], wanted: Mapping[str, Any], names: Sequence[str]
+) -> None:
+    """Refuse a change of these fields; naming them with the value they have is no change."""
+    for name in names:
+        if wanted[name] != current[name]:
+            raise Unacceptable(
+                f'"{name}" is set when the object is created and cannot change.',
+                code="field.immutable",
+                pointer=f"/{name}",
+            )
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

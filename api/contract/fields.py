@@ -1,4 +1,4 @@
-"""The kinds of fields that only the API has: slugs, ids, instants, labels, quantities."""
+"""Kinds of fields that only the API has, such as slugs, ids, instants and quantities."""
 
 import re
 from datetime import UTC, datetime
@@ -9,11 +9,14 @@ from uuid import UUID
 from allocator_service.core import labels
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable, Unreadable
+from allocator_service.core.quantities import json_number, vector_to_document
 from allocator_service.tenants.models import SLUG_PATTERN
 from api.contract.parsers import json_document
 from policies import REASONS
 from policies.fields import (
     Field,
+    Given,
+    IntegerField,
     ListField,
     NumberField,
     ObjectField,
@@ -26,6 +29,8 @@ from policies.fields import (
     mistake,
 )
 
+MAX_VERSION = 2**31 - 1
+MAX_GENERATION = 2**63 - 1
 _SLUG = re.compile(SLUG_PATTERN, re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
@@ -40,6 +45,25 @@ class SlugField(PatternField):
     def __init__(self, **options: Any) -> None:
         words = "1 to 63 lower-case letters, digits and hyphens, no hyphen at the ends"
         super().__init__(pattern=SLUG_PATTERN, code="slug.syntax", expected=words, **options)
+
+
+def pool_field() -> SlugField:
+    """Describe the pool of a resource, which the path of its routes names."""
+    return SlugField(source=Given("pool.slug"))
+
+
+class VersionField(IntegerField):
+    """The version of an object, which is its entity tag."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(minimum=1, maximum=MAX_VERSION, **options)
+
+
+class GenerationField(IntegerField):
+    """A generation of a pool, the number of a change of it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(minimum=0, maximum=MAX_GENERATION, **options)
 
 
 class TimestampField(StringField):
@@ -58,6 +82,9 @@ class TimestampField(StringField):
             "timestamp.syntax",
             "Expected a timestamp as in RFC 3339, with its offset: 2026-01-05T00:00:00Z.",
         )
+
+    def exact(self, value: Any, context: Any) -> str | None:
+        return None if value is None else value.isoformat().replace("+00:00", "Z")
 
     def describe(self) -> Schema:
         return {"type": "string", "format": "date-time"}
@@ -134,10 +161,28 @@ class PoolQuantitiesField(JsonCells, QuantitiesField):
 class WeightField(NumberField):
     """A weight, also as text in a cell of a CSV."""
 
+    def write(self, value: Any, context: Any) -> int | float:
+        return json_number(value)
+
+    def exact(self, value: Any, context: Any) -> Any:
+        return value
+
     def read_text(self, text: str) -> Any:
         if not _NUMBER.fullmatch(text):
             raise self.wrong_type()
         return self.read(Decimal(text))
+
+
+class VectorField(PoolQuantitiesField):
+    """Quantities that are stored in the order of the pool's resources."""
+
+    def write(self, value: Any, context: Any) -> dict[str, Any]:
+        return vector_to_document(value, context.resources)
+
+    def exact(self, value: Any, context: Any) -> dict[str, Any]:
+        # A resource that the pool got later has no entry yet.
+        pairs = zip(context.resources, value, strict=False)
+        return {resource.name: quantity for resource, quantity in pairs}
 
 
 class PoolQuantityField(QuantityField):
@@ -168,6 +213,11 @@ def ids_field(*, max_items: int, **options: Any) -> ListField:
 def is_slug(text: str) -> bool:
     """Whether the text may be the name of a pool or tenant."""
     return _SLUG.fullmatch(text) is not None
+
+
+def slug_or_none(text: str) -> str | None:
+    """Return a text that may be a slug; None for any other text."""
+    return text if is_slug(text) else None
 
 
 def uuid_or_none(text: str) -> UUID | None:

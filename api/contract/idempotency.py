@@ -8,6 +8,7 @@ only is not stored: it says in `kept` what is.
 import hashlib
 import re
 from collections.abc import Callable
+from uuid import UUID
 
 from django.http import HttpResponse
 from rest_framework.response import Response
@@ -16,7 +17,6 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Conflict, Unacceptable, Unreadable
 from allocator_service.core.locks import Lock, try_lock_in_transaction
 from allocator_service.core.models import IdempotencyClaim
-from api.auth import Caller
 from api.contract.renderers import json_bytes
 
 TWIN_RETRY_SECONDS = 1
@@ -39,14 +39,14 @@ def idempotency_key(header: str | None) -> str | None:
 
 
 def served_once(
-    *, caller: Caller, path: str, key: str, body: bytes, serve: Callable[[], Response]
+    *, holder: UUID, path: str, key: str, body: bytes, serve: Callable[[], Response]
 ) -> HttpResponse | Response:
     """Serve a POST unless it was served before; call it in the transaction of the effect.
 
     Raises `Conflict` while a twin is being served, `Unacceptable` when the key came with another
     body before.
     """
-    identity = {"holder": caller.holder_id, "method": "POST", "path": path, "key": key}
+    identity = {"holder": holder, "method": "POST", "path": path, "key": key}
     if not try_lock_in_transaction(Lock.IDEMPOTENCY, "\n".join(map(str, identity.values()))):
         raise Conflict(
             "A request with this Idempotency-Key is still in progress: repeat it later for its answer.",

@@ -1,10 +1,14 @@
 """Money in bodies and answers: exact decimals, as texts or JSON numbers in, as texts out."""
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from allocator_service.billing.rating.lines import minor_digits
+from allocator_service.billing.statements.documents import money_text
 from allocator_service.core.money import MINOR_DIGITS
+from allocator_service.core.quantities import decimal_text
 from api.contract.fields import SchemaField
 from policies.fields import FRACTIONAL_DIGITS, LIMIT, Field, PatternField, Schema, mistake
 
@@ -40,6 +44,9 @@ class PriceField(Field):
             )
         return abs(price)
 
+    def write(self, value: Any, context: Any) -> str | None:
+        return None if value is None else decimal_text(value)
+
     def describe(self) -> Schema:
         text = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]{1,12})?$"}
         return {"oneOf": [text, {"type": "number", "minimum": 0}]}
@@ -60,8 +67,24 @@ class CurrencyField(PatternField):
         return code
 
 
-def decimal_field(**options: Any) -> SchemaField:
-    """A decimal text in an answer."""
-    null = options.pop("allow_null", False)
-    schema = {**DECIMAL, "type": ["string", "null"]} if null else DECIMAL
-    return SchemaField(schema=schema, **options)
+class DecimalField(SchemaField):
+    """A decimal in an answer, as a text. In requests it is a `PriceField`."""
+
+    def __init__(self, *, allow_null: bool = False, **options: Any) -> None:
+        schema = {**DECIMAL, "type": ["string", "null"]} if allow_null else DECIMAL
+        super().__init__(schema=schema, **options)
+        self._is_nullable = allow_null
+
+    def in_requests(self) -> Field:
+        options = self.writable if isinstance(self.writable, Mapping) else {}
+        return PriceField(source=self.source, allow_null=self._is_nullable, **options)
+
+    def write(self, value: Any, context: Any) -> Any:
+        return decimal_text(value) if isinstance(value, Decimal) else value
+
+
+class MoneyField(DecimalField):
+    """An amount with all digits of the pool's currency."""
+
+    def write(self, value: Any, context: Any) -> Any:
+        return money_text(value, minor_digits(context.pool))

@@ -6,16 +6,10 @@ from typing import Any
 from django.http import QueryDict
 
 from allocator_service.core.errors import Unreadable
-from policies.fields import ChoiceField, Document, Field, IntegerField, Mistakes, Schema, TextField
+from policies.fields import Document, Field, IntegerField, Mistakes, Schema, TextField
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
-FORMATS = ("json", "csv", "ndjson")
-EXPORT_FORMATS = ("csv", "ndjson", "parquet")
-REPORT_FORMATS = (*FORMATS, "svg")
-RESULT_FORMATS = (*REPORT_FORMATS, "html")
-STATEMENT_FORMATS = (*FORMATS, "html", "parquet")
-RENDERING_FORMATS = ("json", "txt", "yaml")
 
 # `format` is content negotiation's, on every route; see api.contract.negotiation.
 _EVERYWHERE = {"format"}
@@ -53,14 +47,20 @@ class Parameters(Document):
     @classmethod
     def describe(cls) -> list[Schema]:
         """The parameters as OpenAPI parameter objects."""
-        described = []
-        for name, field in cls.fields.items():
-            schema = dict(field.schema())
-            said = {"description": schema.pop("description", "")}
-            described.append(
-                {"name": name, "in": "query", "required": field.required, **said, "schema": schema}
-            )
-        return described
+        return [parameter_schema(name, field) for name, field in cls.fields.items()]
+
+
+def parameter_schema(name: str, field: Field) -> Schema:
+    """Return the OpenAPI parameter object of a query parameter."""
+    schema = dict(field.schema())
+    description = schema.pop("description", "")
+    return {
+        "name": name,
+        "in": "query",
+        "required": field.required,
+        "description": description,
+        "schema": schema,
+    }
 
 
 def _read(field: Field, name: str, text: str) -> Any:
@@ -86,53 +86,3 @@ class PageParameters(Parameters):
     cursor = TextField(
         max_length=500, required=False, description="Where to continue: from the previous page."
     )
-
-
-class FormatParameter(Parameters):
-    """Of a list in OpenAPI; read by content negotiation."""
-
-    format = ChoiceField(choices=FORMATS, required=False, description="Instead of `Accept`.")
-
-
-class ReportFormatParameter(Parameters):
-    """Of a report in OpenAPI; read by content negotiation."""
-
-    format = ChoiceField(
-        choices=REPORT_FORMATS, required=False, description="Instead of `Accept`; svg is a picture."
-    )
-
-
-class ResultFormatParameter(Parameters):
-    """Of results in OpenAPI; read by content negotiation."""
-
-    format = ChoiceField(
-        choices=RESULT_FORMATS,
-        required=False,
-        description="Instead of `Accept`; svg is a picture, html a page to send on.",
-    )
-
-
-class StatementFormatParameter(Parameters):
-    """Of a statement in OpenAPI; read by content negotiation."""
-
-    format = ChoiceField(
-        choices=STATEMENT_FORMATS,
-        required=False,
-        description="Instead of `Accept`; html is a page.",
-    )
-
-
-class RenderingFormatParameter(Parameters):
-    """Of a rendering in OpenAPI; read by content negotiation."""
-
-    format = ChoiceField(
-        choices=RENDERING_FORMATS,
-        required=False,
-        description="Instead of `Accept`: txt is a script, yaml a stream of manifests.",
-    )
-
-
-class ExportFormatParameter(Parameters):
-    """Of an export in OpenAPI; read by content negotiation."""
-
-    format = ChoiceField(choices=EXPORT_FORMATS, required=False, description="Instead of `Accept`.")

@@ -11,20 +11,14 @@ from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 from allocator_service.billing.months import MONTH_PATTERN
 from allocator_service.enforcement.rendering.targets import TARGETS
 from allocator_service.tenants.models import SLUG_PATTERN, Scope
+from api.contract.answers import RENDERING
 from api.contract.errors import PROBLEM_TYPE
 from api.contract.idempotency import KEY_PATTERN
-from api.contract.parameters import (
-    ExportFormatParameter,
-    FormatParameter,
-    RenderingFormatParameter,
-    ReportFormatParameter,
-    ResultFormatParameter,
-    StatementFormatParameter,
-)
-from api.openapi.describing import Operation
+from api.contract.operations import Operation
+from api.contract.parameters import parameter_schema
 from api.openapi.examples import add_example
 from api.openapi.groups import GROUPS, group_of
-from policies.fields import Document, DocumentField, MapField, QuantitiesField, Schema
+from policies.fields import Document, Schema
 
 if TYPE_CHECKING:  # views read the settings that name this module
     from api.views import ContractView
@@ -48,8 +42,6 @@ _PATH_PARAMETERS = {
     "webhook": "The webhook's id.",
     "delivery": "The id of a delivery: one event to one webhook.",
 }
-_PARQUET = "application/vnd.apache.parquet"
-_BYTES: Schema = {"schema": {"type": "string", "format": "binary"}}
 _TEXT_HEADER: Schema = {"schema": {"type": "string"}}
 _HEADERS: Mapping[str, Schema] = {
     "ETag": {"description": "The version, for If-Match.", **_TEXT_HEADER},
@@ -102,20 +94,6 @@ _PROBLEM: Schema = {
 }
 
 
-def _created(which: Schema) -> Schema:
-    """The answer to a request that made many objects: how many, and the first and last of them."""
-    return {
-        "type": "object",
-        "required": ["created", "first", "last"],
-        "properties": {
-            "created": {"type": "integer", "minimum": 1},
-            "first": which,
-            "last": which,
-        },
-        "additionalProperties": False,
-    }
-
-
 class ContractSchema(AutoSchema):
     """Writes an operation from what its handler says about itself; others are left out."""
 
@@ -137,8 +115,9 @@ class ContractSchema(AutoSchema):
             "parameters": self._parameters(path, method, operation),
             "responses": self._responses(path, method, operation),
         }
-        if operation.request is not None:
-            described["requestBody"] = self._request_body(method, operation, operation.request)
+        if operation.body is not None:
+            content = operation.body.content(self._component)
+            described["requestBody"] = {"content": content, "required": operation.body.required}
         open_to_all = not self.view.permission_classes
         described["security"] = [] if open_to_all else [{"key": []}]
         add_example(described)
@@ -168,18 +147,9 @@ class ContractSchema(AutoSchema):
         ]
         if method == "GET":
             parameters += self.view.parameters.describe()
-            if operation.paged:
-                parameters += FormatParameter.describe()
-            if operation.kind == "export":
-                parameters += ExportFormatParameter.describe()
-            if operation.report:
-                parameters += ReportFormatParameter.describe()
-            if operation.results:
-                parameters += ResultFormatParameter.describe()
-            if operation.statement:
-                parameters += StatementFormatParameter.describe()
-            if operation.rendering:
-                parameters += RenderingFormatParameter.describe()
+            chosen = operation.answer.formats.parameter_field()
+            if chosen is not None:
+                parameters.append(parameter_schema("format", chosen))
         else:
             parameters += self.view.write_parameters.describe()
         if operation.if_match:
@@ -192,7 +162,7 @@ class ContractSchema(AutoSchema):
                     "schema": {"type": "string", "examples": ['"v1"', "*"]},
                 }
             )
-        if operation.claims:
+        if operation.repeatable:
             parameters.append(
                 {
                     "name": "Idempotency-Key",
@@ -204,20 +174,6 @@ class ContractSchema(AutoSchema):
             )
         return parameters
 
-    def _request_body(self, method: str, operation: Operation, document: type[Document]) -> Schema:
-        if operation.patched:
-            schema = self._component(f"{document.__name__}Patch", patch_schema(document))
-        else:
-            schema = self._document(document)
-        if operation.many or operation.facts:
-            schema = {"oneOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
-        content: dict[str, Schema] = {}
-        for parser in self.view.parsers_for(method):
-            text_rows = parser.media_type == "text/csv"
-            content[parser.media_type] = {"schema": {"type": "string"} if text_rows else schema}
-        required = bool(document.schema().get("required"))
-        return {"content": content, "required": required and not operation.patched}
-
     def _responses(self, path: str, method: str, operation: Operation) -> dict[str, Schema]:
         success: Schema = {
             "description": operation.status.phrase,
@@ -225,13 +181,13 @@ class ContractSchema(AutoSchema):
                 name: _HEADERS[name] for name in operation.headers
             } | dict(_EVERY_ANSWER),
         }  # fmt: skip
-        content = self._content(operation)
+        content = operation.answer.content(self._component)
         if content:
             success["content"] = content
         responses = {str(int(operation.status)): success}
         if operation.kind == "put":
             responses["201"] = success | {"description": HTTPStatus.CREATED.phrase}
-        if operation.rendering:
+        if operation.answer.formats is RENDERING:
             responses["304"] = {
                 "description": HTTPStatus.NOT_MODIFIED.phrase,
                 "headers": {"ETag": _HEADERS["ETag"], **_EVERY_ANSWER},
@@ -245,56 +201,6 @@ class ContractSchema(AutoSchema):
         for status in sorted(self._problem_statuses(path, method, operation)):
             responses[str(status)] = {"$ref": f"#/components/responses/Problem{status}"}
         return responses
-
-    def _content(self, operation: Operation) -> dict[str, Schema]:
-        if operation.media_types:
-            return {name: dict(schema) for name, schema in operation.media_types.items()}
-        if operation.answer is None:
-            return {}
-        schema = self._document(operation.answer)
-        text: Schema = {"schema": {"type": "string"}}
-        if operation.export:
-            return {"text/csv": text, "application/x-ndjson": text, _PARQUET: _BYTES}
-        if operation.report or operation.results:
-            return {
-                "application/json": {"schema": schema},
-                "text/csv": text,
-                "application/x-ndjson": text,
-                "image/svg+xml": text,
-            } | ({"text/html": text} if operation.results else {})
-        if operation.statement:
-            return {
-                "application/json": {"schema": schema},
-                "text/csv": text,
-                "application/x-ndjson": text,
-                "text/html": text,
-                _PARQUET: _BYTES,
-            }
-        if operation.rendering:
-            return {
-                "application/json": {"schema": schema},
-                "text/plain": text,
-                "application/yaml": text,
-            }
-        if operation.paged:
-            if operation.other_rows is not None:
-                schema = {"anyOf": [schema, self._document(operation.other_rows)]}
-            page = self._component(
-                f"{operation.answer.__name__}Page", _page_schema(schema, feed=operation.feed)
-            )
-            return {
-                "application/json": {"schema": page},
-                "text/csv": text,
-                "application/x-ndjson": text,
-            }
-        if operation.many:
-            many = (
-                self._component("ManyNamed", _created({"type": "string", "pattern": SLUG_PATTERN}))
-                if operation.named
-                else self._component("ManyCreated", _created({"type": "string", "format": "uuid"}))
-            )
-            schema = {"oneOf": [schema, many]}
-        return {"application/json": {"schema": schema}}
 
     def _problem_statuses(self, path: str, method: str, operation: Operation) -> set[int]:
         if not self.view.permission_classes:
@@ -332,37 +238,6 @@ def describe_whole(
             "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
     return result
-
-
-def patch_schema(document: type[Document]) -> Schema:
-    """The JSON Schema of a merge-patch: every member may be left out, and null removes it."""
-    properties: dict[str, Schema] = {}
-    for name, field in document.fields.items():
-        if isinstance(field, DocumentField):
-            schema = patch_schema(field.document)
-        else:
-            schema = field.schema()
-            schema.pop("default", None)
-            if isinstance(field, MapField | QuantitiesField):
-                member = {"anyOf": [schema["additionalProperties"], {"type": "null"}]}
-                schema = {"type": "object", "additionalProperties": member}
-        properties[name] = {"anyOf": [schema, {"type": "null"}]}
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-def _page_schema(row: Schema, *, feed: bool) -> Schema:
-    properties: Schema = {
-        "results": {"type": "array", "items": row},
-        "next": {"type": ["string", "null"], "format": "uri"},
-    }
-    if feed:
-        properties["next_cursor"] = {"type": ["string", "null"]}
-    return {
-        "type": "object",
-        "required": list(properties),
-        "properties": properties,
-        "additionalProperties": False,
-    }
 
 
 def _path_parameters(path: str) -> list[str]:

@@ -18,7 +18,7 @@ from allocator_service.pools.selectors import pools_for
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import by_id
 from api.pages.views import TenantPage, see
-from api.v1.backtests.asking import backtest_ask
+from api.v1.backtests import backtest_ask
 
 _BACKTESTS = by_id("my-backtests", descending=True)
 BACKTESTS_SHOWN = 50

@@ -9,9 +9,8 @@ from allocator_service.core.clock import utc_now
 from allocator_service.enforcement.selectors import decision_in_force
 from api.pages.parts import decision_said
 from api.pages.views import PoolPage
-from api.v1.evaluations.views import admitted_evaluation
-from api.v1.runs.inputs import input_for
-from api.v1.runs.visibility import sees_whole
+from api.v1.evaluations import admitted_evaluation
+from api.v1.run_inputs import input_for, sees_whole
 
 
 class ComparisonPage(PoolPage):

@@ -19,7 +19,7 @@ from allocator_service.tenants.models import Tenant
 from api.contract.fields import is_slug
 from api.pages.views import PoolPage
 from api.pseudonyms import group_name, groups_known
-from api.v1.runs.trees import tree_for
+from api.v1.trees import tree_for
 
 CHILDREN_A_PAGE = 100
 TERMS_SHOWN = 100

@@ -24,9 +24,9 @@ from allocator_service.pools.selectors import ServerKind, resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
 from api.pages.words import NOT_DECIDED, PAUSED, helps, reason_said
-from api.v1.enforcement.entitlements import entitlements_document
-from api.v1.runs.schedules import slot_rows
-from api.v1.runs.visibility import sees_whole
+from api.v1.entitlements import entitlements_document
+from api.v1.run_inputs import sees_whole
+from api.v1.schedules import slot_rows
 
 
 @dataclass(frozen=True)

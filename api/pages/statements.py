@@ -16,8 +16,8 @@ from allocator_service.core.snapshots import one_snapshot
 from api.contract.renderers import json_bytes
 from api.pages.rendering import PageResponse
 from api.pages.views import PoolPage
-from api.v1.runs.visibility import proof_for, whole_run
-from api.v1.statements.serializers import statement_shown
+from api.v1.run_inputs import proof_for, whole_run
+from api.v1.statement_documents import statement_shown
 
 
 class StatementsPage(PoolPage):

@@ -21,8 +21,8 @@ from api.contract.pagination import Page, by_id
 from api.pages.parts import decision_said, workload_rows
 from api.pages.views import PoolPage
 from api.pages.words import helps
-from api.v1.evaluations.views import admitted_evaluation
-from api.v1.runs.explanations import explanation_document
+from api.v1.evaluations import admitted_evaluation
+from api.v1.explanations import explanation_document
 
 _WORKLOADS = by_id("my-workloads")
 WORKLOADS_A_PAGE = 100

@@ -30,7 +30,6 @@ class FeedView(ContractView):
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     parameters = FeedParameters
-    listed = True
     cursor_parameter = "after"
     feed: ClassVar[str]
 

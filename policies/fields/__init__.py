@@ -1,4 +1,4 @@
-"""Documents whose fields are declared once: read with every mistake in its place, and described.
+"""Documents whose fields are declared once, to be read, written and described.
 
 A declaration says the name, kind, bounds, default and description of a field. From it come the
 reading of a JSON value, with a JSON pointer to each mistake, and the value's JSON Schema.
@@ -39,6 +39,7 @@ from policies.fields.quantities import (
     kubernetes_quantity_from,
     quantity_from,
 )
+from policies.fields.sources import Given
 
 __all__ = [
     "FRACTIONAL_DIGITS",
@@ -50,6 +51,7 @@ __all__ = [
     "Document",
     "DocumentField",
     "Field",
+    "Given",
     "IntegerField",
     "ListField",
     "MapField",

@@ -8,18 +8,22 @@ from typing import Any, ClassVar
 
 from policies.errors import MAX_MISTAKES, UNKNOWN, Mistake
 from policies.fields.kinds import Field, Mistakes, Schema, escaped, is_object, mistake
+from policies.fields.sources import Getter, getter_of, lookup_of, row_getter_of
 
 _ABSENT: Any = object()
 
 
 class Document:
-    """An object whose fields are the class's attributes; those of a base class come first.
+    """A JSON object whose fields are the attributes of the class, after those of its base.
 
-    An underscore at the end of a name is not part of it (``from_``).
+    An underscore at the end of a name is not part of it (``from_``). One declaration serves both
+    directions: :meth:`read` takes a request apart, :meth:`write` makes an answer of an object, and
+    :meth:`writable` derives the document of the request from that of the answer.
     """
 
     fields: ClassVar[dict[str, Field]] = {}
     _plan: ClassVar[Sequence[tuple[str, Field, Callable[[Any], Any], bool, bool]]] = ()
+    _sources: ClassVar[Sequence[tuple[str, Field, Getter]]] = ()
     missing_code: ClassVar[str] = "field.required"
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -31,11 +35,67 @@ class Document:
             (name, field, field.read, field.required, field.allow_null)
             for name, field in cls.fields.items()
         ]
+        cls._sources = [
+            (name, field, getter_of(field.source or name)) for name, field in cls.fields.items()
+        ]
 
     @classmethod
     def with_fields(cls, **fields: Field) -> type[Document]:
         """The document with other fields in the place of some."""
         return type(cls.__name__, (cls,), fields)
+
+    @classmethod
+    def writable(
+        cls, name: str, /, *, only: Sequence[str] | None = None, **others: Field
+    ) -> type[Document]:
+        """Return the document of a request.
+
+        Args:
+            name: its name in OpenAPI.
+            only: the writable fields that it has, in its order; by default all of them.
+            others: fields of the request alone, or in the place of some.
+        """
+        fields = {
+            each: cls.fields[each].in_requests()
+            for each in (cls.fields if only is None else only)
+            if cls.fields[each].writable is not False
+        }
+        return type(name, (Document,), {**fields, **others})
+
+    @classmethod
+    def write(cls, found: Any, context: Any = None) -> dict[str, Any]:
+        """Return the document of an object, by the sources of its fields.
+
+        Args:
+            found: the object.
+            context: what else sources and fields need, such as the pool and who asks.
+        """
+        return {
+            name: field.write(find(found, context), context) for name, field, find in cls._sources
+        }
+
+    @classmethod
+    def row_writer(cls, context: Any = None) -> Callable[[Any], dict[str, Any]]:
+        """Return the function that writes a row of a query for :meth:`lookups`."""
+        sources = [
+            (name, field, row_getter_of(field.source or name)) for name, field in cls.fields.items()
+        ]
+        return lambda row: {
+            name: field.write(find(row, context), context) for name, field, find in sources
+        }
+
+    @classmethod
+    def exact(cls, found: Any, context: Any = None) -> dict[str, Any]:
+        """Return the values that a change starts from, as :meth:`write` without rounding."""
+        return {
+            name: field.exact(find(found, context), context) for name, field, find in cls._sources
+        }
+
+    @classmethod
+    def lookups(cls) -> list[str]:
+        """Return the columns that a query for :meth:`row_writer` selects."""
+        found = (lookup_of(field.source or name) for name, field in cls.fields.items())
+        return [lookup for lookup in found if lookup is not None]
 
     @classmethod
     def read(cls, document: Any, *, cells: bool = False) -> dict[str, Any]:
@@ -109,12 +169,30 @@ class DocumentField(Field):
         self.document = document
         self.read = document.read  # type: ignore[method-assign, assignment]  # one call less
 
+    def in_requests(self) -> Field:
+        field = super().in_requests()
+        if isinstance(field, DocumentField):
+            field.document = self.document.writable(self.document.__name__)
+            field.read = field.document.read  # type: ignore[method-assign, assignment]
+        return field
+
+    def write(self, value: Any, context: Any) -> Any:
+        # A document that is stored as such is passed on as it is.
+        if value is None or is_object(value):
+            return value
+        return self.document.write(value, context)
+
+    def exact(self, value: Any, context: Any) -> Any:
+        if value is None or is_object(value):
+            return value
+        return self.document.exact(value, context)
+
     def describe(self) -> Schema:
         return self.document.schema()
 
 
 class ListField(Field):
-    """An array of values of one kind: of a field or of a document.
+    """An array of values of one field or one document.
 
     Args:
         items: the kind.
@@ -138,6 +216,27 @@ class ListField(Field):
         super().__init__(**options)
         self.items, self.unique, self.code = items, unique, code
         self.min_items, self.max_items = min_items, max_items
+
+    def in_requests(self) -> Field:
+        field = super().in_requests()
+        if isinstance(self.items, type) and isinstance(field, ListField):
+            field.items = self.items.writable(self.items.__name__)
+        return field
+
+    def write(self, value: Any, context: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(self.items, Field):
+            return [self.items.write(item, context) for item in value]
+        # Items that are stored as documents are passed on as they are.
+        return [item if is_object(item) else self.items.write(item, context) for item in value]
+
+    def exact(self, value: Any, context: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(self.items, Field):
+            return [self.items.exact(item, context) for item in value]
+        return [item if is_object(item) else self.items.exact(item, context) for item in value]
 
     def at_most(self, max_items: int) -> ListField:
         """The same field for fewer items."""
@@ -189,7 +288,7 @@ class ListField(Field):
 def read_items(
     kind: Field | type[Document], items: Sequence[Any], *, cells: bool = False
 ) -> list[Any]:
-    """Read every item of an array; stops after 20 mistakes. Raises Mistakes."""
+    """Read every item of an array, up to 20 mistakes. Raises Mistakes."""
     read_one: Any = kind.read
     if cells:
         read_one = lambda item: kind.read(item, cells=True)  # type: ignore[call-arg]  # noqa: E731

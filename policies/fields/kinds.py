@@ -1,4 +1,4 @@
-"""Fields of documents: what reads one value as it is, never as what it might have meant.
+"""Fields of documents, which read a value as it is and guess nothing.
 
 ``true`` is not a number, ``1.0`` is an integer only where the field says so, ``"1_000"`` is refused.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from decimal import Decimal
 from typing import Any, ClassVar
 
 from policies.errors import Mistake
+from policies.fields.sources import Source
 
 Schema = dict[str, Any]
 
@@ -24,7 +26,7 @@ _CONTROL = re.compile(
 
 
 class Mistakes(ValueError):
-    """What is wrong with a value; pointers start at the value."""
+    """Mistakes in a value, with pointers that start at the value."""
 
     def __init__(self, found: Sequence[Mistake]) -> None:
         super().__init__(found[0].detail)
@@ -52,7 +54,10 @@ def is_one_line(text: str) -> bool:
 
 
 def is_object(value: Any) -> bool:
-    """Whether a value is what JSON calls an object (dictionaries are asked for first: quicker)."""
+    """Whether a value is a JSON object.
+
+    Dictionaries, the usual case, are recognised without the slower abstract class.
+    """
     return type(value) is dict or isinstance(value, Mapping)
 
 
@@ -66,6 +71,10 @@ class Field:
         missing_code, type_code: of the mistakes that it is not there and that it is of another
             type, if they are not those of other fields.
         description, examples: for readers of the schema.
+        source: where :meth:`Document.write` finds the value, by default an attribute of the field's
+            own name.
+        writable: whether requests have the field too; as a mapping, the options that differ there;
+            as a field, the one that they have instead.
     """
 
     type_name: ClassVar[str] = "a value"
@@ -80,6 +89,8 @@ class Field:
         type_code: str = "field.type",
         description: str = "",
         examples: Sequence[Any] = (),
+        source: Source = "",
+        writable: bool | Mapping[str, Any] | Field = False,
     ) -> None:
         self.has_default = default is not _ABSENT
         self.required = (not self.has_default) if required is None else required
@@ -87,6 +98,31 @@ class Field:
         self.allow_null, self.description = allow_null, description
         self.missing_code, self.type_code = missing_code, type_code
         self.examples = list(examples)
+        self.source, self.writable = source, writable
+
+    def in_requests(self) -> Field:
+        """Return the field as requests declare it."""
+        if isinstance(self.writable, Field):
+            field = copy(self.writable)
+            field.source = self.source
+            return field
+        field = copy(self)
+        options = self.writable if isinstance(self.writable, Mapping) else {}
+        for option, value in options.items():
+            if not hasattr(field, option):
+                raise TypeError(f"{type(self).__name__} has no option {option}.")
+            setattr(field, option, value)
+        if "default" in options:
+            field.has_default, field.required = True, False
+        return field
+
+    def write(self, value: Any, context: Any) -> Any:  # noqa: ARG002
+        """Return the JSON value of a stored value. `context` is what the document is written for."""
+        return value
+
+    def exact(self, value: Any, context: Any) -> Any:
+        """Return what :meth:`read` reads back as the stored value, where an answer rounds it."""
+        return self.write(value, context)
 
     def read(self, value: Any) -> Any:
         """What a JSON value means. Raises Mistakes."""
@@ -109,7 +145,7 @@ class Field:
         return mistake(self.type_code, f"Expected {self.type_name}.")
 
     def schema(self) -> Schema:
-        """The JSON Schema of the field: with its description, its default, and null if allowed."""
+        """Return the JSON Schema of the field with its description, default and null if allowed."""
         schema = self.describe()
         if self.description:
             schema["description"] = self.description
@@ -170,7 +206,7 @@ class IntegerField(Field):
 
 
 class NumberField(Field):
-    """Any finite number; JSON's own, not a text."""
+    """Any finite JSON number."""
 
     type_name = "a number"
 
@@ -222,7 +258,11 @@ class TextField(StringField):
 
 
 class PatternField(StringField):
-    """A text that a regular expression describes; ``expected`` says it in words."""
+    """A text that a regular expression describes.
+
+    Args:
+        expected: the expression in words, for errors.
+    """
 
     def __init__(self, *, pattern: str, code: str, expected: str = "", **options: Any) -> None:
         super().__init__(**options)
@@ -261,7 +301,7 @@ class ChoiceField(StringField):
 
 
 class ObjectField(Field):
-    """Any object; what it may hold is for others to say."""
+    """Any object, whose members are not checked."""
 
     type_name = "an object"
 
@@ -275,7 +315,7 @@ class ObjectField(Field):
 
 
 class AnyField(Field):
-    """Whatever is there, read by nobody."""
+    """Any value, which is not checked."""
 
     def read(self, value: Any) -> Any:
         return value
@@ -285,7 +325,11 @@ class AnyField(Field):
 
 
 class OneOrMoreField(Field):
-    """A value, or an array of values; ``as_list``: read as an array in either case."""
+    """A value or an array of values.
+
+    Args:
+        as_list: whether a single value is read as an array too.
+    """
 
     def __init__(
         self,
@@ -324,7 +368,11 @@ class OneOrMoreField(Field):
 
 
 class MapField(ObjectField):
-    """An object with members of one kind; ``names`` reads their names where not any will do."""
+    """An object with members of one kind.
+
+    Args:
+        names: reads the names of members, if not every name is allowed.
+    """
 
     def __init__(
         self,
@@ -353,6 +401,18 @@ class MapField(ObjectField):
         if found:
             raise Mistakes(found)
         return read
+
+    def in_requests(self) -> Field:
+        field = super().in_requests()
+        if isinstance(field, MapField):
+            field.values = self.values.in_requests()
+        return field
+
+    def write(self, value: Any, context: Any) -> dict[str, Any]:
+        return {name: self.values.write(member, context) for name, member in value.items()}
+
+    def exact(self, value: Any, context: Any) -> dict[str, Any]:
+        return {name: self.values.exact(member, context) for name, member in value.items()}
 
     def describe(self) -> Schema:
         schema: Schema = {"type": "object", "additionalProperties": self.values.schema()}

@@ -56,7 +56,7 @@ from allocator_service.webhooks.models import Delivery, Webhook
 from allocator_service.webhooks.services import WebhookSettings, webhook_create, webhook_test
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from api.contract.documents import read_document
-from api.v1.backtests.serializers import BacktestRequest, asked_of
+from api.v1.backtest_documents import BacktestRequest, asked_of
 from tests.backtests import asked as trace_asked
 from tests.backtests import work
 from tests.integration.conftest import NOON, settings, vector

@@ -19,9 +19,10 @@ from allocator_service.allocation.models import Simulation, SimulationStatus
 from allocator_service.allocation.runs.recompute import document_solve
 from allocator_service.allocation.runs.snapshots import PoolState, pool_state
 from allocator_service.allocation.what_if.changes import WhatIf, with_changes
-from allocator_service.core.errors import Conflict, DomainError, Missing, Unacceptable
+from allocator_service.core.errors import Conflict, DomainError, Unacceptable
 from allocator_service.core.jobs import ClaimLost, JobKind, complete_job, hold_job
 from allocator_service.core.locks import Lock
+from allocator_service.core.selecting import get_or_missing
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
@@ -100,13 +101,10 @@ def simulations_of(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Simulation]
 
 def simulation_get(*, simulation_id: UUID, tenant: Tenant | None) -> Simulation:
     """The simulation of this id; a tenant key sees those it asked for. Raises `Missing`."""
-    simulations = Simulation.objects.filter(pk=simulation_id).select_related("pool")
+    simulations = Simulation.objects.select_related("pool")
     if tenant is not None:
         simulations = simulations.filter(tenant=tenant, pool__memberships__tenant=tenant)
-    simulation = simulations.first()
-    if simulation is None:
-        raise Missing("There is no such simulation.", code="simulation.not_found")
-    return simulation
+    return get_or_missing(simulations, "simulation.not_found", pk=simulation_id)
 
 
 SIMULATION_JOBS = JobKind(Simulation, Lock.SIMULATION, is_open=Q(status=SimulationStatus.PENDING))

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from allocator_service.billing.models import PlanState, PricePlan
-from allocator_service.core.errors import Missing
+from allocator_service.core.selecting import get_or_missing
 from allocator_service.tenants.models import Tenant
 
 PARTS = (
@@ -30,7 +30,4 @@ def plans_for(tenant: Tenant | None) -> QuerySet[PricePlan]:
 
 def plan_get(*, plan_id: UUID | None, tenant: Tenant | None) -> PricePlan:
     """The plan of this id, if the caller may see it. Raises `Missing`."""
-    plan = plans_for(tenant).filter(pk=plan_id).first() if plan_id is not None else None
-    if plan is None:
-        raise Missing("There is no such price plan.", code="price_plan.not_found")
-    return plan
+    return get_or_missing(plans_for(tenant), "price_plan.not_found", pk=plan_id)

@@ -30,6 +30,7 @@ from allocator_service.billing.statements.drafting import (
     open_month,
 )
 from allocator_service.core.errors import Missing
+from allocator_service.core.selecting import missing
 from allocator_service.ledger.amounts.totals import WIDTHS
 from allocator_service.ledger.models import OwnerTotal, Seal, Total
 from allocator_service.pools.models import Pool
@@ -52,7 +53,7 @@ class StatementRow:
 
 def statement_not_found() -> Missing:
     """The answer for a month or a tenant that has no statement."""
-    return Missing("There is no such statement.", code="statement.not_found")
+    return missing("statement.not_found")
 
 
 def month_get(*, pool: Pool, name: str, now: datetime) -> Month:

@@ -16,10 +16,10 @@ from allocator_service.billing.tie_out import (
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.group_services import MAX_GROUPS
 from api.contract.fields import SlugField, TimestampField, ids_field
-from api.contract.money import CurrencyField, decimal_field
+from api.contract.money import CurrencyField, DecimalField
 from api.contract.parameters import Parameters
 from api.v1.reports.documents import MAX_TENANTS, Report, ReportDocument
-from api.v1.statements.serializers import MonthField
+from api.v1.statement_documents import MonthField
 from policies.fields import ChoiceField, Document, DocumentField, ListField, TextField
 
 COLUMNS = (
@@ -57,16 +57,16 @@ class BillingParameters(Parameters):
 
 class AccountDocument(Document):
     tenant = SlugField()
-    charges = decimal_field()
-    credits = decimal_field()
-    billed = decimal_field()
+    charges = DecimalField()
+    credits = DecimalField()
+    billed = DecimalField()
 
 
 class GroupAccountDocument(Document):
     group = SlugField()
-    charges = decimal_field()
-    credits = decimal_field()
-    billed = decimal_field()
+    charges = DecimalField()
+    credits = DecimalField()
+    billed = DecimalField()
 
 
 class TieDocument(Document):
@@ -74,11 +74,11 @@ class TieDocument(Document):
     tenant = SlugField()
     resource = TextField(max_length=63)
     unit = TextField(max_length=20)
-    ledger = decimal_field()
-    statements = decimal_field()
-    not_yet_billed = decimal_field()
-    not_billable = decimal_field()
-    difference = decimal_field(description="0.")
+    ledger = DecimalField()
+    statements = DecimalField()
+    not_yet_billed = DecimalField()
+    not_billable = DecimalField()
+    difference = DecimalField(description="0.")
     reason = TextField(max_length=60, allow_null=True, description="Why it is not billable.")
     late_entries = ids_field(
         max_items=ENTRIES_SHOWN, description="Some that came after their month was closed."

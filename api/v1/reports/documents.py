@@ -11,7 +11,7 @@ from allocator_service.ledger.reporting.periods import MAX_INTERVALS, Period
 from allocator_service.pools.services import MAX_RESOURCES
 from api.contract.fields import DurationField, SchemaField, SlugField, TimestampField
 from api.contract.parameters import Parameters
-from api.v1.pools.serializers import ResourceFields
+from api.v1.pools import ResourceFields
 from policies.fields import Document, ListField, ObjectField, TextField
 
 DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
@@ -51,6 +51,9 @@ class AmountsField(SchemaField):
     def __init__(self, **options: Any) -> None:
         schema = {"type": "object", "additionalProperties": DECIMAL}
         super().__init__(schema=schema, **options)
+
+    def write(self, value: Any, context: Any) -> dict[str, str] | None:
+        return None if value is None else amounts_document(value, context.resources)
 
 
 class RatiosField(SchemaField):

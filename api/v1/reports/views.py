@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.reports.fairness import fairness_report
 from allocator_service.billing.tie_out import billing_report, group_billing
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing, Unreadable
+from allocator_service.core.errors import Unreadable
+from allocator_service.core.selecting import missing
 from allocator_service.ledger.reporting.lending import group_lending, lending_report
 from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import (
@@ -24,9 +24,9 @@ from allocator_service.pools.tree_history import group_named
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP
+from api.contract.operations import reports
 from api.contract.parameters import Parameters
-from api.contract.renderers import CSVRenderer, NDJSONRenderer, OrjsonRenderer, SVGRenderer
-from api.openapi.describing import reports
+from api.contract.renderers import CSVRenderer, NDJSONRenderer, SVGRenderer
 from api.pseudonyms import tenant_name
 from api.v1.reports.billing import BILLING, GROUP_BILLING, BillingDocument, BillingParameters
 from api.v1.reports.documents import GroupReportParameters, Report, ReportParameters, head_document
@@ -38,8 +38,8 @@ from api.v1.reports.sharing_degree import (
     SharingDegreeDocument,
 )
 from api.v1.reports.utilization import GROUP_UTILIZATION, UTILIZATION, UtilizationDocument
-from api.v1.runs.visibility import sees_whole, sees_whole_of
-from api.views import PoolView, keep_content_type
+from api.v1.run_inputs import sees_whole, sees_whole_of
+from api.views import PoolView
 
 
 class ReportView(PoolView):
@@ -48,12 +48,6 @@ class ReportView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     parameters: ClassVar[type[Parameters]] = ReportParameters
     report: ClassVar[Report]
-
-    @classmethod
-    def renderers_for(cls, method: str) -> list[type[BaseRenderer]]:
-        if method in ("GET", "HEAD"):
-            return [OrjsonRenderer, CSVRenderer, NDJSONRenderer, SVGRenderer]
-        return [OrjsonRenderer]
 
     def period(self) -> Period:
         """The period that is asked for. Raises `Missing` for a tenant that the caller does not know."""
@@ -82,7 +76,7 @@ class ReportView(PoolView):
         else:
             known = asked == self.tenant.slug
         if not known:
-            raise Missing("There is no such tenant.", code="tenant.not_found")
+            raise missing("tenant.not_found")
 
     def shown_as(self, slug: str) -> str:
         """By which name the caller knows a tenant."""
@@ -138,10 +132,7 @@ class ReportView(PoolView):
         if chosen == SVGRenderer.format:
             return Response(as_shown.chart(report).svg)
         if chosen in (CSVRenderer.format, NDJSONRenderer.format):
-            self.columns = as_shown.columns
-            response = Response({"results": list(as_shown.rows(report))})
-            response.add_post_render_callback(keep_content_type)
-            return response
+            return self.rows_answer(list(as_shown.rows(report)), as_shown.columns)
         head = head_document(
             as_shown,
             pool=self.pool.slug,
@@ -202,7 +193,7 @@ class WholeReportView(ReportView):
 
     def period(self) -> Period:
         if not sees_whole_of(self, self.pool):
-            raise Missing("There is no such report.", code="report.not_found")
+            raise missing("report.not_found")
         return super().period()
 
 

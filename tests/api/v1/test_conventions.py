@@ -281,7 +281,7 @@ def test_an_unexpected_exception_is_a_problem_without_a_trace(operator, monkeypa
     def broken(tenant):
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("api.v1.pools.views.pools_for", broken)
+    monkeypatch.setattr("api.v1.pools.pools_for", broken)
     response = operator.get("/api/v1/pools/")
     assert code(response) == (500, "internal")
     assert b"secret" not in response.content
@@ -291,7 +291,7 @@ def test_a_database_that_does_not_answer_is_503_with_retry_after(operator, monke
     def broken(tenant):
         raise OperationalError("couldn't get a connection after 3.00 sec")
 
-    monkeypatch.setattr("api.v1.pools.views.pools_for", broken)
+    monkeypatch.setattr("api.v1.pools.pools_for", broken)
     response = operator.get("/api/v1/pools/")
     assert code(response) == (503, "database.unavailable")
     assert response["Retry-After"] == "1"
@@ -303,7 +303,7 @@ def test_a_statement_that_takes_too_long_is_503(operator, monkeypatch):
             cursor.execute("SET LOCAL statement_timeout = '20ms'")
             cursor.execute("SELECT pg_sleep(5)")
 
-    monkeypatch.setattr("api.v1.pools.views.pools_for", slow)
+    monkeypatch.setattr("api.v1.pools.pools_for", slow)
     assert code(operator.get("/api/v1/pools/")) == (503, "database.unavailable")
 
 

@@ -230,7 +230,7 @@ def test_a_timeout_is_503_with_retry_after(operator, monkeypatch):
     def slow(document):
         raise Unavailable("too long", code="evaluation.timeout", retry_after=30)
 
-    monkeypatch.setattr("api.v1.evaluations.views.evaluate", slow)
+    monkeypatch.setattr("api.v1.evaluations.evaluate", slow)
     response = operator.post(EVALUATIONS, FIG2)
     assert code(response) == (503, "evaluation.timeout")
     assert response["Retry-After"] == "30"

@@ -148,15 +148,6 @@ def test_resources_may_be_added_and_never_dropped_or_changed(world, operator):
     assert server["capacity"] == {"cpu": 2, "memory": 12, "gpu": 0}
 
 
-@pytest.mark.parametrize("patch", [[], "x", 1, None, [{"op": "replace"}]])
-def test_a_patch_that_is_no_object_changes_nothing(patch, world, operator):
-    before = operator.get(LAB).content
-    body = b"null" if patch is None else patch
-    response = operator.patch(LAB, body, If_Match='"v1"')
-    assert code(response) == (422, "field.type")
-    assert operator.get(LAB).content == before
-
-
 def test_every_change_below_a_pool_tells_its_generation(world, operator):
     generations = [int(operator.get(LAB)["Pool-Generation"])]
     server = f"{LAB}servers/{world.ada_server.pk}/"

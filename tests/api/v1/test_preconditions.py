@@ -10,34 +10,6 @@ from allocator_service.pools.models import Server
 from tests.api.v1.test_conventions import code
 
 
-@pytest.fixture
-def paths(world):
-    return {
-        "/api/v1/tenants/ada/": {"name": "New"},
-        "/api/v1/pools/lab/": {"name": "New"},
-        f"/api/v1/pools/lab/servers/{world.ada_server.pk}/": {"name": "New"},
-        f"/api/v1/pools/lab/workloads/{world.ada_workload.pk}/": {"name": "New"},
-    }
-
-
-def test_a_change_without_if_match_is_428_and_changes_nothing(paths, operator):
-    for path, patch in paths.items():
-        before = operator.get(path)
-        assert code(operator.patch(path, patch)) == (428, "version.required")
-        assert code(operator.delete(path)) == (428, "version.required")
-        after = operator.get(path)
-        assert (after.content, after["ETag"]) == (before.content, before["ETag"])
-
-
-def test_a_change_of_another_version_is_412_and_changes_nothing(paths, operator):
-    for path, patch in paths.items():
-        before = operator.get(path)
-        for tag in ('"v2"', 'W/"v1"', '"x", "v7"', '"V1"', '""'):
-            assert code(operator.patch(path, patch, If_Match=tag)) == (412, "version.stale")
-            assert code(operator.delete(path, If_Match=tag)) == (412, "version.stale")
-        assert operator.get(path).content == before.content
-
-
 @pytest.mark.parametrize("tag", ["v1", '"v1', "1", '"v1" "v2"', '"v1",', "*, *", '"\u00e4"'])
 def test_a_malformed_if_match_is_400(tag, world, operator):
     response = operator.patch("/api/v1/pools/lab/", {"name": "New"}, If_Match=tag)

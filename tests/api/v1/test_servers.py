@@ -127,15 +127,6 @@ def test_a_batch_is_all_or_nothing_and_names_the_item(lab, operator):
     assert Server.objects.count() == 1
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"), [([], "bulk.empty"), ([[]], "field.type"), ("x", "field.type")]
-)
-def test_an_empty_or_odd_batch_is_refused(body, expected, lab, operator):
-    refused = operator.post(SERVERS, body)
-    assert code(refused) == (422, expected)
-    assert len(refused.json()["errors"]) == 1
-
-
 def test_a_hundred_thousand_servers_are_made_by_one_request(lab, operator):
     batch = [
         {"name": f"s{n}", "capacity": {"cpu": 1 + n % 7, "memory": "1Gi"}} for n in range(100_000)

@@ -180,13 +180,6 @@ def test_a_selector_is_merged_by_label(world):
     assert document["conditions"] == [{"type": "unsatisfiable", "reason": "no_eligible_server"}]
 
 
-def test_the_tenant_of_a_workload_stays(world, operator):
-    path = f"{WORKLOADS}{world.ada_workload.pk}/"
-    response = operator.patch(path, {"tenant": "bob"}, If_Match='"v1"')
-    assert code(response) == (422, "field.immutable")
-    assert operator.get(path).json()["tenant"] == "ada"
-
-
 def test_a_deleted_workload_is_withdrawn_and_its_name_free_again(world):
     path = f"{WORKLOADS}{world.ada_workload.pk}/"
     assert world.as_ada.delete(path, If_Match='"v1"').status_code == 204

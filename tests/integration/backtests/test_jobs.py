@@ -20,7 +20,7 @@ from allocator_service.core.jobs import JOBS_CHANNEL, hold_job, jobs_due
 from allocator_service.tenants.models import ApiKey
 from allocator_service.tenants.services import api_key_create, api_key_revoke, api_key_rotate
 from api.contract.documents import read_document
-from api.v1.backtests.serializers import BacktestRequest, asked_of
+from api.v1.backtest_documents import BacktestRequest, asked_of
 from tests import backtests
 from tests.integration.conftest import NOON, another_session
 

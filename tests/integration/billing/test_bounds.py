@@ -21,7 +21,7 @@ from allocator_service.billing.statements.selectors import statement_content
 from allocator_service.billing.tie_out import billing_report
 from allocator_service.core.errors import Unacceptable
 from allocator_service.ledger.reporting.periods import Period
-from api.v1.statements.focus import focus_content, lines_parquet
+from api.v1.focus import focus_content, lines_parquet
 from tests.integration.billing.conftest import (
     APRIL_2,
     at,

@@ -1,0 +1,245 @@
+"""Descriptions of handlers, from which OpenAPI and the formats of answers are made."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from api.contract.answers import (
+    EXPORT,
+    NO_CONTENT,
+    RENDERING,
+    REPORT,
+    RESULTS,
+    STATEMENT,
+    Answer,
+    Body,
+    BulkBody,
+    CreatedAnswer,
+    PageAnswer,
+    PatchBody,
+)
+from api.contract.documents import NoFields
+from policies.fields import Document
+
+H = TypeVar("H", bound=Callable[..., Any])
+Doc = type[Document]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one route.
+
+    `kind` is the last word of the operation's id. `status` and `headers` are those of its success,
+    `problems` the statuses of refusals beyond those that every route has. `other_answers` are
+    documents under another status that are not problems. `if_match` is `required`, `optional`, `to
+    replace` or empty. A `repeatable` operation takes an `Idempotency-Key`.
+    """
+
+    kind: str
+    summary: str
+    answer: Answer = NO_CONTENT
+    body: Body | None = None
+    status: HTTPStatus = HTTPStatus.OK
+    headers: tuple[str, ...] = ()
+    problems: tuple[int, ...] = ()
+    if_match: str = ""
+    repeatable: bool = False
+    other_answers: Mapping[HTTPStatus, Doc] = field(default_factory=dict)
+
+
+def described(operation: Operation) -> Callable[[H], H]:
+    """Attach a description to a handler."""
+
+    def attach(handler: H) -> H:
+        handler.operation = operation  # type: ignore[attr-defined]
+        return handler
+
+    return attach
+
+
+def _described(*what: Any, **more: Any) -> Callable[[H], H]:
+    return described(Operation(*what, **more))
+
+
+def lists(
+    answer: Doc, summary: str, *, problems: tuple[int, ...] = (), other_rows: Doc | None = None
+) -> Callable[[H], H]:
+    """GET of a list: pages of `answer`, as JSON, CSV or NDJSON."""
+    return _described(
+        "list",
+        summary,
+        PageAnswer(answer, other_rows=other_rows),
+        headers=("Link", "X-Next-Cursor"),
+        problems=problems,
+    )
+
+
+def feeds(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of a feed, followed by its cursor."""
+    headers = ("Link", "X-Next-Cursor")
+    return _described(
+        "list", summary, PageAnswer(answer, feed=True), headers=headers, problems=(410,)
+    )
+
+
+def shows(
+    answer: Doc,
+    summary: str,
+    *,
+    headers: tuple[str, ...] = ("ETag",),
+    problems: tuple[int, ...] = (),
+) -> Callable[[H], H]:
+    """GET of one object."""
+    return _described("show", summary, Answer(answer), headers=headers, problems=problems)
+
+
+def reports(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of a report: a document, its rows as CSV or NDJSON, or a picture."""
+    return _described("show", summary, Answer(answer, REPORT), problems=(404, 422))
+
+
+def concludes(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of results: a document, its rows as CSV or NDJSON, a picture, or a page; 409 before."""
+    return _described("show", summary, Answer(answer, RESULTS), problems=(404, 409))
+
+
+def states(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of a statement: a document, its lines as CSV or NDJSON, or a page."""
+    return _described("show", summary, Answer(answer, STATEMENT))
+
+
+def renders(answer: Doc, summary: str) -> Callable[[H], H]:
+    """GET of a rendering: a document, or its objects in the target's own language; 304 if known."""
+    return _described(
+        "show", summary, Answer(answer, RENDERING), headers=("ETag",), problems=(409, 413)
+    )
+
+
+def exports(summary: str, *, ends: bool = False) -> Callable[[H], H]:
+    """GET of a whole list as one stream of rows.
+
+    A list that `ends` gets no more rows; others answer the cursor to continue from.
+    """
+    headers = () if ends else ("X-Next-Cursor",)
+    return _described("export", summary, Answer(formats=EXPORT), headers=headers)
+
+
+def creates(
+    request: Doc,
+    answer: Doc,
+    summary: str,
+    *,
+    pool: bool = False,
+    bulk: bool = False,
+    named: bool = False,
+    headers: tuple[str, ...] = ("Location", "ETag"),
+) -> Callable[[H], H]:
+    """POST that creates an object (201), or with `bulk` many, which their slugs identify if `named`."""
+    return _described(
+        "create",
+        summary,
+        CreatedAnswer(answer, named=named) if bulk else Answer(answer),
+        BulkBody(request) if bulk else Body(request),
+        HTTPStatus.CREATED,
+        headers=(*headers, "Idempotency-Replayed", *_generation(pool)),
+        problems=(409, 411, 413, 415, 422),
+        repeatable=True,
+    )
+
+
+def updates(request: Doc, answer: Doc, summary: str, *, pool: bool = False) -> Callable[[H], H]:
+    """PATCH, a merge-patch of what was read at the version in If-Match."""
+    return _described(
+        "update",
+        summary,
+        Answer(answer),
+        PatchBody(request),
+        headers=("ETag", *_generation(pool)),
+        problems=(409, 411, 412, 413, 415, 422, 428),
+        if_match="required",
+    )
+
+
+def puts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
+    """PUT, which makes the object (201) or replaces the version in If-Match (200)."""
+    return _described(
+        "put",
+        summary,
+        Answer(answer),
+        Body(request),
+        headers=("ETag", "Location", "Pool-Generation"),
+        problems=(409, 411, 412, 413, 415, 422, 428),
+        if_match="to replace",
+    )
+
+
+def replaces(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
+    """PUT of what the caller alone writes, the newest of which counts (200)."""
+    problems = (409, 411, 413, 415, 422)
+    return _described("replace", summary, Answer(answer), Body(request), problems=problems)
+
+
+def retires(summary: str, *, pool: bool = False) -> Callable[[H], H]:
+    """DELETE, which keeps the history (204)."""
+    return _described(
+        "retire",
+        summary,
+        status=HTTPStatus.NO_CONTENT,
+        headers=_generation(pool),
+        problems=(409, 412, 428),
+        if_match="required",
+    )
+
+
+def acts(answer: Doc, summary: str) -> Callable[[H], H]:
+    """POST of an action on an object, which it answers."""
+    return _described(
+        "act",
+        summary,
+        Answer(answer),
+        Body(NoFields),
+        headers=("ETag", "Idempotency-Replayed", "Pool-Generation"),
+        problems=(409, 411, 412, 413, 415, 422),
+        if_match="optional",
+        repeatable=True,
+    )
+
+
+def accepts(request: Doc, answer: Doc, summary: str, *, pool: bool = True) -> Callable[[H], H]:
+    """POST of work that is done later (202)."""
+    return _described(
+        "request",
+        summary,
+        Answer(answer),
+        Body(request),
+        HTTPStatus.ACCEPTED,
+        headers=("Location", "Retry-After", "Idempotency-Replayed", *_generation(pool)),
+        problems=(409, 411, 413, 415, 422),
+        repeatable=True,
+    )
+
+
+def records(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
+    """POST of one or many facts, each stored once; answers how many were new (200)."""
+    return _described(
+        "record",
+        summary,
+        Answer(answer),
+        Body(request, many=True),
+        headers=("Idempotency-Replayed",),
+        problems=(409, 411, 413, 415, 422),
+        repeatable=True,
+    )
+
+
+def computes(
+    request: Doc, answer: Doc, summary: str, *, problems: tuple[int, ...]
+) -> Callable[[H], H]:
+    """POST that stores nothing and answers what it computed (200)."""
+    problems = (411, 413, 415, 422, *problems)
+    return _described("compute", summary, Answer(answer), Body(request), problems=problems)
+
+
+def _generation(pool: bool) -> tuple[str, ...]:
+    return ("Pool-Generation",) if pool else ()

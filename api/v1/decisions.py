@@ -1,0 +1,143 @@
+"""The decision in force in a pool, and its rows."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.selectors import (
+    decision_at,
+    decision_now,
+    run_get,
+    slot_in_force,
+)
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Missing
+from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, EVERY_SCOPE_GROUP_AND_AGENT
+from api.contract.fields import GenerationField, SlugField, TimestampField, uuid_or_none
+from api.contract.operations import lists, shows
+from api.contract.pagination import bad_cursor, cursor_list
+from api.contract.parameters import PageParameters, Parameters
+from api.v1.run_documents import (
+    AllocationDocument,
+    AllocationParameters,
+    PlacementDocument,
+    RunDocument,
+    TenantAllocationDocument,
+)
+from api.v1.run_inputs import sees_whole_of
+from api.v1.runs import allocations_page, placements_page
+from api.v1.schedules import SlotInForceDocument, slot_document
+from api.views import PoolView
+from policies.fields import Document, DocumentField
+
+
+class DecisionDocument(Document):
+    pool = SlugField()
+    at = TimestampField()
+    generation = GenerationField()
+    run = DocumentField(RunDocument)
+    slot = DocumentField(
+        SlotInForceDocument,
+        allow_null=True,
+        description="The slot in force, for time-sharing policies.",
+    )
+
+
+class DecisionParameters(Parameters):
+    at = TimestampField(required=False, description="The requested instant; now by default.")
+
+
+class DecisionView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT}
+    parameters = DecisionParameters
+
+    @shows(DecisionDocument, "Show the decision in force", headers=("Pool-Generation",))
+    def get(self, request: Request, pool: str) -> Response:
+        """Show the decision in force in a pool, now or at the instant `at`.
+
+        A change is included once `generation` is at least the `Pool-Generation` that the change was
+        answered with. Under `tda`, `slot` is the slot in force; a tenant key sees its own tasks in
+        it. The future shows planned slots of `tda` only; without any, and before the first
+        decision, the answer is 404 `decision.none`. Unless the pool is transparent, a tenant key
+        and a group key see the run without its `summary`.
+        """
+        now = utc_now()
+        at: datetime = self.query["at"] or now
+        generation = self.pool.generation
+        if self.query["at"] is None:
+            run = decision_now(pool=self.pool, now=now)
+        else:
+            run = decision_at(pool=self.pool, at=at)
+        slot = slot_in_force(run=run, at=at)
+        if at > now and slot is None:
+            raise Missing("Nothing is planned for then.", code="decision.none")
+        document = {
+            "pool": self.pool.slug,
+            "at": at,
+            "generation": run.generation,
+            "run": RunDocument.write(run, sees_whole_of(self, self.pool)),
+            "slot": None if slot is None else slot_document(slot, self._names(run)),
+        }
+        return Response(document, headers={"Pool-Generation": str(generation)})
+
+    def _names(self, run: Run) -> Collection[str] | None:
+        """The tenants whose tasks the caller sees in a slot, None for all."""
+        if self.subtree is not None:
+            return {place.tenant for place in self.subtree.of_run(run).values()}
+        return None if self.tenant is None else {self.tenant.slug}
+
+
+class DecisionRowsView(PoolView):
+    """Rows of the decision in force. The first page chooses the run, its cursors stay with it."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+
+    def run(self) -> Run:
+        if self.query["cursor"] is None:
+            return decision_now(pool=self.pool, now=utc_now())
+        run_id = uuid_or_none(cursor_list(self.query["cursor"]).partition(":")[2])
+        if run_id is None:
+            raise bad_cursor()
+        run = run_get(run_id=run_id, tenant=None if self.subtree is not None else self.tenant)
+        if run.pool_id != self.pool.pk:
+            raise bad_cursor()
+        return run
+
+
+class PoolAllocationsView(DecisionRowsView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+    parameters = AllocationParameters
+
+    @lists(
+        AllocationDocument,
+        "List what every workload has; a tenant sees its own",
+        other_rows=TenantAllocationDocument,
+    )
+    def get(self, request: Request, pool: str) -> Response:
+        """List what every workload has by the decision in force, or with `by=tenant` every tenant.
+
+        The first page chooses the decision, and its cursors stay with it when a newer one comes
+        into force. A tenant key sees its own rows; in a transparent pool it sees all of them, the
+        others under pseudonyms. A group key sees the rows of the tenants that were below its group
+        when the run began. Before the first decision the answer is 404 `decision.none`.
+        """
+        return allocations_page(self, self.run(), self.subtree)
+
+
+class PoolPlacementsView(DecisionRowsView):
+    parameters = PageParameters
+
+    @lists(PlacementDocument, "List where tasks run now; a tenant sees its own", problems=(410,))
+    def get(self, request: Request, pool: str) -> Response:
+        """List on which servers the decision in force puts the tasks.
+
+        The first page chooses the decision, and its cursors stay with it when a newer one comes
+        into force. A row names one `server`, or in `servers` a range of identical ones, in which
+        `tasks` are those on each server. A tenant key sees its own tasks; in a transparent pool it
+        sees all of them, with pseudonyms for other tenants, their workloads and their servers.
+        """
+        return placements_page(self, self.run())

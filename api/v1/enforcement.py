@@ -1,0 +1,251 @@
+"""Reports of agents, and what is decided, enforced and used."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.enforcement.models import Report
+from allocator_service.enforcement.rendering.targets import (
+    CLASS_LABEL,
+    TARGETS,
+)
+from allocator_service.enforcement.selectors import (
+    enforcement_state,
+)
+from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
+from allocator_service.tenants.models import Tenant
+from api.auth import (
+    EVERY_SCOPE_AND_AGENT,
+    OPERATOR_AND_AGENT,
+)
+from api.contract.fields import (
+    MAX_GENERATION,
+    DurationField,
+    GenerationField,
+    IdField,
+    PoolQuantitiesField,
+    SlugField,
+    TimestampField,
+)
+from api.contract.operations import replaces, shows
+from api.v1.reports.documents import MAX_TENANTS, AmountsField
+from api.v1.run_documents import MAX_ROWS
+from api.views import PoolView, writes
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    IntegerField,
+    ListField,
+    StringField,
+    TextField,
+)
+
+MAX_PROBLEMS = 100
+
+MAX_PROBLEM_LENGTH = 500
+
+
+def problems_field() -> ListField:
+    """What could not be done, in sentences."""
+    return ListField(
+        TextField(max_length=MAX_PROBLEM_LENGTH), min_items=0, max_items=MAX_PROBLEMS, default=list
+    )
+
+
+class TenantEnforcementReportRequest(Document):
+    tenant = SlugField()
+    applied = PoolQuantitiesField(description="The limits that the scheduler has.")
+    used = PoolQuantitiesField(default=dict, description="What runs.")
+    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True, default=None)
+    running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True, default=None)
+    pending_reason = TextField(
+        max_length=MAX_PROBLEM_LENGTH,
+        blank=True,
+        allow_null=True,
+        default=None,
+        description="The scheduler's own reason why the first pending job waits.",
+    )
+    pending_demand = PoolQuantitiesField(
+        allow_null=True, default=None, description="Demand of the first pending job."
+    )
+    problems = problems_field()
+
+
+class EnforcementReportRequest(Document):
+    agent = SlugField(description="The agent's name, unique in the pool.")
+    target = ChoiceField(choices=list(TARGETS))
+    class_label = TextField(max_length=253, default=CLASS_LABEL)
+    run = IdField(allow_null=True, description="The decision that it applied; null without any.")
+    generation = GenerationField(allow_null=True, default=None)
+    interval = DurationField(description="How often it reports, such as PT15S; at most a day.")
+    reported_at = TimestampField(description="By the agent's clock.")
+    tenants = ListField(TenantEnforcementReportRequest, min_items=0, max_items=MAX_TENANTS)
+    problems = problems_field()
+
+
+class TenantEnforcementReport(Document):
+    tenant = SlugField()
+    applied = AmountsField()
+    used = AmountsField()
+    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    pending_reason = StringField(allow_null=True)
+    pending_demand = AmountsField(allow_null=True)
+    problems = ListField(StringField(), min_items=0)
+
+
+class EnforcementReport(EnforcementReportRequest):
+    """The report as it is kept: amounts are exact decimals."""
+
+    tenants = ListField(TenantEnforcementReport, min_items=0, max_items=MAX_TENANTS)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Who reads, and the resources of the decision; a tenant sees its own."""
+
+    resources: Sequence[Resource]
+    tenant: Tenant | None
+
+
+class AgentDocument(Document):
+    agent = SlugField(source="agent.name")
+    target = ChoiceField(choices=list(TARGETS), source="agent.target")
+    run = IdField(source="agent.run_id", allow_null=True)
+    generation = GenerationField(source="agent.generation", allow_null=True)
+    reported_at = TimestampField(source="agent.reported_at")
+    received_at = TimestampField(source="agent.received_at", description="By the service's clock.")
+    interval = StringField(source=lambda state, _: f"PT{state.agent.interval_seconds}S")
+    stale = BooleanField(description="Silent for more than three intervals.")
+    behind = IntegerField(
+        minimum=-MAX_GENERATION,
+        maximum=MAX_GENERATION,
+        allow_null=True,
+        description="By how many generations its decision is older than the one in force.",
+    )
+    problems = ListField(
+        StringField(),
+        # They may name other members.
+        source=lambda state, reader: state.problems if reader.tenant is None else [],
+        min_items=0,
+    )
+
+
+class NonZeroAmountsField(AmountsField):
+    """Exact amounts keyed by resource, without those that are 0."""
+
+    def write(self, value: Any, context: Any) -> dict[str, str]:
+        amounts = zip(context.resources, value or (), strict=False)
+        return {each.name: decimal_text(amount) for each, amount in amounts if amount}
+
+
+class TenantEnforcementDocument(Document):
+    tenant = SlugField()
+    decided = AmountsField()
+    rendered = AmountsField(description="What the scheduler is told: decided in its whole units.")
+    enforced = AmountsField(allow_null=True, description="Null where no agent reported it.")
+    used = AmountsField(allow_null=True)
+    drift = NonZeroAmountsField(description="enforced − rendered where that is not 0.")
+    over = BooleanField(description="More is used than was decided.")
+    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    pending_reason = StringField(
+        allow_null=True, description="The scheduler's own reason why the first pending job waits."
+    )
+    blocked_since = TimestampField(
+        allow_null=True,
+        description="Since when its jobs wait although more was decided than it uses; null until"
+        " that has lasted three intervals.",
+    )
+    problems = ListField(StringField(), min_items=0)
+
+
+class EnforcementDocument(Document):
+    pool = SlugField(source="pool.slug")
+    run = IdField(source="run.pk", allow_null=True, description="The decision in force.")
+    generation = GenerationField(source="run.generation", allow_null=True)
+    agents = ListField(AgentDocument, min_items=0, max_items=MAX_TENANTS)
+    tenants = ListField(
+        TenantEnforcementDocument,
+        source=lambda state, reader: [
+            row
+            for row in state.tenants
+            if reader.tenant is None or row.tenant == reader.tenant.slug
+        ],
+        min_items=0,
+        max_items=MAX_TENANTS,
+    )
+    stale = BooleanField(description="Any agent is silent: limits stay as they are.")
+    refused = StringField(
+        # It may name servers of others.
+        source=lambda state, reader: state.refused if reader.tenant is None else "",
+        description="Why the decision cannot be rendered for the agent; or empty.",
+    )
+
+
+def report_draft(fields: dict[str, Any]) -> ReportDraft:
+    """The report in a body."""
+    tenants = [TenantReport(**row) for row in fields["tenants"]]
+    return ReportDraft(**{**fields, "tenants": tenants})
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """The report as it is kept."""
+    agent = report.agent
+    return {
+        "agent": agent.name,
+        "target": agent.target,
+        "class_label": agent.class_label,
+        "run": report.run_id,
+        "generation": agent.generation,
+        "interval": f"PT{agent.interval_seconds}S",
+        "reported_at": report.repeated_at,
+        **report.document,
+    }
+
+
+class EnforcementView(PoolView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_AGENT, "PUT": OPERATOR_AND_AGENT}
+
+    @shows(
+        EnforcementDocument,
+        "Show what was decided, is enforced and is used; a tenant sees its own",
+        headers=(),
+    )
+    def get(self, request: Request, pool: str) -> Response:
+        """Show per tenant what was decided, what the scheduler is told, what agents report as
+        enforced and used, and the drift.
+
+        A tenant key sees its own row, and the agents without their `problems`. `enforced` and
+        `used` are null where no agent reported the tenant. An agent that is silent for more than
+        three of its intervals is `stale`, and its limits stay as they are. Without a decision or a
+        report there are no rows; `refused` says why the decision cannot be rendered for the agent.
+        """
+        state = enforcement_state(pool=self.pool, now=utc_now())
+        return Response(EnforcementDocument.write(state, _Reader(state.resources, self.tenant)))
+
+    @replaces(
+        EnforcementReportRequest,
+        EnforcementReport,
+        "Report what a scheduler was told and what it runs",
+    )
+    @writes
+    def put(self, request: Request, pool: str) -> Response:
+        """Store what an agent applied to its scheduler and what runs there, in place of the agent's
+        last report.
+
+        Operators and the pool's agents. Repeating the stored report changes nothing; any other
+        report that is not newer by its `reported_at` is refused with 409 `enforcement.older`. The
+        service also refuses a report dated more than 5 minutes ahead of its clock (422
+        `enforcement.clock`), and tenants, resources or runs that the pool does not have.
+        """
+        of_pool = self.pool
+        fields = self.read(EnforcementReportRequest)
+        report = report_put(pool=of_pool, draft=report_draft(fields), now=utc_now())
+        return Response(report_document(report))

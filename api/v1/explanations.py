@@ -1,0 +1,202 @@
+"""Explanations of what a tenant got."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.what_if.explanations import Binding, Explanation, run_explain
+from allocator_service.core.clock import utc_now
+from allocator_service.core.quantities import Resource, vector_to_document
+from allocator_service.core.selecting import missing
+from allocator_service.enforcement.selectors import decision_in_force, tenant_use
+from allocator_service.pools.group_services import MAX_DEPTH
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.selectors import tenant_get, tenants_for
+from api.auth import EVERY_SCOPE_AND_GROUP
+from api.contract.fields import (
+    LabelsField,
+    LimitedByField,
+    PoolQuantitiesField,
+    SlugField,
+    TimestampField,
+    is_slug,
+)
+from api.contract.operations import shows
+from api.v1.evaluations import admitted_evaluation
+from api.v1.run_documents import MAX_ROWS
+from api.v1.runs import OneRunView
+from policies.fields import (
+    Document,
+    DocumentField,
+    IntegerField,
+    ListField,
+    NumberField,
+    ObjectField,
+    StringField,
+    TextField,
+)
+
+
+class BindingServersDocument(Document):
+    count = IntegerField(minimum=1, maximum=MAX_ROWS)
+    capacity = PoolQuantitiesField()
+    labels = LabelsField()
+
+
+class BindingDocument(Document):
+    resource = TextField(max_length=63)
+    unit = TextField(max_length=20, blank=True)
+    price = NumberField(description="What one more unit would add to the least weighted share.")
+    servers = DocumentField(
+        BindingServersDocument, allow_null=True, description="null: the pool as one server."
+    )
+
+
+class NeighboursDocument(Document):
+    above = NumberField(allow_null=True, description="The next greater weighted share of a tenant.")
+    below = NumberField(allow_null=True, description="The next smaller one.")
+
+
+class CounterfactualDocument(Document):
+    words = TextField(max_length=2_000)
+    changes = ObjectField(description="As a simulation takes them.")
+    workload = TextField(max_length=253)
+    tasks_before = NumberField()
+    tasks_after = NumberField()
+
+
+class ReasonDocument(Document):
+    workload = TextField(max_length=253)
+    limited_by = LimitedByField()
+
+
+class BlockedDocument(Document):
+    since = TimestampField()
+    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    reason = StringField(description="The scheduler's own reason; may be empty.")
+
+
+class ExplanationDocument(Document):
+    tenant = SlugField()
+    groups = ListField(
+        SlugField(),
+        min_items=0,
+        max_items=MAX_DEPTH,
+        description="The tenant's group in the decision, then the groups above it.",
+    )
+    share = NumberField(description="The tenant's dominant share.")
+    weight = NumberField()
+    weighted_share = NumberField(allow_null=True)
+    level = NumberField(allow_null=True, description="The weighted share at which it was frozen.")
+    workloads = ListField(ReasonDocument, min_items=1, max_items=MAX_ROWS)
+    binding = ListField(BindingDocument, min_items=0, max_items=MAX_ROWS)
+    neighbours = DocumentField(NeighboursDocument)
+    counterfactuals = ListField(CounterfactualDocument, min_items=0, max_items=MAX_ROWS)
+    sentence = TextField(max_length=5_000)
+    blocked = DocumentField(
+        BlockedDocument,
+        allow_null=True,
+        description="Jobs that wait in the scheduler although more was decided than is used; null for a"
+        " decision that is not in force.",
+    )
+
+
+class ExplanationView(OneRunView):
+    """Why a tenant got what it got; a tenant's key asks about itself."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+
+    @shows(ExplanationDocument, "Explain a decision to a tenant", headers=(), problems=(409, 410))
+    def get(self, request: Request, run: str, tenant: str) -> Response:
+        """Explain why a tenant got what it got: its share and level, what binds at which price, and
+        a change that would give it more. `blocked` says that the scheduler keeps its jobs waiting
+        although more was decided than it uses.
+
+        A tenant key can ask about its own tenant only, a group key about those that were below its
+        group when the run began, and gets what the tenant would; others, and tenants without a workload
+        in the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
+        input; there may be none. A run that did not succeed answers 409 `run.not_succeeded`; once its
+        retention is over, the answer is 410 `run.pruned`. It takes one of the evaluations, by default
+        two, that a key, or a tenant by all its keys, may have running (429 `evaluation.too_many`).
+        """
+        found = self.run(run)
+        subtree = self.subtree(found)
+        explained = (
+            self._explained(tenant) if subtree is None else subtree.tenant_of_run(tenant, found)
+        )
+        caller = self.tenant if subtree is None else explained
+        with admitted_evaluation(self.caller):
+            explanation = run_explain(run=found, tenant=explained)
+        blocked = blocked_document(found, explained)
+        return Response(explanation_document(explanation, found, caller, blocked))
+
+    def _explained(self, slug: str) -> Tenant:
+        if not is_slug(slug):
+            raise missing("tenant.not_found")
+        return tenant_get(slug=slug, within=tenants_for(self.tenant))
+
+
+def explanation_document(
+    explanation: Explanation,
+    run: Run,
+    caller: Tenant | None,
+    blocked: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The explanation as the caller may see it."""
+    resources = resources_of(run.pool)
+    return {
+        "tenant": explanation.tenant,
+        "groups": explanation.groups,
+        "share": explanation.share,
+        "weight": explanation.weight,
+        "weighted_share": explanation.weighted_share,
+        "level": explanation.level,
+        "workloads": [
+            {"workload": workload, "limited_by": reason}
+            for workload, reason in explanation.reasons.items()
+        ],
+        "binding": [_binding(item, resources, caller) for item in explanation.binding],
+        "neighbours": {"above": explanation.just_above, "below": explanation.just_below},
+        "counterfactuals": [vars(item) for item in explanation.counterfactuals],
+        "sentence": explanation.sentence,
+        "blocked": blocked,
+    }
+
+
+def blocked_document(run: Run, tenant: Tenant) -> dict[str, Any] | None:
+    """Return since when and why the scheduler keeps the tenant's jobs waiting, under a run in force."""
+    now = utc_now()
+    use = tenant_use(pool=run.pool, tenant=tenant, now=now)
+    if use is None or use.blocked_since is None or decision_in_force(pool=run.pool, now=now) != run:
+        return None
+    return {
+        "since": use.blocked_since,
+        "pending_tasks": use.pending_tasks,
+        "reason": use.pending_reason or "",
+    }
+
+
+def _binding(
+    binding: Binding, resources: Sequence[Resource], caller: Tenant | None
+) -> dict[str, Any]:
+    servers = binding.server_class
+    document = {
+        "resource": binding.resource.name,
+        "unit": binding.resource.unit,
+        "price": binding.price,
+    }
+    if servers is None:
+        return {**document, "servers": None}
+    known = caller is None or (not servers.shared and servers.owner_id in (None, caller.pk))
+    return {
+        **document,
+        "servers": {
+            "count": servers.count,
+            "capacity": vector_to_document(servers.capacity, resources),
+            "labels": servers.labels if known else {},
+        },
+    }

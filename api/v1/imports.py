@@ -1,0 +1,323 @@
+"""Imports of nodes, groups, workloads and usage from files."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import MAX_ERRORS, DomainError, FieldError, Unacceptable
+from allocator_service.imports.kinds import NODES, TREE, USAGE, WORKLOADS, ImportKind
+from allocator_service.imports.reading import MAX_ROWS
+from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
+from allocator_service.pools.selectors import resources_of
+from api.auth import OPERATOR, OPERATOR_AND_AGENT
+from api.contract.answers import Answer, Body
+from api.contract.fields import (
+    GenerationField,
+    SlugField,
+    TimestampField,
+    texts_field,
+)
+from api.contract.operations import H, Operation, described
+from api.views import PoolView, writes
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    DocumentField,
+    Field,
+    Given,
+    IntegerField,
+    ListField,
+    Schema,
+    TextField,
+)
+
+ITEMS_FROM_0 = "The item of the JSON list, from 0."
+
+LINES_FROM_1 = "The line of the CSV, from 1."
+
+
+class ContentField(Field):
+    """A file's content: its text, or the object that its JSON is."""
+
+    type_name = "a text or an object"
+
+    def read(self, value: Any) -> str | dict[str, Any]:
+        if not isinstance(value, str | dict):
+            raise self.wrong_type()
+        return value
+
+    def describe(self) -> Schema:
+        return {"oneOf": [{"type": "string"}, {"type": "object", "additionalProperties": True}]}
+
+
+class ImportRequest(Document):
+    """What the imports of every kind are asked with; subclasses say whose the rows are."""
+
+    content = ContentField()
+    dry_run = BooleanField(default=False, description="Report every row and write nothing.")
+    skip_refused = BooleanField(
+        default=False, description="Write the other rows when some are refused, instead of none."
+    )
+    register_tenants = BooleanField(default=False, description="Register unknown tenants.")
+
+
+class NodeImportRequest(ImportRequest):
+    format = ChoiceField(choices=NODES.formats, default="csv")
+    contributed_by = SlugField(
+        required=False, allow_null=True, description="The tenant of nodes that name none."
+    )
+    owner_label = TextField(
+        max_length=253,
+        required=False,
+        allow_null=True,
+        description="The label that names the tenant.",
+    )
+
+
+class WorkloadImportRequest(ImportRequest):
+    format = ChoiceField(choices=WORKLOADS.formats, default="csv")
+    tenant = SlugField(
+        required=False, allow_null=True, description="The tenant of rows that name none."
+    )
+    tenant_label = TextField(
+        max_length=253,
+        required=False,
+        allow_null=True,
+        description="The label that names the tenant.",
+    )
+
+
+class UsageImportRequest(WorkloadImportRequest):
+    format = ChoiceField(choices=USAGE.formats, default="csv")
+    source = TextField(
+        max_length=100,
+        required=False,
+        allow_null=True,
+        description="By default the name of the format.",
+    )
+    tenant_label = TextField(
+        max_length=253,
+        required=False,
+        allow_null=True,
+        description="The label, column (sacct) or field (swf) that names the tenant.",
+    )
+    begin = TimestampField(
+        required=False, allow_null=True, description="swf: when the trace begins."
+    )
+
+
+class GroupImportRequest(ImportRequest):
+    format = ChoiceField(choices=TREE.formats, default="csv")
+    tenant_label = TextField(
+        max_length=253,
+        required=False,
+        allow_null=True,
+        description="sacctmgr: the column that names members, Account (default) or User.",
+    )
+
+
+class FindingDocument(Document):
+    pointer = TextField(max_length=2000, blank=True)
+    code = TextField(max_length=100)
+    detail = TextField(max_length=2000)
+
+
+def _number_of(kind: str) -> Callable[[RowReport, Any], int | None]:
+    """Return the source of a row's number, null in files that count something else."""
+    return lambda row, _: row.place.number if row.place.kind == kind else None
+
+
+class ImportedRowDocument(Document):
+    line = IntegerField(
+        minimum=1,
+        maximum=10**9,
+        source=_number_of("line"),
+        allow_null=True,
+        description=LINES_FROM_1,
+    )
+    item = IntegerField(
+        minimum=0,
+        maximum=10**9,
+        source=_number_of("item"),
+        allow_null=True,
+        description=ITEMS_FROM_0,
+    )
+    name = TextField(max_length=253, blank=True)
+    owner = SlugField(allow_null=True)
+    outcome = ChoiceField(choices=[outcome.value for outcome in Outcome], source="outcome.value")
+    detail = TextField(max_length=2000, blank=True)
+    errors = ListField(FindingDocument, min_items=0, max_items=100)
+
+
+class CountsDocument(Document):
+    added = IntegerField(minimum=0, maximum=MAX_ROWS)
+    changed = IntegerField(minimum=0, maximum=MAX_ROWS)
+    unchanged = IntegerField(minimum=0, maximum=MAX_ROWS)
+    refused = IntegerField(minimum=0, maximum=MAX_ROWS)
+    skipped = IntegerField(minimum=0, maximum=MAX_ROWS)
+
+
+class ImportDocument(Document):
+    dry_run = BooleanField(source=Given("dry_run"))
+    written = BooleanField(description="Whether anything changed.")
+    generation = GenerationField()
+    counts = DocumentField(CountsDocument)
+    ignored = texts_field(description="Resources of the file that the pool does not count.")
+    registered = texts_field(description="Tenants that were, or in a dry run would be, registered.")
+    rows = ListField(ImportedRowDocument, min_items=0, max_items=MAX_ROWS)
+
+
+def imports(request: type[Document], summary: str) -> Callable[[H], H]:
+    """POST of a file, which answers what became of every row."""
+    return described(
+        Operation(
+            "create",
+            summary,
+            Answer(ImportDocument),
+            Body(request),
+            headers=("Idempotency-Replayed", "Pool-Generation"),
+            problems=(409, 411, 413, 415, 422),
+            repeatable=True,
+        )
+    )
+
+
+class ImportsView(PoolView):
+    """A file of one kind."""
+
+    scopes: ClassVar = {"POST": OPERATOR_AND_AGENT}
+    large = True
+    kind: ClassVar[ImportKind]
+
+    def imported(self, request: type[Document]) -> Response:
+        """The report; raises `Unacceptable` when refused rows kept all others from being written."""
+        fields = self.read(request)
+        kind, content, file_format = self.kind, fields.pop("content"), fields.pop("format")
+        owner = _owner(fields, kind.slug, kind.label)
+        choice = ImportChoice(
+            *(fields.pop(name) for name in ("dry_run", "skip_refused", "register_tenants"))
+        )
+        try:
+            file = kind.read(content, file_format, resources_of(self.pool), owner, **fields)
+        except DomainError as error:
+            raise _within_content(error) from error
+        report = kind.write(pool=self.pool, file=file, choice=choice, now=utc_now())
+        if report.refused and not choice.dry_run and not choice.skip_refused:
+            raise _nothing_written(report)
+        return Response(
+            ImportDocument.write(report, choice),
+            headers={"Pool-Generation": str(report.generation)},
+        )
+
+
+class NodeImportsView(ImportsView):
+    kind = NODES
+
+    @imports(NodeImportRequest, "Import nodes from CSV, Kubernetes or Slurm")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        """Import servers from CSV, from `kubectl get nodes -o json`, or from `scontrol` or `sinfo`
+        with `--json`.
+
+        Operators and the pool's agents. Each row is matched with the present server of the same
+        contributor and name, and is added, changed or left unchanged: importing the same file twice
+        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        is written. When a row is refused nothing is written either (422 `import.refused`), unless
+        `skip_refused` is set. A file has at most 200,000 rows (413 `import.too_many`).
+        """
+        return self.imported(NodeImportRequest)
+
+
+class GroupImportsView(ImportsView):
+    scopes: ClassVar = {"POST": OPERATOR}
+    kind = TREE
+
+    @imports(GroupImportRequest, "Import a tree of groups and members from CSV or Slurm")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        """Import groups, and the members below them, from CSV or from `sacctmgr --parsable2 show
+        association tree`.
+
+        Operators only. Each row is matched by its slug with a present group or member, and is
+        added, changed or left unchanged: importing the same file twice changes nothing. Only the
+        tree after the import must be one, so rows may be in any order. A row below an unknown or
+        refused group is refused, as are cycles and more than 8 levels. With `dry_run` the answer
+        has the outcome of every row, and nothing is written. When a row is refused nothing is
+        written either (422 `import.refused`), unless `skip_refused` is set. Tenants must exist
+        unless `register_tenants` is set.
+        """
+        return self.imported(GroupImportRequest)
+
+
+class WorkloadImportsView(ImportsView):
+    kind = WORKLOADS
+
+    @imports(WorkloadImportRequest, "Import workloads from CSV or Kubernetes pods")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        """Import workloads from CSV or from `kubectl get pods -o json`.
+
+        Operators and the pool's agents. Each row is matched with the present workload of the same
+        tenant and name, and is added, changed or left unchanged: importing the same file twice
+        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        is written. When a row is refused nothing is written either (422 `import.refused`), unless
+        `skip_refused` is set. Tenants must exist unless `register_tenants` is set.
+        """
+        return self.imported(WorkloadImportRequest)
+
+
+class UsageImportsView(ImportsView):
+    kind = USAGE
+
+    @imports(UsageImportRequest, "Import usage from sacct, Kubernetes pods, CSV or a trace")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        """Import what jobs used into the ledger, from `sacct`, finished Kubernetes pods, CSV or a
+        trace in the Standard Workload Format.
+
+        Operators and the pool's agents, for pools with `metering` `reported`; other pools answer
+        409 `usage.metering`. Each row is posted once, under the id that its source gave it: files
+        that overlap add only what is new, and a row that was posted before with other content is
+        refused (`usage.conflict`). `dry_run` writes nothing. A refused row keeps all others from
+        being written (422 `import.refused`) unless `skip_refused` is set.
+        """
+        return self.imported(UsageImportRequest)
+
+
+def _owner(fields: dict[str, Any], slug: str | None, label: str) -> Owner:
+    """Whose the rows are, taken out of the fields."""
+    owner = Owner(None if slug is None else fields.pop(slug), fields.pop(label))
+    if owner.slug is not None and owner.label is not None:
+        raise Unacceptable(
+            f'"{slug}" and "{label}" exclude each other.', code="import.owner", pointer=f"/{label}"
+        )
+    return owner
+
+
+def _within_content(error: DomainError) -> DomainError:
+    """The error with its pointers below /content, where they are not there yet."""
+    if all(item.pointer.startswith("/content") for item in error.errors) and error.errors:
+        return error
+    return error.under("/content")
+
+
+def _nothing_written(report: ImportReport) -> Unacceptable:
+    errors = [
+        FieldError("/content", item.code, f"{str(row.place).capitalize()}: {item.detail}")
+        for row in report.refused
+        for item in row.errors
+    ]
+    return Unacceptable(
+        f"{len(report.refused)} of {len(report.rows)} rows are refused and nothing was written:"
+        " correct them, or send skip_refused.",
+        code="import.refused",
+        errors=errors[:MAX_ERRORS],
+        extra={
+            "counts": report.counts,
+            "rows": [ImportedRowDocument.write(row) for row in report.refused],
+        },
+    )

@@ -1,0 +1,211 @@
+"""The ledger of sealed entries, and the blocks of its chain."""
+
+from typing import ClassVar
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.ledger.exporting import entries_export
+from allocator_service.ledger.intake.chain import FORMAT_WITH_DOCUMENTS
+from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE
+from allocator_service.ledger.selectors import (
+    blocks_after,
+    entries_after,
+    position_of,
+)
+from allocator_service.tenants.models import Tenant
+from api.auth import EVERY_SCOPE, OPERATOR_AND_BILLING
+from api.contract.fields import (
+    IdField,
+    SlugField,
+    TimestampField,
+)
+from api.contract.operations import exports, feeds, lists
+from api.contract.pagination import Page, bad_cursor, make_cursor
+from api.contract.parameters import DEFAULT_LIMIT, MAX_LIMIT, Parameters
+from api.v1.entry_documents import (
+    MAX_SEQUENCE,
+    EntryDocument,
+    EntryParameters,
+    entry_columns,
+    entry_document,
+    owner_names,
+)
+from api.v1.exports import copied_as, entries_streamed
+from api.v1.feeds import FeedView, row_in
+from api.views import ContractView
+from policies.fields import (
+    Document,
+    IntegerField,
+    ListField,
+    PatternField,
+    TextField,
+)
+
+
+class ExportParameters(Parameters):
+    """Which entries; all of them that are sealed."""
+
+    after = TextField(
+        max_length=500, required=False, description="Begin after this cursor of the feed."
+    )
+    pool = EntryParameters.fields["pool"]
+    tenant = EntryParameters.fields["tenant"]
+    kind = EntryParameters.fields["kind"]
+
+
+class BlockParameters(Parameters):
+    """Of a pool's chain: the number after which it continues."""
+
+    pool = SlugField(description="Slug of the pool whose chain it is, retired or not.")
+    after = IntegerField(
+        minimum=0,
+        maximum=MAX_SEQUENCE,
+        default=0,
+        description="Number of the last block that was read.",
+    )
+    limit = IntegerField(
+        minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Blocks of a page."
+    )
+
+
+class ChainedDecisionDocument(Document):
+    """A decision's line in its block: the digests are those of `GET /runs/{run}/proof/`."""
+
+    run = IdField()
+    pool = SlugField()
+    generation = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    effective_from = TimestampField()
+    input = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    answer = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+
+
+class ChainedDigestDocument(Document):
+    """A document's line in its block: what it is, and the digest of its stored bytes."""
+
+    document = TextField(max_length=20)
+    pool = SlugField()
+    name = TextField(max_length=200)
+    sha256 = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+
+
+class BlockDocument(Document):
+    pool = SlugField()
+    number = IntegerField(minimum=1, maximum=MAX_SEQUENCE)
+    format = IntegerField(
+        minimum=1,
+        maximum=FORMAT_WITH_DOCUMENTS,
+        description="1: sealed before digests were of exported lines; 3: holds digests of documents.",
+    )
+    first_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
+    last_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
+    entries = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    decisions = ListField(ChainedDecisionDocument, min_items=0, max_items=SEALED_AT_ONCE)
+    digests = ListField(
+        ChainedDigestDocument,
+        min_items=0,
+        max_items=SEALED_AT_ONCE,
+        description="Digests of statements, months, manifests, price plans and audit records.",
+    )
+    digest = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    sealed_at = TimestampField()
+
+
+FEED = "ledger"
+
+
+class EntriesView(FeedView):
+    """The ledger in its sealed order."""
+
+    feed = FEED
+    parameters = EntryParameters
+
+    @feeds(EntryDocument, "Follow the ledger")
+    def get(self, request: Request) -> Response:
+        """List the sealed ledger entries in their final order.
+
+        Keep `next_cursor` and pass it as `after` next time: a client that follows it gets each entry
+        exactly once, and the cursor does not expire. An entry appears within seconds of being written.
+        Entries of kind `alone` are what would have been used without the pool: never bill them. A
+        tenant key sees its own entries only, without `sequence` and `digest`, and other tenants in
+        `server_owner` under pseudonyms.
+        """
+        return self.followed(
+            lambda after, limit: entries_after(
+                _position(after, self.tenant),
+                caller=self.tenant,
+                limit=limit,
+                **{name: self.query[name] for name in ("pool", "tenant", "kind")},
+            ),
+            lambda row: row["id"],
+            lambda row: entry_document(row, caller=self.tenant),
+            entry_columns(caller=self.tenant),
+        )
+
+
+def _position(entry: UUID | None, caller: Tenant | None) -> int:
+    """The entry's place in the sealed order; 0 is before the first."""
+    position = 0 if entry is None else position_of(entry, caller=caller)
+    if position is None:
+        raise bad_cursor()
+    return position
+
+
+class ExportView(ContractView):
+    """All of the ledger as one stream, from one snapshot."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    parameters = ExportParameters
+    http_method_names = ["get"]
+
+    @exports("Export the ledger in one stream")
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Stream all sealed ledger entries from one snapshot, as CSV, NDJSON or Parquet.
+
+        Use it for a first load or an archive, then continue with `GET /ledger-entries/` after the
+        cursor in `X-Next-Cursor`. A tenant key gets its own entries only, with the same columns as in
+        the feed. At most four exports run at a time: a further one is answered 503 `export.busy` with
+        `Retry-After`.
+        """
+        after = self.query["after"]
+        renderer = self.request.accepted_renderer
+        export = entries_export(
+            _position(None if after is None else row_in(FEED, after), self.tenant),
+            file_format=copied_as(renderer.format),
+            columns=entry_columns(caller=self.tenant),
+            caller=self.tenant,
+            owners=owner_names(self.tenant),
+            pool=self.query["pool"],
+            tenant=self.query["tenant"],
+            kind=self.query["kind"],
+        )
+        response = entries_streamed(export, renderer, entry_columns(caller=self.tenant))
+        cursor = after if export.last is None else make_cursor(FEED, str(export.last))
+        if cursor is not None:
+            response["X-Next-Cursor"] = cursor
+        return response
+
+
+class BlocksView(ContractView):
+    """The chain of a pool, with which an auditor makes its digests again."""
+
+    scopes: ClassVar = {"GET": OPERATOR_AND_BILLING}
+    parameters = BlockParameters
+    cursor_parameter = "after"
+
+    @lists(BlockDocument, "List the blocks of a pool's chain")
+    def get(self, request: Request) -> Response:
+        """List the blocks of a pool's chain by number, each with its digest and its decisions.
+
+        Only operator and billing keys may read them. An auditor recomputes each digest from the
+        exported entries, the block's decisions and the digest of the block before; blocks of `format` 1
+        cannot be recomputed from exports. Keep the `number` of the last block and pass it as `after` to
+        continue. A slug that no pool has gives an empty list.
+        """
+        limit = self.query["limit"]
+        found = blocks_after(self.query["after"], pool=self.query["pool"], limit=limit + 1)
+        shown = found[:limit]
+        following = str(shown[-1]["number"]) if len(found) > limit else None
+        return self.listing(Page(shown, following), dict, list(BlockDocument.fields))

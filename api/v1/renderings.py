@@ -1,0 +1,186 @@
+"""Decisions as the limits of a scheduler."""
+
+import hashlib
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.decided import decided_by_class
+from allocator_service.allocation.selectors import decision_now
+from allocator_service.core.clock import utc_now
+from allocator_service.core.quantities import decimal_text
+from allocator_service.enforcement.rendering.limits import HARD, TenantLimits
+from allocator_service.enforcement.rendering.targets import (
+    CLASS_LABEL,
+    QUOTAS,
+    TARGETS,
+    Rendering,
+    decision_render,
+    target_named,
+)
+from allocator_service.enforcement.selectors import (
+    departed_slugs,
+    former_group_slugs,
+    member_slugs,
+    next_boundary,
+)
+from api.auth import (
+    OPERATOR_BILLING_AND_AGENT,
+)
+from api.contract.conditional import is_known
+from api.contract.fields import (
+    GenerationField,
+    IdField,
+    SchemaField,
+    SlugField,
+    TimestampField,
+    texts_field,
+)
+from api.contract.operations import renders
+from api.contract.parameters import Parameters
+from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
+from api.v1.reports.documents import MAX_TENANTS, AmountsField
+from api.views import PoolView
+from policies.fields import (
+    ChoiceField,
+    Document,
+    ListField,
+    MapField,
+    StringField,
+    TextField,
+)
+
+_WHOLE = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
+
+
+class RenderingParameters(Parameters):
+    class_label = TextField(
+        max_length=253,
+        default=CLASS_LABEL,
+        description="The server label whose values are the classes of servers.",
+    )
+    quota = ChoiceField(
+        choices=QUOTAS,
+        default=HARD,
+        description="hard: never above the decision; soft (kueue, volcano, kai): what is not used is"
+        " lent; effective (kueue): in `status.effectiveQuota`.",
+    )
+
+
+class RenderedTenantDocument(Document):
+    tenant = SlugField()
+    decided = AmountsField(description="In the pool's units.")
+    rendered = SchemaField(schema=_WHOLE, description="In the target's units.")
+    lost = AmountsField(description="To rounding, in the pool's units; below 0: gained.")
+    notes = texts_field(description="What cannot be enforced.")
+
+
+class RenderingDocument(Document):
+    pool = SlugField()
+    run = IdField()
+    generation = GenerationField()
+    policy = TextField(max_length=63)
+    mode = TextField(max_length=63)
+    target = ChoiceField(choices=list(TARGETS))
+    class_label = TextField(max_length=253)
+    rendered_from = TimestampField()
+    next_boundary = TimestampField(
+        allow_null=True,
+        description="When what it gives changes next without a change: the next slot or interval.",
+    )
+    units = MapField(StringField(), description="What 1 means to the target, by resource.")
+    notes = texts_field()
+    tenants = ListField(RenderedTenantDocument, min_items=0, max_items=MAX_TENANTS)
+    objects = ListField(
+        SchemaField(schema={"type": "object", "additionalProperties": True}),
+        min_items=0,
+        description="The target's objects: docs/enforcement.md has their shapes.",
+    )
+
+
+def rendering_document(rendering: Rendering, *, next_boundary: Any) -> dict[str, Any]:
+    """The rendering with what was decided, rendered and lost per tenant."""
+    run, limits = rendering.run, rendering.limits
+    return {
+        "pool": run.pool.slug,
+        "run": run.pk,
+        "generation": run.generation,
+        "policy": run.policy["name"],
+        "mode": run.policy["mode"],
+        "target": rendering.target.name,
+        "class_label": limits.label,
+        "rendered_from": run.effective_from,
+        "next_boundary": next_boundary,
+        "units": {unit.resource.name: unit.text for unit in limits.units},
+        "notes": limits.notes,
+        "tenants": [_tenant(tenant, rendering) for tenant in limits.tenants],
+        "objects": rendering.objects,
+    }
+
+
+def _tenant(tenant: TenantLimits, rendering: Rendering) -> dict[str, Any]:
+    names = [unit.resource.name for unit in rendering.limits.units]
+    return {
+        "tenant": tenant.slug,
+        "decided": dict(zip(names, map(decimal_text, tenant.decided), strict=True)),
+        "rendered": dict(zip(names, tenant.rendered, strict=True)),
+        "lost": dict(zip(names, map(decimal_text, tenant.lost), strict=True)),
+        "notes": tenant.notes,
+    }
+
+
+class RenderingView(PoolView):
+    """The decision in force as a target's objects: of all tenants, so that tenant keys never have it."""
+
+    scopes: ClassVar = {"GET": OPERATOR_BILLING_AND_AGENT}
+    parameters = RenderingParameters
+    http_method_names = ["get", "head"]
+
+    def get_renderers(self) -> list[BaseRenderer]:
+        target = TARGETS.get(str(self.kwargs["target"]))
+        text = [form() for form in (PlainTextRenderer, YAMLRenderer) if target is not None
+                and form.media_type == target.media_type]  # fmt: skip
+        return [OrjsonRenderer(), *text]
+
+    @renders(RenderingDocument, "Render the decision in force for a scheduler")
+    def get(self, request: Request, pool: str, target: str) -> Response:
+        """Render the decision in force as the limits of a scheduler: `slurm`, `kueue`,
+        `kubernetes`, `volcano` or `kai`.
+
+        For operator and billing keys, because it names all tenants. JSON says per tenant what was
+        decided, rendered and lost to rounding; `text/plain` (Slurm) and `application/yaml` (the
+        others) are ready to be applied. Send the `ETag` as `If-None-Match` to get 304 while nothing
+        has changed. What the target cannot express is refused with 409, such as
+        `rendering.unsupported` or `rendering.unit`.
+        """
+        now, of_pool = utc_now(), self.pool
+        chosen = target_named(target)
+        label, quota = self.query["class_label"], self.query["quota"]
+        run = decision_now(pool=of_pool, now=now)
+        members, departed = member_slugs(pool=of_pool), departed_slugs(pool=of_pool)
+        former_groups = former_group_slugs(pool=of_pool)
+        boundary = next_boundary(pool=of_pool, run=run, now=now)
+        form = request.accepted_renderer
+        parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
+        parts += ["", *former_groups] if former_groups else []
+        digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
+        tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
+        if is_known(request, tag):
+            return Response(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
+        rendering = decision_render(
+            decided=decided_by_class(run, label=label),
+            target=chosen,
+            label=label,
+            members=members,
+            departed=departed,
+            former_groups=former_groups,
+            now=now,
+            quota=quota,
+        )
+        if form.format == OrjsonRenderer.format:
+            document = rendering_document(rendering, next_boundary=boundary)
+            return Response(document, headers={"ETag": tag})
+        return Response(rendering.text, headers={"ETag": tag})

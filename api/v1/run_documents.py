@@ -1,0 +1,312 @@
+"""Documents of runs and of the rows that they decided."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import fsum
+from typing import Any
+
+from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus, ServerClass
+from allocator_service.core.quantities import Resource, vector_to_document
+from allocator_service.tenants.models import Tenant
+from api.contract.fields import (
+    GenerationField,
+    IdField,
+    LabelsField,
+    LimitedByField,
+    PoolQuantitiesField,
+    SlugField,
+    TimestampField,
+)
+from api.contract.parameters import PageParameters
+from api.pseudonyms import pseudonym, tenant_name
+from api.v1.pools import PolicyDocument
+from policies import Servers, choose
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    DocumentField,
+    IntegerField,
+    ListField,
+    NumberField,
+    ObjectField,
+    PatternField,
+    TextField,
+)
+
+MAX_ROWS = 10**9
+
+
+class RunRequest(Document):
+    reason = TextField(max_length=500, blank=True, default="")
+
+
+class ErrorDocument(Document):
+    code = TextField(max_length=100)
+    detail = TextField(max_length=10_000)
+
+
+class SummaryDocument(Document):
+    tenants = IntegerField(minimum=0, maximum=MAX_ROWS)
+    workloads = IntegerField(minimum=0, maximum=MAX_ROWS)
+    servers = IntegerField(minimum=0, maximum=MAX_ROWS)
+    server_classes = IntegerField(minimum=0, maximum=MAX_ROWS)
+    min_weighted_share = NumberField(allow_null=True)
+    mean_weighted_share = NumberField(allow_null=True)
+    jain_index = NumberField(allow_null=True)
+    utilization = PoolQuantitiesField()
+    objective = NumberField(allow_null=True)
+    bound = NumberField(allow_null=True)
+    gap = NumberField(allow_null=True)
+    moved_tasks = IntegerField(
+        minimum=0,
+        maximum=MAX_ROWS,
+        required=False,
+        allow_null=True,
+        description="Whole tasks that run on another server than in the decision before; null where"
+        " that is not known.",
+    )
+    stopped = ChoiceField(
+        choices=["work", "time"],
+        required=False,
+        description="Limit at which the search for a better schedule ended; absent if it ended by"
+        " itself. An answer that the time limit ended depends on the machine's load.",
+    )
+
+
+def _of_whole(name: str) -> Callable[[Run, Any], Any]:
+    """Return the source of what concerns the whole pool, null unless the context is true."""
+    return lambda run, whole: getattr(run, name) if whole else None
+
+
+def _visible_error(run: Run, whole: Any) -> Any:
+    if run.error is None or whole:
+        return run.error
+    # The detail may name what others brought.
+    return {"code": run.error["code"], "detail": "The previous decision stays in force."}
+
+
+class RunDocument(Document):
+    """A run, written for whether its reader may see what concerns the whole pool."""
+
+    id = IdField()
+    pool = SlugField(source="pool.slug")
+    status = ChoiceField(choices=RunStatus.values)
+    reason = TextField(max_length=500, source=_of_whole("reason"), blank=True, allow_null=True)
+    policy = DocumentField(
+        PolicyDocument, source=lambda run, _: run.policy or None, allow_null=True
+    )
+    generation = GenerationField(allow_null=True)
+    input_digest = PatternField(
+        pattern="^[0-9a-f]{64}$",
+        code="digest.syntax",
+        source=_of_whole("snapshot_id"),
+        allow_null=True,
+    )
+    created_at = TimestampField()
+    started_at = TimestampField(allow_null=True)
+    finished_at = TimestampField(allow_null=True)
+    effective_from = TimestampField(allow_null=True)
+    effective_until = TimestampField(allow_null=True)
+    solve_seconds = NumberField(source=_of_whole("solve_seconds"), allow_null=True)
+    error = DocumentField(ErrorDocument, source=_visible_error, allow_null=True)
+    summary = DocumentField(SummaryDocument, source=_of_whole("summary"), allow_null=True)
+
+
+class WorkloadReference(Document):
+    id = IdField(allow_null=True)
+    name = TextField(max_length=253)
+
+
+class AllocationDocument(Document):
+    tenant = TextField(max_length=253)
+    workload = DocumentField(WorkloadReference)
+    tasks = NumberField()
+    resources = PoolQuantitiesField()
+    dominant_resource = TextField(max_length=63, blank=True)
+    dominant_share = NumberField(description="The workload's.")
+    weighted_share = NumberField(allow_null=True, description="The tenant's.")
+    limited_by = LimitedByField()
+
+
+class TenantAllocationDocument(Document):
+    tenant = TextField(max_length=253)
+    workloads = IntegerField(minimum=1, maximum=MAX_ROWS)
+    tasks = NumberField()
+    resources = PoolQuantitiesField()
+    dominant_share = NumberField(description="The tenant's.")
+    weighted_share = NumberField(allow_null=True)
+    level = NumberField(allow_null=True, description="At which the tenant's share was frozen.")
+
+
+class ServersDocument(Document):
+    count = IntegerField(minimum=2, maximum=MAX_ROWS)
+    capacity = PoolQuantitiesField()
+    labels = LabelsField()
+    first = TextField(max_length=263)
+    last = TextField(max_length=263)
+
+
+class PlacementDocument(Document):
+    tenant = TextField(max_length=253)
+    workload = DocumentField(WorkloadReference)
+    tasks = NumberField(description="On each of the servers.")
+    resources = PoolQuantitiesField(description="On each of the servers.")
+    server = TextField(max_length=263, required=False)
+    servers = DocumentField(
+        ServersDocument,
+        required=False,
+        description="Servers of the same capacity and labels: `count`, in the order of the input.",
+    )
+
+
+class CheckDocument(Document):
+    name = TextField(max_length=100)
+    holds = BooleanField()
+    detail = TextField(max_length=10_000, blank=True)
+
+
+class VerificationDocument(Document):
+    valid = BooleanField()
+    checks = ListField(CheckDocument, min_items=0, max_items=1000)
+
+
+class DigestsDocument(Document):
+    """SHA-256 of each part as JSON with sorted keys, no spaces and UTF-8."""
+
+    input = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    answer = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+
+
+class ProofDocument(Document):
+    """What `python -m policies verify FILE` takes."""
+
+    run = IdField()
+    pool = SlugField()
+    input = ObjectField(description="As `GET /runs/{run}/input/`.")
+    answer = ObjectField(
+        description="As an evaluation's answer, with the policy; `certificate.servers` names the"
+        " servers of each row of prices."
+    )
+    digests = DocumentField(DigestsDocument)
+
+
+class AllocationParameters(PageParameters):
+    by = ChoiceField(
+        choices=["workload", "tenant"], default="workload", description="tenant: sums per tenant."
+    )
+
+
+class RowWriter:
+    """Writes the rows of one run for one caller."""
+
+    def __init__(self, run: Run, resources: Sequence[Resource], caller: Tenant | None) -> None:
+        self._run, self._resources, self._caller = run, resources, caller
+        choice = choose(**run.policy) if run.policy else None
+        self._whole_tasks = choice is not None and choice.whole_tasks
+        self._whole_on_servers = (
+            choice is not None and choice.policy.servers[choice.mode] is Servers.RANGES
+        )
+
+    def allocation(self, row: Allocation) -> dict[str, Any]:
+        return {
+            "tenant": self._tenant(row.tenant.slug),
+            "workload": self._workload(row.tenant, row.workload_id, row.workload.name),
+            "tasks": self._tasks(row.tasks),
+            "resources": self._quantities(row.resources),
+            "dominant_resource": row.dominant_resource,
+            "dominant_share": row.dominant_share,
+            "weighted_share": row.weighted_share,
+            "limited_by": row.limited_by,
+        }
+
+    def sums(self, rows: Iterable[Allocation]) -> list[dict[str, Any]]:
+        """One row per tenant, in the order of the run's input."""
+        grouped: dict[str, list[Allocation]] = {}
+        for row in rows:
+            grouped.setdefault(row.tenant.slug, []).append(row)
+        return [
+            {
+                "tenant": self._tenant(slug),
+                "workloads": len(group),
+                "tasks": self._tasks(fsum(row.tasks for row in group)),
+                "resources": self._quantities(
+                    [fsum(column) for column in zip(*(row.resources for row in group), strict=True)]
+                ),
+                "dominant_share": group[0].tenant_share,
+                "weighted_share": group[0].weighted_share,
+                "level": group[0].level,
+            }
+            for slug, group in grouped.items()
+        ]
+
+    def placement(self, row: Placement, of_one_task: Sequence[float]) -> dict[str, Any]:
+        tenant = row.workload.tenant
+        document = {
+            "tenant": self._tenant(tenant.slug),
+            "workload": self._workload(tenant, row.workload_id, row.workload.name),
+            "tasks": int(row.tasks) if self._whole_on_servers else row.tasks,
+            "resources": self._quantities([row.tasks * demand for demand in of_one_task]),
+        }
+        servers = row.server_class
+        if servers.count == 1:
+            return {**document, "server": self._server(servers, servers.first)}
+        return {
+            **document,
+            "servers": {
+                "count": servers.count,
+                "capacity": vector_to_document(servers.capacity, self._resources),
+                "labels": servers.labels if self._knows(servers) else {},
+                "first": self._server(servers, servers.first),
+                "last": self._server(servers, servers.last),
+            },
+        }
+
+    def _tasks(self, tasks: float) -> int | float:
+        return int(tasks) if self._whole_tasks else tasks
+
+    def _quantities(self, vector: Sequence[float]) -> dict[str, float]:
+        names = (resource.name for resource in self._resources)
+        return dict(zip(names, vector, strict=False))
+
+    def _tenant(self, slug: str) -> str:
+        return tenant_name(slug, pool=self._run.pool, caller=self._caller)
+
+    def _workload(self, tenant: Tenant, workload_id: Any, name: str) -> Mapping[str, Any]:
+        if self._caller is None or self._caller.pk == tenant.pk:
+            return {"id": workload_id, "name": name}
+        return {"id": None, "name": pseudonym("workload", str(workload_id), pool=self._run.pool)}
+
+    def _knows(self, servers: ServerClass) -> bool:
+        """Whether the caller may read the servers' names: all are its own, or all the pool's."""
+        if self._caller is None:
+            return True
+        return not servers.shared and servers.owner_id in (None, self._caller.pk)
+
+    def _server(self, servers: ServerClass, name: str) -> str:
+        if self._knows(servers):
+            return name
+        return pseudonym("server", f"{servers.owner_id}:{name}", pool=self._run.pool)
+
+
+def allocation_columns(resources: Sequence[Resource]) -> list[str]:
+    names = [resource.name for resource in resources]
+    return [
+        "tenant", "workload.id", "workload.name", "tasks", *(f"resources.{r}" for r in names),
+        "dominant_resource", "dominant_share", "weighted_share", "limited_by",
+    ]  # fmt: skip
+
+
+def tenant_allocation_columns(resources: Sequence[Resource]) -> list[str]:
+    names = [resource.name for resource in resources]
+    return [
+        "tenant", "workloads", "tasks", *(f"resources.{r}" for r in names),
+        "dominant_share", "weighted_share", "level",
+    ]  # fmt: skip
+
+
+def placement_columns(resources: Sequence[Resource]) -> list[str]:
+    names = [resource.name for resource in resources]
+    return [
+        "tenant", "workload.id", "workload.name", "tasks", *(f"resources.{r}" for r in names),
+        "server", "servers.count", "servers.labels", "servers.first", "servers.last",
+    ]  # fmt: skip

@@ -1,0 +1,165 @@
+"""Inputs and proofs of runs, as much of them as a caller may see."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.selectors import input_of, run_get
+from allocator_service.allocation.what_if.explanations import groups_above
+from allocator_service.core.selecting import missing
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+from api.contract.fields import uuid_or_none
+from api.pseudonyms import group_name, pseudonym, tenant_name
+from api.views import ContractView
+
+
+def input_for(document: dict[str, Any], *, pool: Pool, caller: Tenant | None) -> dict[str, Any]:
+    """The input as the caller may see it; for operators and billing as it is."""
+    if caller is None:
+        return document
+    return _Veil(document, pool, caller).whole()
+
+
+class _Veil:
+    def __init__(self, document: dict[str, Any], pool: Pool, caller: Tenant) -> None:
+        self._document, self._pool, self._caller = document, pool, caller
+        self._known = set(self._known_labels())
+        self._path = set(groups_above(document, caller.slug))
+
+    def whole(self) -> dict[str, Any]:
+        names = {
+            server["name"]: self._server(server)["name"] for server in self._document["servers"]
+        }
+        veiled = {
+            **self._document,
+            "servers": [self._server(server) for server in self._document["servers"]],
+            "tenants": [
+                {**self._grouped(tenant, "group"), "name": self._tenant(tenant["name"])}
+                for tenant in self._document["tenants"]
+            ],
+            "workloads": [self._workload(workload) for workload in self._document["workloads"]],
+        }
+        if "groups" in veiled:
+            veiled["groups"] = [
+                {**self._grouped(group, "parent"), "name": self._group(group["name"])}
+                for group in self._document["groups"]
+            ]
+        if "running" in veiled:
+            veiled["running"] = [
+                self._running(entry, names.get(entry["server"], ""))
+                for entry in self._document["running"]
+            ]
+        if "history" in veiled:
+            history = self._document["history"]
+            tenants = {self._tenant(name): row for name, row in history["tenants"].items()}
+            veiled["history"] = {**history, "tenants": tenants}
+        return veiled
+
+    def _known_labels(self) -> Iterable[str]:
+        for server in self._document["servers"]:
+            if server["contributed_by"] in (None, self._caller.slug):
+                for label, value in server["labels"].items():
+                    yield from (label, value)
+        for workload in self._document["workloads"]:
+            if workload["tenant"] == self._caller.slug:
+                for label, values in workload["server_selector"].items():
+                    yield from (label, *([values] if isinstance(values, str) else values))
+
+    def _grouped(self, row: dict[str, Any], field: str) -> dict[str, Any]:
+        """The row with the group that `field` names, if any, as the caller may know it."""
+        if row.get(field) is None:
+            return row
+        return {**row, field: self._group(row[field])}
+
+    def _group(self, slug: str) -> str:
+        return group_name(slug, pool=self._pool, known=self._path)
+
+    def _server(self, server: dict[str, Any]) -> dict[str, Any]:
+        owner = server["contributed_by"]
+        if owner in (None, self._caller.slug):
+            return server
+        return {
+            **server,
+            "name": pseudonym("server", f"{owner}:{server['name']}", pool=self._pool),
+            "labels": self._labels(server["labels"]),
+            "contributed_by": self._tenant(owner),
+        }
+
+    def _workload(self, workload: dict[str, Any]) -> dict[str, Any]:
+        owner = workload["tenant"]
+        if owner == self._caller.slug:
+            return workload
+        return {
+            **workload,
+            "tenant": self._tenant(owner),
+            "name": self._workload_name(owner, workload["name"]),
+            "server_selector": self._labels(workload["server_selector"]),
+        }
+
+    def _running(self, entry: dict[str, Any], server: str) -> dict[str, Any]:
+        owner = entry["tenant"]
+        return {
+            **entry,
+            "tenant": self._tenant(owner),
+            "workload": self._workload_name(owner, entry["workload"]),
+            "server": server,
+        }
+
+    def _workload_name(self, owner: str, name: str) -> str:
+        if owner == self._caller.slug:
+            return name
+        return pseudonym("workload", f"{owner}:{name}", pool=self._pool)
+
+    def _tenant(self, slug: str) -> str:
+        return tenant_name(slug, pool=self._pool, caller=self._caller)
+
+    def _labels(self, labels: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            self._label(name): [self._label(item) for item in value]
+            if isinstance(value, list)
+            else self._label(value)
+            for name, value in labels.items()
+        }
+
+    def _label(self, text: str) -> str:
+        return text if text in self._known else pseudonym("label", text, pool=self._pool)
+
+
+def sees_whole(pool: Pool, tenant: Tenant | None) -> bool:
+    """Whether a caller may see what tells of all members of a pool."""
+    return tenant is None or pool.transparent
+
+
+def sees_whole_of(view: ContractView, pool: Pool) -> bool:
+    """Return true if the caller of a view may see what concerns all members of a pool."""
+    if view.caller.group is not None:
+        return pool.transparent
+    return sees_whole(pool, view.tenant)
+
+
+def visible_run(text: str, *, caller: Tenant | None) -> Run:
+    """The run of this id. Raises `Missing` unless the caller may see its pool."""
+    run_id = uuid_or_none(text)
+    if run_id is None:
+        raise missing("run.not_found")
+    return run_get(run_id=run_id, tenant=caller)
+
+
+def whole_run(text: str, *, caller: Tenant | None) -> Run:
+    """The run of this id. Raises `Missing` unless the caller may see all of it."""
+    run = visible_run(text, caller=caller)
+    if not sees_whole(run.pool, caller):
+        raise missing("run.not_found")
+    return run
+
+
+def proof_for(run: Run, *, caller: Tenant | None) -> dict[str, Any]:
+    """All that an outsider needs to verify the decision, with the names that the caller may know.
+
+    Raises `Conflict` for a run that decided nothing, `Gone` once its input is pruned.
+    """
+    refuse_undecided(run)
+    document = input_for(input_of(run), pool=run.pool, caller=caller)
+    return run_proof(run, document)

@@ -1,0 +1,122 @@
+"""Schedules of time-sharing runs."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.models import Schedule
+from allocator_service.allocation.selectors import SlotInForce, schedule_of
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+from api.contract.fields import TimestampField
+from api.contract.operations import shows
+from api.v1.run_documents import MAX_ROWS
+from api.v1.run_inputs import sees_whole
+from api.v1.runs import OneRunView
+from policies.fields import BooleanField, Document, IntegerField, ListField, NumberField, TextField
+
+
+class SlotServer(Document):
+    server = TextField(max_length=253)
+    tasks = IntegerField(minimum=1, maximum=MAX_ROWS)
+
+
+class SlotRow(Document):
+    tenant = TextField(max_length=253)
+    workload = TextField(max_length=253)
+    tasks = IntegerField(minimum=1, maximum=MAX_ROWS)
+    servers = ListField(
+        SlotServer, min_items=0, max_items=MAX_ROWS, required=False, description="Of packed slots."
+    )
+
+
+class SlotDocument(Document):
+    fraction = NumberField(description="Of the period.")
+    allocations = ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
+
+
+class TimetableRow(Document):
+    start = IntegerField(minimum=0, maximum=MAX_ROWS, description="Seconds into the period.")
+    end = IntegerField(minimum=1, maximum=MAX_ROWS)
+    slot = IntegerField(minimum=0, maximum=MAX_ROWS, description="Position in `slots`.")
+
+
+class ScheduleDocument(Document):
+    objective = NumberField(allow_null=True)
+    bound = NumberField(allow_null=True)
+    lp_bound = NumberField(allow_null=True)
+    gap = NumberField(allow_null=True)
+    order_proven = BooleanField(
+        description="Whether no other order of the slots moves fewer tasks; up to 12 slots."
+    )
+    slots = ListField(SlotDocument, min_items=0, max_items=MAX_ROWS)
+    period_seconds = IntegerField(minimum=1, maximum=MAX_ROWS)
+    timetable = ListField(TimetableRow, min_items=0, max_items=MAX_ROWS)
+    gap_on_the_clock = NumberField(
+        allow_null=True, description="After rounding to whole seconds of the period."
+    )
+
+
+def slot_rows(
+    rows: Sequence[dict[str, Any]], names: Collection[str] | None
+) -> list[dict[str, Any]]:
+    """Return the rows of a slot of the tenants with these slugs, None for all."""
+    return [row for row in rows if names is None or row["tenant"] in names]
+
+
+def schedule_document(
+    schedule: Schedule, plan: dict[str, Any], *, pool: Pool, caller: Tenant | None
+) -> dict[str, Any]:
+    """A stored schedule; a tenant sees its own tasks, and what concerns all if the pool is open."""
+    numbers = ("objective", "bound", "lp_bound", "gap")
+    whole = sees_whole(pool, caller)
+    names = None if caller is None else {caller.slug}
+    return {
+        **{name: plan[name] if whole else None for name in numbers},
+        "order_proven": plan.get("order_proven", True),
+        "slots": [
+            {**slot, "allocations": slot_rows(slot["allocations"], names)} for slot in plan["slots"]
+        ],
+        "period_seconds": schedule.period_seconds,
+        "timetable": [
+            {"start": start, "end": end, "slot": slot} for start, end, slot in schedule.intervals
+        ],
+        "gap_on_the_clock": schedule.gap_on_the_clock if whole else None,
+    }
+
+
+class SlotInForceDocument(Document):
+    start = TimestampField()
+    end = TimestampField()
+    fraction = NumberField(description="Of the period.")
+    allocations = ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
+
+
+def slot_document(slot: SlotInForce, names: Collection[str] | None) -> dict[str, Any]:
+    """The slot in force with the tasks of the tenants with these slugs, None for all."""
+    return {**asdict(slot), "allocations": slot_rows(slot.allocations, names)}
+
+
+class ScheduleView(OneRunView):
+    @shows(
+        ScheduleDocument,
+        "Show the schedule of a run; a tenant sees its own tasks",
+        headers=(),
+        problems=(409,),
+    )
+    def get(self, request: Request, run: str) -> Response:
+        """Show how a time-sharing decision (`tda`) divides its period into slots, and when each of
+        them runs.
+
+        `timetable` counts whole seconds from the start of a period; the first one starts at the
+        run's `effective_from`. A tenant key sees its own tasks only, and `objective`, `bound`,
+        `lp_bound`, `gap` and `gap_on_the_clock` are null for it unless the pool is transparent.
+        Runs of other policies answer 404 `schedule.none`.
+        """
+        found = self.run(run)
+        schedule = schedule_of(found)
+        document = schedule_document(schedule, schedule.plan, pool=found.pool, caller=self.tenant)
+        return Response(document)

@@ -1,0 +1,289 @@
+"""Simulations of the decision that a pool would get after changes."""
+
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.urls import reverse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.models import Simulation, SimulationStatus
+from allocator_service.allocation.policies import plain_options
+from allocator_service.allocation.what_if.simulations import (
+    simulation_get,
+    simulation_request,
+    simulations_of,
+)
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import decimal_text
+from allocator_service.core.selecting import missing
+from api.auth import OPERATOR_AND_TENANT
+from api.contract.fields import (
+    GenerationField,
+    IdField,
+    LabelsField,
+    LimitedByField,
+    PoolQuantitiesField,
+    SelectorField,
+    SlugField,
+    TimestampField,
+    ids_field,
+    uuid_or_none,
+)
+from api.contract.operations import accepts, lists, shows
+from api.contract.pagination import by_id
+from api.contract.parameters import PageParameters
+from api.resources import PoolResource
+from api.v1.members import tier_field
+from api.v1.pools import PolicyFields
+from api.v1.run_documents import MAX_ROWS
+from api.v1.workloads import PRIORITY, TASKS
+from api.views import ContractView, writes
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    DocumentField,
+    IntegerField,
+    ListField,
+    NumberField,
+    ObjectField,
+    TextField,
+)
+
+MAX_CHANGES = 1_000
+# The value of a field that was left out, where null means something else.
+OMITTED = object()
+
+
+class AddedServer(Document):
+    name = TextField(max_length=253)
+    contributed_by = SlugField(required=False, allow_null=True)
+    capacity = PoolQuantitiesField()
+    labels = LabelsField(default=dict)
+    count = IntegerField(minimum=1, maximum=100_000, default=1)
+
+
+class ServerChanges(Document):
+    add = ListField(AddedServer, min_items=0, max_items=MAX_CHANGES, required=False)
+    drain = ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
+    retire = ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
+
+
+class SubmittedWorkload(Document):
+    tenant = SlugField(
+        required=False, description="Optional for a tenant's key, which means itself."
+    )
+    name = TextField(max_length=253)
+    demand = PoolQuantitiesField()
+    tasks = IntegerField(**TASKS, required=False)
+    priority = IntegerField(**PRIORITY, default=0)
+    server_selector = SelectorField(default=dict)
+
+
+class ChangedWorkload(Document):
+    id = IdField()
+    demand = PoolQuantitiesField(required=False)
+    tasks = IntegerField(**TASKS, default=lambda: OMITTED)
+    priority = IntegerField(**PRIORITY, required=False)
+    server_selector = SelectorField(required=False)
+
+
+class WorkloadChanges(Document):
+    submit = ListField(SubmittedWorkload, min_items=0, max_items=MAX_CHANGES, required=False)
+    change = ListField(ChangedWorkload, min_items=0, max_items=MAX_CHANGES, required=False)
+    withdraw = ids_field(max_items=MAX_CHANGES, required=False, description="Workloads.")
+
+
+class ChangedMember(Document):
+    tenant = SlugField()
+    weight = NumberField(required=False)
+    best_effort = BooleanField(required=False)
+    group = SlugField(
+        default=lambda: OMITTED, allow_null=True, description="null: the pool itself."
+    )
+    tier = tier_field(required=False)
+
+
+class ChangedGroup(Document):
+    group = SlugField()
+    parent = SlugField(
+        default=lambda: OMITTED, allow_null=True, description="null: the pool itself."
+    )
+    weight = NumberField(required=False)
+    tier = tier_field(required=False)
+
+
+class SimulationRequest(Document):
+    policy = DocumentField(PolicyFields, required=False)
+    weights = ChoiceField(choices=["explicit", "contribution"], required=False)
+    groups = ListField(ChangedGroup, min_items=0, max_items=MAX_CHANGES, required=False)
+    members = ListField(ChangedMember, min_items=0, max_items=MAX_CHANGES, required=False)
+    servers = DocumentField(ServerChanges, required=False)
+    workloads = DocumentField(WorkloadChanges, required=False)
+
+
+class ShareDocument(Document):
+    share = NumberField()
+    weighted_share = NumberField(allow_null=True)
+
+
+class TenantComparison(Document):
+    tenant = TextField(max_length=253)
+    before = DocumentField(ShareDocument, allow_null=True)
+    after = DocumentField(ShareDocument, allow_null=True)
+
+
+class TasksDocument(Document):
+    id = IdField(allow_null=True)
+    tasks = NumberField()
+    limited_by = LimitedByField()
+
+
+class WorkloadComparison(Document):
+    tenant = TextField(max_length=253)
+    workload = TextField(max_length=253)
+    before = DocumentField(TasksDocument, allow_null=True)
+    after = DocumentField(TasksDocument, allow_null=True)
+
+
+class ResultDocument(Document):
+    tenants = ListField(TenantComparison, min_items=0, max_items=MAX_ROWS)
+    workloads = ListField(WorkloadComparison, min_items=0, max_items=MAX_ROWS)
+    summary = ObjectField(allow_null=True, description="Of the pool, before and after.")
+
+
+def _visible_result(simulation: Simulation, context: Any) -> Any:
+    """Return the result. A tenant sees its own rows of it and nothing of the whole pool."""
+    result, tenant = simulation.result, context.tenant
+    if result is None or tenant is None:
+        return result
+    return {
+        "tenants": [row for row in result["tenants"] if row["tenant"] == tenant.slug],
+        "workloads": [row for row in result["workloads"] if row["tenant"] == tenant.slug],
+        "summary": None,
+    }
+
+
+class SimulationDocument(Document):
+    id = IdField()
+    pool = SlugField(source="pool.slug")
+    status = ChoiceField(choices=SimulationStatus.values)
+    generation = GenerationField(
+        allow_null=True,
+        description="Of the pool it started from.",
+    )
+    changes = ObjectField()
+    created_at = TimestampField()
+    finished_at = TimestampField(allow_null=True)
+    result = DocumentField(ResultDocument, source=_visible_result, allow_null=True)
+    error = ObjectField(
+        allow_null=True, description="`code`, `detail` and `errors` as of a problem."
+    )
+
+
+RETRY_SECONDS = "1"
+NULLABLE = {"tasks", "group", "parent"}
+
+
+class SimulationsView(PoolResource):
+    scopes: ClassVar = {"GET": OPERATOR_AND_TENANT, "POST": OPERATOR_AND_TENANT}
+    parameters = PageParameters
+    document = SimulationDocument
+    ordering = by_id("simulations", descending=True)
+
+    def queryset(self) -> QuerySet[Simulation]:
+        return simulations_of(pool=self.pool, tenant=self.tenant)
+
+    @lists(SimulationDocument, "List the simulations of a pool, newest first")
+    def get(self, request: Request, pool: str) -> Response:
+        """List the simulations of a pool, newest first.
+
+        An operator sees all of them; a tenant key sees those that the tenant asked for, with its
+        own rows of the results.
+        """
+        return self.answer_list()
+
+    @accepts(SimulationRequest, SimulationDocument, "Ask what changes of a pool would do")
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        """Ask what a pool's decision would be after some changes to its live state.
+
+        A worker computes it; follow `Location` for the result, before and after. It decides nothing
+        and records no event. A tenant key can change its own workloads only (422
+        `simulation.scope`). An operator can also change servers, groups, members, weights and the
+        policy. With 20 simulations already waiting in the pool, counted per tenant and for all operators
+        together, the answer is 409 `simulation.too_many`.
+        """
+        simulation = simulation_request(
+            pool=self.pool, tenant=self.tenant, changes=self._changes(), now=utc_now()
+        )
+        return Response(
+            self.write(simulation),
+            HTTPStatus.ACCEPTED,
+            headers={
+                "Location": reverse("simulation", args=[simulation.pk]),
+                "Retry-After": RETRY_SECONDS,
+                "Pool-Generation": str(self.pool.generation),
+            },
+        )
+
+    def _changes(self) -> dict[str, Any]:
+        """Return the changes in the body. A tenant's key may omit its own tenant."""
+        read = self.read(SimulationRequest)
+        if read["policy"] is not None:
+            read["policy"]["options"] = plain_options(read["policy"]["options"])
+        changes: dict[str, Any] = _named(read)
+        for position, submitted in enumerate(changes.get("workloads", {}).get("submit", [])):
+            if "tenant" not in submitted:
+                if self.tenant is None:
+                    raise Unacceptable(
+                        '"tenant" is required.',
+                        code="field.required",
+                        pointer=f"/workloads/submit/{position}/tenant",
+                    )
+                submitted["tenant"] = self.tenant.slug
+        return changes
+
+
+class SimulationView(ContractView):
+    scopes: ClassVar = {"GET": OPERATOR_AND_TENANT}
+    of_a_pool = ("GET",)
+
+    @shows(SimulationDocument, "Show a simulation", headers=())
+    def get(self, request: Request, simulation: str) -> Response:
+        """Show a simulation and, once it succeeded, its result before and after the changes.
+
+        A failed one says why in `error`, such as a change that the pool cannot take. A tenant key
+        sees the simulations that the tenant asked for, with its own rows and without the pool's
+        summary; any other id answers 404 `simulation.not_found`.
+        """
+        simulation_id = uuid_or_none(simulation)
+        if simulation_id is None:
+            raise missing("simulation.not_found")
+        found = simulation_get(simulation_id=simulation_id, tenant=self.tenant)
+        if self.caller.pool not in ("", found.pool.slug):
+            raise missing("simulation.not_found")
+        return Response(SimulationDocument.write(found, self))
+
+
+def _named(value: Any) -> Any:
+    """A document without the fields that were left out.
+
+    `NULLABLE` fields may be null. Ids and exact numbers become texts, as JSON keeps them.
+    """
+    if isinstance(value, dict):
+        return {
+            key: _named(item)
+            for key, item in value.items()
+            if item is not OMITTED and (item is not None or key in NULLABLE)
+        }
+    if isinstance(value, list):
+        return [_named(item) for item in value]
+    if isinstance(value, Decimal):
+        return decimal_text(value)
+    return str(value) if isinstance(value, UUID) else value

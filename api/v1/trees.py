@@ -1,0 +1,116 @@
+"""The tree of a run, with shares and levels of its groups."""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.models import Run
+from allocator_service.allocation.trees import GROUP, MEMBER, Tree, TreeNode, renamed, run_tree
+from allocator_service.tenants.models import Tenant
+from api.auth import EVERY_SCOPE
+from api.contract.fields import PoolQuantitiesField
+from api.contract.operations import lists
+from api.contract.pagination import page_of_fixed
+from api.contract.parameters import PageParameters
+from api.pseudonyms import group_name, tenant_name
+from api.v1.members import tier_field
+from api.v1.reports.documents import RatiosField
+from api.v1.run_documents import MAX_ROWS
+from api.v1.run_inputs import sees_whole
+from api.v1.runs import OneRunView
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    IntegerField,
+    NumberField,
+    TextField,
+)
+
+
+class TreeNodeDocument(Document):
+    kind = ChoiceField(choices=[GROUP, MEMBER])
+    name = TextField(max_length=63, description="Slug of the group, or of the member's tenant.")
+    parent = TextField(
+        max_length=63, allow_null=True, description="Group directly above; null is the pool itself."
+    )
+    depth = IntegerField(minimum=0, maximum=8, description="Number of groups above the node.")
+    weight = NumberField()
+    tier = tier_field()
+    best_effort = BooleanField()
+    part = NumberField(
+        allow_null=True,
+        description="Fraction of the pool by the weights from the pool to the node.",
+    )
+    level = NumberField(
+        allow_null=True,
+        description="Share over the weight, which siblings are compared by. Long-term policies count"
+        " past use.",
+    )
+    members = IntegerField(
+        minimum=0, maximum=MAX_ROWS, allow_null=True, description="Members at or below the node."
+    )
+    has = PoolQuantitiesField(allow_null=True)
+    wants = RatiosField(
+        allow_null=True,
+        description="Demand of all tasks of active workloads; null for a resource without a limit.",
+    )
+
+
+class TreeView(OneRunView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
+    parameters = PageParameters
+
+    @lists(TreeNodeDocument, "List the tree of groups and members", problems=(409, 410))
+    def get(self, request: Request, run: str) -> Response:
+        """List the groups and members that a run decided for, each directly before those below it.
+
+        A tenant key sees its own member and the names, weights and tiers of the groups above it;
+        their other numbers are null. In a transparent pool it sees the whole tree, the others under
+        pseudonyms. A run that did not succeed answers 409 `run.not_succeeded`; once its retention
+        is over, the answer is 410 `run.pruned`.
+        """
+        found = self.run(run)
+        tree = tree_for(found, caller=self.tenant)
+        page = page_of_fixed(f"tree:{found.pk}", tree.nodes, **self.query)
+        names = [resource.name for resource in tree.resources]
+        amounts = [f"{field}.{name}" for field in ("has", "wants") for name in names]
+        columns = [name for name in TreeNodeDocument.fields if name not in ("has", "wants")]
+        return self.listing(page, lambda node: _document(node, names), [*columns, *amounts])
+
+
+def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
+    """Return the tree as the caller may see it.
+
+    Raises `Conflict` for a run without a decision, `Gone` once its input is pruned.
+    """
+    whole = sees_whole(run.pool, caller)
+    tree = run_tree(run, levels=whole)
+    if caller is None:
+        return tree
+    path = tree.path_to(MEMBER, caller.slug)
+    if not whole:
+        return Tree(tree.resources, [_veiled(node) for node in path])
+    known = {node.name for node in path if node.kind == GROUP}
+    return renamed(
+        tree,
+        group=lambda slug: group_name(slug, pool=run.pool, known=known),
+        member=lambda slug: tenant_name(slug, pool=run.pool, caller=caller),
+    )
+
+
+def _veiled(node: TreeNode) -> TreeNode:
+    """A node on a tenant's path in a pool that is not transparent."""
+    if node.kind == MEMBER:
+        return node
+    return replace(node, part=None, level=None, members=None, has=None, wants=None)
+
+
+def _document(node: TreeNode, names: list[str]) -> dict[str, Any]:
+    document = {name: getattr(node, name) for name in TreeNodeDocument.fields}
+    for field in ("has", "wants"):
+        if document[field] is not None:
+            document[field] = dict(zip(names, document[field], strict=True))
+    return document

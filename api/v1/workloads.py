@@ -1,0 +1,217 @@
+"""Workloads, which tenants submit for themselves and operators for any tenant."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+from uuid import UUID
+
+from django.db.models import QuerySet
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.quantities import vector_from
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload, WorkloadState
+from allocator_service.workloads.selectors import workloads_for
+from allocator_service.workloads.services import (
+    WorkloadDraft,
+    WorkloadSettings,
+    workload_update,
+    workload_withdraw,
+    workloads_refuse_too_many,
+    workloads_submit,
+)
+from api.auth import EVERY_SCOPE_GROUP_AND_AGENT, OPERATOR_AND_TENANT, OPERATOR_TENANT_AND_AGENT
+from api.contract.bulk import Items, tenants_named
+from api.contract.fields import (
+    IdField,
+    SelectorField,
+    SlugField,
+    TimestampField,
+    VectorField,
+    VersionField,
+    pool_field,
+)
+from api.contract.operations import creates, lists, retires, shows, updates
+from api.contract.pagination import by_id
+from api.contract.parameters import PageParameters
+from api.resources import PoolResource
+from api.views import writes
+from policies import UNSERVED
+from policies.fields import ChoiceField, Document, IntegerField, ListField, TextField
+
+TASKS: Mapping[str, Any] = {"minimum": 0, "maximum": MAX_TASKS, "allow_null": True}
+PRIORITY: Mapping[str, Any] = {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY}
+
+
+class ConditionDocument(Document):
+    type = ChoiceField(choices=["unsatisfiable"])
+    reason = ChoiceField(choices=UNSERVED)
+
+
+class ConditionsField(ListField):
+    """The conditions of a workload, of which the reason why it cannot run is stored."""
+
+    def write(self, value: Any, context: Any) -> list[dict[str, Any]]:
+        return [{"type": "unsatisfiable", "reason": value}] if value else []
+
+
+class WorkloadDocument(Document):
+    id = IdField()
+    pool = pool_field()
+    tenant = SlugField(
+        source="tenant.slug",
+        writable={
+            "required": False,
+            "description": "Optional for a tenant's key, which means itself.",
+        },
+    )
+    name = TextField(max_length=253, writable=True)
+    demand = VectorField(writable=True)
+    tasks = IntegerField(
+        **TASKS,
+        writable={
+            "required": False,
+            "description": "How many can run at once; null is no limit.",
+        },
+    )
+    priority = IntegerField(**PRIORITY, writable={"default": 0})
+    server_selector = SelectorField(writable={"default": dict})
+    state = ChoiceField(choices=WorkloadState.values, writable=True)
+    conditions = ConditionsField(
+        ConditionDocument, source="unsatisfiable", min_items=0, max_items=1
+    )
+    version = VersionField()
+    created_at = TimestampField()
+    withdrawn_at = TimestampField(allow_null=True)
+
+
+WorkloadRequest = WorkloadDocument.writable(
+    "WorkloadRequest",
+    only=("tenant", "name", "demand", "tasks", "priority", "server_selector"),
+)
+WorkloadChange = WorkloadDocument.writable("WorkloadChange")
+
+
+class WorkloadParameters(PageParameters):
+    state = ChoiceField(
+        choices=WorkloadState.values,
+        required=False,
+        description="All but withdrawn ones by default.",
+    )
+    name = TextField(
+        max_length=253, required=False, description="Only workloads of exactly this name."
+    )
+    tenant = SlugField(required=False, description="Only workloads of the tenant of this slug.")
+
+
+class WorkloadResource(PoolResource):
+    document = WorkloadDocument
+    change = WorkloadChange
+    fixed = ("tenant",)
+    not_found = "workload.not_found"
+    ordering = by_id("workloads")
+    by_rows = True
+    decided = True
+
+    def queryset(self) -> QuerySet[Workload]:
+        if self.subtree is None:
+            return workloads_for(pool=self.pool, tenant=self.tenant)
+        below = workloads_for(pool=self.pool, tenant=None).filter(tenant__in=self.subtree.tenants())
+        # A tenant may have withdrawn a workload before it entered the group.
+        return below.exclude(state=WorkloadState.WITHDRAWN)
+
+    def update(self, found: Workload, fields: Mapping[str, Any], version: int) -> Workload:
+        demand = vector_from(fields["demand"], self.resources, pointer="/demand")
+        others = {name: value for name, value in fields.items() if name != "tenant"}
+        settings = WorkloadSettings(**{**others, "demand": demand})
+        return workload_update(workload=found, settings=settings, version=version, now=utc_now())
+
+    def retire(self, found: Workload, version: int) -> None:
+        workload_withdraw(workload=found, version=version, now=utc_now())
+
+
+class WorkloadsView(WorkloadResource):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT, "POST": OPERATOR_AND_TENANT}
+    parameters = WorkloadParameters
+    large = True
+
+    @lists(WorkloadDocument, "List the workloads of a pool; a tenant sees its own")
+    def get(self, request: Request, pool: str) -> Response:
+        """List the workloads of a pool, oldest first, without the withdrawn ones unless
+        `state=withdrawn` asks for them.
+
+        A tenant key sees its own, a group key those of the members below its group, without
+        withdrawn ones; operator and billing keys see those of all tenants. A workload that cannot
+        run at present has the condition `unsatisfiable` with its reason.
+        """
+        if self.query["state"] is not None:
+            return self.answer_list()
+        return self.answer_list(self.queryset().exclude(state=WorkloadState.WITHDRAWN))
+
+    @creates(WorkloadRequest, WorkloadDocument, "Submit workloads", pool=True, bulk=True)
+    @writes
+    def post(self, request: Request, pool: str) -> Response:
+        """Submit one workload, or many at once as a JSON array or as CSV.
+
+        A bulk request is all-or-nothing and names the failing item. A tenant key submits for its
+        own tenant; an operator names the `tenant`, which this admits to the pool. `demand` is that
+        of one task, `tasks` how many can run at once. A demand that no server can serve now is
+        accepted as `unsatisfiable`. The service refuses a name that the tenant already uses in the
+        pool (409 `workload.exists`), a demand of nothing (422 `demand.zero`), a selector under a
+        policy that sees the pool as one server (422 `policy.no_placement`) and more than 10,000
+        workloads (413 `workloads.too_many`).
+        """
+        return self.answer_many_created(
+            WorkloadRequest, self._create, refuse_too_many=workloads_refuse_too_many
+        )
+
+    def _create(self, items: Items) -> Sequence[UUID]:
+        tenants = tenants_named(items, "tenant", caller=self.tenant, required=True)
+        drafts = []
+        for index, (fields, tenant) in enumerate(zip(items.fields, tenants, strict=True)):
+            pointer = items.pointer(index)
+            demand = vector_from(fields["demand"], self.resources, pointer=f"{pointer}/demand")
+            named = {**fields, "tenant": cast("Tenant", tenant), "demand": demand}
+            drafts.append(WorkloadDraft(**named, pointer=pointer))
+        return workloads_submit(pool=self.pool, drafts=drafts, now=utc_now()).ids
+
+
+class WorkloadView(WorkloadResource):
+    scopes: ClassVar = {
+        "GET": EVERY_SCOPE_GROUP_AND_AGENT,
+        "PATCH": OPERATOR_AND_TENANT,
+        "DELETE": OPERATOR_TENANT_AND_AGENT,
+    }
+
+    @shows(WorkloadDocument, "Show a workload")
+    def get(self, request: Request, pool: str, workload: str) -> Response:
+        """Show one workload, even after it was withdrawn.
+
+        A tenant key sees its own workloads, a group key those of the members below its group, without
+        withdrawn ones; any other id answers 404 `workload.not_found`.
+        """
+        return self.answer_one(self.find(workload))
+
+    @updates(WorkloadChange, WorkloadDocument, "Change a workload", pool=True)
+    @writes
+    def patch(self, request: Request, pool: str, workload: str) -> Response:
+        """Change a workload by JSON merge patch: demand, `tasks`, priority, selector, name or `state`.
+
+        For operators and the tenant itself, with `If-Match`. The change counts from the next
+        decision on. `state` `paused` keeps the workload out of decisions until it is `active`
+        again; `withdrawn` is final, and a withdrawn workload cannot change (409
+        `workload.withdrawn`). `tenant` cannot change (422 `field.immutable`).
+        """
+        return self.answer_update(workload)
+
+    @retires("Withdraw a workload", pool=True)
+    @writes
+    def delete(self, request: Request, pool: str, workload: str) -> Response:
+        """Withdraw a workload for good.
+
+        For operators and the tenant itself, with `If-Match`. The next decision leaves it out. Its
+        history stays, and `GET` still shows it as `withdrawn`. Withdrawing a withdrawn workload
+        changes nothing.
+        """
+        return self.answer_retire(workload)
