@@ -31,7 +31,7 @@ def person_of(tenant: Tenant) -> Browser:
 def person_of_group(group: Group, access: str = "manage") -> Browser:
     """The browser of a person whom the provider's group binds to a group of a pool."""
     name = f"{group.pool.slug}/{group.slug}/{access}"
-    bound = {"pool": group.pool.slug, "pool_group": group.pk, "access": access}
+    bound: dict[str, Any] = {"pool": group.pool.slug, "pool_group": group.pk, "access": access}
     group_grant_create(group=name, now=datetime.now(UTC), **bound)
     return person_in(name)
 
