@@ -1,4 +1,4 @@
-"""Whose turn it is in a pool with groups, as of one hand-out.
+"""Order of turns in a pool with groups, as of one hand-out.
 
 The order among the children of every node is that of live decisions (``filling.group_turns`` and
 ``long_term.measures``). Levels of groups count what runs below them, or what the window holds, and not
@@ -50,7 +50,7 @@ class Trees(NamedTuple):
 
 
 def trees_of(problem: Problem) -> Trees:
-    """Return the trees of both stages, in which nobody waits yet."""
+    """Return the trees of both stages, without tenants in line."""
     nothing = np.zeros((problem.t, problem.m))
     if not problem.has_groups:
         none = np.zeros(0, dtype=np.int64)
@@ -77,7 +77,7 @@ def plant_groups(  # type: ignore[no-untyped-def]
 
     Args:
         who: (t,) the tenants; degree, main, second: (t,) keys by tenant.
-        rate: (t, 2 m) what everybody uses now; used, alone: (t, m) resource × time in the window.
+        rate: (t, 2 m) use of all tenants now; used, alone: (t, m) resource × time in the window.
         level: (t,) scratch; nothing: (m,) zeros.
     """
     bottom_up = trees.bottom_up[stage]
@@ -119,7 +119,7 @@ def next_in_tree(order, stage, trees):  # type: ignore[no-untyped-def]
 def set_keys_in_tree(  # type: ignore[no-untyped-def]
     order, stage, trees, tenant, degree, main, second, gain, share_of_total
 ):
-    """Change the keys of a tenant in line; inf takes it out.
+    """Change the keys of a tenant in line, inf to take it out.
 
     Args:
         gain: (m,) shares of the pool, or resource × time, that the tenant has received.
