@@ -13,7 +13,7 @@ from structlog.contextvars import bind_contextvars
 
 from allocator_service.core.addresses import client_network
 from allocator_service.core.clock import utc_now
-from allocator_service.tenants.models import ApiKey, Scope, Tenant
+from allocator_service.tenants.models import Access, ApiKey, Scope, Tenant
 from allocator_service.tenants.selectors import api_key_of
 from allocator_service.tenants.services import api_key_used
 from api.contract.errors import Forbidden, TooManyRequests, Unauthenticated
@@ -41,10 +41,11 @@ UNKNOWN_KEY_RATE, UNKNOWN_KEY_BURST = 5.0, 50
 
 @dataclass(frozen=True)
 class Caller:
-    """The holder of a live key, or a person on a tenant's pages; `holder_id` is the key's or person's.
+    """The holder of a live key, or a person on the pages of a tenant or group.
 
-    `tenant` is set for tenant keys and people, `pool` for keys that are bound to the pool of this slug,
-    `group` for those bound to the pool's group of this primary key: they limit what is seen.
+    `holder_id` is the key's or person's. `tenant` is set for tenant keys and people, `pool` for keys
+    that are bound to the pool of this slug, `group` for those bound to the pool's group of this primary
+    key: they limit what is seen. `access` limits what is changed.
     """
 
     holder_id: UUID
@@ -52,6 +53,7 @@ class Caller:
     tenant: Tenant | None
     pool: str = ""
     group: int | None = None
+    access: Access = Access.MANAGE
     is_authenticated: ClassVar[bool] = True
 
     @property
@@ -120,7 +122,7 @@ def acting(key: ApiKey) -> Caller:
     """The holder of a usable key, who from now on acts in the logs and the audit."""
     api_key_used(key=key, now=utc_now())
     bind_contextvars(actor=f"key {key}")
-    return Caller(key.pk, Scope(key.scope), key.tenant, key.pool, key.group)
+    return Caller(key.pk, Scope(key.scope), key.tenant, key.pool, key.group, Access(key.access))
 
 
 class ScopePermission(BasePermission):
@@ -140,6 +142,8 @@ class ScopePermission(BasePermission):
         if request.user.scope not in allowed:
             self.message = _refusal(method, request.user.scope, allowed)
             return False
+        if request.user.access == Access.READ and method != "GET":
+            raise read_only()
         if request.user.pool and method not in getattr(view, "of_a_pool", ()):
             raise Forbidden(
                 f"This key is bound to the pool {request.user.pool}; the route concerns more than one"
@@ -147,6 +151,15 @@ class ScopePermission(BasePermission):
                 code="auth.pool",
             )
         return True
+
+
+def read_only() -> Forbidden:
+    """Return the error for a change by a caller who may only read."""
+    return Forbidden(
+        "This caller may read the group and change nothing. Use access manage of the group, or an"
+        " operator's key.",
+        code="auth.read_only",
+    )
 
 
 def _refusal(method: str, scope: Scope, allowed: frozenset[Scope]) -> str:

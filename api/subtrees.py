@@ -1,4 +1,4 @@
-"""Limits of keys that are bound to a group.
+"""Limits of callers who are bound to a group, by a key or as people.
 
 They see their group, the groups below and their members. The tree counts as of the time that is
 shown. What a tenant did elsewhere, before it entered the group or after it left, is absent.
@@ -23,7 +23,7 @@ from api.pseudonyms import pseudonym
 
 @dataclass(frozen=True)
 class Subtree:
-    """The part of a pool's tree that a key is bound to."""
+    """The part of a pool's tree that a caller is bound to."""
 
     group: Group
 
@@ -81,8 +81,8 @@ class Subtree:
         """Raise `Forbidden` for the group itself, whose terms are for those above it."""
         if group.pk == self.group.pk:
             raise Forbidden(
-                "A key of a group changes weights and tiers below its group, never the group's own."
-                " Use an operator's key.",
+                "A group's manager changes weights and tiers below the group, never the group's own."
+                " Ask an operator.",
                 code="auth.group",
             )
 
@@ -91,8 +91,8 @@ class Subtree:
         names = [name for name, differs in changed.items() if differs]
         if names:
             raise Forbidden(
-                f'A key of a group changes weights and tiers; "{names[0]}" must stay as it is. Use an'
-                " operator's key.",
+                f'A group\'s manager changes weights and tiers; "{names[0]}" must stay as it is. Ask an'
+                " operator.",
                 code="auth.group",
             )
 
@@ -102,7 +102,7 @@ class Subtree:
 
 
 def subtree_of(*, group: int, pool: Pool) -> Subtree:
-    """Return the subtree of a key. Raises `Missing` unless the group is one of the pool."""
+    """Return the subtree of a caller. Raises `Missing` unless the group is one of the pool."""
     found = Group.objects.filter(pk=group, pool=pool, retired_at=None).first()
     if found is None:
         raise group_missing()

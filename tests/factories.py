@@ -83,6 +83,7 @@ def client(
     *,
     pool: str = "",
     group: Group | None = None,
+    access: str = "manage",
 ) -> Client:
     """A caller with a new key of the scope."""
     now = utc_now()
@@ -92,6 +93,7 @@ def client(
         tenant=tenant,
         pool=group.pool.slug if group else pool,
         group=group.pk if group else None,
+        access=access,
         expires_at=now + timedelta(days=1),
         now=now,
     )

@@ -12,6 +12,9 @@ from policies.simulation.traces import TraceLineError
 MAX_TRACE_BYTES = 256 * 2**20
 MAX_TASKS = 2_000_000
 MAX_TENANTS = 2_000
+MAX_GROUPS = 10_000
+# Groups and members times the instants at which the terms of any change.
+MAX_TERMS = 5_000_000
 MAX_CELLS = 60
 MAX_SERVERS = 100_000
 MAX_SERVER_ROWS = 10_000

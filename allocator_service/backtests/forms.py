@@ -206,6 +206,7 @@ class BacktestForm(forms.Form):
             "history": {"from": begin, "to": end} if begin and end else None,
             "servers": cleaned["servers"],
             "tenants": [],
+            "groups": [],
             "policies": [
                 {"name": name, "options": cleaned["options"].get(name, {})}
                 for name in cleaned["policies"]

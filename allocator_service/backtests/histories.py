@@ -249,13 +249,6 @@ def _whole_tasks(amounts: Sequence[float], demand: Sequence[float]) -> int | Non
     return tasks if same else None
 
 
-def has_groups_between(*, pool: Pool, start: datetime, end: datetime) -> bool:
-    """Return if members were in groups, or had tiers, in the period."""
-    terms = MembershipTerms.objects.filter(membership__pool=pool, start__lt=end)
-    grouped = terms.exclude(end__lte=start).exclude(group=None, tier=0)
-    return grouped.exists()
-
-
 def members_between(*, pool: Pool, start: datetime, end: datetime) -> dict[str, tuple[float, bool]]:
     """Weight and whether it is best-effort, by slug, of everybody who was a member; as it was last."""
     terms = (

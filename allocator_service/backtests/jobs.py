@@ -208,6 +208,7 @@ def _simulated(cell: Cell, begun: float) -> tuple[dict[str, Any], bytes]:
         window=scenario.window,
         step=scenario.head["step"],
         changes=scenario.changes,
+        terms=scenario.terms,
         tell=_Progress(cell, begun),
     )
     found = measured(simulation)

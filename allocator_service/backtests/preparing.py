@@ -12,6 +12,7 @@ from allocator_service.backtests.errors import (
     MAX_PAIRS,
     MAX_TASKS,
     MAX_TENANTS,
+    MAX_TERMS,
     absent,
     of_policy,
     refuse_many_servers,
@@ -26,6 +27,12 @@ from allocator_service.backtests.histories import (
 )
 from allocator_service.backtests.models import Backtest
 from allocator_service.backtests.scenarios import Scenario
+from allocator_service.backtests.trees import (
+    DatedTree,
+    tree_between,
+    tree_moments,
+    tree_named,
+)
 from allocator_service.backtests.uploads import FORMATS, trace_read
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable
@@ -56,6 +63,7 @@ class _Read:
     weights: str = "explicit"
     step: float = _STEP_SECONDS
     window: Mapping[str, Any] = field(default_factory=lambda: {"kind": "unbounded"})
+    tree: DatedTree | None = None
 
 
 def scenario_of(backtest: Backtest) -> tuple[Scenario, dict[str, Any]]:
@@ -75,6 +83,7 @@ def scenario_of(backtest: Backtest) -> tuple[Scenario, dict[str, Any]]:
             found.terms = {
                 row["name"]: (row["weight"], row["best_effort"]) for row in spec["tenants"]
             }
+            found.tree = tree_named(spec.get("groups", []), spec["tenants"])
             _refuse_strangers(found)
         scenario = _numbered(found, backtest)
         _refuse_impossible(scenario, cells=len(spec["cells"]))
@@ -110,6 +119,8 @@ def _of_history(backtest: Backtest) -> _Read:
         submitted = submitted_between(pool=pool, tenant=whose, start=start, end=end)
         servers = servers_between(pool=pool, tenant=whose, start=start, end=end)
         terms = members_between(pool=pool, start=start, end=end)
+        # A tenant of a private pool is alone, so that groups decide nothing.
+        tree = None if whose is not None else tree_between(pool=pool, start=start, end=end)
         resources = resources_of(pool)
     if not submitted.trace.tasks:
         raise Unacceptable(
@@ -128,6 +139,7 @@ def _of_history(backtest: Backtest) -> _Read:
         pool.weights,
         float(parse_duration(pool.decision_interval).nominal_seconds),
         window_between(pool, start, end),
+        tree,
     )
 
 
@@ -227,6 +239,7 @@ def _numbered(found: _Read, backtest: Backtest) -> Scenario:
             "origin": found.origin.isoformat(),
             "step": float(backtest.spec["step"] or found.step),
             "window": found.window,
+            **({} if found.tree is None else {"tree": found.tree.numbered(list(number))}),
         },
         workload_tenant=of_tenants[submitted.workload_tenant],
         demand=submitted.demand,
@@ -272,6 +285,9 @@ def _refuse_impossible(scenario: Scenario, *, cells: int) -> None:
             f"{kinds} kinds of tasks on {rows} kinds of servers are {kinds * rows} pairs; at most"
             f" {MAX_PAIRS} can be simulated."
         )
+    tree = scenario.head.get("tree")
+    if tree is not None:
+        _refuse_many_terms(tree)
     problem, trace = scenario.problem, scenario.trace
     if trace.tasks > MAX_TASKS or trace.tasks * cells > MAX_EVENTS:
         raise too_large(
@@ -289,6 +305,16 @@ def _refuse_impossible(scenario: Scenario, *, cells: int) -> None:
         code="backtest.nothing_fits",
         pointer="/servers",
     )
+
+
+def _refuse_many_terms(tree: Mapping[str, Any]) -> None:
+    """Raise for more changes of a tree than are simulated."""
+    changes, nodes = len(tree_moments(tree)), len(tree["groups"]) + len(tree["members"])
+    if changes * nodes > MAX_TERMS:
+        raise too_large(
+            f"The tree of {nodes:,} groups and members changes at {changes:,} instants. At most"
+            f" {MAX_TERMS:,} of nodes times instants can be simulated: name a shorter period."
+        )
 
 
 def _said(scenario: Scenario, submitted: Submitted) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Self
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from allocator_service.backtests.trees import tree_fields, tree_moments
 from policies import Problem, Window
 from policies.simulation import ServerChanges, Trace
 
@@ -39,8 +40,9 @@ class Scenario:
     """Tasks and servers in the order of their arrays.
 
     `head` is JSON: `resources` and `units`, `tenants` (name, weight, best_effort, and as `pk` the
-    tenant whose prices count), `labels` of server rows, `selectors` of workloads, `weights`, `origin`
-    (the instant of second 0), `step` (seconds) and `window`. `arrays` are those of `_ARRAYS`.
+    tenant whose prices count), `tree` in pools with groups (see `trees`), `labels` of server rows,
+    `selectors` of workloads, `weights`, `origin` (the instant of second 0), `step` (seconds) and
+    `window`. `arrays` are those of `_ARRAYS`.
     """
 
     head: Mapping[str, Any]
@@ -107,14 +109,28 @@ class Scenario:
             server_labels=head["labels"],
             contributed_by=arrays["contributed_by"],
             tenants=self.tenants,
-            weight=[tenant["weight"] for tenant in head["tenants"]],
-            best_effort=[tenant["best_effort"] for tenant in head["tenants"]],
+            **self._terms(0.0),
             weights_mode=head["weights"],
             workload_tenant=arrays["workload_tenant"],
             demand=arrays["demand"],
             priority=arrays["priority"],
             selectors=head["selectors"],
         )
+
+    def _terms(self, second: float) -> dict[str, Any]:
+        """Return the weights, groups and tiers at a second, as fields of a problem."""
+        if "tree" in self.head:
+            return tree_fields(self.head["tree"], second)
+        return {
+            name: [row[name] for row in self.head["tenants"]] for name in ("weight", "best_effort")
+        }
+
+    @cached_property
+    def terms(self) -> list[tuple[float, Problem]]:
+        """The problems as of later seconds at which weights, groups or tiers changed."""
+        tree = self.head.get("tree")
+        moments = [] if tree is None else tree_moments(tree)
+        return [(moment, replace(self.problem, **self._terms(moment))) for moment in moments]
 
     @cached_property
     def trace(self) -> Trace:

@@ -15,9 +15,9 @@ from allocator_service.backtests.errors import (
     refuse_many_servers,
     too_large,
 )
-from allocator_service.backtests.histories import has_groups_between
 from allocator_service.backtests.models import OPEN, Backtest, BacktestInput, BacktestStatus, Cell
 from allocator_service.backtests.selectors import Holder, asked_by, with_progress
+from allocator_service.backtests.trees import tree_named
 from allocator_service.backtests.uploads import head_checked, packed
 from allocator_service.billing.models import PlanState, PricePlan
 from allocator_service.billing.plans.timeline import plans_of
@@ -102,6 +102,7 @@ def _spec(
 ) -> tuple[dict[str, Any], bytes | None]:
     """What is stored of what was asked for, and the trace as gzip."""
     policies = _policies(asked["policies"])
+    tree_named(asked["groups"], asked["tenants"])
     spec: dict[str, Any] = {
         "policies": policies,
         "seeds": asked["seeds"],
@@ -109,6 +110,7 @@ def _spec(
         "cells": _cells(policies, asked["seeds"], resample=asked["resample"]),
         "servers": asked["servers"],
         "tenants": asked["tenants"],
+        "groups": asked["groups"],
         "step": asked["step"],
         "window": asked["window"],
         "names": None if names is None else dict(names),
@@ -121,8 +123,6 @@ def _spec(
         )
     if asked["trace"] is None:
         history = _history(asked["history"], pool, now)
-        if not asked["tenants"]:
-            _refuse_groups(asked["history"], pool)
         return spec | {"history": history}, None
     refuse_many_servers(sum(row["count"] for row in asked["servers"]))
     trace = asked["trace"]
@@ -146,7 +146,7 @@ def _spec(
 def _audited(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What the audit keeps of what was asked for: of servers and tenants, how many rows."""
     kept = ("policies", "seeds", "resample", "step", "window", "trace", "history")
-    counted = {name: len(spec[name]) for name in ("cells", "servers", "tenants")}
+    counted = {name: len(spec[name]) for name in ("cells", "servers", "tenants", "groups")}
     return {name: spec[name] for name in kept if name in spec} | counted
 
 
@@ -214,17 +214,6 @@ def _history(period: Mapping[str, datetime], pool: Pool | None, now: datetime) -
             pointer="/history/to",
         )
     return {side: period[side].isoformat() for side in ("from", "to")}
-
-
-def _refuse_groups(period: Mapping[str, datetime], pool: Pool | None) -> None:
-    """Raise `Unacceptable` for the history of a tree, which simulations would read as flat."""
-    if pool and has_groups_between(pool=pool, start=period["from"], end=period["to"]):
-        raise Unacceptable(
-            "Backtests do not decide by groups and tiers, which members had in the period. Name"
-            " `tenants` with weights to compare the policies without groups.",
-            code="policy.no_groups",
-            pointer="/history",
-        )
 
 
 def _own_plan(pool: Pool | None, now: datetime) -> PricePlan | None:

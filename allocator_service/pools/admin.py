@@ -1,4 +1,4 @@
-"""Servers, members and keys in the admin. Pools: `allocation.admin`, which knows the policies."""
+"""Servers, members, keys and grants in the admin. Pools: `allocation.admin`, which knows policies."""
 
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -43,7 +43,8 @@ from allocator_service.pools.server_services import (
     server_update,
     servers_contribute,
 )
-from allocator_service.tenants.models import ApiKey
+from allocator_service.tenants.models import ApiKey, GroupGrant
+from allocator_service.tenants.people import group_grant_create, group_grant_withdraw
 from allocator_service.tenants.services import (
     IssuedKey,
     api_key_create,
@@ -260,6 +261,17 @@ class GroupChoiceField(forms.ModelChoiceField):
         return f"{obj.pool.slug}: {obj.slug}"
 
 
+def pool_group_field(help_text: str) -> GroupChoiceField:
+    """Return a choice among the present groups of all open pools."""
+    return GroupChoiceField(
+        Group.objects.filter(retired_at=None, pool__retired_at=None)
+        .select_related("pool")
+        .order_by("pool__slug", "slug"),
+        required=False,
+        help_text=help_text,
+    )
+
+
 class ApiKeyForm(ServiceForm):
     issued: IssuedKey
     expires_at = forms.SplitDateTimeField(
@@ -273,17 +285,14 @@ class ApiKeyForm(ServiceForm):
         help_text="The one pool that the key sees: of an agent's or a group's key always, of an"
         " operator's or a billing system's if you choose one.",
     )
-    group = GroupChoiceField(
-        Group.objects.filter(retired_at=None, pool__retired_at=None)
-        .select_related("pool")
-        .order_by("pool__slug", "slug"),
-        required=False,
-        help_text="The group of the pool that a key of scope group sees and manages.",
-    )
+    group = pool_group_field("The group of the pool that a key of scope group sees.")
 
     class Meta:
         model = ApiKey
-        fields = ["name", "scope", "tenant", "pool", "group", "expires_at"]
+        fields = ["name", "scope", "tenant", "pool", "group", "access", "expires_at"]
+        help_texts: ClassVar = {
+            "access": "Of scope group: whether the key changes weights and tiers below the group."
+        }
 
     def clean_group(self) -> int | None:
         group: Group | None = self.cleaned_data["group"]
@@ -300,6 +309,68 @@ class ApiKeyForm(ServiceForm):
     def perform(self, cleaned: dict[str, Any]) -> ApiKey:
         self.issued = api_key_create(**cleaned, now=utc_now())
         return self.issued.key
+
+
+class GroupGrantForm(ServiceForm):
+    pool_group = pool_group_field("The group of a pool whose pages they may open.")
+
+    class Meta:
+        model = GroupGrant
+        fields = ["group", "tenant", "pool_group", "access"]
+        help_texts: ClassVar = {
+            "group": "As the provider writes it in the claim, such as /research/biology.",
+            "tenant": "The tenant whose pages they may open. Choose this or a group of a pool.",
+            "access": "Of a group of a pool: whether they change weights and tiers below it.",
+        }
+
+    def perform(self, cleaned: dict[str, Any]) -> GroupGrant:
+        found: Group | None = cleaned["pool_group"]
+        return group_grant_create(
+            group=cleaned["group"],
+            tenant=cleaned["tenant"],
+            pool=found.pool.slug if found else "",
+            pool_group=found.pk if found else None,
+            access=cleaned["access"],
+            now=utc_now(),
+        )
+
+
+@admin.register(GroupGrant)
+class GroupGrantAdmin(ServiceAdmin):
+    """Pages that groups of the provider open. Granted and withdrawn, not edited."""
+
+    pool_path = None
+
+    form = GroupGrantForm
+    list_display = [
+        "group", "tenant", "pool", "of_group", "access", "granted_at", "withdrawn_at",
+    ]  # fmt: skip
+    list_select_related = ["tenant"]
+    search_fields = ["group", "tenant__slug", "pool"]
+    autocomplete_fields = ["tenant"]
+    actions = ["withdraw"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[GroupGrant]:
+        of_grant = Group.objects.filter(pk=OuterRef("pool_group")).values("slug")
+        rows: QuerySet[GroupGrant] = super().get_queryset(request)
+        return rows.annotate(group_slug=Subquery(of_grant))
+
+    @admin.display(description="group of the pool")
+    def of_group(self, grant: GroupGrant) -> str:
+        return getattr(grant, "group_slug", None) or ""
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["granted_at", "withdrawn_at"] if obj else []
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is None and super().has_change_permission(request, obj)
+
+    @admin.action(description="Withdraw from the selected groups", permissions=["change"])
+    def withdraw(self, request: HttpRequest, queryset: QuerySet[GroupGrant]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request, queryset, lambda grant: group_grant_withdraw(grant=grant, now=now), "withdrawn"
+        )
 
 
 class PoolLimitForm(ServiceForm):
@@ -349,8 +420,8 @@ class ApiKeyAdmin(ServiceAdmin):
     form = ApiKeyForm
     search_fields = ["name", "prefix", "tenant__slug", "pool"]
     list_display = [
-        "prefix", "name", "scope", "tenant", "pool", "of_group", "last_used_at", "expires_at",
-        "revoked_at",
+        "prefix", "name", "scope", "tenant", "pool", "of_group", "access", "last_used_at",
+        "expires_at", "revoked_at",
     ]  # fmt: skip
     list_filter = ["scope"]
     list_select_related = ["tenant"]

@@ -24,7 +24,8 @@ from allocator_service.pools.models import LARGEST_TIER, TIER_RANGE, Group, Grou
 from allocator_service.pools.policy import refuse_groups
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import group_missing, group_terms_of, groups_of, members_of
-from allocator_service.tenants.models import ApiKey
+from allocator_service.tenants.models import ApiKey, GroupGrant
+from allocator_service.tenants.people import group_grant_withdraw
 
 MAX_GROUPS = 10_000
 MAX_DEPTH = 8
@@ -181,7 +182,7 @@ def group_update(
 
 @transaction.atomic
 def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
-    """End an empty group from the next decision on, and revoke its keys.
+    """End an empty group from the next decision on, revoke its keys and withdraw its grants.
 
     Its history stays, and its slug is free again. Raises `Conflict` while members or groups belong
     to it.
@@ -204,6 +205,9 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
     group.version += 1
     group.save(update_fields=["retired_at", "version"])
     revoked = ApiKey.objects.filter(group=group.pk, revoked_at=None).update(revoked_at=now)
+    grants = list(GroupGrant.objects.filter(pool_group=group.pk, withdrawn_at=None))
+    for grant in grants:
+        group_grant_withdraw(grant=grant, now=now)
     pool_changed(pool, now=now)
     audit_record(
         action="group.retire",
@@ -211,7 +215,7 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
         before=before,
         now=now,
         pool=pool.slug,
-        extra={"keys_revoked": revoked},
+        extra={"keys_revoked": revoked, "grants_withdrawn": len(grants)},
     )
 
 

@@ -1,7 +1,7 @@
 """Reads of pools, members and servers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -180,6 +180,12 @@ def groups_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[Group]:
     return (
         groups if tenant is None else groups.filter(pk__in=groups_above(pool=pool, tenant=tenant))
     )
+
+
+def groups_granted(groups: Collection[int]) -> list[Group]:
+    """Return the groups of these primary keys that are present, with their pools."""
+    found = Group.objects.filter(pk__in=groups, retired_at=None).select_related("pool")
+    return list(found.order_by("pool__slug", "slug"))
 
 
 def group_terms_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[GroupTerms]:

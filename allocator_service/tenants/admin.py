@@ -1,4 +1,4 @@
-"""Tenants and people in the admin. Keys: `pools.admin`, which knows the pools that they are bound to."""
+"""Tenants and people in the admin. Keys and grants: `pools.admin`, which knows pools and groups."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,8 +12,7 @@ from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceFor
 from allocator_service.core.board import Notice, Section, Urgency, counted, tells
 from allocator_service.core.clock import utc_now
 from allocator_service.core.visible import VisiblePools, visible_pools
-from allocator_service.tenants.models import ApiKey, GroupGrant, Person, Tenant
-from allocator_service.tenants.people import group_grant_create, group_grant_withdraw
+from allocator_service.tenants.models import ApiKey, Person, Tenant
 from allocator_service.tenants.services import (
     tenant_create,
     tenant_retire,
@@ -97,40 +96,3 @@ class PersonAdmin(ReadOnlyAdmin):
     list_display = ["name", "user", "groups", "last_signed_in_at", "created_at"]
     list_select_related = ["user"]
     search_fields = ["name", "subject", "user__username"]
-
-
-class GroupGrantForm(ServiceForm):
-    class Meta:
-        model = GroupGrant
-        fields = ["group", "tenant"]
-        help_texts = {"group": "As the provider writes it in the claim, such as /research/biology."}
-
-    def perform(self, cleaned: dict[str, Any]) -> GroupGrant:
-        return group_grant_create(group=cleaned["group"], tenant=cleaned["tenant"], now=utc_now())
-
-
-@admin.register(GroupGrant)
-class GroupGrantAdmin(ServiceAdmin):
-    """Which of the provider's groups open whose pages. Not edited: granted and withdrawn."""
-
-    pool_path = None
-
-    form = GroupGrantForm
-    list_display = ["group", "tenant", "granted_at", "withdrawn_at"]
-    list_select_related = ["tenant"]
-    search_fields = ["group", "tenant__slug"]
-    autocomplete_fields = ["tenant"]
-    actions = ["withdraw"]
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["granted_at", "withdrawn_at"] if obj else []
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return obj is None and super().has_change_permission(request, obj)
-
-    @admin.action(description="Withdraw from the selected groups", permissions=["change"])
-    def withdraw(self, request: HttpRequest, queryset: QuerySet[GroupGrant]) -> None:
-        now = utc_now()
-        self.apply_to_each(
-            request, queryset, lambda grant: group_grant_withdraw(grant=grant, now=now), "withdrawn"
-        )

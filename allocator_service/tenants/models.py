@@ -61,10 +61,18 @@ class Scope(models.TextChoices):
     GROUP = "group"
 
 
+class Access(models.TextChoices):
+    """Permission to change weights and tiers below a group, or to read alone."""
+
+    MANAGE = "manage"
+    READ = "read"
+
+
 BINDING = (
     "A key of scope tenant names its tenant, one of scope agent its pool and one of scope group its pool"
     " and group; operator and billing keys may name a pool, and nothing else."
 )
+ACCESS_OF_GROUPS = "Only keys of scope group can have access read."
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
@@ -77,7 +85,8 @@ class ApiKey(models.Model):
 
     `pool` is the slug of the pool that the key is bound to: there and nowhere else it does what its
     scope may. Empty is none, which an agent's key cannot be. Slugs of pools never change. `group` is
-    the primary key of the pool's group that a key of scope group is bound to.
+    the primary key of the pool's group that a key of scope group is bound to, and `access` its
+    permission there.
     `last_used_at` is kept to the minute.
     """
 
@@ -87,6 +96,9 @@ class ApiKey(models.Model):
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, blank=True, related_name="keys")
     pool = models.CharField(max_length=63, blank=True, db_default="", default="")
     group = models.BigIntegerField(null=True, blank=True)
+    access = models.CharField(
+        max_length=10, choices=Access.choices, default=Access.MANAGE, db_default=Access.MANAGE
+    )
     digest = models.BinaryField(editable=False)
     prefix = models.CharField(max_length=16, editable=False)
     created_at = models.DateTimeField(editable=False)
@@ -110,6 +122,12 @@ class ApiKey(models.Model):
                 name="api_key_bound_by_scope",
                 violation_error_code="api_key.binding",
                 violation_error_message=BINDING,
+            ),
+            models.CheckConstraint(
+                condition=Q(scope=Scope.GROUP) | Q(access=Access.MANAGE),
+                name="api_key_access_of_group",
+                violation_error_code="api_key.access",
+                violation_error_message=ACCESS_OF_GROUPS,
             ),
         ]
 
@@ -148,14 +166,26 @@ class Person(models.Model):
         return self.name
 
 
-class GroupGrant(models.Model):
-    """What members of a provider's group may do here: open the pages of a tenant.
+GRANT_TARGET = "A grant names a tenant, or a group of a pool. Only the latter can have access read."
+GRANT_EXISTS = "Members of the provider's group may open these pages already."
 
-    Withdrawn, never deleted.
+
+class GroupGrant(models.Model):
+    """Right of members of a provider's group to open pages of a tenant or of a group of a pool.
+
+    `group` is the provider's. `pool` is the slug of a pool, `pool_group` the primary key of its group
+    and `access` the permission there. Withdrawn, never deleted.
     """
 
     group = models.CharField(max_length=CLAIM_LENGTH)
-    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="group_grants")
+    tenant = models.ForeignKey(
+        Tenant, models.PROTECT, null=True, blank=True, related_name="group_grants"
+    )
+    pool = models.CharField(max_length=63, blank=True, db_default="", default="")
+    pool_group = models.BigIntegerField(null=True, blank=True)
+    access = models.CharField(
+        max_length=10, choices=Access.choices, default=Access.MANAGE, db_default=Access.MANAGE
+    )
     granted_at = models.DateTimeField(editable=False)
     withdrawn_at = models.DateTimeField(null=True, editable=False)
 
@@ -170,9 +200,23 @@ class GroupGrant(models.Model):
                 condition=Q(withdrawn_at=None),
                 name="group_grant_unique",
                 violation_error_code="grant.exists",
-                violation_error_message="Members of the group may open this tenant's pages already.",
+                violation_error_message=GRANT_EXISTS,
+            ),
+            models.UniqueConstraint(
+                fields=["group", "pool_group"],
+                condition=Q(withdrawn_at=None),
+                name="group_grant_of_group_unique",
+                violation_error_code="grant.exists",
+                violation_error_message=GRANT_EXISTS,
+            ),
+            models.CheckConstraint(
+                condition=Q(tenant__isnull=False, pool="", pool_group=None, access=Access.MANAGE)
+                | Q(tenant=None, pool_group__isnull=False) & ~Q(pool=""),
+                name="group_grant_target",
+                violation_error_code="grant.target",
+                violation_error_message=GRANT_TARGET,
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.group} → {self.tenant}"
+        return f"{self.group} → {self.tenant or self.pool}"

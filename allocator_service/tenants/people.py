@@ -14,11 +14,19 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from allocator_service.core.audit import audit_record, stated_fields
-from allocator_service.core.errors import Conflict
+from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.models import PoolLimit
 from allocator_service.core.roles import AUDITORS, OPERATORS
-from allocator_service.tenants.models import SLUG_PATTERN, GroupGrant, Person, Tenant
+from allocator_service.tenants.models import (
+    GRANT_EXISTS,
+    GRANT_TARGET,
+    SLUG_PATTERN,
+    Access,
+    GroupGrant,
+    Person,
+    Tenant,
+)
 
 _NOT_IN_USER_NAMES = re.compile(r"[^\w.@+-]+")
 
@@ -69,8 +77,28 @@ class Roles:
 
 def tenants_of_groups(groups: Collection[str]) -> QuerySet[Tenant]:
     """The tenants whose pages members of these groups may open, by slug."""
-    granted = GroupGrant.objects.filter(group__in=groups, withdrawn_at=None)
+    granted = GroupGrant.objects.filter(group__in=groups, withdrawn_at=None, tenant__isnull=False)
     return Tenant.objects.filter(retired_at=None, pk__in=granted.values("tenant"))
+
+
+def pool_groups_of(groups: Collection[str]) -> dict[int, Access]:
+    """Return the access that members of these groups have to groups of pools, by primary key.
+
+    Of two grants of one group the one that manages counts.
+    """
+    granted = GroupGrant.objects.filter(
+        group__in=groups, withdrawn_at=None, pool_group__isnull=False
+    )
+    found: dict[int, Access] = {}
+    for group, access in granted.values_list("pool_group", "access"):
+        if group is not None and found.get(group) != Access.MANAGE:
+            found[group] = Access(access)
+    return found
+
+
+def open_pages(groups: Collection[str]) -> bool:
+    """Return true if members of these groups may open pages of a tenant or of a group of a pool."""
+    return tenants_of_groups(groups).exists() or bool(pool_groups_of(groups))
 
 
 def person_get(person_id: UUID) -> Person | None:
@@ -89,7 +117,7 @@ def person_admit(*, identity: Identity, role_groups: RoleGroups, now: datetime) 
     """
     lock_in_transaction(Lock.PERSON, f"{identity.issuer} {identity.subject}")
     roles = role_groups.roles(identity.groups)
-    admitted = bool(roles.names) or tenants_of_groups(identity.groups).exists()
+    admitted = bool(roles.names) or open_pages(identity.groups)
     known = (
         Person.objects.select_related("user")
         .filter(issuer=identity.issuer, subject=identity.subject)
@@ -164,13 +192,27 @@ def _give(user: User, roles: Roles, name: str) -> None:
 
 
 @transaction.atomic
-def group_grant_create(*, group: str, tenant: Tenant, now: datetime) -> GroupGrant:
-    """Let members of a provider's group open a tenant's pages. Twice the same is a `Conflict`."""
-    if GroupGrant.objects.filter(group=group, tenant=tenant, withdrawn_at=None).exists():
-        raise Conflict(
-            "Members of the group may open this tenant's pages already.", code="grant.exists"
-        )
-    grant = GroupGrant.objects.create(group=group, tenant=tenant, granted_at=now)
+def group_grant_create(
+    *,
+    group: str,
+    tenant: Tenant | None = None,
+    pool: str = "",
+    pool_group: int | None = None,
+    access: str = Access.MANAGE,
+    now: datetime,
+) -> GroupGrant:
+    """Let members of a provider's group open the pages of a tenant, or of a group of a pool.
+
+    `pool` is the slug of the pool, `pool_group` the primary key of its group. Raises `Unacceptable`
+    unless exactly one of the two is named, `Conflict` for a second grant of the same.
+    """
+    of_group = pool_group is not None and bool(pool)
+    if of_group == (tenant is not None) or (tenant is not None and access != Access.MANAGE):
+        raise Unacceptable(GRANT_TARGET, code="grant.target")
+    target = {"tenant": tenant, "pool": pool, "pool_group": pool_group}
+    if GroupGrant.objects.filter(group=group, withdrawn_at=None, **target).exists():
+        raise Conflict(GRANT_EXISTS, code="grant.exists")
+    grant = GroupGrant.objects.create(group=group, access=access, granted_at=now, **target)
     audit_record(action="grant.create", instance=grant, now=now)
     return grant
 

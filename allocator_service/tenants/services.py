@@ -20,7 +20,15 @@ from allocator_service.core.errors import (
 )
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.core.versions import check_version
-from allocator_service.tenants.models import BINDING, SLUG_TAKEN, ApiKey, Scope, Tenant
+from allocator_service.tenants.models import (
+    ACCESS_OF_GROUPS,
+    BINDING,
+    SLUG_TAKEN,
+    Access,
+    ApiKey,
+    Scope,
+    Tenant,
+)
 
 KEY_PREFIX = "alloc_"
 LIVE_KEYS_PER_NAME = 2
@@ -138,19 +146,21 @@ def api_key_create(
     now: datetime,
     pool: str = "",
     group: int | None = None,
+    access: str = Access.MANAGE,
 ) -> IssuedKey:
     """Issue a key under a name that no live key has; `api_key_rotate` issues the second.
 
     `pool` is the slug of the pool that the key is bound to, `group` the primary key of the pool's
-    group. Raises `Unacceptable` for a tenant or a
-    pool that does not go with the scope, or an expiry in the past; `Conflict` when a live key has the
-    name.
+    group, `access` the permission there. Raises `Unacceptable` for a tenant, a pool or an access that
+    does not go with the scope, or an expiry in the past; `Conflict` when a live key has the name.
     """
     unbound = scope in (Scope.AGENT, Scope.GROUP) and not pool
     of_group = (scope == Scope.GROUP) == (group is not None)
     of_tenant = (scope == Scope.TENANT) == (tenant is not None)
     if unbound or not of_group or not of_tenant or (tenant and pool):
         raise Unacceptable(BINDING, code="api_key.binding")
+    if access != Access.MANAGE and scope != Scope.GROUP:
+        raise Unacceptable(ACCESS_OF_GROUPS, code="api_key.access")
     if expires_at <= now:
         raise Unacceptable("The expiry lies in the past.", code="api_key.expiry")
     lock_in_transaction(Lock.API_KEY_NAME, name)
@@ -165,6 +175,7 @@ def api_key_create(
         tenant=tenant,
         pool=pool,
         group=group,
+        access=access,
         expires_at=expires_at,
         now=now,
     )
@@ -192,6 +203,7 @@ def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedK
         tenant=old.tenant,
         pool=old.pool,
         group=old.group,
+        access=old.access,
         expires_at=expires_at,
         now=now,
     )
@@ -248,6 +260,7 @@ def _issue(
     tenant: Tenant | None,
     pool: str,
     group: int | None,
+    access: str,
     expires_at: datetime,
     now: datetime,
 ) -> IssuedKey:
@@ -258,6 +271,7 @@ def _issue(
         tenant=tenant,
         pool=pool,
         group=group,
+        access=access,
         digest=api_key_digest(text),
         prefix=text[: len(KEY_PREFIX) + 6],
         created_at=now,

@@ -1,6 +1,7 @@
 """A tenant's pools, and a pool's page: what is mine, and whether sharing is worth it."""
 
 import json
+from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -29,7 +30,7 @@ from api.pages.parts import (
     share_of,
     workload_rows,
 )
-from api.pages.views import PoolPage, TenantPage
+from api.pages.views import PoolPage, TenantPage, see
 from api.pages.weeks import week_of
 from api.pages.workloads import workloads_page
 
@@ -39,7 +40,15 @@ WORKLOADS_SHOWN, KINDS_SHOWN, MONTHS_SHOWN = 20, 50, 6
 
 
 class MyPoolsPage(TenantPage):
-    """`/my/`: the pools that the tenant is a member of, and what it has in each."""
+    """`/my/`: the pools that the tenant is a member of, and what it has in each.
+
+    Visitors of a group go to the page of their group.
+    """
+
+    def answer_chosen(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if self.caller.group is not None and request.method in ("GET", "HEAD"):
+            return see("my-subtree")
+        return super().answer_chosen(request, *args, **kwargs)
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         now, cursor = utc_now(), request.GET.get("cursor")

@@ -18,8 +18,15 @@ from structlog.contextvars import bind_contextvars
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
+from allocator_service.pools.models import Group
+from allocator_service.pools.selectors import group_missing, groups_granted
 from allocator_service.tenants.models import ApiKey, Person, Scope, Tenant
-from allocator_service.tenants.people import person_get, tenants_of_groups
+from allocator_service.tenants.people import (
+    open_pages,
+    person_get,
+    pool_groups_of,
+    tenants_of_groups,
+)
 from allocator_service.tenants.selectors import api_key_get
 from api.auth import Caller, acting, usable
 from api.contract.errors import Unauthenticated
@@ -42,16 +49,27 @@ class SignedOutError(Exception):
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who opens pages: a key's holder, or a person with a name, who may belong to several tenants.
+    """A key's holder, or a person with a name, who may have several tenants and groups of pools.
 
-    Of several the person chooses one; until then the caller has no tenant. `user` is by what name the
-    audit knows the person.
+    Of several the person chooses one. Until then the caller has neither a tenant nor a group. `user`
+    is the person's name in the audit.
     """
 
     caller: Caller
     name: str = ""
     user: str = ""
     tenants: Sequence[Tenant] = ()
+    groups: Sequence[Group] = ()
+
+    @property
+    def choices(self) -> int:
+        """Number of tenants and groups that the person chooses from."""
+        return len(self.tenants) + len(self.groups)
+
+    @property
+    def group(self) -> Group | None:
+        """The chosen group."""
+        return next((each for each in self.groups if each.pk == self.caller.group), None)
 
 
 def sign_in(request: HttpRequest, key: ApiKey, *, now: datetime) -> None:
@@ -68,7 +86,7 @@ def sign_in_person(request: HttpRequest, person: Person, *, now: datetime) -> No
     else:
         request.session.cycle_key()
     request.session.pop(_NAME, None)
-    if tenants_of_groups(person.groups).exists():
+    if open_pages(person.groups):
         request.session[_NAME] = {"by": PERSON, "id": str(person.pk), "since": now.isoformat()}
 
 
@@ -112,25 +130,51 @@ def choose_tenant(request: HttpRequest, visitor: Visitor, slug: str) -> None:
     """Show the pages of this tenant from now on. Raises `Missing` unless it is one of the visitor's."""
     if slug not in [tenant.slug for tenant in visitor.tenants]:
         raise Missing("There is no such tenant.", code="tenant.not_found")
-    request.session[_NAME] = {**request.session[_NAME], "tenant": slug}
+    _choose(request, {"tenant": slug})
+
+
+def choose_group(request: HttpRequest, visitor: Visitor, group: str) -> None:
+    """Show the pages of a group from now on. Raises `Missing` unless it is one of the visitor's."""
+    if group not in [str(each.pk) for each in visitor.groups]:
+        raise group_missing()
+    _choose(request, {"group": int(group)})
+
+
+def _choose(request: HttpRequest, chosen: Mapping[str, Any]) -> None:
+    kept = {name: request.session[_NAME][name] for name in ("by", "id", "since")}
+    request.session[_NAME] = {**kept, **chosen}
 
 
 def _by_key(stored: Mapping[str, Any]) -> Visitor:
-    return Visitor(acting(usable(api_key_get(UUID(stored["id"])))))
+    caller = acting(usable(api_key_get(UUID(stored["id"]))))
+    groups = [] if caller.group is None else groups_granted([caller.group])
+    if caller.group is not None and not groups:
+        raise Unauthenticated("The group of the key was retired.", code="auth.revoked")
+    return Visitor(caller, groups=groups)
 
 
 def _by_person(stored: Mapping[str, Any]) -> Visitor:
     person = person_get(UUID(stored["id"]))
     if person is None or not _vouched_for(person):
         raise Unauthenticated("The person may not sign in.", code=NO_LONGER)
-    tenants = list(tenants_of_groups(person.groups))
-    if not tenants:
-        raise Unauthenticated("The person may open no tenant's pages.", code=NO_LONGER)
+    tenants, access = list(tenants_of_groups(person.groups)), pool_groups_of(person.groups)
+    groups = groups_granted(access) if access else []
+    if not (tenants or groups):
+        raise Unauthenticated("The person may open no pages.", code=NO_LONGER)
     user = person.user.get_username()
     bind_contextvars(actor=f"user {user}")
+    only = len(tenants) + len(groups) == 1
+    of_group = {group.pk: group for group in groups}.get(stored.get("group", 0))
+    if only and groups:
+        of_group = groups[0]
+    if of_group is not None:
+        bound = (of_group.pool.slug, of_group.pk, access[of_group.pk])
+        return Visitor(
+            Caller(person.pk, Scope.GROUP, None, *bound), person.name, user, tenants, groups
+        )
     chosen = {tenant.slug: tenant for tenant in tenants}.get(stored.get("tenant", ""))
-    tenant = tenants[0] if len(tenants) == 1 else chosen
-    return Visitor(Caller(person.pk, Scope.TENANT, tenant), person.name, user, tenants)
+    tenant = tenants[0] if only else chosen
+    return Visitor(Caller(person.pk, Scope.TENANT, tenant), person.name, user, tenants, groups)
 
 
 def _vouched_for(person: Person) -> bool:

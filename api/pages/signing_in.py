@@ -30,6 +30,7 @@ from api.pages.rendering import PageResponse, page
 from api.pages.sessions import (
     NO_LONGER,
     TOO_LONG,
+    choose_group,
     choose_tenant,
     sign_in,
     sign_out,
@@ -43,8 +44,6 @@ _ELSEWHERE: Mapping[str, str] = {
     " and a password; the key is for programs that call the API.",
     Scope.BILLING: "This is a key for billing systems. It is for programs that call the API and has no"
     " pages; your operator can give you a tenant's key as well.",
-    Scope.GROUP: "This is the key of a group. It is for programs that call the API and has no pages;"
-    " your operator can give you a tenant's key as well.",
     Scope.AGENT: "This is the key of an agent beside a scheduler. It has no pages; your operator can"
     " give you a tenant's key.",
 }
@@ -94,7 +93,7 @@ class SignInView(PageView):
         except Unauthenticated as error:
             sign_in_failed(request, name)
             return _refused(request, _WRONG[error.code], status=HTTPStatus.UNAUTHORIZED)
-        if key.tenant is None:
+        if key.tenant is None and key.group is None:
             return _refused(request, _ELSEWHERE[key.scope], status=HTTPStatus.FORBIDDEN)
         sign_in_succeeded(request, name)
         sign_in(request, key, now=utc_now())
@@ -115,7 +114,7 @@ class SignOutView(PageView):
 
 
 class ChooseTenantPage(VisitorPage):
-    """`/my/tenant/`: whose pages a person of several tenants wants to see."""
+    """Choice of one of several tenants and groups whose pages to see."""
 
     http_method_names = ["get", "head", "post"]
 
@@ -123,7 +122,10 @@ class ChooseTenantPage(VisitorPage):
         return self.shown("choose_tenant", next=local_address(request.GET.get("next", "")))
 
     def post(self, request: HttpRequest) -> HttpResponseBase:
-        choose_tenant(request, self.visitor, request.POST.get("tenant", ""))
+        if "group" in request.POST:
+            choose_group(request, self.visitor, request.POST["group"])
+        else:
+            choose_tenant(request, self.visitor, request.POST.get("tenant", ""))
         wanted = local_address(request.POST.get("next", ""))
         return HttpResponseRedirect(wanted, headers={"Cache-Control": "no-store"})
 

@@ -15,7 +15,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.settings.environment import OidcProvider
 from allocator_service.tenants.models import Person
-from allocator_service.tenants.people import RoleGroups, person_admit, tenants_of_groups
+from allocator_service.tenants.people import RoleGroups, open_pages, person_admit
 from api.contract.errors import TooManyRequests
 from api.pages.provider import (
     Came,
@@ -75,8 +75,8 @@ _FAILED: Mapping[type[SignInFailed], Said] = {
 _NO_ROLE = Said(
     HTTPStatus.FORBIDDEN,
     "You have no role here",
-    "{provider} knows you, but none of your groups there belongs to a tenant or to a role of this"
-    " service. Ask your operator to connect one of your groups with your tenant, or the"
+    "{provider} knows you, but none of your groups there belongs to a tenant, to a group of a pool or"
+    " to a role of this service. Ask your operator to connect one of your groups with yours, or the"
     " administrator of {provider} to put you into a group that is connected.",
 )
 _DISABLED = Said(
@@ -170,6 +170,6 @@ def _address_for(person: Person, came: Came) -> str:
     to_admin = came.wanted.startswith(reverse(_ADMIN))
     if to_admin and not person.user.is_staff:
         return reverse(_TENANTS)
-    if not to_admin and not tenants_of_groups(person.groups).exists():
+    if not to_admin and not open_pages(person.groups):
         return reverse(_ADMIN)
     return came.wanted

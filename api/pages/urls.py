@@ -14,6 +14,12 @@ from api.pages.pools import MyPoolsPage, PoolOverviewPage
 from api.pages.signing_in import ChooseTenantPage, SignInView, SignOutView
 from api.pages.signing_in_by_provider import BeginView, ProviderSignOutView, ReturnView
 from api.pages.statements import ProofFile, StatementPage, StatementsPage
+from api.pages.subtrees import (
+    ChangeTermsView,
+    SubtreeMemberPage,
+    SubtreeStatementPage,
+    SubtreeView,
+)
 from api.pages.views import NothingPage
 from api.pages.workloads import WhyPage, WorkloadsPage
 
@@ -35,6 +41,15 @@ urlpatterns = [
         CancelBacktestView.as_view(),
         name="my-backtest-cancel",
     ),
+    path("my/group/", SubtreeView.as_view(), name="my-subtree"),
+    path("my/groups/<str:group>/", SubtreeView.as_view(), name="my-subgroup"),
+    path(
+        "my/groups/<str:group>/statements/<str:month>/",
+        SubtreeStatementPage.as_view(),
+        name="my-group-statement",
+    ),
+    path("my/members/<str:tenant>/", SubtreeMemberPage.as_view(), name="my-member"),
+    path("my/terms/", ChangeTermsView.as_view(), name="my-terms"),
     path(_POOL, PoolOverviewPage.as_view(), name="my-pool"),
     path(f"{_POOL}workloads/", WorkloadsPage.as_view(), name="my-workloads"),
     path(f"{_POOL}groups/<str:group>/", GroupPage.as_view(), name="my-group"),

@@ -1,6 +1,7 @@
 """What every page of a tenant does first: who is signed in, how often it asks, and what goes wrong."""
 
 import math
+from functools import cached_property
 from http import HTTPStatus
 from typing import Any, ClassVar
 from urllib.parse import urlencode
@@ -23,6 +24,7 @@ from api.limiter import limiter
 from api.pages.errors import refusal_page
 from api.pages.rendering import PageResponse, page
 from api.pages.sessions import SignedOutError, Visitor, leave_pages, signed_in
+from api.subtrees import Subtree, subtree_of
 
 
 class PageView(View):
@@ -65,7 +67,8 @@ class VisitorPage(PageView):
 
     def shown(self, template: str, *, status: int = HTTPStatus.OK, **content: Any) -> PageResponse:
         """The page with who is signed in at its top."""
-        at_top = {"tenant": self.visitor.caller.tenant, "visitor": self.visitor}
+        visitor = self.visitor
+        at_top = {"tenant": visitor.caller.tenant, "of_group": visitor.group, "visitor": visitor}
         return page(self.request, template, {**at_top, **content}, status=status)
 
     def _refuse_too_many(self) -> None:
@@ -79,17 +82,29 @@ class VisitorPage(PageView):
             raise TooManyRequests("Too many requests.", retry_after=math.ceil(wait))
 
 
-class TenantPage(VisitorPage):
-    """A page of a tenant; who belongs to several is asked first which one it should be."""
+class ChosenPage(VisitorPage):
+    """A page of one of the visitor's tenants and groups, of which several ask for a choice first."""
 
     def answer_visitor(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if self.caller.tenant is None:
+        if self.caller.tenant is None and self.caller.group is None:
             return _to(reverse("my-tenant"), next=request.get_full_path())
+        return self.answer_chosen(request, *args, **kwargs)
+
+    def answer_chosen(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         return super().answer_visitor(request, *args, **kwargs)
 
     @property
     def caller(self) -> Caller:
         return self.visitor.caller
+
+
+class TenantPage(ChosenPage):
+    """A page of a tenant, absent for visitors of a group."""
+
+    def answer_chosen(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if self.caller.tenant is None:
+            raise _nothing()
+        return super().answer_chosen(request, *args, **kwargs)
 
     @property
     def tenant(self) -> Tenant:
@@ -115,11 +130,36 @@ class PoolPage(TenantPage):
         return pool_get(slug=slug, tenant=self.tenant, retired=self.retired)
 
 
+class SubtreePage(ChosenPage):
+    """A page of a group, absent for visitors of a tenant.
+
+    `retired`: present after the pool was closed.
+    """
+
+    retired: ClassVar[bool] = False
+
+    def answer_chosen(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if self.caller.group is None:
+            raise _nothing()
+        return super().answer_chosen(request, *args, **kwargs)
+
+    @cached_property
+    def subtree(self) -> Subtree:
+        """The part of the pool's tree that the visitor sees. Raises `Missing` if the pool was closed."""
+        assert self.caller.group is not None  # noqa: S101 # others were refused
+        pool = pool_get(slug=self.caller.pool, tenant=None, retired=self.retired)
+        return subtree_of(group=self.caller.group, pool=pool)
+
+
 class NothingPage(PageView):
     """Any other path: there is nothing."""
 
     def get(self, request: HttpRequest, **_: str) -> HttpResponseBase:
-        raise Missing("There is nothing at this path.")
+        raise _nothing()
+
+
+def _nothing() -> Missing:
+    return Missing("There is nothing at this path.")
 
 
 def see(name: str, *args: Any) -> HttpResponseRedirect:

@@ -5,6 +5,7 @@ from typing import Any
 
 from allocator_service.backtests.errors import (
     MAX_CELLS,
+    MAX_GROUPS,
     MAX_SEED,
     MAX_SERVER_ROWS,
     MAX_SERVERS,
@@ -24,6 +25,7 @@ from api.contract.fields import (
     TimestampField,
     texts_field,
 )
+from api.v1.members.serializers import tier_field
 from policies import ComparisonRequest
 from policies.fields import (
     BooleanField,
@@ -127,6 +129,27 @@ class BacktestTenant(Document):
         "weight", code="weight.not_positive", expected="a number above 0", above=0, default=1
     )
     best_effort = BooleanField(default=False)
+    group = TextField(
+        max_length=LONGEST_NAME,
+        required=False,
+        allow_null=True,
+        description="Name of one of `groups`. null: the pool itself.",
+    )
+    tier = tier_field(default=0)
+
+
+class BacktestGroup(Document):
+    name = TextField(max_length=LONGEST_NAME)
+    parent = TextField(
+        max_length=LONGEST_NAME,
+        required=False,
+        allow_null=True,
+        description="Name of another group. null: the pool itself.",
+    )
+    weight = RealField(
+        "weight", code="weight.not_positive", expected="a number above 0", above=0, default=1
+    )
+    tier = tier_field(default=0)
 
 
 class BacktestWindow(Document):
@@ -164,6 +187,15 @@ class BacktestRequest(Document):
         unique="tenant",
         description="Their weights; a trace may then name nobody else. By default everybody weighs 1,"
         " or as members of the pool do.",
+    )
+    groups = ListField(
+        BacktestGroup,
+        min_items=0,
+        max_items=MAX_GROUPS,
+        default=list,
+        unique="group",
+        description="The tree that `tenants` belong to. The history of a pool has the pool's own tree"
+        " unless `tenants` are named.",
     )
     policies = ListField(
         ComparisonRequest.policies.items,
@@ -308,6 +340,7 @@ def asked_of(fields: Mapping[str, Any]) -> dict[str, Any]:
             for row in fields["servers"]
         ],
         "tenants": [{**row, "weight": float(row["weight"])} for row in fields["tenants"]],
+        "groups": [{**row, "weight": float(row["weight"])} for row in fields["groups"]],
         "policies": fields["policies"],
         "seeds": fields["seeds"],
         "resample": fields["resample"],

@@ -60,7 +60,7 @@ class Explanation:
     sentence: str
 
 
-def explain(allocation: Allocation, tenant: int) -> Explanation:
+def explain(allocation: Allocation, tenant: int, *, within: int | None = None) -> Explanation:
     """Explain an answer to one tenant.
 
     Parameters
@@ -69,6 +69,8 @@ def explain(allocation: Allocation, tenant: int) -> Explanation:
         Any answer.
     tenant : int
         Index of the tenant.
+    within : int or None
+        Index of the outermost group on the tenant's path that the sentence names. None names all.
 
     Returns
     -------
@@ -98,7 +100,7 @@ def explain(allocation: Allocation, tenant: int) -> Explanation:
         binding=binding,
         just_above=above,
         just_below=below,
-        sentence=_sentence(allocation, tenant, workloads, binding),
+        sentence=_sentence(allocation, tenant, workloads, binding, within),
     )
 
 
@@ -137,7 +139,11 @@ def _neighbours(allocation: Allocation, tenant: int) -> tuple[float | None, floa
 
 
 def _sentence(
-    allocation: Allocation, tenant: int, workloads: tuple[int, ...], binding: tuple[Binding, ...]
+    allocation: Allocation,
+    tenant: int,
+    workloads: tuple[int, ...],
+    binding: tuple[Binding, ...],
+    within: int | None,
 ) -> str:
     problem = allocation.problem
     name = problem.tenants[tenant]
@@ -151,11 +157,15 @@ def _sentence(
     tasks = ", ".join(shown) + (f" and {more} more workloads" if more else "")
     share = f"a dominant share of {allocation.tenant_share[tenant]:.4g}"
     why = _why(allocation, workloads, binding)
-    standing = f"{_standing(allocation, tenant)}{_within(allocation, tenant, workloads)}"
+    standing = (
+        f"{_standing(allocation, tenant)}{_shared_groups(allocation, tenant, workloads, within)}"
+    )
     return f"{name} runs {tasks}, {share} {standing}; {why}"
 
 
-def _within(allocation: Allocation, tenant: int, workloads: tuple[int, ...]) -> str:
+def _shared_groups(
+    allocation: Allocation, tenant: int, workloads: tuple[int, ...], within: int | None
+) -> str:
     """The groups that share with others on the tenant's path, the innermost first."""
     problem = allocation.problem
     wants = any(allocation.limited_by[j] != TASK_LIMIT for j in workloads)
@@ -174,7 +184,7 @@ def _within(allocation: Allocation, tenant: int, workloads: tuple[int, ...]) -> 
             f"; {problem.groups[group]} uses {used.max(initial=0.0):.4g} of the pool at weight"
             f" {problem.group_weight[group]:.4g}, divided among {tenants}"
         )
-        group = int(problem.group_parent[group])
+        group = -1 if group == within else int(problem.group_parent[group])
     return "".join(parts)
 
 

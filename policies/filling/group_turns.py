@@ -99,7 +99,7 @@ def group_turns(tree: GroupTree, level: FloatArray, used: FloatArray) -> GroupTu
         tree.sums(used),
         tree.weight,
     )
-    _fill_in(turns, level, tree.bottom_up)
+    fill_in(turns, level, tree.bottom_up)
     return turns
 
 
@@ -115,7 +115,7 @@ def turns_in_stage(problem: Problem, queues: Queues, stage: int, gain: FloatArra
 
 
 @compiled
-def _fill_in(turns, level, bottom_up):  # type: ignore[no-untyped-def]
+def fill_in(turns, level, bottom_up):  # type: ignore[no-untyped-def]
     """Write all levels, those of groups after those of their children."""
     for tenant in range(len(level)):
         turns.level[turns.node[tenant, LEAF]] = level[tenant]

@@ -29,12 +29,14 @@ def write_shares(from_place, to_place, who, first, active, actives, running, sha
 @compiled
 def write_accumulated(  # type: ignore[no-untyped-def]
     from_place, to_place, who, order, kind, length, boundary, begin, now, step, weight,
-    share_of_total, total, rate, since, gone, gone_rate, gone_since, degree, main, second,
+    share_of_total, total, rate, since, gone, gone_rate, gone_since, degree, main, second, used_by,
+    alone_by,
 ):  # fmt: skip
     """Write the keys by which a long-term policy orders some tenants in ``who`` (``keys_of``).
 
     Args:
         begin: where a sliding window starts; boundary: where a tumbling one began anew last.
+        used_by, alone_by: (t, m) are given the resource × time of the tenants in the window.
     """
     m = len(share_of_total)
     for c in range(from_place, to_place):
@@ -52,6 +54,7 @@ def write_accumulated(  # type: ignore[no-untyped-def]
                 alone = rest if rest > ROUNDING * alone else 0.0
             used += rate[i, r] * step
             alone += rate[i, m + r] * step
+            used_by[i, r], alone_by[i, r] = used, alone
             if alone > 0.0:
                 least = min(least, used / alone)
             aggregate += used * share_of_total[r]

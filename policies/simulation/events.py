@@ -22,6 +22,7 @@ from policies.simulation.choosing import (
     write_shares,
 )
 from policies.simulation.ending import begin_running, finish_first
+from policies.simulation.grouping import next_in_tree, plant_groups, set_keys_in_tree
 from policies.simulation.memory import SLIDING, forget, settle
 from policies.simulation.placing import EVENEST, ONE_POOL, find_server, fits, host, relist
 from policies.simulation.state import (
@@ -46,8 +47,8 @@ from policies.simulation.tally import (
 
 @compiled
 def run_events(  # type: ignore[no-untyped-def]
-    plan, wake, until, arrivals, tenants, tasks, servers, even, tally, heap, freed, remembered, log,
-    draws, counters,
+    plan, wake, until, arrivals, tenants, trees, tasks, servers, even, tally, heap, freed, remembered,
+    log, draws, counters,
 ):  # fmt: skip
     """Run until nothing happens any more, or nothing until ``until``, both included; goes on later.
 
@@ -55,6 +56,7 @@ def run_events(  # type: ignore[no-untyped-def]
         plan ... log: see ``state``; tasks, servers: as ``filling.servers_loop`` has them.
         wake: seconds of a hand-out though no task comes or ends, because servers joined; or inf.
         until: seconds of the last event to look at.
+        trees: whose turn it is in a pool with groups (``grouping``).
         draws: (1,) state of the random numbers; counters: (7,) see ``state``.
     """
     # The structures are unpacked once: passing them on for every event costs more than an event does.
@@ -76,6 +78,10 @@ def run_events(  # type: ignore[no-untyped-def]
     may_fit, fitting = np.empty(t, dtype=np.bool_), np.empty(t, dtype=np.bool_)
     who, alone_room = np.empty(t, dtype=np.int64), np.empty(m)
     degree, main, second, line = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
+    used_by, alone_by = np.zeros((t, m)), np.zeros((t, m))
+    grouped = len(trees.bottom_up[0]) > 0
+    everybody, position, level = np.arange(t), np.empty(t, dtype=np.int64), np.empty(t)
+    nothing, got = np.zeros(m), np.empty(m)
     leaves = 1
     while leaves < t:
         leaves *= 2
@@ -180,19 +186,35 @@ def run_events(  # type: ignore[no-untyped-def]
                     write_shares(
                         0, count, who, first, active, actives, running, share, weight, main
                     )
+                elif grouped:
+                    write_accumulated(
+                        0, t, everybody, order, kind, length, boundary, begin, now, step, weight,
+                        share_of_total, total, rate, since, gone, gone_rate, gone_since, degree,
+                        main, second, used_by, alone_by,
+                    )  # fmt: skip
                 else:
                     write_accumulated(
                         0, count, who, order, kind, length, boundary, begin, now, step, weight,
                         share_of_total, total, rate, since, gone, gone_rate, gone_since, degree,
-                        main, second,
+                        main, second, used_by, alone_by,
                     )  # fmt: skip
-                size = plant_keys(
-                    order, who, count, degree, main, second, degree_tree, main_tree, line
-                )
+                if grouped:
+                    plant_groups(
+                        order, turn // 2, trees, who, count, degree, main, second, rate,
+                        share_of_total, used_by, alone_by, level, nothing,
+                    )  # fmt: skip
+                    for c in range(count):
+                        position[who[c]] = c
+                else:
+                    size = plant_keys(
+                        order, who, count, degree, main, second, degree_tree, main_tree, line
+                    )
             in_line = count
             while in_line:
                 c = 0
-                if count > 1:
+                if count > 1 and grouped:
+                    c = position[next_in_tree(order, turn // 2, trees)]
+                elif count > 1:
                     c = next_in_line(order, size, degree_tree, main_tree, line)
                 i = who[c]
                 job = server = NOWHERE
@@ -249,18 +271,19 @@ def run_events(  # type: ignore[no-untyped-def]
                     in_line = 1 if waits_on else 0
                     continue
                 its_degree = main[i] = np.inf
-                if waits_on:
-                    if order == BY_SHARE:
-                        write_shares(
-                            c, c + 1, who, first, active, actives, running, share, weight, main
-                        )
-                    else:
-                        write_accumulated(
-                            c, c + 1, who, order, kind, length, boundary, begin, now, step, weight,
-                            share_of_total, total, rate, since, gone, gone_rate, gone_since, degree,
-                            main, second,
-                        )  # fmt: skip
-                        its_degree = degree[i]
+                if order != BY_SHARE and (waits_on or (grouped and server != NOWHERE)):
+                    write_accumulated(
+                        c, c + 1, who, order, kind, length, boundary, begin, now, step, weight,
+                        share_of_total, total, rate, since, gone, gone_rate, gone_since, degree,
+                        main, second, used_by, alone_by,
+                    )  # fmt: skip
+                    its_degree = degree[i]
+                elif waits_on:
+                    write_shares(
+                        c, c + 1, who, first, active, actives, running, share, weight, main
+                    )
+                if not waits_on:
+                    its_degree = main[i] = np.inf
                 # Where servers were freed, most tenants wait for room that one launch takes away.
                 if one_pool or freed_count or server == NOWHERE:
                     kept = keep(
@@ -268,16 +291,34 @@ def run_events(  # type: ignore[no-untyped-def]
                     )
                     if kept < count:
                         in_line = count = kept
-                        if count > 1:
+                        if count > 1 and grouped:
+                            plant_groups(
+                                order, turn // 2, trees, who, count, degree, main, second, rate,
+                                share_of_total, used_by, alone_by, level, nothing,
+                            )  # fmt: skip
+                            for place in range(count):
+                                position[who[place]] = place
+                        elif count > 1:
                             size = plant_keys(
                                 order, who, count, degree, main, second, degree_tree, main_tree,
                                 line,
                             )  # fmt: skip
                         continue
                 in_line -= main[i] == np.inf
-                set_keys(
-                    order, size, c, its_degree, main[i], second[i], degree_tree, main_tree, line
-                )
+                if grouped:
+                    for r in range(m):
+                        got[r] = 0.0
+                        if server != NOWHERE:
+                            unit = share_of_total[r] if order == BY_SHARE else step
+                            got[r] = gain[job, r] * unit
+                    set_keys_in_tree(
+                        order, turn // 2, trees, i, its_degree, main[i], second[i], got,
+                        share_of_total,
+                    )  # fmt: skip
+                else:
+                    set_keys(
+                        order, size, c, its_degree, main[i], second[i], degree_tree, main_tree, line
+                    )
         for f in range(freed_count):
             freed.marked[freed.servers[f]] = False
         freed_count = 0

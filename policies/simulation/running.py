@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from policies.model.queues import Queues, queues_of
 from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.simulation.cluster import Cluster
 from policies.simulation.events import run_events
+from policies.simulation.grouping import trees_of
 from policies.simulation.memory import DECAY, SLIDING, TUMBLING, UNBOUNDED
 from policies.simulation.placing import AWAY, EVENEST, ONE_POOL, list_present
 from policies.simulation.server_changes import ServerChanges, pool_with
@@ -46,6 +47,8 @@ from policies.simulation.state import (
 from policies.simulation.trace import Trace
 
 _INT: Any = np.int64
+# From these seconds on the terms of tenants and groups are those of the problem.
+Terms = Sequence[tuple[float, Problem]]
 # Changes of use between two times that a run tells how far it is, about.
 _TOLD_AFTER = (2_000, 50_000)
 
@@ -63,7 +66,7 @@ class Ran:
 
 
 class Run:
-    """One trace on one cluster, from change of servers to change of servers."""
+    """One trace on one cluster, from change to change of servers and of terms."""
 
     def __init__(
         self,
@@ -73,8 +76,9 @@ class Run:
         changes: ServerChanges,
         window: Window,
         step: float,
+        terms: Terms = (),
     ) -> None:
-        self.problem, self.cluster, self.changes = problem, cluster, changes
+        self.problem, self.cluster, self.changes, self.terms = problem, cluster, changes, terms
         queues = queues_of(problem, cluster.reasons, problem.dominant_share_per_task)
         self.workloads = queues.workloads
         self.by_time = np.argsort(trace.submit, kind="stable")
@@ -95,12 +99,13 @@ class Run:
             np.empty(len(self.servers.left), dtype=_INT),
             np.zeros(len(self.servers.left), dtype=np.bool_),
         )
-        begin = min(trace.submit.min(initial=math.inf), changes.time.min(initial=math.inf))
+        moments = [changes.time.min(initial=math.inf), *(moment for moment, _ in terms)]
+        begin = min(trace.submit.min(initial=math.inf), *moments)
         self.remembered = Remembered(
             np.zeros((t, 2 * m)), np.zeros((t, 2 * m)), np.full(t, begin), np.zeros((t, 2 * m)),
             np.zeros((t, 2 * m)), np.full(t, begin), np.zeros((t, 2 * m)),
         )  # fmt: skip
-        rows = 3 * count + t * len(changes.time)
+        rows = 3 * count + t * (len(changes.time) + len(terms))
         self.log = Log(np.empty(rows), np.empty(rows, dtype=_INT), np.empty((rows, 2 * m)))
         self.draws = np.array([int(cluster.choice.option("seed") or 0)], dtype=np.uint64)
         self.counters = np.zeros(COUNTERS, dtype=_INT)
@@ -119,11 +124,15 @@ class Run:
         """
         self._tell = tell
         wake = math.inf
-        for moment, joining, leaving in self.changes.moments():
+        changes = {moment: servers for moment, *servers in self.changes.moments()}
+        terms, none = dict(self.terms), np.zeros(0, dtype=_INT)
+        for moment in sorted(changes.keys() | terms.keys()):
             if moment > end:
                 break
             self._run(wake, float(np.nextafter(moment, -math.inf)))
             wake = moment
+            joining, leaving = changes.get(moment, (none, none))
+            self.problem = terms.get(moment, self.problem)
             self._join(joining)
             self._leave(leaving)
             self.there[joining], self.there[leaving] = True, False
@@ -162,9 +171,9 @@ class Run:
 
     def _go_on(self, wake: float, until: float) -> None:
         run_events(
-            self.plan, wake, until, self.arrivals, self.tenants, self.tasks, self.servers,
-            self.even, self.tally, self.heap, self.freed, self.remembered, self.log, self.draws,
-            self.counters,
+            self.plan, wake, until, self.arrivals, self.tenants, self.trees, self.tasks,
+            self.servers, self.even, self.tally, self.heap, self.freed, self.remembered, self.log,
+            self.draws, self.counters,
         )  # fmt: skip
 
     def _join(self, numbers: IntArray) -> None:
@@ -206,7 +215,7 @@ class Run:
         return amount
 
     def _count_servers(self, pool: Problem) -> None:
-        """Everything that refers to the servers that are there."""
+        """Write everything that refers to the servers that are there and to the terms of tenants."""
         cluster, tenants = self.cluster, self.tenants
         there = self._cluster_servers_there()
         row_of = self.servers.row_of
@@ -222,6 +231,8 @@ class Run:
         shares = cluster.shares(pool, float(totals.sum()) if slots else 0.0)
         tenants.share[:] = shares[self.workloads]
         tenants.weight[:] = pool.effective_weight
+        tenants.second_stage[:] = pool.second_stage
+        self.trees = trees_of(pool)
         tenants.partition[:] = entitled_partition(pool)
         tenants.share_of_total[:] = np.divide(
             1.0, pool.totals, out=np.zeros(pool.m), where=pool.totals > 0

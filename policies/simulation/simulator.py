@@ -14,12 +14,13 @@ from policies.errors import PolicyNotApplicableError, ProblemError
 from policies.filling.best_fit import NOWHERE
 from policies.filling.servers import check_size
 from policies.long_term.windows import Window
+from policies.model.policy import Policy
 from policies.model.problem import Problem
 from policies.simulation.cluster import Cluster
 from policies.simulation.outcome import Simulation
 from policies.simulation.own_servers import own_clusters
-from policies.simulation.running import Ran, Run
-from policies.simulation.selection import APART, choose_simulated
+from policies.simulation.running import Ran, Run, Terms
+from policies.simulation.selection import APART, POLICIES, choose_simulated
 from policies.simulation.server_changes import ServerChanges
 from policies.simulation.trace import Trace
 
@@ -34,6 +35,7 @@ def simulate(
     step: float = 1.0,
     until: float = math.inf,
     changes: ServerChanges | None = None,
+    terms: Terms = (),
     tell: Callable[[float], None] | None = None,
 ) -> Simulation:
     """Run a trace through servers: tasks arrive, run whole and end, and hold what they need meanwhile.
@@ -44,8 +46,8 @@ def simulate(
     task keeps its server until it ends.
 
     Args:
-        problem: servers, tenants and workloads, without groups and tiers; ``tasks`` of a workload run
-            at once at most.
+        problem: servers, tenants, their groups, and workloads; ``tasks`` of a workload run at once at
+            most.
         trace: the tasks.
         policy: one of ``POLICIES``: ``drf``, ``asset`` and ``single-resource`` see one pool;
             ``slots`` (a task takes slots of the first server that has enough), ``drfh``, ``mrfs``
@@ -56,6 +58,8 @@ def simulate(
         step: seconds, above 0, for which what runs counts ahead; the pool's decision interval.
         until: seconds at which to stop looking; by default when nothing happens any more.
         changes: servers that join and leave; none unless given.
+        terms: pairs of seconds and problems, ascending. From then on weights, groups and tiers are those
+            of the problem, which has the same servers, tenants and workloads.
         tell: called now and then with the part of the tasks, from 0 to 1, that have ended; what it
             raises ends the simulation.
 
@@ -65,19 +69,15 @@ def simulate(
 
     Raises:
         PolicyUnknownError, PolicyOptionsError: no such policy here, or options that do not fit.
-        PolicyNotApplicableError: groups, tiers or limits, a selector under a policy that sees one pool,
-            or changes of servers where each tenant is alone.
-        ProblemError: a task of no workload, a change of no server, a step that is not above 0.
+        PolicyNotApplicableError: limits; groups or tiers at any time under a policy that does not decide
+            by them, a selector under a policy that sees one pool, or changes where each tenant is alone.
+        ProblemError: a task of no workload, a change of no server, terms of other tenants or not
+            ascending, a step that is not above 0.
         ProblemTooLargeError: more servers than tasks are placed on one by one.
     """
     choice = choose_simulated(policy, options)
-    if problem.has_groups:
-        raise PolicyNotApplicableError(
-            "simulation.no_groups",
-            "a simulation does not decide by groups or tiers; the problem must be flat: every tenant "
-            "in the pool itself, all of one tier",
-            "/groups",
-        )
+    if any(each.has_groups for each in (problem, *(later for _, later in terms))):
+        _check_groups(choice.policy)
     if problem.limits:
         raise PolicyNotApplicableError(
             "simulation.no_limits",
@@ -90,18 +90,44 @@ def simulate(
     trace.check_workloads(problem.n)
     changed = ServerChanges.none() if changes is None else changes
     changed.check_servers(problem)
+    _check_terms(problem, terms)
     check_size(int(problem.server_count.sum()))
     chosen = Window.unbounded() if window is None else window
     if choice.policy in APART:
-        if len(changed.time):
+        if len(changed.time) or terms:
             raise PolicyNotApplicableError(
-                "policy.no_changes", f"policy {policy!r} takes no servers that join or leave"
+                "policy.no_changes", f"policy {policy!r} takes no servers or terms that change"
             )
         together = _apart(problem, trace, own_clusters(problem, choice), chosen, step, until, tell)
     else:
         cluster = Cluster.of(problem, choice)
-        together = Run(problem, trace, cluster, changed, chosen, step).until(until, tell)
+        together = Run(problem, trace, cluster, changed, chosen, step, terms).until(until, tell)
     return _outcome(problem, trace, choice.policy.name, chosen, until, changed, together)
+
+
+def _check_groups(policy: Policy) -> None:
+    """Raise PolicyNotApplicableError unless a policy decides by groups."""
+    if not policy.takes_groups:
+        able = ", ".join(name for name in sorted(POLICIES) if POLICIES[name].takes_groups)
+        raise PolicyNotApplicableError(
+            "policy.no_groups",
+            f"policy {policy.name!r} does not decide by groups or tiers; these do: {able}",
+            "/policy/name",
+        )
+
+
+def _check_terms(problem: Problem, terms: Terms) -> None:
+    """Raise ProblemError for terms that are not ascending or of another problem."""
+    moments = [moment for moment, _ in terms]
+    if moments != sorted(set(moments)) or not all(map(math.isfinite, moments)):
+        raise ProblemError("trace.time", "the seconds of terms must be finite and ascending")
+    sizes = (problem.tenants, problem.m, problem.n, problem.k)
+    for moment, later in terms:
+        if (later.tenants, later.m, later.n, later.k) != sizes:
+            raise ProblemError(
+                "changes.shape",
+                f"the terms from second {moment} on must be of the same tenants, servers and workloads",
+            )
 
 
 def _outcome(

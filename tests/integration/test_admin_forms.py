@@ -7,8 +7,9 @@ from django.contrib.auth import get_user_model
 from django.urls import reverse
 
 from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.core.models import AuditEntry
 from allocator_service.pools.models import Pool, Server
-from allocator_service.tenants.models import ApiKey, Tenant
+from allocator_service.tenants.models import ApiKey, GroupGrant, Tenant
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.integration.conftest import NOON
@@ -123,13 +124,39 @@ def test_a_key_of_a_group_names_a_group_of_its_pool(pool, superuser):
     url = reverse("admin:tenants_apikey_add")
     fields = {
         "name": "science-head", "scope": "group", "pool": pool.slug, "group": group.pk,
-        "expires_at_0": "2100-01-01", "expires_at_1": "00:00:00",
+        "expires_at_0": "2100-01-01", "expires_at_1": "00:00:00", "access": "read",
     }  # fmt: skip
-    for wrong in ({"pool": other.slug}, {"group": ""}, {"scope": "operator"}):
+    for wrong in ({"pool": other.slug}, {"group": ""}, {"scope": "operator"}, {"access": "x"}):
         assert superuser.post(url, fields | wrong).status_code == 200
         assert not ApiKey.objects.exists()
     assert superuser.post(url, fields).status_code == 302
     key = ApiKey.objects.get()
     assert (key.scope, key.pool, key.group) == ("group", pool.slug, group.pk)
+    assert key.access == "read"
     page = superuser.get(reverse("admin:tenants_apikey_changelist")).content.decode()
     assert "science</td>" in page
+
+
+def test_people_are_bound_to_a_group_of_a_pool(pool, superuser):
+    group = factories.group(pool, "science")
+    url = reverse("admin:tenants_groupgrant_add")
+    fields = {"group": "/science/heads", "pool_group": group.pk, "tenant": "", "access": "read"}
+    ada = factories.tenant("ada")
+    for wrong in (
+        {"pool_group": ""}, {"tenant": ada.pk}, {"access": ""}, {"group": ""},
+        {"pool_group": "", "tenant": ada.pk},
+    ):  # fmt: skip
+        assert superuser.post(url, fields | wrong).status_code == 200, wrong
+        assert not GroupGrant.objects.exists()
+    assert superuser.post(url, fields).status_code == 302
+    assert superuser.post(url, fields).status_code == 200  # they may already
+    grant = GroupGrant.objects.get()
+    assert (grant.pool, grant.pool_group, grant.access) == (pool.slug, group.pk, "read")
+    entry = AuditEntry.objects.get(action="grant.create")
+    assert entry.after["pool_group"] == group.pk
+    page = superuser.get(reverse("admin:tenants_groupgrant_changelist")).content.decode()
+    assert "science</td>" in page
+    selected = {"action": "withdraw", "_selected_action": [grant.pk]}
+    superuser.post(reverse("admin:tenants_groupgrant_changelist"), selected)
+    grant.refresh_from_db()
+    assert grant.withdrawn_at is not None

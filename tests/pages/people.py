@@ -1,10 +1,11 @@
-"""People of a tenant, signed in as their provider's word would."""
+"""People of a tenant or of a group of a pool, signed in as their provider's word would."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpRequest
 
+from allocator_service.pools.models import Group
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.people import (
     Identity,
@@ -23,9 +24,22 @@ def person_of(tenant: Tenant) -> Browser:
 
     The provider has to be configured: the fixture `people_sign_in`.
     """
-    group, now = f"{tenant.slug}-people", datetime.now(UTC)
-    group_grant_create(group=group, tenant=tenant, now=now)
-    identity = Identity(ISSUER, f"of-{tenant.slug}", "Person", [group, "others"])
+    group_grant_create(group=f"{tenant.slug}-people", tenant=tenant, now=datetime.now(UTC))
+    return person_in(f"{tenant.slug}-people")
+
+
+def person_of_group(group: Group, access: str = "manage") -> Browser:
+    """The browser of a person whom the provider's group binds to a group of a pool."""
+    name = f"{group.pool.slug}/{group.slug}/{access}"
+    bound: dict[str, Any] = {"pool": group.pool.slug, "pool_group": group.pk, "access": access}
+    group_grant_create(group=name, now=datetime.now(UTC), **bound)
+    return person_in(name)
+
+
+def person_in(*groups: str) -> Browser:
+    """The browser of a person in groups of the provider, signed in."""
+    now = datetime.now(UTC)
+    identity = Identity(ISSUER, f"of-{groups[0]}", "Person", [*groups, "others"])
     person = person_admit(identity=identity, role_groups=RoleGroups("operators", ""), now=now)
     assert person is not None
     browser = Browser()

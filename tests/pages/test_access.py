@@ -8,14 +8,15 @@ import pytest
 import time_machine
 
 from allocator_service.backtests.models import Backtest
+from allocator_service.pools.models import Group
 from allocator_service.pools.services import pool_retire
-from allocator_service.tenants.models import ApiKey, Scope
+from allocator_service.tenants.models import Access, ApiKey, Scope
 from allocator_service.tenants.services import api_key_digest, api_key_revoke
 from tests import factories
 from tests.api.v1.test_scopes import PAGES, routes
 from tests.backtests import asked
 from tests.pages.browser import TOKEN, Browser, browser_of
-from tests.pages.people import person_of
+from tests.pages.people import person_of, person_of_group
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("people_sign_in")]
 
@@ -27,6 +28,11 @@ MATRIX = {
     "/my/backtests/start/": {"GET", "POST"},
     "/my/backtests/<str:backtest>/": {"GET"},
     "/my/backtests/<str:backtest>/cancel/": {"POST"},
+    "/my/group/": {"GET"},
+    "/my/groups/<str:group>/": {"GET"},
+    "/my/groups/<str:group>/statements/<str:month>/": {"GET"},
+    "/my/members/<str:tenant>/": {"GET"},
+    "/my/terms/": {"POST"},
     "/my/pools/<str:pool>/": {"GET"},
     "/my/pools/<str:pool>/workloads/": {"GET"},
     "/my/pools/<str:pool>/groups/<str:group>/": {"GET"},
@@ -36,6 +42,11 @@ MATRIX = {
     "/my/pools/<str:pool>/statements/<str:month>/": {"GET"},
     "/my/pools/<str:pool>/decisions/<str:run>/proof/": {"GET"},
 }
+# Of a group of a pool, by a key or as a person: all other pages are those of tenants.
+OF_GROUPS = {
+    route for route in MATRIX if route.startswith(("/my/group", "/my/members", "/my/terms"))
+}
+OF_BOTH = {"/my/", "/my/tenant/"}
 OPEN = {
     "/sign-in/": {"GET", "POST"},
     "/sign-in/oidc/": {"GET"},
@@ -90,6 +101,7 @@ def own(world):
         "month": "2026-11",
         "backtest": world.backtest,
         "group": "physics",
+        "tenant": "ada",
     }
 
 
@@ -126,8 +138,10 @@ def test_who_may_open_what(decided):
         for route, method in itertools.product(MATRIX, METHODS):
             answer = ada.client.generic(method, path_of(route, **own(decided)))
             there = {404} if "month" in route else {200}  # no prices were published
-            there = there if "GET" in MATRIX[route] else {405}
-            expected = there if method in ("GET", "HEAD") else {403, 405}  # 403: it has no token
+            there = {404} if route in OF_GROUPS else there
+            there = there if "GET" in MATRIX[route] or route in OF_GROUPS else {405}
+            # 403: it has no token
+            expected = there if method in ("GET", "HEAD") else {403, 404, 405}
             assert answer.status_code in expected, (route, method)
             assert (method != "HEAD") or answer.content == b""
 
@@ -146,12 +160,44 @@ def test_a_person_of_a_tenant_sees_what_its_key_sees(decided):
             )
 
 
-def test_keys_of_no_tenant_have_no_pages(decided):
-    for scope in sorted(set(Scope) - {Scope.TENANT}):
+def visitors_of_a_group(group):
+    """By keys and as people, each once to manage the group and once to read it."""
+    for access in Access.values:
+        yield browser_of(factories.client(Scope.GROUP, group=group, access=access))
+        yield person_of_group(group, access)
+
+
+def test_visitors_of_a_group_have_its_pages_and_no_others(decided):
+    science = Group.objects.get(pool=decided.lab, slug="science")
+    for visitor in visitors_of_a_group(science):
+        for route, method in itertools.product(MATRIX, METHODS):
+            answer = visitor.client.generic(method, path_of(route, **own(decided)))
+            there = {200} if route in OF_GROUPS | OF_BOTH else {404}
+            there = {404} if "month" in route else there  # no prices were published
+            there = {302} if route == "/my/" else there
+            there = {405} if route == "/my/terms/" else there
+            expected = there if method in ("GET", "HEAD") else {403, 404, 405}
+            assert answer.status_code in expected, (route, method, answer.status_code)
+
+
+def test_a_person_of_a_group_sees_what_its_key_sees(decided):
+    science = Group.objects.get(pool=decided.lab, slug="science")
+    for access in Access.values:
+        key = browser_of(factories.client(Scope.GROUP, group=science, access=access))
+        person = person_of_group(science, access)
+        with time_machine.travel(datetime.now(UTC), tick=False):
+            for route in OF_GROUPS - {"/my/terms/"}:
+                path = path_of(route, **own(decided))
+                mine, keys = person.get(path), key.get(path)
+                texts = [TOKEN.sub("", each.content.decode()) for each in (mine, keys)]
+                assert mine.status_code == keys.status_code
+                assert texts[0].replace("Science · Person", "Science") == texts[1], path
+
+
+def test_keys_of_neither_tenants_nor_groups_have_no_pages(decided):
+    for scope in sorted(set(Scope) - {Scope.TENANT, Scope.GROUP}):
         browser = Browser()
-        pool = "lab" if scope == Scope.AGENT else ""
-        group = factories.group(decided.lab, "keyed") if scope == Scope.GROUP else None
-        key = factories.client(scope, pool=pool, group=group).key
+        key = factories.client(scope, pool="lab" if scope == Scope.AGENT else "").key
         assert browser.sign_in(key).status_code == 403
         for route in MATRIX:
             assert browser.get(path_of(route, **own(decided))).status_code == 302
@@ -167,7 +213,7 @@ def same(browser, path):
 def test_foreign_unknown_and_malformed_names_answer_the_same(decided, signed_in_by):
     ada = signed_in_by(decided.as_ada, decided.ada)
     for route, methods in MATRIX.items():
-        if "<" not in route or "GET" not in methods:
+        if "<" not in route or "GET" not in methods or route in OF_GROUPS:
             continue
         foreign = path_of(
             route, pool="other", run=decided.other_run.pk, month="2026-11",

@@ -17,11 +17,11 @@ POOL = ("pool", 0)
 class PlainTree:
     """A problem's tree, its directions and weights, as fractions."""
 
-    def __init__(self, problem, stage=0, *, pooled=False):
+    def __init__(self, problem, stage=0, *, pooled=False, totals=None):
         self.problem, self.pooled = problem, pooled
         self.children = {POOL: []}
         self.tier, self.weight, self.direction = {POOL: 0}, {POOL: Fraction(1)}, {}
-        totals = [
+        totals = totals or [
             sum(exact(c) * int(k) for c, k, gone in zip(
                 column, problem.server_count, problem.contributed_only, strict=True) if not gone)
             for column in problem.capacity.T.tolist()
@@ -84,7 +84,7 @@ class PlainTree:
         total = [Fraction(0)] * problem.m
         for j in mine:
             task = self.task(j)
-            by = Fraction(int(problem.tasks[j])) if finite else 1 / max(task)
+            by = Fraction(int(problem.tasks[j])) if finite else 1 / (max(task) or 1)
             total = [a + by * b for a, b in zip(total, task, strict=True)]
         most = max(total, default=Fraction(0))
         return [a / most for a in total] if most else total

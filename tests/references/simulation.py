@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from tests.references.filling import SplitMix64, _choose
+from tests.references.groups import PlainTree, largest_use
 from tests.references.long_term import Past, Step, weights_of
 from tests.references.numbers import exact, exact_weights
 
@@ -21,7 +22,16 @@ class Simulated:
     """start[k], end[k], server[k] of every task; used[i][r], alone[i][r] over all of it."""
 
     def __init__(
-        self, problem, trace, policy, window, step, until=math.inf, options=None, changes=()
+        self,
+        problem,
+        trace,
+        policy,
+        window,
+        step,
+        until=math.inf,
+        options=None,
+        changes=(),
+        terms=(),
     ):
         self.problem, self.policy, self.window = problem, policy, window
         self.options, self.step = options or {}, exact(step)
@@ -34,6 +44,7 @@ class Simulated:
         self.stretches = []  # (from, to, used, alone): rates of all tenants
         self.random = SplitMix64(self.options.get("seed", 0))
         self.idle = {}
+        self.terms = [(exact(time), later) for time, later in terms]
         self.changes = [(exact(time), server, joins) for time, server, joins in changes]
         self.one_pool = policy in ONE_POOL or self.options.get("placement") == "pool"
         # What weights, partitions and queues are is said once, in the reference of a step.
@@ -128,7 +139,7 @@ class Simulated:
         while True:
             times = [s for s in self.submit if now is None or s > now]
             times += [e for e in self.end if e is not None and e > now]
-            times += [c[0] for c in self.changes if now is None or c[0] > now]
+            times += [c[0] for c in (*self.changes, *self.terms) if now is None or c[0] > now]
             if not times or min(times) > until:
                 if until < math.inf and now is not None:
                     self.stretch(now, exact(until))
@@ -140,7 +151,10 @@ class Simulated:
             self.hand_out(now)
 
     def look(self, now):
-        """Which servers are there, and all that refers to them."""
+        """Which servers are there, which terms count, and all that refers to them."""
+        for time, later in self.terms:
+            if time <= now:
+                self.problem = self.pool.problem = later
         there = {}
         for time, server, joins in sorted(self.changes):
             there.setdefault(server, not joins)
@@ -154,6 +168,8 @@ class Simulated:
         if self.own is None:
             self.pool.total = [Fraction(t) for t in total]
         self.pool.weight, self.pool.second = weights_of(self.problem, self.pool.total)
+        self.trees = [PlainTree(self.problem, stage, totals=self.pool.total[:]) for stage in (0, 1)]
+        self.pool.tree = self.trees[0]
 
     def stretch(self, begin, end):
         used, alone = self.rates(begin)
@@ -346,7 +362,13 @@ class Simulated:
                     ]
                     for w in (0, 1)
                 )
-                i = min(active, key=lambda i: self.key(i, now))
+                i = self.trees[int(second)].next(
+                    active,
+                    lambda i: self.key(i, now)[:-1],
+                    lambda group, below, second=second: self.key_of(
+                        below, self.trees[int(second)], group, now
+                    ),
+                )
                 task, j, servers, left = found[i]
                 self.server[task] = self.place(i, j, servers, left, now)
                 self.start[task] = now
@@ -359,6 +381,12 @@ class Simulated:
             return *self.pool.keys([i], self.pool.weight[i]), i
         share = sum(len(self.of(j, now, True)) * self.share(j) for j in self.queue(i))
         return share / self.pool.weight[i], i
+
+    def key_of(self, below, tree, group, now):
+        if self.policy in LONG_TERM:
+            return tuple(self.pool.keys(below, tree.weight[group]))
+        count = [len(self.of(j, now, True)) for j in range(self.problem.n)]
+        return (largest_use(self.problem, tree, below, count) / tree.weight[group],)
 
     def share(self, j):
         if self.policy in ("mrfs", "ffmra"):

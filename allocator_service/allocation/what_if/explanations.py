@@ -88,12 +88,17 @@ def groups_above(document: Mapping[str, Any], tenant: str) -> list[str]:
 
 
 def run_explain(
-    *, run: Run, tenant: Tenant, workload: UUID | None = None, most: int | None = None
+    *,
+    run: Run,
+    tenant: Tenant,
+    workload: UUID | None = None,
+    most: int | None = None,
+    within: str | None = None,
 ) -> Explanation:
     """Explain a succeeded run to a tenant that had workloads in it.
 
     Counterfactuals are sought for all of its workloads, or for the one of the id `workload` alone,
-    until `most` are found.
+    until `most` are found. Groups above the group of the slug `within` are not named.
     Raises `Conflict` for a run without a decision, `Missing` for a tenant without a workload in it,
     `Gone` once its input is pruned.
     """
@@ -108,8 +113,15 @@ def run_explain(
         raise Missing("The run has no workload of this tenant.", code="tenant.not_found")
     decision = stored_decision(run).allocation
     problem = decision.problem
-    found = explain(decision, problem.tenants.index(tenant.slug))
     document = input_of(run)
+    groups = groups_above(document, tenant.slug)
+    if within is not None:
+        # The tenant may have left while the run began.
+        if within not in groups:
+            raise Missing("The run has no such tenant below the group.", code="tenant.not_found")
+        groups = groups[: groups.index(within) + 1]
+    outermost = None if within is None else problem.groups.index(within)
+    found = explain(decision, problem.tenants.index(tenant.slug), within=outermost)
     stored = {row.position: row for row in ServerClass.objects.filter(run=run)}
     resources = resources_of(run.pool)
     binding = [
@@ -122,7 +134,7 @@ def run_explain(
     ]
     return Explanation(
         tenant=tenant.slug,
-        groups=groups_above(document, tenant.slug),
+        groups=groups,
         share=found.share,
         weight=found.weight,
         weighted_share=found.weighted_share,

@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-from allocator_client.cli import access, backtesting, deciding, demanding, proving, trees, using
+from allocator_client.cli import (
+    access,
+    backtesting,
+    deciding,
+    demanding,
+    importing,
+    proving,
+    trees,
+    using,
+)
 from allocator_client.cli.failures import INTERRUPTED, Failure, WrongUsage, failure
 from allocator_client.errors import Problem, Unreachable
 from allocator_client.transport import VERSION
@@ -80,6 +89,7 @@ for command in (
     demanding.what_if,
     demanding.submit,
     backtesting.backtest,
+    importing.import_,
     using.usage,
     using.statement,
     proving.verify,

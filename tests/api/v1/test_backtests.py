@@ -225,6 +225,7 @@ def test_who_starts_and_cancels_a_backtest_is_in_the_audit(world):
         "cells": 2,
         "servers": 1,
         "tenants": 2,
+        "groups": 0,
     }
     assert (cancelled.action, cancelled.object_id) == ("backtest.cancel", found["id"])
     assert cancelled.before == {"status": "queued", "finished_at": None}

@@ -4,9 +4,11 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+import time_machine
 
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.entries import entries_append
+from allocator_service.pools.group_services import GroupSettings, group_update
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from tests import factories
@@ -191,3 +193,97 @@ def test_a_key_that_is_bound_to_a_pool_has_no_backtests(begin):
     bound = factories.client("operator", pool="lab")
     assert code(bound.post(ALL, question(begin))) == (403, "auth.pool")
     assert code(bound.get(ALL)) == (403, "auth.pool")
+
+
+def in_one_pool(begin, groups=()):
+    """Three members that each want all eight cores for an hour, in a tree from an hour before."""
+    with time_machine.travel(begin - HOUR, tick=False):
+        lab = factories.pool("lab", transparent=True)
+        tenants = [factories.tenant(slug) for slug in ("ada", "bob", "carl")]
+        for slug in dict.fromkeys(groups):
+            factories.group(lab, slug)
+        for tenant, slug in zip(tenants, groups or (None,) * 3, strict=True):
+            factories.member(lab, tenant, slug)
+        only = [ServerDraft("only", factories.vector(8, 64), None)]
+        servers_contribute(pool=lab, drafts=only, now=utc_now())
+        workloads = [factories.workload(lab, f"{each.slug}-work", 1, 1, each) for each in tenants]
+    for workload in workloads:
+        for number in range(8):
+            for resource in ("cpu", "memory"):
+                entries_append([{
+                    "pool_id": lab.pk, "tenant_id": workload.tenant_id, "server_owner_id": None,
+                    "workload_id": workload.pk, "resource": resource,
+                    "unit": "core" if resource == "cpu" else "GiB", "quantity": Decimal(1),
+                    "start": begin, "end": begin + HOUR, "kind": "usage", "corrects": None,
+                    "reason": "", "source": "slurm", "event_id": f"{workload.name}-{number}",
+                    "run_id": None, "recorded_at": utc_now(),
+                }])  # fmt: skip
+    return lab, tenants
+
+
+def waits(result):
+    return {
+        column["policy"]["name"]: {row["tenant"]: row["mean_waiting"] for row in column["tenants"]}
+        for column in result["columns"]
+        if column["tenants"] is not None
+    }
+
+
+def test_the_history_of_a_tree_is_decided_by_its_groups_at_each_instant(begin, operator):
+    """ada alone in a group has 4 of 8 cores, bob and carl of the other 2 each; then they change."""
+    lab, (ada, bob, carl) = in_one_pool(begin, ("single", "double", "double"))
+    asked = question(begin, policies=["drfh", "asset"])
+    result = results(operator, asked)
+    asset = result["columns"][1]
+    assert (asset["tenants"], asset["error"]["code"]) == (None, "policy.no_groups")
+    waiting = waits(result)["drfh"]
+    # ada: 4 tasks at once, 4 an hour later. bob and carl: 2, then 2, then 4 each.
+    assert waiting == {"ada": 1800.0, "bob": 4500.0, "carl": 4500.0}
+    flat = [{"name": each.slug} for each in (ada, bob, carl)]
+    grouped = {
+        "groups": [{"name": "one"}, {"name": "two"}],
+        "tenants": [
+            {**row, "group": group} for row, group in zip(flat, ("one", "two", "two"), strict=True)
+        ],
+    }
+    assert waits(results(operator, {**asked, **grouped}))["drfh"] == waiting
+    without = waits(results(operator, {**asked, "tenants": flat}))
+    assert without["drfh"]["ada"] > waiting["ada"]
+    assert without.keys() == {"drfh", "asset"}
+    # From half an hour on the second group has three times the weight: 2, 3 and 3 begin in the second
+    # hour, and as many in the third.
+    with time_machine.travel(begin + HOUR / 2, tick=False):
+        group = lab.groups.get(slug="double")
+        settings = GroupSettings("Double", None, Decimal(3))
+        group_update(group=group, settings=settings, version=None, now=utc_now())
+    later = waits(results(operator, asked))["drfh"]
+    assert later == {"ada": 2700.0, "bob": 4050.0, "carl": 4050.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"groups": [{"name": "g"}]}, (422, "backtest.groups")),
+        ({"tenants": [{"name": "ada", "group": "g"}]}, (422, "group.unknown")),
+        (
+            {"tenants": [{"name": "ada"}], "groups": [{"name": "g", "parent": "h"}]},
+            (422, "group.unknown"),
+        ),
+        (
+            {"tenants": [{"name": "ada"}], "groups": [{"name": "g"}, {"name": "g"}]},
+            (422, "group.duplicate"),
+        ),
+    ],
+)
+def test_groups_that_are_no_tree_are_refused(begin, operator, change, expected):
+    in_one_pool(begin)
+    assert code(operator.post("/api/v1/backtests/", question(begin, **change))) == expected
+
+
+def test_a_tenant_of_a_transparent_pool_replays_the_tree_under_pseudonyms(begin):
+    _, (ada, *_others) = in_one_pool(begin, ("secret-group",) * 3)
+    client = factories.client("tenant", ada)
+    result = results(client, question(begin, policies=["drfh"]))
+    assert "secret" not in str(result)
+    assert "bob" not in str(result)
+    assert len(result["columns"][0]["tenants"]) == 3

@@ -1,7 +1,5 @@
 """Groups of a pool over REST: the tree, its members, and what a tenant sees of it."""
 
-from datetime import timedelta
-
 import pytest
 
 from allocator_service.allocation.what_if.simulations import simulation_run
@@ -247,19 +245,6 @@ def test_an_explanation_names_the_groups_of_the_decision(tree):
     assert (explained.status_code, explained.json()["groups"]) == (200, ["ml", "science"])
     now = factories.decision(tree.lab)
     assert tree.as_ada.get(f"/api/v1/runs/{now.pk}/explanation/ada/").json()["groups"] == []
-
-
-def test_a_backtest_does_not_read_the_history_of_a_tree_as_flat(tree, operator):
-    now = utc_now()
-    asked = {
-        "name": "n", "pool": "lab", "policies": ["drf"],
-        "history": {"from": (now - timedelta(hours=1)).isoformat(), "to": now.isoformat()},
-    }  # fmt: skip
-    refused = operator.post("/api/v1/backtests/", asked)
-    assert code(refused) == (422, "policy.no_groups")
-    assert refused.json()["errors"][0]["pointer"] == "/history"
-    flat = {**asked, "tenants": [{"name": slug} for slug in ("ada", "bob")]}
-    assert operator.post("/api/v1/backtests/", flat).status_code == 202
 
 
 @pytest.mark.django_db(transaction=True)

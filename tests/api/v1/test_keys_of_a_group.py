@@ -78,9 +78,17 @@ def test_what_a_tenant_withdrew_before_it_entered_is_absent(tree):
 
 def test_an_explanation_is_the_one_that_the_tenant_gets(tree):
     path = f"/api/v1/runs/{tree.run.pk}/explanation/ada/"
-    explained = tree.manager.get(path)
+    explained, own = tree.manager.get(path), tree.as_ada.get(path)
     assert explained.status_code == 200
-    assert explained.json() == tree.as_ada.get(path).json()
+    assert explained.json() == own.json()
+    inner = factories.client(GROUP, group=tree.ml).get(path)
+    assert own.json()["groups"] == ["ml", "science"]
+    assert inner.json()["groups"] == ["ml"]
+    assert b"science" in own.content
+    assert b"science" not in inner.content
+    assert {**inner.json(), "groups": [], "sentence": ""} == {
+        **own.json(), "groups": [], "sentence": "",
+    }  # fmt: skip
 
 
 def test_reports_are_of_the_subtree(tree):
@@ -239,6 +247,30 @@ def test_a_manager_does_not_move_the_share_of_its_own_group(tree, operator):
     assert operator.get(f"{LAB}/groups/science/").json() == before
 
 
+def test_a_key_that_reads_sees_the_same_and_changes_nothing(tree):
+    """Every route of the matrix: what a manager's key gets by GET, and 403 for what it writes."""
+    reader = factories.client(GROUP, group=tree.science, access="read")
+    assert code(reader.patch(f"{LAB}/groups/ml/", {"weight": 5}, If_Match='"v1"')) == (
+        403, "auth.read_only",
+    )  # fmt: skip
+    tag = reader.get(f"{LAB}/members/ada/")["ETag"]
+    put = reader.put(f"{LAB}/members/ada/", {"weight": 3, "group": "ml"}, If_Match=tag)
+    assert code(put) == (403, "auth.read_only")
+    assert tree.manager.get(f"{LAB}/groups/ml/").json()["version"] == 1
+    for template, methods in FOREIGN.items():
+        if "GET" in methods:
+            names = {"pool": "lab", "tenant": "ada", "group": "ml", "run": tree.run.pk,
+                     "workload": tree.ada_workload.pk, "own_run": tree.run.pk}  # fmt: skip
+            path = template.format(**names)
+            assert answer(reader, "GET", path)[0] == answer(tree.manager, "GET", path)[0], path
+    for route, methods in MATRIX.items():
+        for method in METHODS:
+            if method not in ("GET", *(each for each in METHODS if each not in methods)):
+                refused = reader.send(method, path_of(route.replace("<str:pool>", "lab")), {})
+                having = GROUP in methods[method]
+                assert code(refused) == (403, "auth.read_only" if having else "auth.scope"), route
+
+
 def test_the_key_follows_a_group_that_is_moved(tree, operator):
     tag = operator.get(f"{LAB}/groups/science/")["ETag"]
     moved = operator.patch(f"{LAB}/groups/science/", {"parent": "zoology"}, If_Match=tag)
@@ -291,6 +323,14 @@ def test_a_key_names_its_group_and_the_pool_of_it(tree):
     api_key_create(scope="group", pool="lab", group=tree.ml.pk, **more | {"name": "ml"})
     rotated = api_key_rotate(name="ml", expires_at=now + timedelta(days=2), now=now)
     assert (rotated.key.group, rotated.key.pool) == (tree.ml.pk, "lab")
+    api_key_create(
+        scope="group", pool="lab", group=tree.ml.pk, access="read", **more | {"name": "r"}
+    )
+    rotated = api_key_rotate(name="r", expires_at=now + timedelta(days=2), now=now)
+    assert rotated.key.access == "read"
+    with pytest.raises(Unacceptable) as refused:
+        api_key_create(scope="billing", access="read", **more | {"name": "bill"})
+    assert refused.value.code == "api_key.access"
 
 
 def test_a_key_is_issued_on_the_command_line(tree, capsys):
@@ -300,6 +340,11 @@ def test_a_key_is_issued_on_the_command_line(tree, capsys):
     assert names(factories.Client(text).get(f"{LAB}/groups/"), "slug") == ["ml"]
     call_command("apikey", "list")
     assert "\tgroup\tlab/ml\tlive" in capsys.readouterr().out
+    read = [*create[:5], "ml-reader", *create[6:], "--group", "ml", "--access", "read"]
+    call_command(*read)
+    capsys.readouterr()
+    call_command("apikey", "list")
+    assert "\tgroup\tlab/ml (read)\tlive" in capsys.readouterr().out
     with pytest.raises(CommandError, match="has no group none"):
         call_command(*create, "--group", "none")
     with pytest.raises(CommandError):

@@ -12,7 +12,7 @@ from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import DomainError
 from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.selectors import groups_of, pool_get
-from allocator_service.tenants.models import ApiKey, Scope
+from allocator_service.tenants.models import Access, ApiKey, Scope
 from allocator_service.tenants.selectors import tenant_get
 from allocator_service.tenants.services import api_key_create, api_key_revoke, api_key_rotate
 
@@ -34,6 +34,12 @@ class Command(BaseCommand):
             help="the one pool that it sees: scopes agent, group, operator, billing",
         )
         create.add_argument("--group", metavar="SLUG", help="the pool's group: scope group")
+        create.add_argument(
+            "--access",
+            choices=Access.values,
+            default=Access.MANAGE.value,
+            help="of scope group: change weights below the group, or only read",
+        )
         create.add_argument("--expires", default="P1Y", metavar="P90D")
         actions.add_parser("list", help="list the keys")
         revoke = actions.add_parser("revoke", help="revoke the keys of a name or a prefix")
@@ -60,6 +66,7 @@ class Command(BaseCommand):
             tenant=tenant,
             pool=pool.slug if pool else "",
             group=_group(pool, options["group"]),
+            access=options["access"],
             expires_at=_expiry(options, now),
             now=now,
         )
@@ -82,6 +89,7 @@ class Command(BaseCommand):
             bound = key.pool or (key.tenant.slug if key.tenant else "-")
             if key.group is not None:
                 bound = f"{bound}/{groups.get(key.group, '?')}"
+                bound += " (read)" * (key.access == Access.READ)
             used = f"used {key.last_used_at:{_TIME}}" if key.last_used_at else "never used"
             self.stdout.write(
                 f"{key.prefix}…\t{key.name}\t{key.scope}\t{bound}\t{state}"

@@ -93,6 +93,21 @@ class BacktestRequestTenant(TypedDict):
     name: str
     weight: NotRequired[float | str]
     best_effort: NotRequired[bool]
+    # Name of one of `groups`. null: the pool itself.
+    group: NotRequired[str | None]
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: NotRequired[int]
+
+
+class BacktestRequestGroup(TypedDict):
+    name: str
+    # Name of another group. null: the pool itself.
+    parent: NotRequired[str | None]
+    weight: NotRequired[float | str]
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: NotRequired[int]
 
 
 class BacktestRequestPolicy(TypedDict):
@@ -125,6 +140,9 @@ class BacktestRequest(TypedDict):
     # Their weights; a trace may then name nobody else. By default everybody weighs 1, or as
     # members of the pool do.
     tenants: NotRequired[list[BacktestRequestTenant]]
+    # The tree that `tenants` belong to. The history of a pool has the pool's own tree unless
+    # `tenants` are named.
+    groups: NotRequired[list[BacktestRequestGroup]]
     # A column each, in this order; the first is what the others are compared with.
     policies: list[str | BacktestRequestPolicy]
     # Of policies that draw; the result has means and the spread.

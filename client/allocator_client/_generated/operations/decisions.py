@@ -205,11 +205,12 @@ class Decisions(Transport):
         although more was decided than it uses.
 
         A tenant key can ask about its own tenant only, a group key about those that were below its
-        group when the run began, and gets what the tenant would; others, and tenants without a workload
-        in the run, answer 404 `tenant.not_found`. Each counterfactual was computed from the run's
-        input; there may be none. A run that did not succeed answers 409 `run.not_succeeded`; once its
-        retention is over, the answer is 410 `run.pruned`. It takes one of the evaluations, by default
-        two, that a key, or a tenant by all its keys, may have running (429 `evaluation.too_many`).
+        group when the run began. The latter gets what the tenant would, without the groups above its
+        own. Others, and tenants without a workload in the run, answer 404 `tenant.not_found`. Each
+        counterfactual was computed from the run's input; there may be none. A run that did not succeed
+        answers 409 `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`. It
+        takes one of the evaluations, by default two, that a key, or a tenant by all its keys, may have
+        running (429 `evaluation.too_many`).
 
         Parameters
         ----------

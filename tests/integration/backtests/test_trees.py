@@ -1,0 +1,108 @@
+"""A pool's tree as it was at each instant, in the backtest of its history."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from allocator_service.backtests.trees import tree_between, tree_fields, tree_moments
+from allocator_service.pools.group_services import (
+    GroupDraft,
+    GroupSettings,
+    group_retire,
+    group_update,
+    groups_create,
+)
+from allocator_service.pools.member_services import member_put
+from tests.integration.conftest import NOON
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+
+
+def group(pool, slug, parent=None, weight=1, *, at=0):
+    settings = GroupSettings(slug, parent, Decimal(weight))
+    (made,) = groups_create(pool=pool, drafts=[GroupDraft(slug, settings)], now=NOON + at * HOUR)
+    return made
+
+
+def member(pool, tenant, slug, *, at, weight=1, tier=0, best_effort=False):
+    present = pool.memberships.filter(tenant=tenant, ended_at=None).first()
+    member_put(
+        pool=pool, tenant=tenant, weight=Decimal(weight), best_effort=best_effort, group=slug,
+        tier=tier, version=present.version if present else None, now=NOON + at * HOUR,
+    )  # fmt: skip
+
+
+def fields(pool, tenants, second, hours=10):
+    tree = tree_between(pool=pool, start=NOON, end=NOON + hours * HOUR)
+    found = tree_fields(tree.numbered(tenants), second)
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in found.items()
+    }
+
+
+def test_terms_are_those_of_each_instant(pool, tenant):
+    ada, bob = tenant("ada"), tenant("bob")
+    physics = group(pool, "physics", weight=3, at=-2)
+    group(pool, "optics", at=-2)
+    member(pool, ada, "optics", at=-1)
+    member(pool, bob, None, at=-1, weight=2)
+    optics = pool.groups.get(slug="optics")
+    group_update(
+        group=optics, settings=GroupSettings("optics", "physics"), version=None, now=NOON + 2 * HOUR
+    )
+    member(pool, bob, "physics", at=3, tier=1, best_effort=True)
+    group_update(
+        group=physics, settings=GroupSettings("physics", None, Decimal(5)), version=None,
+        now=NOON + 4 * HOUR,
+    )  # fmt: skip
+    tree = tree_between(pool=pool, start=NOON, end=NOON + 10 * HOUR).numbered(["ada", "bob", "x"])
+    assert tree_moments(tree) == [7200.0, 10800.0, 14400.0]
+    names = ["ada", "bob", "x"]
+    first = fields(pool, names, 0.0)
+    # optics, physics by slug
+    assert first["group_parent"] == [-1, -1]
+    assert first["group_weight"] == [1.0, 3.0]
+    assert first["tenant_group"] == [0, -1, -1]
+    assert first["weight"] == [1.0, 2.0, 1.0]
+    assert fields(pool, names, 7199.0) == first
+    assert fields(pool, names, 7200.0)["group_parent"] == [1, -1]
+    later = fields(pool, names, 10800.0)
+    assert (later["tenant_group"], later["tenant_tier"]) == ([0, 1, -1], [0, 1, 0])
+    assert (later["weight"], later["best_effort"]) == ([1.0, 1.0, 1.0], [False, True, False])
+    assert fields(pool, names, 1e9)["group_weight"] == [1.0, 5.0]
+    # A period that begins later begins with what was in force.
+    only = tree_between(pool=pool, start=NOON + 5 * HOUR, end=NOON + 6 * HOUR).numbered(names)
+    assert tree_moments(only) == []
+    assert tree_fields(only, 0.0)["group_weight"].tolist() == [1.0, 5.0]
+
+
+def test_a_group_counts_from_its_creation_to_its_retirement(pool, tenant):
+    ada = tenant("ada")
+    outer = group(pool, "outer", weight=4, at=-1)
+    member(pool, ada, "outer", at=-1)
+    group(pool, "inner", "outer", 2, at=1)
+    member(pool, ada, "inner", at=2)
+    member(pool, ada, "outer", at=3)
+    group_retire(group=pool.groups.get(slug="inner"), version=None, now=NOON + 4 * HOUR)
+    group(pool, "inner", weight=7, at=5)  # another one of the same slug
+    names = ["ada"]
+    assert fields(pool, names, 0.0)["group_parent"] == [-1, -1, -1]
+    assert fields(pool, names, 3600.0)["group_weight"] == [2.0, 1.0, 4.0]
+    within = fields(pool, names, 7200.0)
+    assert (within["tenant_group"], within["group_parent"]) == ([0], [2, -1, -1])
+    after = fields(pool, names, 5 * 3600.0)
+    assert (after["tenant_group"], after["group_weight"]) == ([2], [1.0, 7.0, 4.0])
+    assert outer.slug == "outer"
+
+
+def test_a_pool_without_groups_has_no_tree(pool, tenant):
+    member(pool, tenant("ada"), None, at=-1)
+    group(pool, "empty", at=-1)
+    assert tree_between(pool=pool, start=NOON, end=NOON + HOUR) is None
+    member(pool, tenant("bob"), None, at=2, tier=1)
+    assert tree_between(pool=pool, start=NOON, end=NOON + HOUR) is None
+    assert tree_between(pool=pool, start=NOON, end=NOON + 3 * HOUR) is not None
