@@ -5,6 +5,7 @@ import json
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import (
     allocated_to,
     decisions_in_force,
@@ -24,7 +25,6 @@ from api.pages.groups import pool_tree
 from api.pages.parts import (
     decision_said,
     entitlements_in_force,
-    policy_said,
     servers_rows,
     share_of,
     workload_rows,
@@ -56,7 +56,7 @@ class MyPoolsPage(TenantPage):
             rows.append(
                 {
                     "pool": pool,
-                    "policy": policy_said(pool.policy_name),
+                    "policy": policy_title(pool.policy_name),
                     "run": run,
                     "averaged": run is not None and run.pk in averaged,
                     "has": list(zip(resources_of(pool), amounts, strict=False)),
@@ -90,7 +90,7 @@ class PoolOverviewPage(PoolPage):
                 "pool",
                 pool=of_pool,
                 now=now,
-                policy=policy_said(of_pool.policy_name),
+                policy=policy_title(of_pool.policy_name),
                 decision=run and decision_said(pool=of_pool, run=run, tenant=tenant, now=now),
                 share=share,
                 tree=pool_tree(pool=of_pool, run=found.run, tenant=tenant)
