@@ -64,6 +64,12 @@ def policy_title(name: str) -> str:
     return name if found is None else found.title or name
 
 
+def policy_description(name: str) -> str:
+    """Return what a policy does in one sentence, empty for one that is unknown."""
+    found = (each.description for each in policies.policies_available() if each.name == name)
+    return next(found, "")
+
+
 def _document(policy: policies.Policy) -> dict[str, Any]:
     return {
         "name": policy.name,

@@ -23,6 +23,7 @@ from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import ServerKind, resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
+from api.pages.bars import Bar, bar_of
 from api.pages.words import NOT_DECIDED, PAUSED, helps, reason_said
 from api.v1.enforcement.entitlements import entitlements_document
 from api.v1.runs.schedules import slot_rows
@@ -58,6 +59,11 @@ class Part:
     lent: Decimal | None
     borrowed: Decimal | None
     unused: Decimal | None
+
+    @property
+    def bar(self) -> Bar | None:
+        """The picture of it."""
+        return bar_of(self)
 
 
 @dataclass(frozen=True)
