@@ -21,6 +21,7 @@ from allocator_service.pools.selectors import (
 )
 from api.contract.pagination import by_slug
 from api.pages.groups import pool_tree
+from api.pages.history import history_of
 from api.pages.parts import (
     decision_said,
     entitlements_in_force,
@@ -98,6 +99,7 @@ class PoolOverviewPage(PoolPage):
                 tree=pool_tree(pool=of_pool, run=found.run, tenant=tenant)
                 if found is not None and found.has_groups
                 else None,
+                history=history_of(pool=of_pool, tenant=tenant, days=1, now=now),
                 week=week_of(pool=of_pool, tenant=tenant, share=share, now=now),
                 workloads=workloads,
                 answer=[row for row in workloads if row.got is not None][:NAMED_IN_ANSWER],

@@ -115,6 +115,7 @@ def test_axe_finds_nothing_on_the_tenants_pages(page, service):
         "",
         "workloads/",
         "workloads/submit/",
+        "history/",
         "why/",
         "policies/",
         "statements/",

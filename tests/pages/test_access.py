@@ -38,6 +38,7 @@ MATRIX = {
     "/my/pools/<str:pool>/workloads/<str:workload>/withdraw/": {"POST"},
     "/my/pools/<str:pool>/changes/<str:change>/": {"GET", "POST"},
     "/my/pools/<str:pool>/groups/<str:group>/": {"GET"},
+    "/my/pools/<str:pool>/history/": {"GET"},
     "/my/pools/<str:pool>/why/": {"GET"},
     "/my/pools/<str:pool>/policies/": {"GET"},
     "/my/pools/<str:pool>/statements/": {"GET"},
@@ -285,7 +286,10 @@ def test_no_text_of_another_tenant_is_on_any_page(transparent, signed_in_by):
     factories.enforcement_report(run, problems=["bobtext-slug has no account"])
     browser = signed_in_by(factories.client("tenant", ada), ada)
     paths = ["/my/", "/my/tenant/", "/my/pools/lab/", "/my/pools/lab/groups/shared/"]
-    paths += [f"/my/pools/lab/{part}/" for part in ("workloads", "why", "policies", "statements")]
+    paths += [
+        f"/my/pools/lab/{part}/"
+        for part in ("workloads", "history", "why", "policies", "statements")
+    ]
     changed = change_of(factories.client("tenant", ada), "lab", work)
     paths += [f"/my/pools/lab/{part}/" for part in (f"changes/{changed}", "workloads/submit",
                                                     f"workloads/{work.pk}/change")]  # fmt: skip
@@ -304,6 +308,7 @@ def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided, signed_in_
         "",
         "workloads/",
         "why/",
+        "history/",
         "statements/",
         "groups/physics/",
         "workloads/submit/",
