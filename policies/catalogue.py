@@ -51,6 +51,7 @@ LONG_TERM_OPTIONS = options_schema(
 
 DRF = Policy(
     name="drf",
+    title="Fair shares of one big server (DRF)",
     description="Dominant Resource Fairness: the pool as one big server, dominant shares "
     "rise together until a resource is full",
     servers={"divisible": Servers.ONE_POOL, "indivisible": Servers.ONE_POOL},
@@ -76,6 +77,7 @@ DRF = Policy(
 
 DRFH = Policy(
     name="drfh",
+    title="Fair shares on real servers (DRFH)",
     description="DRF in heterogeneous servers: weighted leximin of global dominant shares "
     "over real servers and placement constraints",
     servers={"divisible": Servers.CLASSES, "indivisible": Servers.RANGES},
@@ -91,6 +93,7 @@ DRFH = Policy(
 
 STATIC = Policy(
     name="static",
+    title="Each on its own servers",
     description="Static partitioning: each tenant alone on the servers it contributed, "
     "the pool's own split by weight",
     servers={"indivisible": Servers.ROWS},
@@ -102,6 +105,7 @@ STATIC = Policy(
 
 ASSET = Policy(
     name="asset",
+    title="Equal sums of shares (asset fairness)",
     description="Asset fairness: equal sums of the shares of all resources",
     servers={"divisible": Servers.ONE_POOL, "indivisible": Servers.ONE_POOL},
     complexity="as drf",
@@ -113,6 +117,7 @@ ASSET = Policy(
 
 CEEI = Policy(
     name="ceei",
+    title="Equal budgets at market prices (CEEI)",
     description="Competitive equilibrium from equal incomes: the greatest weighted product of "
     "shares, and the prices at which everybody's budget buys its share",
     servers={"divisible": Servers.ONE_POOL},
@@ -123,6 +128,7 @@ CEEI = Policy(
 
 SINGLE_RESOURCE = Policy(
     name="single-resource",
+    title="Fair shares of one resource",
     description="Max-min fairness of one resource (the first, or the option resource), "
     "whatever the others",
     servers={"indivisible": Servers.ONE_POOL},
@@ -137,6 +143,7 @@ SINGLE_RESOURCE = Policy(
 
 SLOTS = Policy(
     name="slots",
+    title="Fair shares of equal slots",
     description="Hadoop's slots: servers cut into equal slots, max-min on the number of "
     "slots that tasks take",
     servers={"indivisible": Servers.ONE_POOL},
@@ -164,6 +171,7 @@ SLOTS = Policy(
 
 TDA = Policy(
     name="tda",
+    title="Taking turns (TDA)",
     description="Time division: slots of whole tasks whose average weighted dominant shares "
     "are leximin over the period",
     servers={"indivisible": Servers.ROWS},
@@ -206,6 +214,7 @@ TDA = Policy(
 
 MRFS = Policy(
     name="mrfs",
+    title="Balanced servers (MRFS)",
     description="MRFS: requests go where a server hosts equally many dominated by each resource",
     servers={"indivisible": Servers.RANGES},
     complexity="linear in tasks, each O(log tenants) and the servers that run something",
@@ -215,10 +224,16 @@ MRFS = Policy(
 
 
 def _long_term(
-    name: str, description: str, section: str, share: ShareDefinition, hands_out: HandOut
+    name: str,
+    title: str,
+    description: str,
+    section: str,
+    share: ShareDefinition,
+    hands_out: HandOut,
 ) -> Policy:
     return Policy(
         name=name,
+        title=title,
         description=description,
         servers={"indivisible": Servers.RANGES},
         options_schema=LONG_TERM_OPTIONS,
@@ -235,6 +250,7 @@ def _long_term(
 
 LT_DRF = _long_term(
     "lt-drf",
+    "Fair over time by dominant share (LT-DRF)",
     "Long-term DRF: next is who has the least weighted accumulated dominant share",
     "§5.1",
     ShareDefinition.DOMINANT,
@@ -242,6 +258,7 @@ LT_DRF = _long_term(
 )
 LT_AF = _long_term(
     "lt-af",
+    "Fair over time by sums of shares (LT-AF)",
     "Long-term asset fairness: next is who has the least weighted sum of accumulated shares",
     "§5.2",
     ShareDefinition.SUM,
@@ -249,6 +266,7 @@ LT_AF = _long_term(
 )
 H_MRF = _long_term(
     "h-mrf",
+    "Fair over time (H-MRF)",
     "Hybrid multi-resource fairness: first who loses by sharing, then who has used least",
     "§5.3, Algorithm 1",
     ShareDefinition.SUM,

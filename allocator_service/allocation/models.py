@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from allocator_service.allocation.documents import stored_document
 from allocator_service.core.constraints import TimeRange
+from allocator_service.core.display import instant_text
 from allocator_service.core.ids import new_id
 from allocator_service.core.jobs import Job
 from allocator_service.pools.models import Pool, Server, vector_field
@@ -299,7 +300,7 @@ class Meter(models.Model):
         db_table = "pool_meter"
 
     def __str__(self) -> str:
-        return f"{self.pool_id} until {self.metered_until:%Y-%m-%d %H:%M:%S}"
+        return f"{self.pool_id} until {instant_text(self.metered_until, precision='second')}"
 
 
 class SimulationStatus(models.TextChoices):

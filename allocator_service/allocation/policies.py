@@ -58,9 +58,22 @@ def policy_documents() -> list[dict[str, Any]]:
     return [_document(policy) for policy in policies.policies_available()]
 
 
+def policy_title(name: str) -> str:
+    """Return the name of a policy for people, or the name itself of one that is unknown."""
+    found = next((each for each in policies.policies_available() if each.name == name), None)
+    return name if found is None else found.title or name
+
+
+def policy_description(name: str) -> str:
+    """Return what a policy does in one sentence, empty for one that is unknown."""
+    found = (each.description for each in policies.policies_available() if each.name == name)
+    return next(found, "")
+
+
 def _document(policy: policies.Policy) -> dict[str, Any]:
     return {
         "name": policy.name,
+        "title": policy.title or policy.name,
         "description": policy.description,
         "modes": list(policy.modes),
         "options": _plain(policy.options_schema),

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
+from allocator_service.allocation.policies import policy_title
 from allocator_service.core.charts import Chart
 
 HOUR = 3600.0
@@ -32,9 +33,10 @@ class Answer(NamedTuple):
 
 
 def label_of(policy: Mapping[str, Any]) -> str:
-    """A policy by its name, with the options that it was given."""
+    """Return a policy's name for people, with the options that it was given."""
     options = ", ".join(f"{name} {value}" for name, value in policy["options"].items())
-    return f"{policy['name']} ({options})" if options else str(policy["name"])
+    title = policy_title(policy["name"])
+    return f"{title} ({options})" if options else title
 
 
 def mean(found: Mapping[str, Any] | None) -> float | None:

@@ -8,8 +8,8 @@ from typing import Any
 from allocator_service.allocation.what_if.evaluations import SECONDS, compare
 from allocator_service.backtests.answers import Answer, Table, label_of, number, part
 from allocator_service.core.charts import BarRow, bar_chart
+from allocator_service.core.display import number_text
 from allocator_service.core.errors import Unavailable
-from allocator_service.core.templatetags.shown import short
 
 # Beside the one that decided; those that remember or take turns answer other questions.
 BESIDE = ("static", "drf", "drfh", "asset", "ceei", "mrfs", "single-resource", "slots")
@@ -101,7 +101,10 @@ def _who(done: Sequence[Mapping[str, Any]], first: str) -> Answer:
     tasks = [_tasks_of(each["allocations"]) for each in done]
     names = _most_different(tasks, first)
     header = ["tenant", *map(_label, done)]
-    rows = [[name, *(short(Decimal(str(each.get(name, 0.0)))) for each in tasks)] for name in names]
+    rows = [
+        [name, *(number_text(Decimal(str(each.get(name, 0.0)))) for each in tasks)]
+        for name in names
+    ]
     return Answer(
         f"Who would run how many tasks? {_of(len(rows), {name for each in tasks for name in each})}",
         bar_chart(

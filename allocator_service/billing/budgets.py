@@ -10,7 +10,8 @@ from django.db.models import QuerySet
 
 from allocator_service.billing.models import Budget, BudgetReached
 from allocator_service.billing.months import HOUR_SECONDS, Month, month_of
-from allocator_service.billing.statements.documents import account_totals
+from allocator_service.billing.rating.lines import minor_digits
+from allocator_service.billing.statements.documents import account_totals, money_text
 from allocator_service.billing.statements.drafting import first_month, month_draft
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Unacceptable
@@ -28,6 +29,7 @@ from allocator_service.tenants.models import Tenant
 
 MAX_THRESHOLDS = 20
 HIGHEST_THRESHOLD = 1_000
+_HOUR_DIGITS = 2
 
 
 @dataclass(frozen=True)
@@ -171,14 +173,65 @@ def _claimed(reached: BudgetReached) -> bool:
     return new
 
 
-def _spent(pool: Pool, month: Month, budgets: Sequence[Budget]) -> list[tuple[Budget, Decimal]]:
-    """What each budget's tenant has spent of it in the month that goes on."""
+@dataclass(frozen=True)
+class Balance:
+    """A budget with what was spent of it in the current month."""
+
+    budget: Budget
+    spent: Decimal
+    digits: int
+
+    @property
+    def left(self) -> Decimal:
+        """The amount that remains, below 0 if more was spent."""
+        return self.budget.amount - self.spent
+
+    @property
+    def unit(self) -> str:
+        """Unit of the amounts."""
+        return "hours" if self.budget.resource else str(self.budget.pool.currency)
+
+    @property
+    def left_text(self) -> str:
+        """Remaining amount, rounded to the currency's minor unit, or to hundredths of an hour."""
+        return money_text(self.left, self.digits)
+
+    @property
+    def amount_text(self) -> str:
+        """The budget, rounded as what remains."""
+        return money_text(self.budget.amount, self.digits)
+
+
+@exactly
+def budget_balances(*, pool: Pool, tenant: Tenant, now: datetime) -> list[Balance]:
+    """Return a tenant's budgets in a pool with what it has spent of each in the current month."""
+    budgets = list(budgets_for(pool, tenant))
+    if not budgets:
+        return []
+    spent = _spent(pool, month_of(now, pool.timezone), budgets, tenant)
+    return [
+        Balance(budget, amount, _HOUR_DIGITS if budget.resource else minor_digits(pool))
+        for budget, amount in spent
+    ]
+
+
+def _spent(
+    pool: Pool, month: Month, budgets: Sequence[Budget], tenant: Tenant | None = None
+) -> list[tuple[Budget, Decimal]]:
+    """Return what each budget's tenant has spent of it in a month.
+
+    `tenant` is that of all the budgets, if they have one only.
+    """
     money: dict[int, Decimal] = {}
     hours: dict[tuple[int, str], Decimal] = {}
     if any(not budget.resource for budget in budgets) and first_month(pool) is not None:
-        money, _, _ = account_totals(month_draft(pool=pool, month=month).lines)
+        money, _, _ = account_totals(
+            month_draft(pool=pool, month=month, tenant=None if tenant is None else tenant.pk).lines
+        )
     if any(budget.resource for budget in budgets):
-        amounts = amounts_within(pool=pool, period=Period([month.start, month.end]), values=1)
+        amounts = amounts_within(
+            pool=pool, period=Period([month.start, month.end]), tenant=tenant, values=1
+        )
         with localcontext(prec=EXACT_DIGITS):
             for use, _, amount in amounts.all_intervals():
                 if use.kind == Kind.USAGE:

@@ -99,8 +99,3 @@ def board_for(viewer: Any, *, now: datetime) -> Board:
 
 def _all_notices(sections: Iterable[Section]) -> list[Notice]:
     return [notice for section in sections for notice in section.notices]
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """A count with its noun: 1 pool, 2 pools."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

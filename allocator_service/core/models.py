@@ -5,6 +5,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 
+from allocator_service.core.display import instant_text
 from allocator_service.core.ids import new_id
 
 
@@ -28,7 +29,7 @@ class Event(models.Model):
         indexes = [models.Index(fields=["pool", "-id"], name="event_by_pool")]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.occurred_at:%Y-%m-%d %H:%M:%S}"
+        return f"{self.kind} {instant_text(self.occurred_at, precision='second')}"
 
 
 class PendingEvent(models.Model):

@@ -14,7 +14,8 @@ from allocator_service.allocation.admin.group_tree import AskedTree
 from allocator_service.allocation.admin.pages import PoolAdmin
 from allocator_service.allocation.admin.shares import Asked
 from allocator_service.core.admin import ReadOnlyAdmin
-from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, counted, tells
+from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
+from allocator_service.core.display import counted
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools

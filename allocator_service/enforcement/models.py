@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from allocator_service.allocation.models import Run
+from allocator_service.core.display import instant_text
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 
@@ -79,7 +80,7 @@ class Report(models.Model):
         indexes = [models.Index(fields=["repeated_at"], name="report_by_age")]
 
     def __str__(self) -> str:
-        return f"{self.agent} at {self.repeated_at:%Y-%m-%d %H:%M:%S}"
+        return f"{self.agent} at {instant_text(self.repeated_at, precision='second')}"
 
     @property
     def document(self) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class Drift(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.tenant_id} since {self.since:%Y-%m-%d %H:%M:%S}"
+        return f"{self.tenant_id} since {instant_text(self.since, precision='second')}"
 
 
 class Blockage(models.Model):
@@ -143,4 +144,4 @@ class Blockage(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.tenant_id} since {self.since:%Y-%m-%d %H:%M:%S}"
+        return f"{self.tenant_id} since {instant_text(self.since, precision='second')}"

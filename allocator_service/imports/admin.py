@@ -20,8 +20,8 @@ from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
 
 from allocator_service.core.admin import ServiceAdmin
-from allocator_service.core.board import counted
 from allocator_service.core.clock import utc_now
+from allocator_service.core.display import counted
 from allocator_service.core.errors import DomainError
 from allocator_service.core.visible import visible_pools
 from allocator_service.imports.checks import check_slug

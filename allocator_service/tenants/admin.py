@@ -9,8 +9,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
-from allocator_service.core.board import Notice, Section, Urgency, counted, tells
+from allocator_service.core.board import Notice, Section, Urgency, tells
 from allocator_service.core.clock import utc_now
+from allocator_service.core.display import counted
 from allocator_service.core.visible import VisiblePools, visible_pools
 from allocator_service.tenants.models import ApiKey, Person, Tenant
 from allocator_service.tenants.services import (

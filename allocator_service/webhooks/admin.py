@@ -10,8 +10,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from allocator_service.core.admin import ReasonForm, ServiceAdmin
-from allocator_service.core.board import Notice, Section, Urgency, counted, tells
+from allocator_service.core.board import Notice, Section, Urgency, tells
 from allocator_service.core.clock import utc_now
+from allocator_service.core.display import counted
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
 from allocator_service.webhooks.models import Delivery, Webhook

@@ -4,6 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
+from allocator_service.core.display import instant_text
 from allocator_service.core.ids import new_id
 from allocator_service.core.models import Event
 from allocator_service.pools.models import Pool
@@ -161,7 +162,7 @@ class Delivery(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.created_at:%Y-%m-%d %H:%M:%S}"
+        return f"{self.kind} {instant_text(self.created_at, precision='second')}"
 
 
 class DeliveryCursor(models.Model):

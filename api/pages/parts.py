@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from allocator_service.allocation.models import Allocation, Run
-from allocator_service.allocation.policies import policy_documents
+from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import (
     SlotInForce,
     allocations_of,
@@ -23,6 +23,7 @@ from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import ServerKind, resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
+from api.pages.bars import Bar, bar_of
 from api.pages.words import NOT_DECIDED, PAUSED, helps, reason_said
 from api.v1.entitlements import entitlements_document
 from api.v1.run_inputs import sees_whole
@@ -42,7 +43,8 @@ class Decision:
     behind: int
     next_at: datetime | None
     failed: bool
-    other_policy: bool
+    policy: str
+    policy_now: str
     provable: bool
 
 
@@ -57,6 +59,11 @@ class Part:
     lent: Decimal | None
     borrowed: Decimal | None
     unused: Decimal | None
+
+    @property
+    def bar(self) -> Bar | None:
+        """The picture of it."""
+        return bar_of(self)
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,8 @@ def decision_said(*, pool: Pool, run: Run, tenant: Tenant, now: datetime) -> Dec
         behind=behind,
         next_at=interval_around(pool, now)[1] if behind and pool.policy_long_term else None,
         failed=failed_since(pool=pool, run=run) is not None,
-        other_policy=run.policy.get("name") != pool.policy_name,
+        policy=policy_title(run.policy["name"]),
+        policy_now=policy_title(pool.policy_name),
         provable=sees_whole(pool, tenant) and run.pruned_at is None,
     )
 
@@ -210,9 +218,3 @@ def servers_rows(kinds: Sequence[ServerKind], resources: Sequence[Resource]) -> 
         ServersRow(kind, [pair for pair in zip(resources, kind.capacity, strict=False) if pair[1]])
         for kind in kinds
     ]
-
-
-def policy_said(name: str) -> str:
-    """What a policy does, in the words of the list of policies."""
-    found = (each["description"] for each in policy_documents() if each["name"] == name)
-    return str(next(found, ""))

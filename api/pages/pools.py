@@ -1,17 +1,18 @@
 """A tenant's pools, and a pool's page: what is mine, and whether sharing is worth it."""
 
-import json
 from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from allocator_service.allocation.policies import policy_description, policy_title
 from allocator_service.allocation.selectors import (
     allocated_to,
     decisions_in_force,
     runs_with_slots,
 )
-from allocator_service.billing.statements.selectors import statement_rows
+from allocator_service.billing.budgets import budget_balances
+from allocator_service.billing.statements.selectors import bill_so_far, statement_rows
 from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.pools.selectors import (
@@ -22,10 +23,10 @@ from allocator_service.pools.selectors import (
 )
 from api.contract.pagination import by_slug
 from api.pages.groups import pool_tree
+from api.pages.history import history_of
 from api.pages.parts import (
     decision_said,
     entitlements_in_force,
-    policy_said,
     servers_rows,
     share_of,
     workload_rows,
@@ -37,6 +38,7 @@ from api.pages.workloads import workloads_page
 _POOLS = by_slug("my-pools")
 POOLS_SHOWN, CLOSED_SHOWN = 50, 100
 WORKLOADS_SHOWN, KINDS_SHOWN, MONTHS_SHOWN = 20, 50, 6
+NAMED_IN_ANSWER = 5
 
 
 class MyPoolsPage(TenantPage):
@@ -65,7 +67,7 @@ class MyPoolsPage(TenantPage):
             rows.append(
                 {
                     "pool": pool,
-                    "policy": policy_said(pool.policy_name),
+                    "policy": policy_title(pool.policy_name),
                     "run": run,
                     "averaged": run is not None and run.pk in averaged,
                     "has": list(zip(resources_of(pool), amounts, strict=False)),
@@ -93,26 +95,30 @@ class PoolOverviewPage(PoolPage):
             run = None if found is None else found.run
             share = None if found is None else share_of(found=found, tenant=tenant, now=now)
             listed = workloads_page(pool=of_pool, tenant=tenant, cursor=None, limit=WORKLOADS_SHOWN)
+            workloads = workload_rows(pool=of_pool, tenant=tenant, run=run, workloads=listed.rows)
             kinds = server_kinds(pool=of_pool, tenant=tenant, limit=KINDS_SHOWN + 1)
             months = statement_rows(pool=of_pool, now=now, tenant=tenant)[::-1]
             return self.shown(
                 "pool",
                 pool=of_pool,
                 now=now,
-                policy=policy_said(of_pool.policy_name),
+                policy=policy_title(of_pool.policy_name),
+                policy_description=policy_description(of_pool.policy_name),
                 decision=run and decision_said(pool=of_pool, run=run, tenant=tenant, now=now),
                 share=share,
                 tree=pool_tree(pool=of_pool, run=found.run, tenant=tenant)
                 if found is not None and found.has_groups
                 else None,
+                history=history_of(pool=of_pool, tenant=tenant, days=1, now=now),
                 week=week_of(pool=of_pool, tenant=tenant, share=share, now=now),
-                workloads=workload_rows(
-                    pool=of_pool, tenant=tenant, run=run, workloads=listed.rows
-                ),
+                workloads=workloads,
+                answer=[row for row in workloads if row.got is not None][:NAMED_IN_ANSWER],
+                more_than_named=listed.next_cursor is not None or len(workloads) > NAMED_IN_ANSWER,
                 more_workloads=listed.next_cursor is not None,
-                example=json.dumps({each.name: 1 for each in resources}),
                 servers=servers_rows(kinds[:KINDS_SHOWN], resources),
                 more_kinds=len(kinds) > KINDS_SHOWN,
+                balances=budget_balances(pool=of_pool, tenant=tenant, now=now),
+                bill=bill_so_far(pool=of_pool, tenant=tenant, now=now),
                 months=months[:MONTHS_SHOWN],
                 more_months=len(months) > MONTHS_SHOWN,
             )

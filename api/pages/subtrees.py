@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from allocator_service.allocation.models import Run
+from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.what_if.explanations import run_explain
 from allocator_service.billing.statements.groups import group_months, group_statement
 from allocator_service.billing.statements.pages import group_statement_page
@@ -32,14 +33,14 @@ from allocator_service.pools.selectors import group_missing, resources_of
 from allocator_service.tenants.models import Access
 from api.auth import read_only
 from api.contract.fields import is_slug
-from api.pages.parts import policy_said, workload_rows
+from api.pages.parts import workload_rows
 from api.pages.rendering import PageResponse
 from api.pages.views import SubtreePage, see
 from api.pages.workloads import WORKLOADS_A_PAGE, workloads_page
 from api.subtrees import Subtree
-from api.v1.enforcement.entitlements import group_entitlements_document
-from api.v1.evaluations.views import admitted_evaluation
-from api.v1.runs.explanations import explanation_document
+from api.v1.entitlements import group_entitlements_document
+from api.v1.evaluations import admitted_evaluation
+from api.v1.explanations import explanation_document
 
 CHILDREN_A_PAGE = 100
 MONTHS_SHOWN = 24
@@ -105,7 +106,7 @@ class SubtreeView(SubtreePage):
                 path=_path(subtree, terms),
                 is_own=terms.group_id == subtree.group.pk,
                 may_change=self.caller.access == Access.MANAGE,
-                policy=policy_said(pool.policy_name),
+                policy=policy_title(pool.policy_name),
                 run=None if found is None else found.members.run,
                 resources=resources_of(pool),
                 sums=None if document is None else _sums(document, resources_of(pool)),

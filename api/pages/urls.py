@@ -8,8 +8,15 @@ from api.pages.backtests import (
     CancelBacktestView,
     StartBacktestPage,
 )
+from api.pages.changes import (
+    ChangePage,
+    ChangeWorkloadPage,
+    SubmitWorkloadPage,
+    WithdrawWorkloadView,
+)
 from api.pages.comparisons import ComparisonPage
 from api.pages.groups import GroupPage
+from api.pages.history import HistoryPage
 from api.pages.pools import MyPoolsPage, PoolOverviewPage
 from api.pages.signing_in import ChooseTenantPage, SignInView, SignOutView
 from api.pages.signing_in_by_provider import BeginView, ProviderSignOutView, ReturnView
@@ -52,7 +59,20 @@ urlpatterns = [
     path("my/terms/", ChangeTermsView.as_view(), name="my-terms"),
     path(_POOL, PoolOverviewPage.as_view(), name="my-pool"),
     path(f"{_POOL}workloads/", WorkloadsPage.as_view(), name="my-workloads"),
+    path(f"{_POOL}workloads/submit/", SubmitWorkloadPage.as_view(), name="my-submit"),
+    path(
+        f"{_POOL}workloads/<str:workload>/change/",
+        ChangeWorkloadPage.as_view(),
+        name="my-workload-change",
+    ),
+    path(
+        f"{_POOL}workloads/<str:workload>/withdraw/",
+        WithdrawWorkloadView.as_view(),
+        name="my-workload-withdraw",
+    ),
+    path(f"{_POOL}changes/<str:change>/", ChangePage.as_view(), name="my-change"),
     path(f"{_POOL}groups/<str:group>/", GroupPage.as_view(), name="my-group"),
+    path(f"{_POOL}history/", HistoryPage.as_view(), name="my-history"),
     path(f"{_POOL}why/", WhyPage.as_view(), name="my-why"),
     path(f"{_POOL}policies/", ComparisonPage.as_view(), name="my-comparison"),
     path(f"{_POOL}statements/", StatementsPage.as_view(), name="my-statements"),

@@ -10,8 +10,8 @@ from django.utils.safestring import SafeString
 
 from allocator_service.allocation.long_term.metering import LATE, metering_due
 from allocator_service.core.charts import Chart, Reference, StepLine, steps_chart
+from allocator_service.core.display import number_text, unit_text
 from allocator_service.core.quantities import Resource
-from allocator_service.core.templatetags.shown import short
 from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import (
     REASONS,
@@ -101,7 +101,7 @@ def _resource_week(
             Day(start, end, of_day.used[r] / seconds, of_day.alone[r] / seconds, of_day.ratios[r])
         )
     entitled = share.parts[r].entitled if share is not None else None
-    unit = resource.unit or "units"
+    unit = unit_text(resource.unit) or "units"
     chart = steps_chart(
         title=f"{resource.name}: used, and what it would have been alone",
         unit=f"{unit}, mean of the day",
@@ -111,6 +111,8 @@ def _resource_week(
         ],
         reference=None
         if entitled is None
-        else Reference(float(entitled), f"straight line: entitled now, {short(entitled)} {unit}"),
+        else Reference(
+            float(entitled), f"straight line: entitled now, {number_text(entitled)} {unit}"
+        ),
     )
     return ResourceWeek(resource, chart, days)

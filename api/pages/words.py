@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from decimal import Decimal
 
-from allocator_service.core.templatetags.shown import short
+from allocator_service.core.display import number_text
 
 _RESOURCE = "resource:"
 # A sharing degree this near to 1 is neither a benefit nor a loss.
@@ -58,7 +58,7 @@ def sharing_said(least: float | None, resource: str | None) -> str:
     """What a sharing degree means, in a sentence."""
     if least is None or resource is None:
         return ""
-    times = f"{short(Decimal(str(least)))} times what you would have used alone"
+    times = f"{number_text(Decimal(str(least)))} times what you would have used alone"
     if abs(least - 1) < _AS_ALONE:
         return (
             f"Of {resource} you used as much as you would have used in your own part of the pool."

@@ -25,7 +25,7 @@ from api.contract.fields import (
     TimestampField,
     texts_field,
 )
-from api.v1.members.serializers import tier_field
+from api.v1.members import tier_field
 from policies import ComparisonRequest
 from policies.fields import (
     BooleanField,

@@ -17,6 +17,7 @@ from policies.fields import BooleanField, Document, ObjectField, TextField
 
 class PolicyInfoDocument(Document):
     name = TextField(max_length=63)
+    title = TextField(max_length=200, description="Name of the policy for people.")
     description = TextField(max_length=1000)
     modes = texts_field()
     options = ObjectField(description="The JSON Schema of the policy's options.")

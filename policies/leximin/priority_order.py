@@ -108,7 +108,7 @@ def preferred_workloads(
 
 
 class _Limits:
-    """What limits leave, and which concern the workloads of a tenant.
+    """Unused amounts of limits.
 
     A row is one resource of one limit.
 

@@ -31,7 +31,8 @@ def refined(
     """The nearest solution of the equations that an answer nearly fulfils; itself if there is none.
 
     Who is placed where stays. Tenants of a round have its level, or all their tasks; workloads at
-    their limits these; what is full is full, and what limits have nearly used is used. Levels never exceed their bounds.
+    their limits these; what is full is full, and so are amounts of limits. Levels never exceed their
+    bounds.
 
     Args:
         problem: the normalised problem.

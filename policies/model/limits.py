@@ -1,4 +1,4 @@
-"""Limits: the most that everything below a node may demand of some servers.
+"""Limits of nodes, with the workloads and servers that they concern.
 
 Source: docs/policies/limits.md.
 """
@@ -38,7 +38,7 @@ class LimitedWorkloads:
 
 
 def in_order(limits: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Return limits in the order of documents: those of groups, of tenants, of workloads, by index."""
+    """Return limits by scope and index, as documents have them."""
     return tuple(sorted(limits, key=lambda limit: (_RANK.get(limit.scope, 0), limit.node)))
 
 

@@ -113,6 +113,8 @@ class Policy:
         Name by which ``solve`` finds it.
     description : str
         One sentence, for lists.
+    title : str
+        Name for people; the name itself unless given.
     servers : mapping of str to Servers
         How each mode sees the servers; the first mode is the default.
     options_schema : mapping
@@ -154,6 +156,7 @@ class Policy:
 
     name: str
     description: str
+    title: str = ""
     servers: Mapping[str, Servers]
     options_schema: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
     complexity: str

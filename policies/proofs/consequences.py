@@ -90,9 +90,9 @@ def _reached_by_one(
 
 
 def _blocking(problem: LeximinProblem, prices: FloatArray, workloads: IntArray) -> IntArray:
-    """Return what is dearest where each workload is cheapest; -1 where a sibling is cheaper.
+    """Return the dearest constraint where each workload is cheapest.
 
-    Resources are numbered first, then limits.
+    Resources are numbered first, then limits. It is -1 where a sibling is cheaper.
     """
     cost = problem.costs(prices)[workloads]
     where = cost.argmin(axis=1)

@@ -96,7 +96,7 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
 
 
 def _priced(form: Form) -> BoolArray:
-    """(K + l, m) what can have a price: resources of classes, and those that limits name."""
+    """(K + l, m) which entries of a table of prices may be greater than 0."""
     named = [np.ones(form.capacity.shape, dtype=np.bool_)]
     named += [amount[None, :] < np.inf for _, _, amount in form.limits]
     return np.concatenate(named)

@@ -33,7 +33,7 @@ class StatedLimit:
     reason: str
 
     def shares(self, totals: FloatArray) -> FloatArray:
-        """(m,) amounts as shares of the pool; what is too small to be computed is 0."""
+        """(m,) amounts as shares of the pool, 0 for those that are too small."""
         part = np.full(len(totals), np.inf)
         named = (self.amount < np.inf) & (totals > 0)
         part[named] = self.amount[named] / totals[named]

@@ -96,7 +96,7 @@ def worth(form: Form, prices: FloatArray) -> float:
 
 
 def budget_rounding(form: Form, prices: FloatArray) -> float:
-    """What rounding may hide of a budget: of worth, and of shares where an amount is next to nothing."""
+    """Rounding allowance of a budget, also where an amount is next to nothing."""
     return BUDGET_ROUNDING * (worth(form, prices) + float(prices[len(form.capacity) :].sum()))
 
 

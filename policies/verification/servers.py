@@ -26,7 +26,7 @@ _MASK = 2**64 - 1
 
 
 class LimitsLeft:
-    """What limits leave, in the whole numbers of servers.
+    """Unused amounts of limits, in the whole numbers of servers.
 
     Attributes:
         left: (l, m); inf of amounts that cannot bind.

@@ -80,7 +80,7 @@ def test_a_wait_in_vain_ends_with_4(alloc, told):
     told((201, {**JSON, "Pool-Generation": "9"}, made), decision(8))
     done = alloc("submit", "lab", "--demand", "cpu=1", "--name", "a", "--wait", "--timeout", "0")
     assert (done.exit_code, done.stdout) == (4, "")
-    said = "After 0 s there is no decision for change 9 of lab. a is submitted all the same."
+    said = "After 0 s there is no decision of generation 9 of lab. a is submitted all the same."
     assert said in done.stderr
 
 
@@ -111,7 +111,7 @@ def test_a_submission_waits_for_the_decision_that_includes_it(alloc, told, limit
     )
     done = alloc("submit", "lab", "--demand", "cpu=1", "--name", "a", "--tasks", "3", "--wait")
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["a: 3 of 3 tasks, cpu 0.6 core.", said]
+    assert done.stdout.splitlines() == ["a: 3 of 3 tasks, 0.6 cores.", said]
     assert service.asked[4][1] == "/api/v1/runs/r-9/allocations/?limit=1000"
 
 
@@ -127,13 +127,13 @@ def test_a_watch_shows_each_decision_once_outlives_the_service_and_ends_at_ctrl_
     )
     with process("decision", "lab", "--watch", "--every", "0.1") as watching:
         seen = ""
-        while "change 9" not in seen and (line := watching.stdout.readline()):
+        while "generation 9" not in seen and (line := watching.stdout.readline()):
             seen += line
         time.sleep(0.5)
         watching.send_signal(signal.SIGINT)
         rest, errors = watching.communicate(timeout=10)
     assert watching.returncode == 130
-    assert (seen + rest).count("change 8") == (seen + rest).count("change 9") == 1
+    assert (seen + rest).count("generation 8") == (seen + rest).count("generation 9") == 1
     assert "Traceback" not in errors
 
 
@@ -220,7 +220,7 @@ def test_a_submission_sends_what_was_written(alloc, told):
         "submit", "lab", "--demand", "cpu=250m,memory=4Gi", "--tasks", "3", "--name", "a",
         "--select", "zone=a", "--select", "zone=b,disk=ssd", "--priority", "-1",
     )  # fmt: skip
-    assert (done.exit_code, done.stdout) == (0, "Submitted a as change 9 of lab.\n")
+    assert (done.exit_code, done.stdout) == (0, "Submitted a as generation 9 of lab.\n")
     assert "it cannot run: no_server_large_enough" in done.stderr
     assert json.loads(service.bodies[0]) == {
         "name": "a", "demand": {"cpu": "250m", "memory": "4Gi"}, "tasks": 3, "priority": -1,
@@ -276,7 +276,7 @@ def test_the_tree_is_drawn_with_what_each_node_has_and_wants(alloc, told):
         "│   └── speech                1   50.0 %   0.25           2  no limit    0      3",
         "└── guest (best effort)       1    0.0 %      -           2  no limit    0      3",
         "",
-        "By the decision for change 9 of lab.",
+        "By the decision of generation 9 of lab.",
     ]
     assert "/api/v1/runs/r-1/tree/?limit=1000" in [path for _, path, _ in service.asked]
 

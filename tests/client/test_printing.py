@@ -5,9 +5,17 @@ import os
 
 import pytest
 
-from allocator_client.cli import output
+from allocator_client.cli import output, words
+from policies import policies_available
 from tests.client.answers import POOL, POOLS, decision, process, row
 from tests.client.test_transport import HTML, page
+
+DRFH = "Fair shares on real servers (DRFH)"
+
+
+def test_policies_have_the_names_of_the_service():
+    for policy in policies_available():
+        assert words.policy_title(policy.name) == policy.title
 
 
 def test_tables_are_aligned_with_numbers_right_whatever_the_letters(alloc, told):
@@ -20,11 +28,11 @@ def test_tables_are_aligned_with_numbers_right_whatever_the_letters(alloc, told)
         )
     )
     assert alloc("pools").stdout.splitlines() == [
-        "POOL  NAME        POLICY           RESOURCES        CHANGES",
-        "lab   Übung       drfh, divisible  cpu (core), gpu        1",
-        "lab   研究室      drfh, divisible  cpu (core), gpu       10",
-        "lab   a\ufffd[31mred\ufffd  drfh, divisible  cpu (core), gpu      100",
-        "lab   e\u0301te\u0301         drfh, divisible  cpu (core), gpu    1,000",
+        f"POOL  NAME        {'POLICY':34}  RESOURCES        GENERATION",
+        f"lab   Übung       {DRFH}  cpu (core), gpu           1",
+        f"lab   研究室      {DRFH}  cpu (core), gpu          10",
+        f"lab   a\ufffd[31mred\ufffd  {DRFH}  cpu (core), gpu         100",
+        f"lab   e\u0301te\u0301         {DRFH}  cpu (core), gpu       1,000",
     ]
 
 
@@ -49,7 +57,7 @@ def test_a_long_list_is_printed_while_it_comes(capsys):
      (10**24, "1" + ",000" * 8), ("not a number", "not a number"), (1e-300, "1.00e-300")],
 )  # fmt: skip
 def test_numbers_are_short(value, shown):
-    assert output.number(value) == shown
+    assert words.number(value) == shown
 
 
 def test_json_is_the_services_own_document_with_all_rows_in_one(alloc, told):

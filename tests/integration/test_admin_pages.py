@@ -252,7 +252,7 @@ def test_the_overview_shows_what_is_decided_enforced_and_used(pages, fig2):
     url = reverse("admin:pools_pool_overview", args=[fig2.pk])
     page = " ".join(pages.get(url).content.decode().split())
     text = re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page))
-    assert "silent since 2026-11-20 12:00:00 UTC . The limits stay as they are." in text
+    assert "silent since 20 November 2026, 12:00:00 UTC . The limits stay as they are." in text
     assert "2 of 2 tenants drift:" in text
     assert (
         "u1 2 1 1 10 10 0 5, 3 &lt;b&gt;one job is held&lt;/b&gt; cpu: 1 less than it was told."

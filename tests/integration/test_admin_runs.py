@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from allocator_service.allocation.admin.shares import reason_said
 from allocator_service.allocation.models import Allocation, Run
+from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.audit import acting_as
 from allocator_service.pools.member_services import member_put
@@ -48,9 +49,9 @@ def text_of(answer):
 def test_a_runs_page_says_in_units_what_it_came_to(pages, run):
     page = text_of(pages.get(of_run("change", run)))
     for words in (
-        "2026-11-20 12:00:00 UTC</time> until now",
+        "20 November 2026, 12:00:00 UTC</time> until now",
         "utilization of cpu: 85.71 %",
-        "drfh, divisible",
+        "Fair shares on real servers (DRFH), divisible",
         "jain index: 1",
         " s</div>",
         reverse("admin:pools_pool_overview", args=[run.pool_id]),
@@ -152,7 +153,7 @@ def test_the_history_of_an_object_has_who_why_and_what_became_different(pages, f
     assert [action for _, action, _, _ in done[1:]] == ["server.contribute"]
     page = text_of(answer)
     assert "more &lt;memory&gt;" in page
-    assert "2026-11-20 12:00:00 UTC" in page
+    assert "20 November 2026, 12:00:00 UTC" in page
 
 
 def test_an_object_of_a_bulk_request_shows_itself_and_not_how_many_there_were(pages, fig2):
@@ -194,7 +195,7 @@ def test_the_list_of_keys_says_when_each_was_last_used(pages, fig2):
     )
     ApiKey.objects.update(last_used_at=NOON)
     page = text_of(pages.get(reverse("admin:tenants_apikey_changelist")))
-    assert '<td class="field-last_used_at nowrap">2026-11-20 12:00:00 UTC</td>' in page
+    assert '<td class="field-last_used_at nowrap">20 November 2026, 12:00:00 UTC</td>' in page
 
 
 def test_a_decision_is_read_beside_other_policies(pages, run):
@@ -204,11 +205,12 @@ def test_a_decision_is_read_beside_other_policies(pages, run):
     shown = pages.get(link).context
     table = shown["answers"][0].table
     at = {policy: place for place, policy in enumerate(table.header)}
-    assert list(at)[1] == "drfh"
-    rows = [(row[0], *(row[at[name]] for name in ("drfh", "static", "drf"))) for row in table.rows]
+    drfh, static, drf = map(policy_title, ("drfh", "static", "drf"))
+    assert list(at)[1] == drfh
+    rows = [(row[0], *(row[at[name]] for name in (drfh, static, drf))) for row in table.rows]
     assert sorted(rows) == [("u1", "10", "10", "11.67"), ("u2", "10", "10", "11.67")]
     used = {row[0]: row[1] for row in shown["answers"][1].table.rows}
-    assert (used["drfh"], used["drf"]) == ("85.7 %", "100.0 %")
+    assert (used[drfh], used[drf]) == ("85.7 %", "100.0 %")
     assert shown["failed"] == []
     as_superuser("UPDATE run_snapshot SET document = NULL")
     page = pages.get(link, follow=True)

@@ -111,7 +111,16 @@ def findings(page: Page) -> list[str]:
 
 def test_axe_finds_nothing_on_the_tenants_pages(page, service):
     month = f"{datetime.now(UTC):%Y-%m}"
-    parts = ("", "workloads/", "why/", "policies/", "statements/", f"statements/{month}/")
+    parts = (
+        "",
+        "workloads/",
+        "workloads/submit/",
+        "history/",
+        "why/",
+        "policies/",
+        "statements/",
+        f"statements/{month}/",
+    )
     paths = [f"{POOL}{part}" for part in parts]
     paths += ["/my/", "/my/pools/turns-of-two/", "/my/pools/meadow/", "/my/pools/meadow/why/"]
     paths += [
@@ -210,7 +219,7 @@ def test_a_pool_is_read_by_keyboard(page):
         if seen[-1] == "cpu as a table":
             break
     assert "Why only this?" in seen
-    assert "Your part now" in seen
+    assert "In numbers, and what the words mean" in seen
     page.keyboard.press("Enter")
     expect(page.locator("figure details").first).to_have_attribute("open", "")
     expect(page.locator("figure table").first).to_be_visible()
@@ -219,8 +228,8 @@ def test_a_pool_is_read_by_keyboard(page):
 def test_names_are_text_and_a_chart_tells_its_values(page):
     metered(page)
     expect(page.locator(".work h3").first).to_have_text("<b>bold</b>")
-    titles = page.locator("svg polyline ~ rect title, svg rect title")
-    assert any("core, mean of the day" in text for text in titles.all_text_contents())
+    titles = page.locator("figure svg rect title")
+    assert any("cores, mean of the day" in text for text in titles.all_text_contents())
 
 
 def test_what_would_help_is_found_when_it_is_asked_for(page):
@@ -258,9 +267,50 @@ def test_a_backtest_is_started_and_cancelled_by_keyboard(page):
     expect(page.locator(".lead")).to_contain_text("It was cancelled.")
 
 
+def test_a_workload_is_submitted_and_withdrawn_by_keyboard(page):
+    """What it would get is shown before each, computed by a worker."""
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.goto(POOL)
+    page.locator("text=Submit a workload").focus()
+    page.keyboard.press("Enter")
+    page.locator("#id_name").fill("more")
+    page.locator("main button").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#id_tasks")).to_have_attribute("aria-invalid", "true")
+    assert findings(page) == []
+    page.locator("#id_demand_0").fill("1")
+    page.locator("#id_unlimited").check()
+    page.locator("main button").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Submit more?")
+    expect(page.locator(".work li", has_text="more")).to_contain_text(
+        "Is new, would run", timeout=30_000
+    )
+    assert findings(page) == []
+    page.locator("main button").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("main [role=alert]")).to_contain_text("Tick the box")
+    page.locator("#unlimited").focus()
+    page.keyboard.press("Space")
+    page.locator("main button").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("The orchard · Allocation service")
+    expect(page.locator(".work h3", has_text="more")).to_have_count(1)
+    page.locator("button", has_text="Withdraw more").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".work li", has_text="more")).to_contain_text(
+        "would be withdrawn", timeout=30_000
+    )
+    page.locator("main button").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("The orchard · Allocation service")
+    expect(page.locator(".work h3", has_text="more")).to_have_count(0)
+
+
 def test_the_proof_is_a_file(page):
     page.goto(POOL)
     with page.expect_download() as download:
+        page.click("text=Policy, generation and proof")
         page.click("text=Download its proof")
     assert download.value.suggested_filename.startswith("proof-")
 

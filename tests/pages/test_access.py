@@ -3,11 +3,15 @@
 import itertools
 import re
 from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 import time_machine
 
+from allocator_service.allocation.models import Simulation
+from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.backtests.models import Backtest
+from allocator_service.core.clock import utc_now
 from allocator_service.pools.models import Group
 from allocator_service.pools.services import pool_retire
 from allocator_service.tenants.models import Access, ApiKey, Scope
@@ -35,7 +39,12 @@ MATRIX = {
     "/my/terms/": {"POST"},
     "/my/pools/<str:pool>/": {"GET"},
     "/my/pools/<str:pool>/workloads/": {"GET"},
+    "/my/pools/<str:pool>/workloads/submit/": {"GET", "POST"},
+    "/my/pools/<str:pool>/workloads/<str:workload>/change/": {"GET", "POST"},
+    "/my/pools/<str:pool>/workloads/<str:workload>/withdraw/": {"POST"},
+    "/my/pools/<str:pool>/changes/<str:change>/": {"GET", "POST"},
     "/my/pools/<str:pool>/groups/<str:group>/": {"GET"},
+    "/my/pools/<str:pool>/history/": {"GET"},
     "/my/pools/<str:pool>/why/": {"GET"},
     "/my/pools/<str:pool>/policies/": {"GET"},
     "/my/pools/<str:pool>/statements/": {"GET"},
@@ -80,7 +89,23 @@ def decided(world):
         client.post("/api/v1/backtests/", asked()).json()["id"]
         for client in (world.as_ada, world.as_eve)
     )
+    world.change, world.bobs_change, world.other_change = (
+        change_of(client, pool, workload)
+        for client, pool, workload in (
+            (world.as_ada, "lab", world.ada_workload),
+            (world.as_bob, "lab", world.bob_workload),
+            (world.as_eve, "other", world.eve_workload),
+        )
+    )
     return world
+
+
+def change_of(client, pool, workload):
+    """A change of a workload that its tenant asked about, tried."""
+    changes = {"workloads": {"change": [{"id": str(workload.pk), "tasks": 3}]}}
+    asked_for = client.post(f"/api/v1/pools/{pool}/simulations/", changes).json()["id"]
+    simulation_run(simulation_id=UUID(asked_for), clock=utc_now)
+    return asked_for
 
 
 by_key_and_as_person = pytest.mark.parametrize(
@@ -102,6 +127,8 @@ def own(world):
         "backtest": world.backtest,
         "group": "physics",
         "tenant": "ada",
+        "workload": world.ada_workload.pk,
+        "change": world.change,
     }
 
 
@@ -218,10 +245,12 @@ def test_foreign_unknown_and_malformed_names_answer_the_same(decided, signed_in_
         foreign = path_of(
             route, pool="other", run=decided.other_run.pk, month="2026-11",
             backtest=decided.other_backtest, group="physics",
+            workload=decided.eve_workload.pk, change=decided.other_change,
         )  # fmt: skip
         unknown = path_of(route, pool="nowhere", run=UNKNOWN, month="2026-11", backtest=UNKNOWN,
-                          group="none")  # fmt: skip
-        odd = path_of(route, pool="%00%C3%A4", run="%00", month="%00", backtest="%00", group="%00")
+                          group="none", workload=UNKNOWN, change=UNKNOWN)  # fmt: skip
+        odd = path_of(route, pool="%00%C3%A4", run="%00", month="%00", backtest="%00", group="%00",
+                      workload="%00", change="%00")  # fmt: skip
         assert same(ada, foreign)[0] == 404, route
         assert same(ada, foreign) == same(ada, unknown) == same(ada, odd), route
     pairs = [
@@ -229,6 +258,9 @@ def test_foreign_unknown_and_malformed_names_answer_the_same(decided, signed_in_
          f"/my/pools/lab/why/?workload={UNKNOWN}"),
         (f"/my/pools/lab/decisions/{decided.other_run.pk}/proof/",
          f"/my/pools/lab/decisions/{UNKNOWN}/proof/"),
+        (f"/my/pools/lab/workloads/{decided.bob_workload.pk}/change/",
+         f"/my/pools/lab/workloads/{UNKNOWN}/change/"),
+        (f"/my/pools/lab/changes/{decided.bobs_change}/", f"/my/pools/lab/changes/{UNKNOWN}/"),
         ("/my/pools/lab/groups/bobs/", "/my/pools/lab/groups/none/"),
         ("/my/pools/lab/groups/bobs/", "/my/pools/lab/groups/%00/"),
     ]  # fmt: skip
@@ -241,6 +273,29 @@ def test_foreign_unknown_and_malformed_names_answer_the_same(decided, signed_in_
     ]
     assert {(each.status_code, each.content) for each in told} == {(404, told[0].content)}
     assert Backtest.objects.get(pk=decided.other_backtest).status == "queued"
+
+
+@by_key_and_as_person
+def test_workloads_of_others_are_neither_tried_nor_changed(decided, signed_in_by):
+    ada = signed_in_by(decided.as_ada, decided.ada)
+    form = {"tasks": "1", "demand_0": "1", "confirmed": "yes"}
+    before = list(Simulation.objects.order_by("pk").values())
+    foreign = [decided.bob_workload.pk, decided.eve_workload.pk]
+    pages = [
+        [f"workloads/{each}/{verb}/" for each in (*foreign, UNKNOWN, "%00")]
+        for verb in ("change", "withdraw")
+    ]
+    pages.append(
+        [f"changes/{each}/" for each in (decided.bobs_change, decided.other_change, UNKNOWN)]
+    )
+    for same_answers in pages:
+        told = [ada.post(f"/my/pools/lab/{path}", "/my/", **form) for path in same_answers]
+        assert {(each.status_code, each.content) for each in told} == {(404, told[0].content)}
+    assert list(Simulation.objects.order_by("pk").values()) == before
+    for workload in (decided.bob_workload, decided.eve_workload):
+        version = workload.version
+        workload.refresh_from_db()
+        assert (workload.state, workload.version) == ("active", version)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +332,13 @@ def test_no_text_of_another_tenant_is_on_any_page(transparent, signed_in_by):
     factories.enforcement_report(run, problems=["bobtext-slug has no account"])
     browser = signed_in_by(factories.client("tenant", ada), ada)
     paths = ["/my/", "/my/tenant/", "/my/pools/lab/", "/my/pools/lab/groups/shared/"]
-    paths += [f"/my/pools/lab/{part}/" for part in ("workloads", "why", "policies", "statements")]
+    paths += [
+        f"/my/pools/lab/{part}/"
+        for part in ("workloads", "history", "why", "policies", "statements")
+    ]
+    changed = change_of(factories.client("tenant", ada), "lab", work)
+    paths += [f"/my/pools/lab/{part}/" for part in (f"changes/{changed}", "workloads/submit",
+                                                    f"workloads/{work.pk}/change")]  # fmt: skip
     paths += [f"/my/pools/lab/why/?workload={work.pk}", "/my/backtests/", "/my/backtests/start/"]
     for path in paths:
         assert "bobtext" not in browser.text(path), path
@@ -293,8 +354,12 @@ def test_what_happens_elsewhere_changes_no_byte_for_a_tenant(decided, signed_in_
         "",
         "workloads/",
         "why/",
+        "history/",
         "statements/",
         "groups/physics/",
+        "workloads/submit/",
+        f"workloads/{decided.ada_workload.pk}/change/",
+        f"changes/{decided.change}/",
         f"decisions/{decided.run.pk}/proof/",
     )
     pages = ["/my/", *(f"/my/pools/lab/{part}" for part in parts)]

@@ -32,13 +32,13 @@ def test_the_pools_page_draws_the_tree_and_links_to_groups(case):
     text = words(page)
     assert "You belong to g1. Each level of the tree is divided by weights." in text
     assert '<a href="/my/pools/lab/groups/g1/">g1</a>' in page
-    assert "bob you weight 1 part 25 % level 0.55 cpu 55 core wants no limit" in text
+    assert "bob you weight 1 part 25 % level 0.55 cpu 55 cores wants no limit" in text
     if transparent:
         assert (
-            "g1 2 members weight 3 part 75 % level 0.25 cpu 75 core wants no limit"
+            "g1 2 members weight 3 part 75 % level 0.25 cpu 75 cores wants no limit"
             " memory 75 GiB wants no limit Open g1" in text
         )
-        assert re.search(r"member-\w{12} weight 2 part 50 % level 0.1 cpu 20 core wants 20", text)
+        assert re.search(r"member-\w{12} weight 2 part 50 % level 0.1 cpu 20 cores wants 20", text)
         assert re.search(r"group-\w{12} 1 member weight 1 part 25 %", text)
         assert page.count('<details open><summary><span class="tree-name">') == 2
     else:

@@ -9,9 +9,11 @@ from django.urls import reverse
 
 from allocator_service.allocation.long_term.metering import LATE
 from allocator_service.allocation.models import Heartbeat, Run, RunStatus
+from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import SILENCE
 from allocator_service.allocation.services import METERING
-from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, counted, tells
+from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
+from allocator_service.core.display import counted, instant_text, percent_text
 from allocator_service.core.jobs import BACKTESTS
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
@@ -167,14 +169,15 @@ def _row(state: _PoolState, now: datetime) -> Sequence[Cell]:
     run, pool = state.run, state.pool
     summary = (run.summary if run is not None else None) or {}
     used = ", ".join(
-        f"{name} {100 * part:.0f} %" for name, part in summary.get("utilization", {}).items()
+        f"{name} {percent_text(round(part, 2))}"
+        for name, part in summary.get("utilization", {}).items()
     )
     decided = run.finished_at if run is not None else None
     return [
         Cell(pool.slug, state.page),
-        Cell(pool.policy_name),
+        Cell(policy_title(pool.policy_name)),
         Cell(f"{run.generation:,}" if run is not None else "–", number=True),
-        Cell(f"{decided:%Y-%m-%d %H:%M:%S} UTC" if decided else "never", number=True),
+        Cell(instant_text(decided, precision="second") if decided else "never", number=True),
         Cell(age(now - decided) if decided else "–", number=True),
         Cell(f"{summary.get('tenants', 0):,}", number=True),
         Cell(f"{summary.get('servers', 0):,}", number=True),

@@ -17,7 +17,7 @@ from django.utils.safestring import mark_safe
 from allocator_service.allocation.admin.group_tree import AskedTree
 from allocator_service.allocation.admin.overview import pool_overview
 from allocator_service.allocation.admin.shares import ORDERS, Asked
-from allocator_service.allocation.policies import policy_choose, policy_documents
+from allocator_service.allocation.policies import policy_choose, policy_documents, policy_title
 from allocator_service.allocation.services import run_request
 from allocator_service.allocation.what_if.impact import changes_impact, servers_impact
 from allocator_service.core.admin import ServiceAdmin, ServiceForm, refuse_unread
@@ -44,7 +44,7 @@ class PoolForm(ServiceForm):
     )
     policy_name = forms.ChoiceField(
         label="policy",
-        choices=lambda: [(policy["name"], policy["name"]) for policy in policy_documents()],
+        choices=lambda: [(policy["name"], policy["title"]) for policy in policy_documents()],
         initial="drfh",
         help_text="drfh is fair on servers of every shape. Which one: docs/policies/choosing.md.",
     )
@@ -203,7 +203,7 @@ class PoolAdmin(ImpactFormAdmin):
     form = PoolForm
     overview_template = "admin/pools/pool/overview.html"
     list_display = [
-        "slug", "name", "policy_name", "weights", "generation", "retired_at", "pictures",
+        "slug", "name", "policy", "weights", "generation", "retired_at", "pictures",
     ]  # fmt: skip
     search_fields = ["slug", "name"]
     actions = ["recompute", "retire"]
@@ -243,7 +243,12 @@ class PoolAdmin(ImpactFormAdmin):
             (chart.title, mark_safe(chart.svg))  # noqa: S308 - escaped by core.charts
             for chart in shown.charts
         ]
-        return {"overview": shown, "charts": charts, "orders": ORDERS}
+        policy = None if shown.run is None else policy_title(shown.run.policy["name"])
+        return {"overview": shown, "policy": policy, "charts": charts, "orders": ORDERS}
+
+    @admin.display(description="policy", ordering="policy_name")
+    def policy(self, pool: Pool) -> str:
+        return policy_title(pool.policy_name)
 
     @admin.display(description="overview")
     def pictures(self, pool: Pool) -> str:

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_POST
 from allocator_service.allocation.admin.shares import ORDERS, Asked, reason_said, share_page
 from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof, run_verify
 from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus
+from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.explanations import Binding, run_explain
 from allocator_service.core.admin import ReadOnlyAdmin, quantities_shown
@@ -180,7 +181,9 @@ class RunAdmin(ReadOnlyAdmin):
         if not run.policy:
             return "-"
         options = ", ".join(f"{name} {value}" for name, value in run.policy["options"].items())
-        return f"{run.policy['name']}, {run.policy['mode']}" + (f", {options}" if options else "")
+        return f"{policy_title(run.policy['name'])}, {run.policy['mode']}" + (
+            f", {options}" if options else ""
+        )
 
     @admin.display(description="in force")
     def in_force(self, run: Run) -> SafeString | str:

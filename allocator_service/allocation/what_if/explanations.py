@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
+from allocator_service.core.display import resource_text
 from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.selectors import resources_of
@@ -243,11 +245,20 @@ def _with_smaller_tasks(
     }
     workloads = list(document["workloads"])
     workloads[row.position] = {**workload, "demand": smaller}
-    size = ", ".join(f"{resource} {amount:.6g}" for resource, amount in smaller.items())
+    size = _size(document, smaller)
     yield (
         f"tasks of {workload['name']} that need {size}",
         {"workloads": {"change": [{"id": str(row.workload_id), "demand": smaller}]}},
         {**document, "workloads": workloads},
+    )
+
+
+def _size(document: Mapping[str, Any], amounts: Mapping[str, Any]) -> str:
+    """Return amounts of resources, such as 64 cores, 256 GiB memory."""
+    units = {each["name"]: each.get("unit", "") for each in document["resources"]}
+    return ", ".join(
+        resource_text(Decimal(str(amount)), Resource(name, units[name]))
+        for name, amount in amounts.items()
     )
 
 
@@ -288,7 +299,7 @@ def _with_server(
         "labels": labels,
         "contributed_by": tenant,
     }
-    size = ", ".join(f"{resource} {float(amount):.6g}" for resource, amount in capacity.items())
+    size = _size(document, capacity)
     number = "one more server" if count == 1 else f"{count} more servers"
     with_labels = f" labelled {labels}" if labels else ""
     return (

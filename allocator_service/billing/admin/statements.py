@@ -24,8 +24,9 @@ from allocator_service.billing.statements.pages import line_rows, statement_page
 from allocator_service.billing.statements.selectors import month_content, statement_content
 from allocator_service.billing.tie_out import billing_report
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
-from allocator_service.core.board import Notice, Section, Urgency, counted, tells
+from allocator_service.core.board import Notice, Section, Urgency, tells
 from allocator_service.core.clock import utc_now
+from allocator_service.core.display import counted, month_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.visible import VisiblePools, visible_pools
 from allocator_service.ledger.reporting.periods import Period
@@ -44,7 +45,7 @@ def months_told(now: datetime, pools: VisiblePools) -> Section:
     notices = [
         Notice(
             Urgency.WARNING,
-            f"{pool}: {month} is over and not closed.",
+            f"{pool}: {month_text(str(month))} is over and not closed.",
             reverse("admin:billing_closing_open", args=[pool.pk]),
         )
         for pool, month in due[:MONTHS_SHOWN]
@@ -105,7 +106,7 @@ class ClosingAdmin(ReadOnlyAdmin):
             except DomainError as error:
                 self.message_user(request, error.detail, messages.ERROR)
             else:
-                self.message_user(request, f"Closed: {closing}.", messages.SUCCESS)
+                self.message_user(request, f"Closed: {month_text(str(closing))}.", messages.SUCCESS)
                 return redirect("admin:billing_closing_changelist")
         begun = month.start < now
         report = (
@@ -119,7 +120,7 @@ class ClosingAdmin(ReadOnlyAdmin):
             row["key"] = keys.get(row["tenant"])
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{of.name}: {month}",
+            "title": f"{of.name}: {month_text(str(month))}",
             "pool": of,
             "month": str(month),
             "document": document,

@@ -33,7 +33,7 @@ from allocator_service.billing.statements.documents import (
 )
 from allocator_service.billing.statements.drafting import billed_lines, stored_lines
 from allocator_service.billing.statements.manifest import manifest_document
-from allocator_service.core.board import counted
+from allocator_service.core.display import counted
 from allocator_service.core.money import exactly
 from allocator_service.ledger.audit.verification import LedgerCheck
 from allocator_service.ledger.models import PendingDocument, SealedDocument

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.template.loader import render_to_string
+
+from allocator_service.core.display import instant_text, month_text
 
 KINDS = {
     "usage": "Usage",
@@ -22,13 +23,13 @@ KINDS = {
 
 def line_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the lines of a statement's document in words, by the pool's clocks."""
-    zone = ZoneInfo(document["timezone"])
+    zone = document["timezone"]
     return [_row(line, zone) for line in document["lines"]]
 
 
 def statement_page(document: Mapping[str, Any]) -> str:
     """The page of a statement's document: one file, nothing to load, made to be printed."""
-    zone = ZoneInfo(document["timezone"])
+    zone = document["timezone"]
     rows = line_rows(document)
     sections = [
         ("Charges", [row for row in rows if row["role"] == "charge"]),
@@ -45,21 +46,25 @@ def statement_page(document: Mapping[str, Any]) -> str:
 
 def group_statement_page(document: Mapping[str, Any]) -> str:
     """Return the page of a group's statement, as a file that loads nothing else."""
-    zone = ZoneInfo(document["timezone"])
-    tree_at = datetime.fromisoformat(document["tree_at"]).astimezone(zone)
-    shown = {**document, **_local(document, zone), "tree_at": f"{tree_at:%Y-%m-%d %H:%M}"}
+    zone = document["timezone"]
+    tree_at = datetime.fromisoformat(document["tree_at"])
+    shown = {
+        **document,
+        **_local(document, zone),
+        "tree_at": instant_text(tree_at, document["timezone"]),
+    }
     return render_to_string("billing/group_statement.html", {"document": shown})
 
 
-def _row(line: Mapping[str, Any], zone: ZoneInfo) -> dict[str, Any]:
+def _row(line: Mapping[str, Any], zone: str) -> dict[str, Any]:
     return {**line, **_local(line, zone), "what": _what(line)}
 
 
-def _local(of: Mapping[str, Any], zone: ZoneInfo) -> dict[str, Any]:
+def _local(of: Mapping[str, Any], zone: str) -> dict[str, Any]:
     """Instants by the pool's clocks. A template has no way to say `from`."""
     named = {"from_": of["from"], "to": of["to"], "closed_at": of.get("closed_at")}
     return {
-        name: text and f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M}"
+        name: text and instant_text(datetime.fromisoformat(text), zone)
         for name, text in named.items()
     }
 
@@ -80,5 +85,5 @@ def _what(line: Mapping[str, Any]) -> str:
     elif line["kind"] == "usage":
         parts.append("on the pool's servers")
     if line["adjusts"]:
-        parts.append(f"of {line['adjusts']}")
+        parts.append(f"of {month_text(line['adjusts'])}")
     return ", ".join(parts)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from allocator_service.billing.models import Closing, Posting, Statement
-from allocator_service.billing.months import Month, month_named, months_between
+from allocator_service.billing.months import Month, month_named, month_of, months_between
 from allocator_service.billing.plans.timeline import commitments_of
 from allocator_service.billing.rating.lines import in_order, minor_digits
 from allocator_service.billing.rating.savings import savings
@@ -18,6 +19,7 @@ from allocator_service.billing.statements.closing import (
 from allocator_service.billing.statements.documents import (
     CLOSED,
     OPEN,
+    account_totals,
     canonical,
     money_text,
     month_document,
@@ -30,6 +32,7 @@ from allocator_service.billing.statements.drafting import (
     open_month,
 )
 from allocator_service.core.errors import Missing
+from allocator_service.core.money import exactly
 from allocator_service.core.selecting import missing
 from allocator_service.ledger.amounts.totals import WIDTHS
 from allocator_service.ledger.models import OwnerTotal, Seal, Total
@@ -158,6 +161,25 @@ def statement_content(*, pool: Pool, month: Month, tenant: Tenant) -> bytes:
             sequence=None,
         )
     )
+
+
+@dataclass(frozen=True)
+class BillSoFar:
+    """What the current month comes to as of now."""
+
+    month: str
+    billed: str
+
+
+@exactly
+def bill_so_far(*, pool: Pool, tenant: Tenant, now: datetime) -> BillSoFar | None:
+    """Return what a tenant's current month comes to, or None in a pool without prices in it."""
+    month, first = month_of(now, pool.timezone), first_month(pool)
+    if first is None or month < first or closing_of(pool, month) is not None:
+        return None
+    totals, _, _ = account_totals(month_draft(pool=pool, month=month, tenant=tenant.pk).lines)
+    billed = totals.get(tenant.pk, Decimal(0))
+    return BillSoFar(str(month), money_text(billed, minor_digits(pool)))
 
 
 def month_content(*, pool: Pool, month: Month, now: datetime) -> bytes:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 from math import floor, log10
 
+from allocator_service.core.display import instant_text, short_day
+
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 DASHES = ("", "7 3", "2 3")
 WIDTH, LABEL_WIDTH, MARGIN, GAP = 760, 170, 24, 12
@@ -153,9 +155,9 @@ class TimeAxis:
             x = self.x(at)
             day = step >= timedelta(days=1) or at == at.replace(hour=0, minute=0, second=0)
             parts.append(line(x, top, x, bottom, GRID))
-            shown = f"{at:%Y-%m-%d}" if day else f"{at:{label}}"
+            shown = short_day(at) if day else f"{at:{label}}"
             parts.append(text(min(x, WIDTH - 2 * MARGIN), bottom + 16, shown, anchor="middle"))
-        span = f"{self.start:%Y-%m-%d %H:%M:%S} to {self.end:%Y-%m-%d %H:%M:%S} UTC"
+        span = f"{instant_text(self.start)} to {instant_text(self.end)}"
         parts.append(text(WIDTH - MARGIN, bottom + 34, span, anchor="end"))
         return "".join(parts)
 

@@ -21,6 +21,7 @@ from allocator_service.core.charts.drawing import (
     ticks,
     tip,
 )
+from allocator_service.core.display import instant_text
 
 _LEFT, _PLOT = 60.0, 130.0
 
@@ -49,7 +50,7 @@ def history_chart(
     parts = [heading(title), grid, axis.drawn(top, bottom)]
     parts.append(f"<polyline points='{path}' {stroke(ink)}/>")
     for (x, y), (at, value) in zip(place, known, strict=True):
-        tooltip = tip(f"{at:%Y-%m-%d %H:%M:%S} UTC: {number(value)} {unit}")
+        tooltip = tip(f"{instant_text(at, precision='second')}: {number(value)} {unit}")
         parts.append(
             f"<circle cx='{x:.1f}' cy='{y:.1f}' r='2.5' fill='{colour(ink)}'>{tooltip}</circle>"
         )
@@ -93,7 +94,7 @@ def _steps(
             continue
         left, right, y = axis.x(start), axis.x(end), bottom - value * scale
         path += [f"{left:.1f},{y:.1f}", f"{right:.1f},{y:.1f}"]
-        tooltip = tip(f"{each.label}, {start:%Y-%m-%d %H:%M:%S} UTC: {number(value)} {unit}")
+        tooltip = tip(f"{each.label}, {instant_text(start)}: {number(value)} {unit}")
         parts.append(
             f"<rect x='{left:.1f}' y='{y - 4:.1f}' width='{max(right - left, 1):.1f}' height='8'"
             f" fill='#fff' fill-opacity='0'>{tooltip}</rect>"

@@ -1,68 +1,93 @@
-"""How pages write numbers and instants: short to read, exact for whoever points at them."""
+"""Numbers and instants in templates, short to read, with the exact value in the markup."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from zoneinfo import ZoneInfo
 
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from allocator_service.core.quantities import decimal_text
+from allocator_service.core.display import (
+    Precision,
+    exact_text,
+    instant_text,
+    money_text,
+    month_text,
+    noun_of,
+    number_text,
+    percent_text,
+    quantity_text,
+    resource_text,
+)
+from allocator_service.core.quantities import Resource, decimal_text
 
 register = template.Library()
 _UNKNOWN = SafeString('<span class="soft">not known</span>')
-_LEAST, _WITHOUT_FRACTION = Decimal("0.001"), Decimal(10_000)
 
 
 @register.simple_tag
 def amount(value: Decimal | float | str | None, unit: str = "") -> SafeString:
-    """A quantity in at most four digits, with its unit; all its digits are in the markup."""
+    """Return a quantity in at most four digits with its unit, and all its digits in the markup."""
     if value is None:
         return _UNKNOWN
     exact = Decimal(str(value))
-    text = f"{short(exact)} {unit}".rstrip()
-    told = f"{decimal_text(exact)} {unit}".rstrip()
-    return format_html('<data value="{}" title="{}">{}</data>', decimal_text(exact), told, text)
+    return _data(exact, exact_text(exact, unit), quantity_text(exact, unit))
 
 
-def short(value: Decimal) -> str:
-    """Four significant digits; from ten thousand on whole numbers, in groups of three."""
-    size = abs(value)
-    if not value or size >= _WITHOUT_FRACTION:
-        return f"{value:,.0f}"
-    if size < _LEAST:
-        return "less than 0.001" if value > 0 else "nearly 0"
-    rounded = round(value, 3 - size.adjusted())
-    return f"{int(rounded):,}" if rounded == int(rounded) else f"{decimal_text(rounded):s}"
+@register.simple_tag
+def amount_of(value: Decimal | float | str | None, resource: Resource) -> SafeString:
+    """Return an amount of a resource, such as 4 GPUs, 2 GiB memory."""
+    if value is None:
+        return _UNKNOWN
+    exact = Decimal(str(value))
+    number = decimal_text(exact)
+    return _data(exact, f"{number} {noun_of(resource, number)}", resource_text(exact, resource))
+
+
+def _data(exact: Decimal, title: str, text: str) -> SafeString:
+    return format_html('<data value="{}" title="{}">{}</data>', decimal_text(exact), title, text)
+
+
+@register.simple_tag
+def noun(resource: Resource) -> str:
+    """Return what numbers of a resource count, such as cores, GPUs, GiB memory."""
+    return noun_of(resource)
+
+
+@register.simple_tag
+def money(value: str | Decimal | None, currency: str = "") -> SafeString:
+    """Return an amount of money in groups of three, with its exact value in the markup."""
+    if value is None:
+        return _UNKNOWN
+    return format_html('<data value="{}">{}</data>', value, money_text(value, currency))
 
 
 @register.simple_tag
 def percent(value: float | None) -> SafeString:
-    """A fraction in percent, in at most four digits."""
+    """Return a fraction in percent, in at most four digits."""
     if value is None:
         return _UNKNOWN
-    text = short(Decimal(repr(value)) * 100)
-    return format_html('<data value="{}">{} %</data>', repr(value), text)
+    return format_html('<data value="{}">{}</data>', repr(value), percent_text(value))
 
 
 @register.simple_tag
-def moment(at: datetime | None, zone: str, form: str = "%Y-%m-%d %H:%M") -> SafeString:
-    """An instant by the clocks of a time zone, which is named."""
+def moment(at: datetime | None, zone: str, precision: Precision = "minute") -> SafeString:
+    """Return an instant by the clocks of a time zone, which is named."""
     if at is None:
         return SafeString("")
-    there = at.astimezone(ZoneInfo(zone))
-    return format_html(
-        '<time datetime="{}">{} {}</time>',
-        at.isoformat(),
-        f"{there:{form}}",
-        there.tzname() or zone,
-    )
+    text = instant_text(at, zone, precision)
+    return format_html('<time datetime="{}">{}</time>', at.isoformat(), text)
+
+
+@register.filter
+def month(value: str) -> str:
+    """Return a month as people write it, such as October 2026."""
+    return month_text(value)
 
 
 @register.filter
 def age(length: timedelta) -> str:
-    """A length of time in its two largest units, such as 3 min 12 s."""
+    """Return a length of time in its two largest units, such as 3 min 12 s."""
     seconds = max(int(length.total_seconds()), 0)
     parts = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
@@ -74,11 +99,17 @@ def age(length: timedelta) -> str:
 
 @register.simple_tag
 def second(at: datetime | None, otherwise: str = "") -> SafeString | str:
-    """An instant to the second, in UTC."""
-    return moment(at, "UTC", "%Y-%m-%d %H:%M:%S") if at is not None else otherwise
+    """Return an instant to the second, in UTC."""
+    return moment(at, "UTC", "second") if at is not None else otherwise
+
+
+@register.filter
+def grouped(value: int) -> str:
+    """Return a whole number in groups of three."""
+    return f"{value:,}"
 
 
 @register.filter
 def significant(value: float) -> str:
-    """A number that may be very small, in four significant digits; whole ones in groups of three."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
+    """Return a number that may be very small, in four significant digits."""
+    return number_text(Decimal(str(value))) if abs(value) >= 1 else f"{value:,.4g}"

@@ -19,17 +19,9 @@ from allocator_client._generated.documents.what_if import (
 )
 from allocator_client.cli.demanding import PAIRS, waited_for
 from allocator_client.cli.failures import Failure, WaitedInVain
-from allocator_client.cli.output import (
-    SECONDS_PER_HOUR,
-    note,
-    number,
-    percent,
-    print_file,
-    print_json,
-    say,
-    table,
-)
+from allocator_client.cli.output import note, print_file, print_json, say, table
 from allocator_client.cli.session import Instant, Session, asking, in_zone, pool_names
+from allocator_client.cli.words import SECONDS_PER_HOUR, number, percent
 
 _GZIP = b"\x1f\x8b"
 _UNFINISHED = ("queued", "running")

@@ -15,17 +15,12 @@ from allocator_client._generated.documents.enforcement import EntitlementsDocume
 from allocator_client._generated.documents.reports import SharingDegreeDocument
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.output import (
-    SECONDS_PER_HOUR,
-    instant,
     note,
-    number,
-    percent,
     print_file,
     print_json,
     print_json_line,
     print_pieces,
     print_rows,
-    quantities,
     say,
     table,
 )
@@ -35,6 +30,15 @@ from allocator_client.cli.session import (
     pool_argument,
     tenant_option,
     units,
+)
+from allocator_client.cli.words import (
+    SECONDS_PER_HOUR,
+    counted,
+    instant,
+    number,
+    percent,
+    policy_title,
+    quantities,
 )
 from allocator_client.errors import Problem, Unreachable
 
@@ -53,12 +57,12 @@ def pools(session: Session) -> None:
         print_rows(listed)
     else:
         table(
-            ("POOL", "NAME", "POLICY", "RESOURCES", ">CHANGES"),
+            ("POOL", "NAME", "POLICY", "RESOURCES", ">GENERATION"),
             (
                 (
                     pool["slug"],
                     pool["name"],
-                    f"{pool['policy']['name']}, {pool['policy']['mode']}",
+                    policy_title(pool["policy"]["name"]),
                     ", ".join(
                         f"{name} ({unit})" if unit else name for name, unit in units(pool).items()
                     ),
@@ -108,7 +112,7 @@ def share(session: Session, pool: str | None, tenant: str | None) -> None:
         _share_rows(shares, report, unit),
     )
     say(
-        f"\nBy the decision for change {shares['generation']} of {slug}; as of {instant(shares['at'])}."
+        f"\nBy the decision of generation {shares['generation']:,} of {slug}, {instant(shares['at'])}."
     )
     for row in shares["tenants"]:
         back = row["returns"]
@@ -176,8 +180,8 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
     if helping:
         say("\nWhat would help:")
     for each in helping:
-        before, after = number(each["tasks_before"]), number(each["tasks_after"])
-        say(f"  {each['words']} ({each['workload']}: {before} tasks → {after})")
+        before, after = counted(each["tasks_before"], "task"), number(each["tasks_after"])
+        say(f"  {each['words']} ({each['workload']}: {before} → {after})")
 
 
 def _say_what_binds(explanation: ExplanationDocument, unit: dict[str, str]) -> None:
@@ -187,7 +191,7 @@ def _say_what_binds(explanation: ExplanationDocument, unit: dict[str, str]) -> N
         of = "the pool"
         if kind := each["servers"]:
             count = kind["count"]
-            of = f"{count:,} server{'s' if count > 1 else ''} of {quantities(kind['capacity'], unit)}"
+            of = f"{counted(count, 'server')} of {quantities(kind['capacity'], unit)}"
         one = f"1 {each['unit']}" if each["unit"] else "one"
         say(
             f"  {each['resource']} on {of}: {one} more adds {number(each['price'])} "
@@ -250,11 +254,12 @@ def decision(session: Session, pool: str | None, watch: bool, every: float) -> N
 def _show_decision(session: Session, found: DecisionDocument) -> None:
     run, client = found["run"], session.client
     policy = run["policy"]
-    by = f"{policy['name']}, {policy['mode']}" if policy else "no policy"
-    until = f" until {instant(run['effective_until'])}" if run["effective_until"] else ""
+    by = policy_title(policy["name"]) if policy else "no policy"
+    end = run["effective_until"]
+    until = f" until {instant(end, seconds=True)}" if end else ""
     say(
-        f"{found['pool']}: change {found['generation']} decided by {by}, in force since "
-        f"{instant(run['effective_from'])}{until} (run {run['id']})"
+        f"{found['pool']}: generation {found['generation']:,} decided by {by}, in force since "
+        f"{instant(run['effective_from'], seconds=True)}{until} (run {run['id']})"
     )
     if run["summary"]:
         used = run["summary"]["utilization"].items()
@@ -263,11 +268,11 @@ def _show_decision(session: Session, found: DecisionDocument) -> None:
     unit = units(client.pools_show(found["pool"]).body)
     _allocations_table(session.allocations(run["id"]), unit, of_one=False)
     if slot := found["slot"]:
-        say(f"\nThis slot, until {instant(slot['end'])}:")
+        say(f"\nThis slot, until {instant(slot['end'], seconds=True)}:")
         if not slot["allocations"]:
             say("  nothing runs")
         for row in slot["allocations"]:
-            say(f"  {row['workload']}: {number(row['tasks'])} tasks")
+            say(f"  {row['workload']}: {counted(row['tasks'], 'task')}")
 
 
 def _watch(session: Session, slug: str, every: float) -> None:

@@ -18,7 +18,7 @@ from allocator_client._generated.documents.what_if import (
     SimulationRequestWorkloadsChange,
 )
 from allocator_client.cli.failures import Failure, WaitedInVain
-from allocator_client.cli.output import note, number, percent, print_json, quantities, say, table
+from allocator_client.cli.output import note, print_json, say, table
 from allocator_client.cli.session import (
     Session,
     asking,
@@ -26,6 +26,7 @@ from allocator_client.cli.session import (
     tenant_option,
     units,
 )
+from allocator_client.cli.words import number, percent, quantities
 from allocator_client.errors import Problem
 
 T = TypeVar("T")
@@ -127,7 +128,7 @@ def submit(
         note(f"As things are it cannot run: {condition['reason']}.")
     if not wait:
         if session.for_people:
-            say(f"Submitted {workload['name']} as change {answer.generation} of {slug}.")
+            say(f"Submitted {workload['name']} as generation {answer.generation:,} of {slug}.")
         else:
             print_json(workload)
         return
@@ -154,7 +155,7 @@ def _decided(
         return found if found["generation"] >= generation else None
 
     try:
-        decided = waited_for(look, seconds, f"decision for change {generation} of {slug}")
+        decided = waited_for(look, seconds, f"decision of generation {generation:,} of {slug}")
     except WaitedInVain as error:
         there = f"{workload['name']} is submitted all the same."
         raise WaitedInVain(f"{error.message} {there}") from error
@@ -171,7 +172,8 @@ def _say_what_it_got(
     name, asked = workload["name"], workload["tasks"]
     if row is None:
         say(
-            f"{name} is not in the decision for change {decided['generation']}: it was changed again."
+            f"{name} is not in the decision of generation {decided['generation']:,}:"
+            " it was changed again."
         )
         return
     of = "" if asked is None else f" of {asked:,}"

@@ -3,8 +3,6 @@
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from itertools import chain, islice
 from typing import Any
 
@@ -12,9 +10,6 @@ import click
 
 from allocator_client.answers import Download, Rows
 
-SECONDS_PER_HOUR = 3600
-_DIGITS = 4
-_NONE = "-"
 # Widths are those of the first rows, so that a list of any length is shown while it comes.
 _MEASURED = 1000
 
@@ -87,52 +82,6 @@ def print_file(download: Download) -> None:
 
 def _compact(document: object) -> str:
     return json.dumps(document, ensure_ascii=False)
-
-
-def number(value: object) -> str:
-    """A number for a person: four significant digits, all of those before the point.
-
-    >>> [number(each) for each in (12583, 5 / 7, "15.50", 1234.5678, 0.00001234, None)]
-    ['12,583', '0.7143', '15.5', '1,235', '1.23e-5', '-']
-    """
-    if value is None:
-        return _NONE
-    try:
-        exact = Decimal(str(value))
-    except InvalidOperation:
-        return str(value)
-    if not exact.is_finite():
-        return str(value)
-    if exact and abs(exact) < Decimal("0.0001"):
-        mantissa, _, exponent = f"{exact:.2e}".partition("e")
-        return f"{mantissa}e{int(exponent)}"
-    places = max(0, _DIGITS - 1 - exact.adjusted()) if abs(exact) >= 1 else _DIGITS
-    text = f"{exact:,.{places}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def percent(value: object) -> str:
-    return _NONE if value is None else f"{100 * float(str(value)):.1f} %"
-
-
-def instant(text: str | None) -> str:
-    """A time to the second, in UTC.
-
-    >>> instant("2027-01-04T09:00:00.123456+01:00")
-    '2027-01-04 08:00:00Z'
-    """
-    if text is None:
-        return _NONE
-    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
-
-
-def quantities(amounts: Mapping[str, object], units: Mapping[str, str] | None = None) -> str:
-    """Amounts of resources in a line: `cpu 2 core, memory 12 GiB`."""
-    parts = []
-    for name, amount in amounts.items():
-        unit = (units or {}).get(name, "")
-        parts.append(f"{name} {number(amount)}{f' {unit}' if unit else ''}")
-    return ", ".join(parts) or _NONE
 
 
 def _clean(text: str) -> str:

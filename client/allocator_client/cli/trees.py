@@ -6,15 +6,9 @@ from typing import cast
 import click
 
 from allocator_client._generated.documents.decisions import TreeNodeDocument
-from allocator_client.cli.output import (
-    number,
-    percent,
-    print_pieces,
-    print_rows,
-    say,
-    table,
-)
+from allocator_client.cli.output import print_pieces, print_rows, say, table
 from allocator_client.cli.session import Session, asking, pool_argument, units
+from allocator_client.cli.words import number, percent
 
 _NO_LIMIT = "no limit"
 
@@ -49,7 +43,7 @@ def tree(session: Session, pool: str | None) -> None:
             ("NODE", ">WEIGHT", ">PART", ">LEVEL", *amounts),
             [_pool_row(slug, nodes, unit), *_node_rows(nodes, unit)],
         )
-        say(f"\nBy the decision for change {found['generation']} of {slug}.")
+        say(f"\nBy the decision of generation {found['generation']:,} of {slug}.")
 
 
 def _pool_row(

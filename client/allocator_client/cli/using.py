@@ -8,17 +8,7 @@ import click
 
 from allocator_client._generated.documents.money import StatementDocument
 from allocator_client._generated.documents.reports import SharingDegreeDocument
-from allocator_client.cli.output import (
-    SECONDS_PER_HOUR,
-    instant,
-    number,
-    print_file,
-    print_json,
-    print_pieces,
-    print_rows,
-    say,
-    table,
-)
+from allocator_client.cli.output import print_file, print_json, print_pieces, print_rows, say, table
 from allocator_client.cli.session import (
     Instant,
     Session,
@@ -29,6 +19,7 @@ from allocator_client.cli.session import (
     units,
     zone_named,
 )
+from allocator_client.cli.words import SECONDS_PER_HOUR, instant, money, month_name, number
 
 
 @click.command()
@@ -112,8 +103,8 @@ def _entries(session: Session, slug: str, tenant: str | None) -> None:
             ("START", "END", "TENANT", "KIND", "RESOURCE", ">QUANTITY", ">UNIT·HOURS", "SOURCE"),
             (
                 (
-                    instant(row["start"]),
-                    instant(row["end"]),
+                    instant(row["start"], seconds=True),
+                    instant(row["end"], seconds=True),
                     row["tenant"],
                     row["kind"],
                     f"{row['resource']} ({row['unit']})" if row["unit"] else row["resource"],
@@ -165,7 +156,13 @@ def _statements(session: Session, slug: str, month: str) -> None:
         table(
             ("MONTH", "TENANT", "STATE", ">BILLED", "CURRENCY"),
             (
-                (row["month"], row["tenant"], row["state"], row["billed"] or "-", row["currency"])
+                (
+                    month_name(row["month"]),
+                    row["tenant"],
+                    row["state"],
+                    money(row["billed"]),
+                    row["currency"],
+                )
                 for row in listed
             ),
         )
@@ -173,7 +170,8 @@ def _statements(session: Session, slug: str, month: str) -> None:
 
 def _show_statement(found: StatementDocument) -> None:
     state = "closed" if found["state"] == "closed" else "open: as of now"
-    say(f"{found['tenant']} in {found['pool']}, {found['month']} ({found['timezone']}), {state}\n")
+    month = f"{month_name(found['month'])} ({found['timezone']})"
+    say(f"{found['tenant']} in {found['pool']}, {month}, {state}\n")
     table(
         ("KIND", "RESOURCE", "SERVERS OF", ">HOURS", ">PRICE", f">{found['currency']}", "NOTE"),
         (
@@ -182,17 +180,17 @@ def _show_statement(found: StatementDocument) -> None:
                 line["resource"] or "-",
                 line["server_owner"] or "-",
                 number(line["hours"]),
-                line["price"] or "-",
-                line["billed"],
+                money(line["price"]),
+                money(line["billed"]),
                 line["note"] or "",
             )
             for line in found["lines"]
         ),
     )
     totals, savings = found["totals"], found["savings"]
-    say(f"\nTotal {totals['billed']} {found['currency']}.")
+    say(f"\nTotal {money(totals['billed'], found['currency'])}.")
     if savings["saved"] is not None:
-        say(f"Saved by sharing: {savings['saved']} {found['currency']}.")
+        say(f"Saved by sharing: {money(savings['saved'], found['currency'])}.")
     elif savings["why"]:
         say(f"What sharing saved is not known: {savings['why']}")
     for text in found["notes"]:

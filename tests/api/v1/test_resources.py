@@ -123,14 +123,14 @@ def resource(request, world) -> Resource:
 
 
 @pytest.fixture
-def one(resource, operator) -> str:
+def one(resource, operator):
     """The address of an object."""
     made = operator.post(resource.path, resource.body)
     assert made.status_code == 201, made.content
     return made["Location"]
 
 
-def rows(client: Any, path: str) -> list[Any]:
+def rows(client, path):
     return client.get(path).json()["results"]
 
 

@@ -8,6 +8,7 @@ from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
+from allocator_service.allocation.policies import policy_title
 from allocator_service.backtests.models import Backtest
 from allocator_service.core.models import AuditEntry
 from allocator_service.pools.operators import pool_limit_set
@@ -47,10 +48,10 @@ def test_a_trace_is_started_watched_and_read(olga):
     assert text.count("<details>") == 7
     assert "Who gains, who loses?" in text
     listed = olga.get(reverse("admin:backtests_backtest_changelist")).content.decode()
-    assert "static, drfh" in listed
+    assert "Each on its own servers, Fair shares on real servers (DRFH)" in listed
     report = olga.get(reverse("admin:backtests_backtest_report", args=[backtest.pk]))
     assert report["Content-Disposition"].startswith("attachment")
-    assert backtest.spec["policies"][1]["name"] in report.content.decode()
+    assert policy_title(backtest.spec["policies"][1]["name"]) in report.content.decode()
 
 
 def test_a_backtest_is_cancelled_by_its_button(olga):

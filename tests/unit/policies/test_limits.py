@@ -246,7 +246,7 @@ def test_documents_with_impossible_limits_are_refused(limit, code, pointer):
     ("limit", "code"),
     [
         (Limit("group", 1, np.array([INF, 4])), "limit.node"),
-        (Limit("pool", 0, np.array([INF, 4])), "limit.node"),
+        (Limit("pool", 0, np.array([INF, 4])), "limit.node"),  # type: ignore[arg-type]
         (Limit("group", 0, np.array([INF, INF])), "limit.empty"),
         (Limit("group", 0, np.array([4])), "problem.shape"),
         (Limit("group", 0, np.array([np.nan, 4])), "limit.amount"),

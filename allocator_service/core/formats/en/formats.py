@@ -1,7 +1,7 @@
 """Django looks these names up."""
 
-DATE_FORMAT = "Y-m-d"
+DATE_FORMAT = "j F Y"
 TIME_FORMAT = "H:i:s"
-DATETIME_FORMAT = "Y-m-d H:i:s T"
+DATETIME_FORMAT = "j F Y, H:i:s T"
 SHORT_DATE_FORMAT = DATE_FORMAT
 SHORT_DATETIME_FORMAT = DATETIME_FORMAT

@@ -8,6 +8,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 class PolicyInfoDocument(TypedDict):
     name: str
+    # Name of the policy for people.
+    title: str
     description: str
     modes: list[str]
     # The JSON Schema of the policy's options.

@@ -1,0 +1,83 @@
+"""Making the changes of workloads that a simulation tried."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from allocator_service.allocation.models import Simulation
+from allocator_service.core.errors import Missing
+from allocator_service.core.quantities import Resource, vector_from
+from allocator_service.pools.selectors import resources_of
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import Workload
+from allocator_service.workloads.selectors import workloads_for
+from allocator_service.workloads.services import (
+    WorkloadDraft,
+    WorkloadSettings,
+    workload_update,
+    workload_withdraw,
+    workloads_submit,
+)
+
+
+@transaction.atomic
+def simulation_apply(*, simulation: Simulation, tenant: Tenant, now: datetime) -> None:
+    """Submit, change and withdraw the workloads of a tenant as its simulation tried it.
+
+    `versions` among the changes are those of the workloads when they were asked about: one that was
+    changed since is refused with `Conflict`. Raises as the services of workloads do.
+    """
+    changes = simulation.changes.get("workloads", {})
+    pool, resources = simulation.pool, resources_of(simulation.pool)
+    versions: Mapping[str, int] = changes.get("versions", {})
+
+    def present(id_: str) -> Workload:
+        found = workloads_for(pool=pool, tenant=tenant).filter(pk=id_).first()
+        if found is None:
+            raise Missing("There is no such workload.", code="workload.not_found")
+        return found
+
+    drafts = [_draft(tenant, each, resources) for each in changes.get("submit", [])]
+    if drafts:
+        workloads_submit(pool=pool, drafts=drafts, now=now)
+    for change in changes.get("change", []):
+        workload = present(change["id"])
+        workload_update(
+            workload=workload,
+            settings=_settings(workload, change, resources),
+            version=versions.get(change["id"]),
+            now=now,
+        )
+    for id_ in changes.get("withdraw", []):
+        workload_withdraw(workload=present(id_), version=versions.get(id_), now=now)
+
+
+def _draft(
+    tenant: Tenant, submitted: Mapping[str, Any], resources: list[Resource]
+) -> WorkloadDraft:
+    return WorkloadDraft(
+        tenant=tenant,
+        name=submitted["name"],
+        demand=vector_from(submitted["demand"], resources, pointer="/demand"),
+        tasks=submitted.get("tasks"),
+        priority=submitted.get("priority", 0),
+        server_selector=submitted.get("server_selector", {}),
+    )
+
+
+def _settings(
+    workload: Workload, change: Mapping[str, Any], resources: list[Resource]
+) -> WorkloadSettings:
+    demand = change.get("demand")
+    return WorkloadSettings(
+        name=workload.name,
+        demand=workload.demand
+        if demand is None
+        else vector_from(demand, resources, pointer="/demand"),
+        tasks=change.get("tasks", workload.tasks),
+        priority=change.get("priority", workload.priority),
+        server_selector=change.get("server_selector", workload.server_selector),
+        state=workload.state,
+    )

@@ -1,0 +1,106 @@
+"""Quantities, money, instants and names as people read them.
+
+Machines get the exact forms of `core.quantities` and ISO 8601.
+"""
+
+import re
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from allocator_service.core.quantities import Resource, decimal_text
+
+Precision = Literal["day", "minute", "second", "time"]
+
+_LEAST, _WITHOUT_FRACTION = Decimal("0.001"), Decimal(10_000)
+_CLOCKS = {"minute": "%H:%M", "second": "%H:%M:%S"}
+# Words and abbreviations of devices have a plural; symbols such as GiB, MHz or W have none.
+_NOUN = re.compile(r"[a-z]{3,}|v?[A-Z]{1,3}U|FPGA", re.ASCII)
+_NAMED_BY_UNIT = {("cpu", "core"), ("cpus", "core")}
+
+
+def number_text(value: Decimal) -> str:
+    """Return four significant digits, or a whole number from ten thousand on."""
+    size = abs(value)
+    if not value or size >= _WITHOUT_FRACTION:
+        return f"{value:,.0f}"
+    if size < _LEAST:
+        return "less than 0.001" if value > 0 else "nearly 0"
+    rounded = round(value, 3 - size.adjusted())
+    return f"{int(rounded):,}" if rounded == int(rounded) else f"{rounded.normalize():,f}"
+
+
+def unit_text(unit: str, count: str = "") -> str:
+    """Return a unit in the number that `count` takes, such as 1 core, 2 cores; 1 GiB, 2 GiB."""
+    if not _NOUN.fullmatch(unit):
+        return unit
+    one = unit[:-1] if unit.endswith("s") and not unit.endswith("ss") else unit
+    return one if count == "1" else f"{one}s"
+
+
+def quantity_text(value: Decimal, unit: str = "") -> str:
+    """Return a quantity with its unit, such as 4 GPUs, 1,234 cores, 138.2 GiB."""
+    number = number_text(value)
+    return f"{number} {unit_text(unit, number)}".rstrip()
+
+
+def exact_text(value: Decimal, unit: str = "") -> str:
+    """Return a quantity in all of its digits, with its unit."""
+    number = decimal_text(value)
+    return f"{number} {unit_text(unit, number)}".rstrip()
+
+
+def noun_of(resource: Resource, count: str = "") -> str:
+    """Return what a number of a resource counts, such as cores, GPUs, GiB memory, a100 GPUs."""
+    name, unit = resource.name, resource.unit
+    one = unit_text(unit, "1")
+    if not unit:
+        return name
+    if one.lower() in (name.lower(), unit_text(name.lower(), "1")) or (name, one) in _NAMED_BY_UNIT:
+        return unit_text(unit, count)
+    counted = unit_text(unit, count)
+    return f"{name} {counted}" if _NOUN.fullmatch(unit) else f"{counted} {name}"
+
+
+def resource_text(value: Decimal, resource: Resource) -> str:
+    """Return an amount of a resource, such as 4 GPUs, 24.35 cores, 2 GiB memory."""
+    number = number_text(value)
+    return f"{number} {noun_of(resource, number)}"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return a count with its noun, such as 1 pool, 2,000 pools."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def percent_text(fraction: float | Decimal) -> str:
+    """Return a fraction in percent, in at most four digits, such as 71.43 %."""
+    return f"{number_text(Decimal(str(fraction)) * 100)} %"
+
+
+def money_text(amount: str | Decimal, currency: str = "") -> str:
+    """Return an amount of money in groups of three, with all of its digits, such as 1,234.50 EUR."""
+    return f"{Decimal(amount):,f} {currency}".rstrip()
+
+
+def instant_text(at: datetime, zone: str = "UTC", precision: Precision = "minute") -> str:
+    """Return an instant by the clocks of a zone, such as 24 November 2026, 07:50 UTC."""
+    there = at.astimezone(ZoneInfo(zone))
+    day = f"{there.day} {there:%B %Y}"
+    if precision == "day":
+        return day
+    named = there.tzname() or zone
+    if precision == "time":
+        return f"{there:%H:%M:%S} {named}"
+    return f"{day}, {there:{_CLOCKS[precision]}} {named}"
+
+
+def short_day(at: date) -> str:
+    """Return a day without its year, for axes, such as 24 Nov."""
+    return f"{at.day} {at:%b}"
+
+
+def month_text(month: str) -> str:
+    """Return a month as people write it, such as October 2026 for 2026-10."""
+    return f"{date.fromisoformat(f'{month}-01'):%B %Y}"

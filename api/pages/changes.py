@@ -1,0 +1,208 @@
+"""Pages on which a tenant submits, changes and withdraws its workloads.
+
+A simulation tries the change. It is made once the tenant confirms the result.
+"""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from allocator_service.allocation.models import Simulation, SimulationStatus
+from allocator_service.allocation.what_if.applying import simulation_apply
+from allocator_service.allocation.what_if.simulations import simulation_get, simulation_request
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import DomainError, Missing
+from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import resources_of
+from allocator_service.workloads.models import Workload, WorkloadState
+from allocator_service.workloads.selectors import workloads_for
+from api.contract.fields import uuid_or_none
+from api.pages.views import PoolPage, see
+from api.pages.words import reason_said
+from api.pages.workload_forms import WorkloadForm
+from api.v1.simulations import SimulationDocument
+
+SUBMIT, CHANGE, WITHDRAW = "submit", "change", "withdraw"
+_VERBS = {SUBMIT: "Submit", CHANGE: "Change", WITHDRAW: "Withdraw"}
+
+
+class _ChangesPage(PoolPage):
+    http_method_names = ("get", "head", "post")  # type: ignore[assignment]
+
+    def workload_of(self, pool: Pool) -> Workload:
+        """The tenant's workload that the path names. Raises `Missing` for any other."""
+        workload_id = uuid_or_none(str(self.kwargs["workload"]))
+        mine = workloads_for(pool=pool, tenant=self.tenant)
+        present = mine.exclude(state=WorkloadState.WITHDRAWN)
+        found = present.filter(pk=workload_id).first() if workload_id is not None else None
+        if found is None:
+            raise Missing("There is no such workload.", code="workload.not_found")
+        return found
+
+    def tried(self, pool: Pool, workloads: Mapping[str, Any]) -> HttpResponseBase:
+        """Start a simulation of the changes, and go to the page of its result."""
+        simulation = simulation_request(
+            pool=pool, tenant=self.tenant, changes={"workloads": dict(workloads)}, now=utc_now()
+        )
+        return see("my-change", pool.slug, simulation.pk)
+
+    def answered(
+        self, pool: Pool, form: WorkloadForm, workload: Workload | None
+    ) -> HttpResponseBase:
+        """Show a form that is new or wrong."""
+        status = HTTPStatus.UNPROCESSABLE_ENTITY if form.errors else HTTPStatus.OK
+        return self.shown("workload_form", status=status, pool=pool, form=form, workload=workload)
+
+
+class SubmitWorkloadPage(_ChangesPage):
+    """Form for one more workload."""
+
+    def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
+        of_pool = self.pool
+        form = WorkloadForm(pool=of_pool, resources=resources_of(of_pool))
+        return self.answered(of_pool, form, None)
+
+    def post(self, request: HttpRequest, pool: str) -> HttpResponseBase:
+        of_pool = self.pool
+        form = WorkloadForm(request.POST, pool=of_pool, resources=resources_of(of_pool))
+        if form.is_valid():
+            name = form.workload["name"]
+            mine = workloads_for(pool=of_pool, tenant=self.tenant).filter(name=name)
+            if mine.exclude(state=WorkloadState.WITHDRAWN).exists():
+                form.add_error("name", "You have a workload of this name in the pool.")
+        if not form.is_valid():
+            return self.answered(of_pool, form, None)
+        submitted = {"tenant": self.tenant.slug, "name": name, **form.changes()}
+        return self.tried(of_pool, {"submit": [submitted]})
+
+
+class ChangeWorkloadPage(_ChangesPage):
+    """Form with the present terms of a workload."""
+
+    def get(self, request: HttpRequest, pool: str, workload: str) -> HttpResponseBase:
+        of_pool = self.pool
+        found = self.workload_of(of_pool)
+        form = WorkloadForm(pool=of_pool, resources=resources_of(of_pool), workload=found)
+        return self.answered(of_pool, form, found)
+
+    def post(self, request: HttpRequest, pool: str, workload: str) -> HttpResponseBase:
+        of_pool = self.pool
+        found = self.workload_of(of_pool)
+        form = WorkloadForm(
+            request.POST, pool=of_pool, resources=resources_of(of_pool), workload=found
+        )
+        if not form.is_valid():
+            return self.answered(of_pool, form, found)
+        change = {"id": str(found.pk), **form.changes()}
+        return self.tried(of_pool, {"change": [change], "versions": {str(found.pk): found.version}})
+
+
+class WithdrawWorkloadView(_ChangesPage):
+    """Starts a simulation of the pool without a workload."""
+
+    http_method_names = ("post",)  # type: ignore[assignment]
+
+    def post(self, request: HttpRequest, pool: str, workload: str) -> HttpResponseBase:
+        of_pool = self.pool
+        found = self.workload_of(of_pool)
+        id_ = str(found.pk)
+        return self.tried(of_pool, {"withdraw": [id_], "versions": {id_: found.version}})
+
+
+class ChangePage(_ChangesPage):
+    """Result of a simulated change, and the button that makes it."""
+
+    def get(self, request: HttpRequest, pool: str, change: str) -> HttpResponseBase:
+        of_pool = self.pool
+        return self._result(of_pool, self._simulation(of_pool))
+
+    def post(self, request: HttpRequest, pool: str, change: str) -> HttpResponseBase:
+        of_pool = self.pool
+        simulation = self._simulation(of_pool)
+        if simulation.status == SimulationStatus.PENDING:
+            return see("my-change", of_pool.slug, simulation.pk)
+        if _unlimited(simulation) and request.POST.get("unlimited") != "yes":
+            wrong = (
+                "Tick the box if it may run as many tasks as possible, or go back and set a number."
+            )
+            return self._result(of_pool, simulation, wrong=wrong)
+        try:
+            simulation_apply(simulation=simulation, tenant=self.tenant, now=utc_now())
+        except DomainError as error:
+            return self._result(of_pool, simulation, wrong=error.detail, status=error.status)
+        return see("my-pool", of_pool.slug)
+
+    def _simulation(self, pool: Pool) -> Simulation:
+        simulation_id = uuid_or_none(str(self.kwargs["change"]))
+        if simulation_id is not None:
+            found = simulation_get(simulation_id=simulation_id, tenant=self.tenant)
+            if found.pool_id == pool.pk and _verb(found) is not None:
+                return found
+        raise Missing("There is no such simulation.", code="simulation.not_found")
+
+    def _result(
+        self,
+        pool: Pool,
+        simulation: Simulation,
+        *,
+        wrong: str = "",
+        status: int = HTTPStatus.UNPROCESSABLE_ENTITY,
+    ) -> HttpResponseBase:
+        result = SimulationDocument.write(simulation, self)["result"]
+        verb = _verb(simulation)
+        return self.shown(
+            "change",
+            status=status if wrong else HTTPStatus.OK,
+            pool=pool,
+            verb=_VERBS[str(verb)],
+            name=self._name(pool, simulation, str(verb)),
+            pending=simulation.status == SimulationStatus.PENDING,
+            error=simulation.error,
+            rows=None if result is None else _rows(result["workloads"]),
+            ahead=pool.generation - (simulation.generation or pool.generation),
+            unlimited=_unlimited(simulation),
+            wrong=wrong,
+        )
+
+    def _name(self, pool: Pool, simulation: Simulation, verb: str) -> str:
+        item = simulation.changes["workloads"][verb][0]
+        if verb == SUBMIT:
+            return str(item["name"])
+        id_ = item if verb == WITHDRAW else item["id"]
+        found = workloads_for(pool=pool, tenant=self.tenant).filter(pk=id_).first()
+        return "" if found is None else found.name
+
+
+def _verb(simulation: Simulation) -> str | None:
+    """Return the kind of a change of one workload, or None for any other simulation."""
+    changes = simulation.changes
+    workloads = changes.get("workloads", {})
+    named = [verb for verb in _VERBS if workloads.get(verb)]
+    if set(changes) != {"workloads"} or len(named) != 1 or len(workloads[named[0]]) != 1:
+        return None
+    return named[0]
+
+
+def _unlimited(simulation: Simulation) -> bool:
+    workloads = simulation.changes["workloads"]
+    described = [*workloads.get(SUBMIT, []), *workloads.get(CHANGE, [])]
+    return any(each.get("tasks", 0) is None for each in described)
+
+
+def _rows(workloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tenant's workloads before and after, those that differ first."""
+    rows = []
+    for each in workloads:
+        before, after = each["before"], each["after"]
+        rows.append(
+            {
+                "name": each["workload"],
+                "before": None if before is None else before["tasks"],
+                "after": None if after is None else after["tasks"],
+                "reason": "" if after is None else reason_said(after["limited_by"]),
+            }
+        )
+    return sorted(rows, key=lambda row: row["before"] == row["after"])

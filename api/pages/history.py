@@ -1,0 +1,90 @@
+"""A tenant's allocation over time, as a picture and step by step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.safestring import SafeString
+
+from allocator_service.allocation.history import (
+    MOST_DECISIONS,
+    AllocationHistory,
+    Step,
+    allocation_history,
+)
+from allocator_service.core.charts import Chart, StepLine, steps_chart
+from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Unreadable
+from allocator_service.core.snapshots import one_snapshot
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import Tenant
+from api.pages.views import PoolPage
+
+PERIODS = {"1": "24 hours", "7": "7 days", "30": "30 days"}
+STEPS_SHOWN, LINES_DRAWN = 100, 6
+
+
+@dataclass(frozen=True)
+class ShownHistory:
+    """The picture of a history, and its newest steps that changed something, newest first."""
+
+    chart: Chart
+    steps: Sequence[Step]
+    more: bool
+    cut: bool
+
+    @property
+    def svg(self) -> SafeString:
+        """The picture. What it shows of names was escaped when it was drawn."""
+        return SafeString(self.chart.svg)
+
+
+def history_of(*, pool: Pool, tenant: Tenant, days: int, now: datetime) -> ShownHistory | None:
+    """Return what the last days gave to a tenant, or None if no decision was in force."""
+    since = now - timedelta(days=days)
+    found = allocation_history(pool=pool, tenant=tenant, since=since, now=now)
+    if not found.steps:
+        return None
+    changed = [step for step in reversed(found.steps) if step.changed]
+    shown = changed[:STEPS_SHOWN]
+    return ShownHistory(_chart(found), shown, len(changed) > STEPS_SHOWN, found.cut)
+
+
+def _chart(found: AllocationHistory) -> Chart:
+    highest: dict[str, float] = {}
+    for step in found.steps:
+        for name, tasks in step.tasks.items():
+            highest[name] = max(tasks, highest.get(name, 0.0))
+    drawn = sorted(highest, key=lambda name: (-highest[name], name))[:LINES_DRAWN]
+    title = "Tasks of your workloads"
+    if len(drawn) < len(highest):
+        title += f", the {len(drawn)} largest of {len(highest):,}"
+    lines = [
+        StepLine(name, [(step.start, step.end, step.tasks.get(name, 0.0)) for step in found.steps])
+        for name in drawn
+    ]
+    return steps_chart(title=title, unit="tasks", lines=lines)
+
+
+class HistoryPage(PoolPage):
+    """Allocation of the tenant over 24 hours, 7 or 30 days."""
+
+    def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
+        days = request.GET.get("days", "7")
+        if days not in PERIODS:
+            raise Unreadable("The period is 1, 7 or 30 days.")
+        now = utc_now()
+        with one_snapshot():
+            of_pool = self.pool
+            found = history_of(pool=of_pool, tenant=self.tenant, days=int(days), now=now)
+        return self.shown(
+            "history",
+            pool=of_pool,
+            history=found,
+            periods=PERIODS.items(),
+            days=days,
+            most=MOST_DECISIONS,
+            steps_shown=STEPS_SHOWN,
+        )

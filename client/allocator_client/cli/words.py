@@ -1,0 +1,126 @@
+"""Quantities, money and instants as people read them in a terminal."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+
+SECONDS_PER_HOUR = 3600
+NONE = "-"
+_DIGITS = 4
+# Words and abbreviations of devices have a plural; symbols such as GiB or MHz have none.
+_NOUN = re.compile(r"[a-z]{3,}|v?[A-Z]{1,3}U|FPGA", re.ASCII)
+
+# As the service names them in `GET /api/v1/policies/`.
+_POLICIES = {
+    "asset": "Equal sums of shares (asset fairness)",
+    "ceei": "Equal budgets at market prices (CEEI)",
+    "drf": "Fair shares of one big server (DRF)",
+    "drfh": "Fair shares on real servers (DRFH)",
+    "h-mrf": "Fair over time (H-MRF)",
+    "lt-af": "Fair over time by sums of shares (LT-AF)",
+    "lt-drf": "Fair over time by dominant share (LT-DRF)",
+    "mrfs": "Balanced servers (MRFS)",
+    "single-resource": "Fair shares of one resource",
+    "slots": "Fair shares of equal slots",
+    "static": "Each on its own servers",
+    "tda": "Taking turns (TDA)",
+}
+
+
+def policy_title(name: str) -> str:
+    """Return the name of a policy for people.
+
+    >>> policy_title("tda"), policy_title("of-a-newer-service")
+    ('Taking turns (TDA)', 'of-a-newer-service')
+    """
+    return _POLICIES.get(name, name)
+
+
+def number(value: object) -> str:
+    """Return a number in four significant digits, with all of those before the point.
+
+    >>> [number(each) for each in (12583, 5 / 7, "15.50", 1234.5678, 0.00001234, None)]
+    ['12,583', '0.7143', '15.5', '1,235', '1.23e-5', '-']
+    """
+    if value is None:
+        return NONE
+    try:
+        exact = Decimal(str(value))
+    except InvalidOperation:
+        return str(value)
+    if not exact.is_finite():
+        return str(value)
+    if exact and abs(exact) < Decimal("0.0001"):
+        mantissa, _, exponent = f"{exact:.2e}".partition("e")
+        return f"{mantissa}e{int(exponent)}"
+    places = max(0, _DIGITS - 1 - exact.adjusted()) if abs(exact) >= 1 else _DIGITS
+    text = f"{exact:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(value: object) -> str:
+    """Return a fraction in percent."""
+    return NONE if value is None else f"{100 * float(str(value)):.1f} %"
+
+
+def counted(value: object, noun: str) -> str:
+    """Return a number with its noun, such as `1 task` or `1,234 tasks`."""
+    text = number(value)
+    return f"{text} {noun if text == '1' else noun + 's'}"
+
+
+def quantity(value: object, name: str, unit: str) -> str:
+    """Return an amount of a resource.
+
+    >>> [quantity(4, "gpu", "GPU"), quantity(1, "cpu", "core"), quantity(1234, "memory", "GiB")]
+    ['4 GPUs', '1 core', '1,234 GiB memory']
+    >>> quantity(2, "a100", "GPU")
+    '2 a100 GPUs'
+    """
+    text = number(value)
+    if not unit:
+        return f"{text} {name}"
+    if not _NOUN.fullmatch(unit):
+        return f"{text} {unit} {name}"
+    one = unit[:-1] if unit.endswith("s") and not unit.endswith("ss") else unit
+    noun = one if text == "1" else f"{one}s"
+    stated = one.lower() == name.lower() or (name, one) == ("cpu", "core")
+    return f"{text} {noun}" if stated else f"{text} {name} {noun}"
+
+
+def quantities(amounts: Mapping[str, object], units: Mapping[str, str] | None = None) -> str:
+    """Return amounts of resources in a line, such as `2 cores, 12 GiB memory`."""
+    known = units or {}
+    parts = [quantity(amount, name, known.get(name, "")) for name, amount in amounts.items()]
+    return ", ".join(parts) or NONE
+
+
+def money(amount: str | None, currency: str = "") -> str:
+    """Return an amount of money in groups of three, with all of its digits.
+
+    >>> money("1234.50", "EUR")
+    '1,234.50 EUR'
+    """
+    return NONE if amount is None else f"{Decimal(amount):,f} {currency}".rstrip()
+
+
+def instant(text: str | None, *, seconds: bool = False) -> str:
+    """Return an instant in UTC.
+
+    >>> instant("2027-01-04T09:00:00.123456+01:00")
+    '4 January 2027, 08:00 UTC'
+    """
+    if text is None:
+        return NONE
+    at = datetime.fromisoformat(text).astimezone(UTC)
+    return f"{at.day} {at:%B %Y}, {at:{'%H:%M:%S' if seconds else '%H:%M'}} UTC"
+
+
+def month_name(month: str) -> str:
+    """Return a month with its name.
+
+    >>> month_name("2026-10")
+    'October 2026'
+    """
+    return f"{date.fromisoformat(f'{month}-01'):%B %Y}"

@@ -1,0 +1,158 @@
+"""A tenant submits, changes and withdraws on its pages, and sees what it would get before."""
+
+import re
+
+import pytest
+
+from allocator_service.allocation.models import Simulation
+from allocator_service.allocation.what_if.simulations import simulation_run
+from allocator_service.core.clock import utc_now
+from allocator_service.core.models import AuditEntry
+from allocator_service.workloads.models import Workload
+from tests import factories
+from tests.pages.browser import browser_of
+from tests.pages.test_pages import LAB, words
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+FORM = f"{LAB}workloads/submit/"
+WORK = {"name": "more", "demand_0": "200m", "demand_1": "1Gi", "tasks": "4", "priority": "1"}
+
+
+@pytest.fixture
+def decided(world):
+    world.run = factories.decision(world.lab)
+    return world
+
+
+@pytest.fixture
+def ada(decided):
+    return browser_of(decided.as_ada)
+
+
+def tried(answer):
+    """The page to which a form leads, once a worker has computed the change."""
+    assert answer.status_code == 302, words(answer.content.decode())
+    assert answer["Location"].startswith(f"{LAB}changes/")
+    simulation = Simulation.objects.latest("created_at")
+    simulation_run(simulation_id=simulation.pk, clock=utc_now)
+    return answer["Location"]
+
+
+def mine(world):
+    return {each.name: each for each in Workload.objects.filter(tenant=world.ada, pool=world.lab)}
+
+
+def runs(page):
+    """What would run after the change, by workload."""
+    found = re.findall(r"<li>\s*<h2 class=.name.>(.*?)</h2>(.*?)</li>", page, re.S)
+    return {name: re.findall('<data value="([^"]+)"', text)[-1] for name, text in found}
+
+
+def test_a_workload_is_submitted_once_it_is_confirmed_and_gets_what_was_shown(decided, ada):
+    decided.lab.refresh_from_db()
+    generation = decided.lab.generation
+    page = tried(ada.post(FORM, FORM, **WORK))
+    assert "Nothing is changed yet." in words(ada.text(page))
+    shown = runs(ada.text(page))
+    decided.lab.refresh_from_db()
+    assert (set(mine(decided)), decided.lab.generation) == ({"analysis"}, generation)
+    assert ada.post(page, page)["Location"] == LAB
+    made = mine(decided)["more"]
+    assert (made.tasks, made.priority, [float(amount) for amount in made.demand]) == (
+        4,
+        1,
+        [0.2, 1],
+    )
+    assert "The pool is 1 generation ahead" in words(ada.text(LAB))
+    run = factories.decision(decided.lab)
+    rows = run.allocations.filter(tenant=decided.ada)
+    got = dict(rows.values_list("workload__name", "tasks"))
+    assert {name: float(value) for name, value in shown.items()} == pytest.approx(got)
+    assert "You may run 6 analysis and 4 of 4 more." in words(ada.text(LAB))
+    entry = AuditEntry.objects.get(action="workload.submit", after__first__name="more")
+    assert entry.actor != "anonymous"
+
+
+def test_it_is_computed_by_a_worker_and_the_page_loads_again_meanwhile(ada):
+    page = ada.post(FORM, FORM, **WORK)["Location"]
+    assert '<meta http-equiv="refresh" content="1">' in ada.text(page)
+    assert "<button" not in ada.text(page).partition("<main")[2]
+    assert ada.client.post(page).status_code == 403  # no token is on it
+
+
+def test_no_limit_of_tasks_is_taken_only_after_a_question(decided, ada):
+    page = tried(ada.post(FORM, FORM, **{**WORK, "tasks": "", "unlimited": "on"}))
+    assert "May it run as many tasks as possible?" in words(ada.text(page))
+    refused = ada.post(page, page)
+    assert refused.status_code == 422
+    assert "Tick the box" in words(refused.content.decode())
+    assert set(mine(decided)) == {"analysis"}
+    assert ada.post(page, page, unlimited="yes").status_code == 302
+    assert mine(decided)["more"].tasks is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"tasks": ""}, "Expected a whole number, such as 10."),
+        ({"tasks": "-1"}, "Expected a whole number, such as 10."),
+        ({"tasks": "1e3"}, "Expected a whole number, such as 10."),
+        ({"unlimited": "on"}, "Leave it empty if as many tasks as possible may run."),
+        ({"name": "analysis"}, "You have a workload of this name in the pool."),
+        ({"name": ""}, "This field is required."),
+        ({"demand_0": "many"}, "many"),
+        ({"demand_0": "", "demand_1": ""}, "Enter how much of at least one resource a task needs."),
+        ({"demand_0": "-1"}, "-1"),
+        ({"server_selector": "zone"}, "zone"),
+        ({"priority": "9" * 30}, "1000000"),
+    ],
+)
+def test_what_is_wrong_is_read_beside_its_field_and_nothing_is_tried(decided, ada, changed, text):
+    answer = ada.post(FORM, FORM, **{**WORK, **changed})
+    assert answer.status_code == 422
+    page = answer.content.decode()
+    assert 'aria-invalid="true"' in page or 'class="errorlist nonfield"' in page
+    assert text in words(page)
+    assert not Simulation.objects.exists()
+    assert set(mine(decided)) == {"analysis"}
+
+
+def test_a_workload_is_changed_unless_it_was_changed_meanwhile(decided, ada):
+    workload = decided.ada_workload
+    form = f"{LAB}workloads/{workload.pk}/change/"
+    assert 'value="0.2"' in ada.text(form)
+    terms = {"demand_0": "0.2", "demand_1": "1", "tasks": "3"}
+    page, other = (tried(ada.post(form, form, **terms)) for _ in range(2))
+    assert runs(ada.text(page)) == {"analysis": "3"}
+    assert ada.post(page, page).status_code == 302
+    assert mine(decided)["analysis"].tasks == 3
+    refused = ada.post(other, other)
+    assert refused.status_code == 412
+    assert mine(decided)["analysis"].version == workload.version + 1
+
+
+def test_a_workload_is_withdrawn_after_its_effect_was_shown(decided, ada):
+    page = tried(ada.post(f"{LAB}workloads/{decided.ada_workload.pk}/withdraw/", LAB))
+    assert "would be withdrawn" in words(ada.text(page))
+    assert mine(decided)["analysis"].state == "active"
+    assert ada.post(page, page).status_code == 302
+    assert mine(decided)["analysis"].state == "withdrawn"
+    for path in ("change/", "withdraw/"):
+        gone = f"{LAB}workloads/{decided.ada_workload.pk}/{path}"
+        assert ada.post(gone, LAB).status_code == 404
+
+
+def test_simulations_of_other_kinds_are_no_changes_of_a_page(decided, ada):
+    several = {"withdraw": [str(decided.ada_workload.pk)], "submit": [
+        {"name": "x", "demand": {"cpu": 1}}]}  # fmt: skip
+    for changes in ({}, {"workloads": {}}, {"workloads": several}):
+        asked = decided.as_ada.post("/api/v1/pools/lab/simulations/", changes).json()["id"]
+        assert ada.get(f"{LAB}changes/{asked}/").status_code == 404
+
+
+def test_a_page_with_many_workloads_stays_small(decided, ada):
+    for number in range(30):
+        factories.workload(decided.lab, f"work-{number}", 0.1, 0.1, decided.ada)
+    factories.decision(decided.lab)
+    assert len(ada.text(LAB)) < 150_000

@@ -1,0 +1,102 @@
+"""A tenant's allocation over time: each step with what was changed before it, without others' names."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+
+from allocator_service.allocation import history
+from allocator_service.allocation.history import allocation_history
+from allocator_service.core.clock import utc_now
+from allocator_service.pools.server_services import server_drain
+from allocator_service.workloads.services import workload_withdraw
+from tests import factories
+from tests.pages.browser import browser_of
+from tests.pages.test_pages import LAB, words
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def changed(world):
+    """Four decisions, ten minutes apart: as it was, by bob, by ada herself, by a server."""
+    began = utc_now() - timedelta(hours=2)
+
+    def change_nothing():
+        pass
+
+    def change_bobs():
+        workload_withdraw(workload=world.bob_workload, now=utc_now())
+
+    def change_own():
+        factories.workload(world.lab, "more", 0.2, 1, world.ada, tasks=2, priority=1)
+
+    def drain():
+        server_drain(server=world.bob_server, now=utc_now())
+
+    for number, change in enumerate((change_nothing, change_bobs, change_own, drain)):
+        with time_machine.travel(began + timedelta(minutes=10 * number)) as clock:
+            change()
+            clock.shift(timedelta(seconds=5))
+            factories.decision(world.lab)
+    return world
+
+
+def test_each_step_says_what_was_changed_before_it(changed):
+    now = utc_now()
+    since = now - timedelta(days=1)
+    found = allocation_history(pool=changed.lab, tenant=changed.ada, since=since, now=now)
+    assert not found.cut
+    assert [list(step.causes) for step in found.steps] == [
+        [],
+        ["another member changed its workloads"],
+        ["you submitted more"],
+        ["servers changed"],
+    ]
+    assert [step.end for step in found.steps[:-1]] == [step.start for step in found.steps[1:]]
+    assert found.steps[-1].end == now
+    assert found.steps[2].changed["more"] == (0.0, 2.0)
+    rows = changed.lab.runs.get(effective_until=None).allocations.filter(tenant=changed.ada)
+    assert found.steps[-1].tasks == pytest.approx(dict(rows.values_list("workload__name", "tasks")))
+
+
+def test_decisions_that_change_nothing_for_the_tenant_are_one_step(changed):
+    with time_machine.travel(utc_now() + timedelta(minutes=1)):
+        workload = factories.workload(changed.lab, "idle", 0, 1, changed.bob, tasks=0)
+        factories.decision(changed.lab)
+        workload_withdraw(workload=workload, now=utc_now())
+        factories.decision(changed.lab)
+        now = utc_now()
+        steps = allocation_history(
+            pool=changed.lab, tenant=changed.ada, since=now - timedelta(days=1), now=now
+        ).steps
+    assert len(steps) == 4
+
+
+def test_the_newest_decisions_are_read_where_there_are_too_many(changed, monkeypatch):
+    monkeypatch.setattr(history, "MOST_DECISIONS", 2)
+    now = utc_now()
+    found = allocation_history(
+        pool=changed.lab, tenant=changed.ada, since=now - timedelta(days=1), now=now
+    )
+    assert (len(found.steps), found.cut) == (2, True)
+    assert found.steps[-1].causes == ["servers changed"]
+
+
+def test_the_pages_show_it_without_names_of_others(changed):
+    ada = browser_of(changed.as_ada)
+    page = words(ada.text(LAB))
+    assert "Your allocation in the last 24 hours" in page
+    assert "Before it servers changed." in page
+    for days in ("1", "7", "30"):
+        text = ada.text(f"{LAB}history/?days={days}")
+        assert "Before it you submitted more." in words(text)
+        assert "Before it another member changed its workloads." in words(text)
+        assert "simulation" not in text
+        assert text.count("<svg") == 1
+    for days in ("2", "", "x", "%00"):
+        assert ada.get(f"{LAB}history/?days={days}").status_code == 400
+    with time_machine.travel(utc_now() + timedelta(days=9)):
+        assert "It did not change in this period." in words(
+            browser_of(changed.as_ada).text(f"{LAB}history/")
+        )

@@ -1,0 +1,69 @@
+"""Quantities, money and instants as people read them."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from allocator_service.core.display import (
+    counted,
+    instant_text,
+    money_text,
+    month_text,
+    number_text,
+    percent_text,
+    quantity_text,
+    resource_text,
+)
+from allocator_service.core.quantities import Resource
+from policies import policies_available
+
+AT = datetime(2026, 11, 24, 7, 50, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "value", "text"),
+    [
+        ("gpu", "GPU", "4", "4 GPUs"),
+        ("gpu", "GPU", "1", "1 GPU"),
+        ("gpu", "", "4", "4 gpu"),
+        ("cpu", "core", "1234", "1,234 cores"),
+        ("cpu", "cores", "1", "1 core"),
+        ("cpu", "core", "0.2", "0.2 cores"),
+        ("memory", "GiB", "138.2345", "138.2 GiB memory"),
+        ("a100", "GPU", "2", "2 a100 GPUs"),
+        ("a100", "GPU", "1", "1 a100 GPU"),
+        ("licenses", "license", "3", "3 licenses"),
+        ("clock", "MHz", "12583", "12,583 MHz clock"),
+    ],
+)
+def test_a_unit_is_stated_once_and_in_its_number(name, unit, value, text):
+    assert resource_text(Decimal(value), Resource(name, unit)) == text
+
+
+def test_numbers_have_four_digits_and_groups_of_three():
+    values = ("9.999999999999998", "12345.6", "1234.5678", "0.71428", "0", "0.00001", "-0.00001")
+    shown = [number_text(Decimal(value)) for value in values]
+    assert shown == ["10", "12,346", "1,235", "0.7143", "0", "less than 0.001", "nearly 0"]
+    assert quantity_text(Decimal("24.35"), "core") == "24.35 cores"
+    assert (percent_text(5 / 7), percent_text(1.0), percent_text(0)) == ("71.43 %", "100 %", "0 %")
+    assert (counted(1, "pool"), counted(2000, "pool")) == ("1 pool", "2,000 pools")
+
+
+def test_money_keeps_all_of_its_digits():
+    assert money_text("1234567.50", "EUR") == "1,234,567.50 EUR"
+    assert money_text(Decimal("-0.010")) == "-0.010"
+
+
+def test_instants_name_the_month_and_the_zone():
+    assert instant_text(AT) == "24 November 2026, 07:50 UTC"
+    assert instant_text(AT, "Europe/Berlin", "second") == "24 November 2026, 08:50:05 CET"
+    assert instant_text(AT, precision="day") == "24 November 2026"
+    assert instant_text(AT, precision="time") == "07:50:05 UTC"
+    assert month_text("2026-10") == "October 2026"
+
+
+def test_every_policy_has_a_name_for_people_of_its_own():
+    titles = [policy.title for policy in policies_available()]
+    assert all(titles)
+    assert len(set(titles)) == len(titles)
