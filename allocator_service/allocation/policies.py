@@ -38,6 +38,19 @@ def groups_refusal(name: str, options: Mapping[str, Any]) -> str:
     return ""
 
 
+def limits_refusal(name: str, options: Mapping[str, Any]) -> str:
+    """State why a policy with these options keeps no limits.
+
+    The text is empty for a policy that does.
+    """
+    if not policies.policy_named(name).takes_limits:
+        able = ", ".join(each.name for each in policies.policies_available() if each.takes_limits)
+        return f"The policy {name} does not keep limits; these do: {able}."
+    if options.get("resource_weights"):
+        return "The option resource_weights is for pools without limits."
+    return ""
+
+
 def plain_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Options with the exact numbers that readers make as doubles: pools keep them as JSON."""
     return None if options is None else _with_doubles(options)

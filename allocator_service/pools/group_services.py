@@ -19,6 +19,7 @@ from allocator_service.core.errors import (
     Unacceptable,
 )
 from allocator_service.core.versions import check_version
+from allocator_service.pools.limits import Limit, limits_check, limits_stored
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import LARGEST_TIER, TIER_RANGE, Group, GroupTerms, Pool
 from allocator_service.pools.policy import refuse_groups
@@ -35,13 +36,14 @@ MAX_DEPTH = 8
 class GroupSettings:
     """Editable fields of a group.
 
-    `parent` is a slug, None for the pool itself.
+    `parent` is a slug, None for the pool itself. `limit` is None to keep the present limits.
     """
 
     name: str
     parent: str | None
     weight: Decimal = Decimal(1)
     tier: int = 0
+    limit: Sequence[Limit] | None = None
 
     def mistakes(self, pointer: str) -> list[FieldError]:
         """Return the errors of the values, which do not depend on the tree."""
@@ -101,6 +103,8 @@ def groups_put(
     refuse_groups(pool.policy_name, pool.policy_options, pointer="")
     every = [*drafts, *changes]
     _refuse(mistake for draft in every for mistake in draft.settings.mistakes(draft.pointer))
+    for draft in every:
+        limits_check(pool, draft.settings.limit or (), pointer=f"{draft.pointer}/limit")
     parents = _parents(pool)
     if any(change.slug not in parents for change in changes):
         raise group_missing()
@@ -116,7 +120,7 @@ def groups_put(
     )
     known = {group.slug: group for group in groups_of(pool=pool)}
     GroupTerms.objects.bulk_create(
-        GroupTerms(group=known[draft.slug], start=now, **_terms(draft.settings, known))
+        GroupTerms(group=known[draft.slug], start=now, **_terms(draft.settings, known, ()))
         for draft in drafts
     )
     slugs = [change.slug for change in changes]
@@ -141,7 +145,7 @@ def _change(
     """Change a present group of the locked pool, and record it in the audit."""
     group = present.group
     before = {**stated_fields(group), **_stated(present)}
-    changed = _change_terms(present, _terms(settings, known), now)
+    changed = _change_terms(present, _terms(settings, known, present.limit), now)
     group.name = settings.name
     group.version += 1
     group.save(update_fields=["name", "version"])
@@ -169,6 +173,7 @@ def group_update(
     group = _present(pool, group)
     check_version(group.version, version)
     _refuse(settings.mistakes(""))
+    limits_check(pool, settings.limit or (), pointer="/limit")
     _refuse_tree({**_parents(pool), group.slug: settings.parent}, {group.slug: "/parent"})
     present = group.terms.select_related("parent").get(end=None)
     present.group = group
@@ -232,18 +237,26 @@ def _parents(pool: Pool) -> dict[str, str | None]:
     return dict(group_terms_of(pool=pool).values_list("group__slug", "parent__slug"))
 
 
-def _terms(settings: GroupSettings, known: Mapping[str, Group]) -> dict[str, Any]:
+def _terms(
+    settings: GroupSettings, known: Mapping[str, Group], present: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return the terms by the fields of `GroupTerms`.
 
-    `known` holds the parent.
+    `known` holds the parent; `present` are the limits to keep if the settings name none.
     """
     parent = None if settings.parent is None else known[settings.parent]
-    return {"parent": parent, "weight": settings.weight, "tier": settings.tier}
+    limit = list(present) if settings.limit is None else limits_stored(settings.limit)
+    return {"parent": parent, "weight": settings.weight, "tier": settings.tier, "limit": limit}
 
 
 def _stated(terms: GroupTerms) -> dict[str, Any]:
     parent = terms.parent.slug if terms.parent else None
-    return {"parent": parent, "weight": terms.weight, "tier": terms.tier}
+    return {
+        "parent": parent,
+        "weight": terms.weight,
+        "tier": terms.tier,
+        "limit": terms.limit,
+    }
 
 
 def _change_terms(present: GroupTerms, terms: Mapping[str, Any], now: datetime) -> GroupTerms:
@@ -336,7 +349,12 @@ def _audit_created(
 ) -> None:
     if len(groups) == 1:
         settings = drafts[0].settings
-        terms = {"parent": settings.parent, "weight": settings.weight, "tier": settings.tier}
+        terms = {
+            "parent": settings.parent,
+            "weight": settings.weight,
+            "tier": settings.tier,
+            "limit": limits_stored(settings.limit or ()),
+        }
         audit_record(
             action="group.create", instance=groups[0], now=now, pool=pool.slug, extra=terms
         )

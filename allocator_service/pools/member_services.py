@@ -13,6 +13,7 @@ from allocator_service.core.audit import Change, audit_record, audit_record_all,
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
+from allocator_service.pools.limits import Limit, limits_check, limits_stored
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
     LARGEST_TIER,
@@ -28,7 +29,13 @@ from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import groups_of, members_of
 from allocator_service.tenants.models import Tenant
 
-_DEFAULT_TERMS = {"weight": Decimal(1), "best_effort": False, "group": None, "tier": 0}
+_DEFAULT_TERMS = {
+    "weight": Decimal(1),
+    "best_effort": False,
+    "group": None,
+    "tier": 0,
+    "limit": [],
+}
 
 
 @transaction.atomic
@@ -42,20 +49,27 @@ def member_put(
     now: datetime,
     group: str | None = None,
     tier: int = 0,
+    limit: Sequence[Limit] | None = None,
 ) -> tuple[Membership, bool]:
     """Admit a tenant or change its terms from the next decision on. Returns whether it was admitted.
 
-    `group` is the slug of a group of the pool, None for the pool itself. Changing an existing member
-    needs its `version` (`PreconditionRequired` without, `Stale` when it is another).
+    `group` is the slug of a group of the pool, None for the pool itself. `limit` is None to keep the
+    present limits. Changing an existing member needs its `version` (`PreconditionRequired` without,
+    `Stale` when it is another).
     """
     pool = pool_lock(pool)
     found = None if group is None else groups_of(pool=pool).filter(slug=group).first()
     terms = _terms_of(
         pool, weight=weight, best_effort=best_effort, group=group, found=found, tier=tier
     )
-    stated = {**terms, "group": group}
+    limits_check(pool, limit or (), pointer="/limit")
     membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
-    if membership is None:
+    present = None if membership is None else _present_terms(membership)
+    terms["limit"] = [] if present is None else present.limit
+    if limit is not None:
+        terms["limit"] = limits_stored(limit)
+    stated = {**terms, "group": group}
+    if membership is None or present is None:
         (membership,) = members_admit(
             pool=pool, tenants=[tenant], now=now, terms={tenant.pk: terms}
         )
@@ -69,7 +83,6 @@ def member_put(
             f'Changing a member needs If-Match with its ETag ("v{membership.version}").'
         )
     check_version(membership.version, version)
-    present = membership.terms.select_related("group").get(end=None)
     before = _stated(membership, present)
     _change_terms([(present, terms)], now)
     membership.version += 1
@@ -120,6 +133,7 @@ def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> 
             found=groups.get(draft.group or ""),
             tier=draft.tier,
         )
+        terms[draft.tenant.pk]["limit"] = [] if old is None else old.limit
     stated = {draft.tenant.pk: {**terms[draft.tenant.pk], "group": draft.group} for draft in drafts}
     joining = [draft.tenant for draft in drafts if draft.tenant.pk not in present]
     admitted = members_admit(pool=pool, tenants=joining, now=now, terms=terms)
@@ -148,6 +162,10 @@ def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> 
         now=now,
         pool=pool.slug,
     )
+
+
+def _present_terms(membership: Membership) -> MembershipTerms:
+    return membership.terms.select_related("group").get(end=None)
 
 
 def _stated(membership: Membership, terms: MembershipTerms) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Pools, what they count, who belongs to them, and the servers contributed to them."""
 
 from decimal import Decimal
-from typing import Self
+from typing import Any, Self
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, RangeOperators
@@ -22,6 +22,11 @@ TIER_RANGE = f"The tier must be a whole number from -{LARGEST_TIER} to {LARGEST_
 def vector_field() -> "ArrayField[list[Decimal], list[Decimal]]":
     """Exact quantities in the order of the pool's resources; a missing tail is 0."""
     return ArrayField(models.DecimalField(max_digits=24, decimal_places=FRACTIONAL_DIGITS))
+
+
+def limit_field() -> "models.JSONField[list[dict[str, Any]], list[dict[str, Any]]]":
+    """Limits of a node, as `pools.limits` writes them."""
+    return models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
 
 
 class WindowKind(models.TextChoices):
@@ -216,7 +221,7 @@ class Group(models.Model):
 
 
 class GroupTerms(models.Model):
-    """Parent, weight and tier of a group over an interval.
+    """Parent, weight, tier and limits of a group over an interval.
 
     The present terms have no end. `parent` null is the pool itself.
     """
@@ -227,6 +232,7 @@ class GroupTerms(models.Model):
         max_digits=24, decimal_places=FRACTIONAL_DIGITS, default=Decimal(1)
     )
     tier = models.IntegerField(default=0)
+    limit = limit_field()
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)
 
@@ -294,7 +300,7 @@ class Membership(models.Model):
 
 
 class MembershipTerms(models.Model):
-    """Weight, group and tier of a member over an interval.
+    """Weight, group, tier and limits of a member over an interval.
 
     The present terms have no end. `group` null is the pool itself.
     """
@@ -313,6 +319,7 @@ class MembershipTerms(models.Model):
         db_index=False,
     )
     tier = models.IntegerField(default=0, db_default=0)
+    limit = limit_field()
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)
 

@@ -15,6 +15,7 @@ from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
 from allocator_service.core.versions import check_version
+from allocator_service.pools.limits import has_limits, refuse_limits, selects_servers
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
     Pool,
@@ -119,8 +120,11 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     _extend_resources(pool, settings.resources)
     if not settings.policy.places:
         _refuse_selectors(pool, settings.policy)
+        _refuse_limits_of_servers(pool, settings.policy)
     if groups_of(pool=pool).exists() or members_of(pool=pool).exclude(tier=0).exists():
         refuse_groups(settings.policy.name, settings.policy.options, pointer="/policy/name")
+    if has_limits(pool):
+        refuse_limits(settings.policy.name, settings.policy.options, pointer="/policy/name")
     if settings.metering != pool.metering:
         pool.metering_changed_at = now
     before = stated_fields(pool)
@@ -198,6 +202,16 @@ def _refuse_selectors(pool: Pool, policy: PolicyChoice) -> None:
         raise Unacceptable(
             f'The policy {policy.name} sees the pool as one server, and the workload "{selective.name}"'
             f" of {selective.tenant.slug} selects servers: withdraw it or choose a policy that places.",
+            code="policy.no_placement",
+            pointer="/policy/name",
+        )
+
+
+def _refuse_limits_of_servers(pool: Pool, policy: PolicyChoice) -> None:
+    if selects_servers(pool):
+        raise Unacceptable(
+            f"The policy {policy.name} sees the pool as one server, and limits of the pool are for some"
+            " servers alone: remove them or choose a policy that places.",
             code="policy.no_placement",
             pointer="/policy/name",
         )

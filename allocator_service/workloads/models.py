@@ -7,7 +7,7 @@ from django.db.models import F, Q
 
 from allocator_service.core.constraints import NonNegativeVector, PositiveSomewhere
 from allocator_service.core.ids import new_id
-from allocator_service.pools.models import Pool, vector_field
+from allocator_service.pools.models import Pool, limit_field, vector_field
 from allocator_service.tenants.models import Tenant
 
 MAX_TASKS = 10**12
@@ -40,6 +40,7 @@ class Workload(models.Model):
     tasks = models.BigIntegerField(null=True, blank=True)
     priority = models.IntegerField(default=0)
     server_selector = models.JSONField(default=dict, blank=True)
+    limit = limit_field()
     state = models.CharField(
         max_length=9, choices=WorkloadState.choices, default=WorkloadState.ACTIVE
     )

@@ -15,6 +15,7 @@ from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
 from allocator_service.core.versions import check_version
+from allocator_service.pools.limits import Limit, limits_check, limits_stored
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.member_services import members_admit
 from allocator_service.pools.models import Pool
@@ -38,6 +39,7 @@ class WorkloadDraft:
     tasks: int | None = None
     priority: int = 0
     server_selector: dict[str, str | list[str]] = field(default_factory=dict)
+    limit: Sequence[Limit] = ()
     pointer: str = ""
 
 
@@ -72,6 +74,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     pool = pool_lock(pool)
     for draft in drafts:
         _refuse_selector(pool, draft.server_selector, draft.pointer)
+        limits_check(pool, draft.limit, pointer=f"{draft.pointer}/limit")
     _refuse_taken_names(pool, drafts)
     members_admit(
         pool=pool,
@@ -83,10 +86,11 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     copy_rows(
         Workload,
         ["id", "pool_id", "tenant_id", "name", "demand", "tasks", "priority", "server_selector",
-         "state", "unsatisfiable", "version", "created_at"],
+         "limit", "state", "unsatisfiable", "version", "created_at"],
         (
             (id_, pool.pk, draft.tenant.pk, draft.name, list(draft.demand), draft.tasks,
-             draft.priority, Jsonb(draft.server_selector), WorkloadState.ACTIVE.value,
+             draft.priority, Jsonb(draft.server_selector), Jsonb(limits_stored(draft.limit)),
+             WorkloadState.ACTIVE.value,
              supply.unsatisfiable_reason(draft.demand, draft.server_selector), 1, now)
             for id_, draft in zip(ids, drafts, strict=True)
         ),
@@ -142,7 +146,10 @@ def _refuse_taken_names(pool: Pool, drafts: Sequence[WorkloadDraft]) -> None:
 
 @dataclass(frozen=True)
 class WorkloadSettings:
-    """All of a workload that may be edited."""
+    """Editable fields of a workload.
+
+    `limit` is None to keep the present limits.
+    """
 
     name: str
     demand: Sequence[Decimal]
@@ -150,6 +157,7 @@ class WorkloadSettings:
     priority: int
     server_selector: dict[str, str | list[str]]
     state: str
+    limit: Sequence[Limit] | None = None
 
 
 @transaction.atomic
@@ -163,12 +171,15 @@ def workload_update(
         raise Conflict(f"The workload {workload.name} is withdrawn.", code="workload.withdrawn")
     _refuse_empty_demand(settings.demand, "")
     _refuse_selector(workload.pool, settings.server_selector, "")
+    limits_check(workload.pool, settings.limit or (), pointer="/limit")
     before = stated_fields(workload)
     workload.name = settings.name
     workload.demand = list(settings.demand)
     workload.tasks = settings.tasks
     workload.priority = settings.priority
     workload.server_selector = settings.server_selector
+    if settings.limit is not None:
+        workload.limit = limits_stored(settings.limit)
     workload.state = settings.state
     if settings.state == WorkloadState.WITHDRAWN:
         workload.withdrawn_at = now

@@ -139,7 +139,8 @@ class LimitedByField(SchemaField):
     def __init__(self, **options: Any) -> None:
         reasons = {"type": "string", "enum": list(REASONS)}
         resource = {"type": "string", "pattern": "^resource:.+$"}
-        super().__init__(schema={"oneOf": [reasons, resource]}, **options)
+        limit = {"type": "string", "pattern": "^limit:(workload|tenant|group:.+)$"}
+        super().__init__(schema={"oneOf": [reasons, resource, limit]}, **options)
 
 
 class JsonCells(ObjectField):

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from allocator_service.core.display import number_text
 
-_RESOURCE = "resource:"
+_RESOURCE, _LIMIT = "resource:", "limit:"
 # A sharing degree this near to 1 is neither a benefit nor a loss.
 _AS_ALONE = 0.005
 # As docs/guides/errors.md lists them, which a test compares.
@@ -39,8 +39,18 @@ PAUSED = "It is paused, and gets nothing until you activate it."
 NOT_DECIDED = "It came after the decision in force; the next decision includes it."
 
 
+def _whose(limited_by: str) -> str:
+    """The owner of the limit that a reason names."""
+    _, scope, *name = limited_by.split(":", 2)
+    if scope == "group":
+        return f"of the group {name[0]}"
+    return "of this workload" if scope == "workload" else "that your operator set for you"
+
+
 def reason_said(limited_by: str) -> str:
     """Why a workload did not get more."""
+    if limited_by.startswith(_LIMIT):
+        return f"The limit {_whose(limited_by)} is reached."
     if limited_by.startswith(_RESOURCE):
         name = limited_by.removeprefix(_RESOURCE)
         return f"All of {name} is used up on the servers it may run on."
@@ -49,6 +59,10 @@ def reason_said(limited_by: str) -> str:
 
 def helps(limited_by: str) -> str:
     """What gives a workload with this reason more, without any computation."""
+    if limited_by == f"{_LIMIT}workload":
+        return "Raise the limit of the workload."
+    if limited_by.startswith(_LIMIT):
+        return f"A higher limit: ask who manages the one {_whose(limited_by)}."
     if limited_by.startswith(_RESOURCE):
         return f"More {limited_by.removeprefix(_RESOURCE)} in the pool."
     return _REASONS[limited_by][1]

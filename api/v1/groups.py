@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
+from allocator_service.core.quantities import Resource
 from allocator_service.core.selecting import missing
 from allocator_service.pools.group_services import (
     GroupDraft,
@@ -43,6 +44,7 @@ from api.contract.pagination import by_slug, page_of_fixed
 from api.contract.parameters import PageParameters
 from api.pseudonyms import GroupNameField, groups_known
 from api.resources import PoolResource
+from api.v1.limits import LimitsField, limits_read
 from api.v1.members import member_weight, tier_field
 from api.views import writes
 from policies.fields import Document, TextField
@@ -53,6 +55,7 @@ class GroupTermsDocument(Document):
     parent = GroupNameField(source="parent.slug", allow_null=True)
     weight = WeightField()
     tier = tier_field()
+    limit = LimitsField()
     start = TimestampField()
     end = TimestampField(allow_null=True, description="null: in force.")
 
@@ -71,8 +74,9 @@ class GroupDocument(Document):
     )
     weight = WeightField(writable={"default": Decimal(1)})
     tier = tier_field(writable={"default": 0})
+    limit = LimitsField()
     terms_since = TimestampField(
-        source="start", description="Start of the present parent, weight and tier."
+        source="start", description="Start of the present parent, weight, tier and limits."
     )
     version = VersionField(source="group.version")
     created_at = TimestampField(source="group.created_at")
@@ -115,7 +119,7 @@ class GroupResource(PoolResource):
         return set(self.subtree.terms().values_list("group__slug", flat=True))
 
     def update(self, found: GroupTerms, fields: Mapping[str, Any], version: int) -> GroupTerms:
-        group, settings = found.group, group_settings(fields)
+        group, settings = found.group, group_settings(fields, self.resources)
         group_update(group=group, settings=settings, version=version, now=utc_now())
         return self.find(group.slug)
 
@@ -157,7 +161,11 @@ class GroupsView(GroupResource):
 
     def _create(self, items: Items) -> Sequence[str]:
         drafts = [
-            GroupDraft(fields["slug"], group_settings(fields), items.pointer(index))
+            GroupDraft(
+                fields["slug"],
+                group_settings(fields, self.resources, pointer=items.pointer(index)),
+                items.pointer(index),
+            )
             for index, fields in enumerate(items.fields)
         ]
         created = groups_create(pool=self.pool, drafts=drafts, now=utc_now())
@@ -244,11 +252,14 @@ class GroupHistoryView(GroupResource):
         return history.filter(group__in=self.subtree.groups())
 
 
-def group_settings(fields: Mapping[str, Any]) -> GroupSettings:
-    """Return the settings in the fields of a request."""
+def group_settings(
+    fields: Mapping[str, Any], resources: Sequence[Resource], *, pointer: str = ""
+) -> GroupSettings:
+    """Return the settings in the fields of a request at `pointer`."""
     return GroupSettings(
         name=fields["name"],
         parent=fields["parent"],
         weight=member_weight(fields["weight"]),
         tier=fields["tier"],
+        limit=limits_read(fields["limit"], resources, pointer=f"{pointer}/limit"),
     )

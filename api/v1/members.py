@@ -39,6 +39,7 @@ from api.contract.pagination import Page, bad_cursor, by_slug, cursor_position, 
 from api.contract.parameters import PageParameters
 from api.pseudonyms import GroupNameField, TenantNameField, group_name, tenant_name
 from api.resources import PoolResource
+from api.v1.limits import LimitsField, limits_read
 from api.views import writes
 from policies.fields import BooleanField, Document, IntegerField
 
@@ -71,8 +72,9 @@ class MemberDocument(Document):
         },
     )
     tier = tier_field(writable={"default": 0})
+    limit = LimitsField()
     weight_since = TimestampField(
-        source="start", description="Start of the present terms: weight, group and tier."
+        source="start", description="Start of the present terms: weight, group, tier and limits."
     )
     admitted_at = TimestampField(source="membership.admitted_at")
     version = VersionField(source="membership.version")
@@ -191,7 +193,11 @@ class MemberView(MemberResource):
         _, created = member_put(
             pool=of_pool,
             tenant=admitted,
-            **{**fields, "weight": member_weight(fields["weight"])},
+            **{
+                **fields,
+                "weight": member_weight(fields["weight"]),
+                "limit": limits_read(fields["limit"], self.resources, pointer="/limit"),
+            },
             version=version,
             now=utc_now(),
         )

@@ -36,6 +36,7 @@ from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
+from api.v1.limits import LimitsField, limits_read
 from api.views import writes
 from policies import UNSERVED
 from policies.fields import ChoiceField, Document, IntegerField, ListField, TextField
@@ -77,6 +78,7 @@ class WorkloadDocument(Document):
     )
     priority = IntegerField(**PRIORITY, writable={"default": 0})
     server_selector = SelectorField(writable={"default": dict})
+    limit = LimitsField()
     state = ChoiceField(choices=WorkloadState.values, writable=True)
     conditions = ConditionsField(
         ConditionDocument, source="unsatisfiable", min_items=0, max_items=1
@@ -88,7 +90,7 @@ class WorkloadDocument(Document):
 
 WorkloadRequest = WorkloadDocument.writable(
     "WorkloadRequest",
-    only=("tenant", "name", "demand", "tasks", "priority", "server_selector"),
+    only=("tenant", "name", "demand", "tasks", "priority", "server_selector", "limit"),
 )
 WorkloadChange = WorkloadDocument.writable("WorkloadChange")
 
@@ -124,7 +126,8 @@ class WorkloadResource(PoolResource):
     def update(self, found: Workload, fields: Mapping[str, Any], version: int) -> Workload:
         demand = vector_from(fields["demand"], self.resources, pointer="/demand")
         others = {name: value for name, value in fields.items() if name != "tenant"}
-        settings = WorkloadSettings(**{**others, "demand": demand})
+        limit = limits_read(fields["limit"], self.resources, pointer="/limit")
+        settings = WorkloadSettings(**{**others, "demand": demand, "limit": limit})
         return workload_update(workload=found, settings=settings, version=version, now=utc_now())
 
     def retire(self, found: Workload, version: int) -> None:
@@ -172,7 +175,13 @@ class WorkloadsView(WorkloadResource):
         for index, (fields, tenant) in enumerate(zip(items.fields, tenants, strict=True)):
             pointer = items.pointer(index)
             demand = vector_from(fields["demand"], self.resources, pointer=f"{pointer}/demand")
-            named = {**fields, "tenant": cast("Tenant", tenant), "demand": demand}
+            limit = limits_read(fields["limit"], self.resources, pointer=f"{pointer}/limit")
+            named = {
+                **fields,
+                "tenant": cast("Tenant", tenant),
+                "demand": demand,
+                "limit": limit or (),
+            }
             drafts.append(WorkloadDraft(**named, pointer=pointer))
         return workloads_submit(pool=self.pool, drafts=drafts, now=utc_now()).ids
 

@@ -34,6 +34,7 @@ from allocator_service.core.ids import new_id
 from allocator_service.core.jobs import Claim, ClaimLost, hold_job, postpone_jobs
 from allocator_service.core.outbox import event_record, request_id
 from allocator_service.ledger.intake.sealing import entries_seal_all
+from allocator_service.pools.limits import next_change_of_limits
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.recompute import (
     DECISION_JOBS,
@@ -94,7 +95,13 @@ def _compute(claim: _Claim, work: _Work, clock: Clock, early: bool) -> Run:
 
 @dataclass(frozen=True)
 class _Solved:
+    """A solved problem.
+
+    `read_at` is the instant as of which the pool was read.
+    """
+
     state: PoolState
+    read_at: datetime
     allocation: Allocation
     digests: Mapping[str, str]
     seconds: float
@@ -117,7 +124,7 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
         digests = decision_digests(state.document, allocation)
         now = clock()
         if border is None or now + (timedelta() if early else COMMIT) <= border:
-            return _Solved(state, allocation, digests, seconds, border)
+            return _Solved(state, border or begun, allocation, digests, seconds, border)
         border = _border_after(pool_id, now + 2 * (now - begun))
 
 
@@ -256,6 +263,7 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
         if state.deficits and run.effective_from is not None:
             period = timedelta(seconds=run.schedule.period_seconds)
             decision_due(run.pool, at=run.effective_from + period - lead(run))
+        _await_limits(run.pool, solved.read_at)
     log.info("decision_published", pool_id=job.pk, run=str(run.pk), generation=run.generation)
     return run
 
@@ -276,8 +284,16 @@ def _fail(claim: _Claim, work: _Work, error: DomainError, now: datetime) -> Run:
             now=now,
         )
         _complete(job, now, now)
+        _await_limits(run.pool, run.started_at or now)
     log.warning("run_failed", pool_id=job.pk, run=str(run.pk), code=error.code)
     return run
+
+
+def _await_limits(pool: Pool, read_at: datetime) -> None:
+    """Request a decision for the next instant at which a limit of the pool begins or ends."""
+    following = next_change_of_limits(pool, after=read_at)
+    if following is not None:
+        decision_due(pool, at=following)
 
 
 def _complete(job: RecomputeJob, now: datetime, step: datetime) -> None:

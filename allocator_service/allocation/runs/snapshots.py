@@ -3,7 +3,7 @@
 import hashlib
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -19,6 +19,7 @@ from allocator_service.allocation.models import Placement, Run, RunStatus, Snaps
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
+from allocator_service.pools.limits import limits_from
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import (
     ServerGroup,
@@ -80,7 +81,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         .order_by("membership_id")
         .values_list(
             "membership__tenant_id", "membership__tenant__slug", "weight", "best_effort",
-            "group__slug", "tier",
+            "group__slug", "tier", "limit",
         )
     )  # fmt: skip
     workloads = list(
@@ -88,17 +89,17 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         .order_by("id")
         .values_list(
             "id", "tenant_id", "tenant__slug", "name", "demand", "tasks", "priority",
-            "server_selector",
+            "server_selector", "limit",
         )
     )  # fmt: skip
     servers = _servers(groups, resources)
     document: dict[str, Any] = {
         "resources": [{"name": resource.name, "unit": resource.unit} for resource in resources],
         "servers": servers,
-        **_groups(pool),
+        **_groups(pool, now),
         "tenants": [
-            _tenant(slug, weight, best_effort, group, tier)
-            for _, slug, weight, best_effort, group, tier in members
+            _tenant(slug, weight, best_effort, group, tier) | _limits(limit, now)
+            for _, slug, weight, best_effort, group, tier, limit in members
         ],
         "workloads": [
             {
@@ -108,8 +109,9 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
                 "tasks": tasks,
                 "priority": priority,
                 "server_selector": selector,
+                **_limits(limit, now),
             }
-            for _, _, slug, name, demand, tasks, priority, selector in workloads
+            for _, _, slug, name, demand, tasks, priority, selector, limit in workloads
         ],
         "policy": {
             "name": pool.policy_name,
@@ -146,7 +148,23 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     )
 
 
-def _groups(pool: Pool) -> dict[str, Any]:
+def _limits(stored: Sequence[Mapping[str, Any]], now: datetime) -> dict[str, Any]:
+    """Limits in force at an instant, by the key of the document.
+
+    Without any the key is absent, so that nodes without limits keep their digests.
+    """
+    rows = [
+        {
+            "where": limit.where,
+            "amount": {name: _number(amount) for name, amount in limit.amount.items()},
+        }
+        for limit in limits_from(stored)
+        if limit.is_in_force(now)
+    ]
+    return {"limit": rows} if rows else {}
+
+
+def _groups(pool: Pool, now: datetime) -> dict[str, Any]:
     """Groups of the pool, by the key of the document.
 
     Without any the key is absent, so that flat pools keep their digests.
@@ -154,11 +172,12 @@ def _groups(pool: Pool) -> dict[str, Any]:
     rows = (
         group_terms_of(pool=pool)
         .order_by("group_id")
-        .values_list("group__slug", "parent__slug", "weight", "tier")
+        .values_list("group__slug", "parent__slug", "weight", "tier", "limit")
     )
     groups = [
         {"name": slug, "parent": parent, "weight": _number(weight), "tier": tier}
-        for slug, parent, weight, tier in rows
+        | _limits(limit, now)
+        for slug, parent, weight, tier, limit in rows
     ]
     return {"groups": groups} if groups else {}
 

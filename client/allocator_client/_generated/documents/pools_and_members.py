@@ -95,6 +95,20 @@ class PoolRequestPatch(TypedDict):
     transparent: NotRequired[bool | None]
 
 
+GroupLimit = TypedDict(
+    "GroupLimit",
+    {
+        "where": dict[str, str | list[str]],
+        # Greatest amount of each resource. Resources that are not named have no limit.
+        "amount": dict[str, float | str],
+        # First instant of the limit; null: since it was set.
+        "from": str | None,
+        # End of the limit, exclusive; null: none.
+        "to": str | None,
+    },
+)
+
+
 class GroupDocument(TypedDict):
     pool: str
     slug: str
@@ -104,10 +118,27 @@ class GroupDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # Start of the present parent, weight and tier.
+    # What everything below may demand at most, on which servers and when.
+    limit: list[GroupLimit]
+    # Start of the present parent, weight, tier and limits.
     terms_since: str
     version: int
     created_at: str
+
+
+GroupRequestLimit = TypedDict(
+    "GroupRequestLimit",
+    {
+        # Servers that it is for; {}: all servers.
+        "where": NotRequired[dict[str, str | list[str]]],
+        # Greatest amount of each resource. Resources that are not named have no limit.
+        "amount": dict[str, float | str],
+        # First instant of the limit; null: since it was set.
+        "from": NotRequired[str | None],
+        # End of the limit, exclusive; null: none.
+        "to": NotRequired[str | None],
+    },
+)
 
 
 class GroupRequest(TypedDict):
@@ -119,6 +150,8 @@ class GroupRequest(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
+    # What everything below may demand at most, on which servers and when.
+    limit: NotRequired[list[GroupRequestLimit]]
 
 
 class ManyCreated(TypedDict):
@@ -133,6 +166,7 @@ class GroupRequestPatch(TypedDict):
     parent: NotRequired[str | None | None]
     weight: NotRequired[float | None]
     tier: NotRequired[int | None]
+    limit: NotRequired[list[GroupRequestLimit] | None]
 
 
 class GroupTermsDocument(TypedDict):
@@ -142,6 +176,8 @@ class GroupTermsDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
+    # What everything below may demand at most, on which servers and when.
+    limit: list[GroupLimit]
     start: str
     # null: in force.
     end: str | None
@@ -208,7 +244,9 @@ class MemberDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # Start of the present terms: weight, group and tier.
+    # What everything below may demand at most, on which servers and when.
+    limit: list[GroupLimit]
+    # Start of the present terms: weight, group, tier and limits.
     weight_since: str
     admitted_at: str
     version: int
@@ -222,6 +260,8 @@ class MemberRequest(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
+    # What everything below may demand at most, on which servers and when.
+    limit: NotRequired[list[GroupRequestLimit]]
 
 
 class TenantDocument(TypedDict):

@@ -70,6 +70,20 @@ class NoFields(TypedDict):
     pass
 
 
+WorkloadLimit = TypedDict(
+    "WorkloadLimit",
+    {
+        "where": dict[str, str | list[str]],
+        # Greatest amount of each resource. Resources that are not named have no limit.
+        "amount": dict[str, float | str],
+        # First instant of the limit; null: since it was set.
+        "from": str | None,
+        # End of the limit, exclusive; null: none.
+        "to": str | None,
+    },
+)
+
+
 class WorkloadCondition(TypedDict):
     type: Literal["unsatisfiable"]
     reason: Literal[
@@ -86,11 +100,28 @@ class WorkloadDocument(TypedDict):
     tasks: int | None
     priority: int
     server_selector: dict[str, str | list[str]]
+    # What everything below may demand at most, on which servers and when.
+    limit: list[WorkloadLimit]
     state: Literal["active", "paused", "withdrawn"]
     conditions: list[WorkloadCondition]
     version: int
     created_at: str
     withdrawn_at: str | None
+
+
+WorkloadRequestLimit = TypedDict(
+    "WorkloadRequestLimit",
+    {
+        # Servers that it is for; {}: all servers.
+        "where": NotRequired[dict[str, str | list[str]]],
+        # Greatest amount of each resource. Resources that are not named have no limit.
+        "amount": dict[str, float | str],
+        # First instant of the limit; null: since it was set.
+        "from": NotRequired[str | None],
+        # End of the limit, exclusive; null: none.
+        "to": NotRequired[str | None],
+    },
+)
 
 
 class WorkloadRequest(TypedDict):
@@ -102,6 +133,8 @@ class WorkloadRequest(TypedDict):
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
+    # What everything below may demand at most, on which servers and when.
+    limit: NotRequired[list[WorkloadRequestLimit]]
 
 
 class WorkloadChangePatch(TypedDict):
@@ -111,4 +144,5 @@ class WorkloadChangePatch(TypedDict):
     tasks: NotRequired[int | None | None]
     priority: NotRequired[int | None]
     server_selector: NotRequired[dict[str, str | list[str] | None] | None]
+    limit: NotRequired[list[WorkloadRequestLimit] | None]
     state: NotRequired[Literal["active", "paused", "withdrawn"] | None]

@@ -10,10 +10,7 @@ from allocator_client._generated.documents.decisions import (
     CertificateDocument,
     PlacementDocument,
 )
-from allocator_client._generated.documents.servers_and_workloads import (
-    ServerRequest,
-    WorkloadRequest,
-)
+from allocator_client._generated.documents.servers_and_workloads import ServerRequest
 
 BacktestHistory = TypedDict(
     "BacktestHistory",
@@ -358,6 +355,16 @@ class SimulationRequestServers(TypedDict):
     retire: NotRequired[list[str]]
 
 
+class SimulationRequestWorkloadsSubmit(TypedDict):
+    # Optional for a tenant's key, which means itself.
+    tenant: NotRequired[str]
+    name: str
+    demand: dict[str, float | str]
+    tasks: NotRequired[int | None]
+    priority: NotRequired[int]
+    server_selector: NotRequired[dict[str, str | list[str]]]
+
+
 class SimulationRequestWorkloadsChange(TypedDict):
     id: str
     demand: NotRequired[dict[str, float | str]]
@@ -367,7 +374,7 @@ class SimulationRequestWorkloadsChange(TypedDict):
 
 
 class SimulationRequestWorkloads(TypedDict):
-    submit: NotRequired[list[WorkloadRequest]]
+    submit: NotRequired[list[SimulationRequestWorkloadsSubmit]]
     change: NotRequired[list[SimulationRequestWorkloadsChange]]
     # Workloads.
     withdraw: NotRequired[list[str]]

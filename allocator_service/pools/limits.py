@@ -1,0 +1,166 @@
+"""Limits of groups, members and workloads: amounts with servers and dates.
+
+A node keeps its limits as a list in JSON. Each entry has `where` (a server selector), `amount` (decimals
+as text, by resource) and, if it is dated, `from` and `to`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Q
+
+from allocator_service.core.errors import MAX_ERRORS, FieldError, Unacceptable
+from allocator_service.core.quantities import decimal_text
+from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
+
+MAX_LIMITS = 100
+Selector = Mapping[str, str | list[str]]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that everything below a node may demand of the servers that match.
+
+    `start` and `end` are None without a date.
+    """
+
+    amount: Mapping[str, Decimal]
+    where: Selector = field(default_factory=dict)
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def is_in_force(self, at: datetime) -> bool:
+        """Return True if the limit holds at an instant."""
+        begun = self.start is None or self.start <= at
+        return begun and (self.end is None or at < self.end)
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The entry in JSON."""
+        entry: dict[str, Any] = {
+            "where": dict(self.where),
+            "amount": {name: decimal_text(amount) for name, amount in self.amount.items()},
+        }
+        if self.start is not None:
+            entry["from"] = self.start.isoformat()
+        if self.end is not None:
+            entry["to"] = self.end.isoformat()
+        return entry
+
+
+def limits_stored(limits: Iterable[Limit]) -> list[dict[str, Any]]:
+    """Return limits as a node keeps them."""
+    return [limit.stored for limit in limits]
+
+
+def limits_from(stored: Iterable[Mapping[str, Any]]) -> list[Limit]:
+    """Return the limits that a node keeps."""
+    return [
+        Limit(
+            amount={name: Decimal(amount) for name, amount in entry["amount"].items()},
+            where=entry["where"],
+            start=_instant(entry.get("from")),
+            end=_instant(entry.get("to")),
+        )
+        for entry in stored
+    ]
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+LimitRule = Callable[[str, Mapping[str, Any]], str]
+_limit_rules: list[LimitRule] = []
+
+
+def register_limit_rule(rule: LimitRule) -> None:
+    """Register the function that states why a policy with its options keeps no limits.
+
+    It returns an empty text for a policy that does. This app does not know the policies.
+    """
+    _limit_rules[:] = [rule]  # one rule, also where apps are set up again
+
+
+def refuse_limits(policy_name: str, options: Mapping[str, Any], *, pointer: str) -> None:
+    """Raise `Unacceptable` unless the policy keeps limits."""
+    for rule in _limit_rules:
+        reason = rule(policy_name, options)
+        if reason:
+            raise Unacceptable(reason, code="policy.no_limits", pointer=pointer)
+
+
+def limits_check(pool: Pool, limits: Sequence[Limit], *, pointer: str) -> None:
+    """Raise `Unacceptable` for limits that the pool's policy cannot keep, or that cannot hold.
+
+    `pointer` is that of the list.
+    """
+    if not limits:
+        return
+    refuse_limits(pool.policy_name, pool.policy_options, pointer=pointer)
+    if len(limits) > MAX_LIMITS:
+        raise Unacceptable(
+            f"{len(limits)} limits; at most {MAX_LIMITS} are kept.",
+            code="limit.too_many",
+            pointer=pointer,
+        )
+    known = set(pool.resource_types.values_list("name", flat=True))
+    errors = [
+        error
+        for index, limit in enumerate(limits)
+        for error in _mistakes(pool, limit, known, f"{pointer}/{index}")
+    ]
+    if errors:
+        raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
+
+
+def _mistakes(pool: Pool, limit: Limit, known: set[str], pointer: str) -> Iterable[FieldError]:
+    if not limit.amount:
+        detail = "A limit must name at least one resource."
+        yield FieldError(f"{pointer}/amount", "limit.empty", detail)
+    for name in limit.amount.keys() - known:
+        detail = f'The pool has no resource "{name}".'
+        yield FieldError(f"{pointer}/amount/{name}", "limit.unknown_resource", detail)
+    if limit.where and not pool.policy_places:
+        detail = (
+            f"The pool's policy, {pool.policy_name}, sees the pool as one server: a limit in it is for"
+            " all servers."
+        )
+        yield FieldError(f"{pointer}/where", "policy.no_placement", detail)
+    if limit.start is not None and limit.end is not None and limit.end <= limit.start:
+        detail = "The limit must start before it ends."
+        yield FieldError(f"{pointer}/to", "limit.interval", detail)
+
+
+def has_limits(pool: Pool) -> bool:
+    """Return True if a present group, member or workload of the pool has a limit."""
+    return any(True for _ in _present(pool))
+
+
+def selects_servers(pool: Pool) -> bool:
+    """Return True if a present limit of the pool is for some servers alone."""
+    return any(entry["where"] for stored in _present(pool) for entry in stored)
+
+
+def next_change_of_limits(pool: Pool, *, after: datetime) -> datetime | None:
+    """Return the first instant after another one at which a limit begins or ends."""
+    edges = (
+        edge
+        for stored in _present(pool)
+        for limit in limits_from(stored)
+        for edge in (limit.start, limit.end)
+    )
+    return min((edge for edge in edges if edge is not None and edge > after), default=None)
+
+
+def _present(pool: Pool) -> Iterable[list[dict[str, Any]]]:
+    """Yield the limits of each present node that has any."""
+    some = ~Q(limit=[])
+    groups = GroupTerms.objects.filter(some, group__pool=pool, end=None)
+    members = MembershipTerms.objects.filter(some, membership__pool=pool, end=None)
+    workloads = pool.workloads.filter(some).exclude(state="withdrawn")
+    for rows in (groups, members, workloads):
+        yield from rows.values_list("limit", flat=True)

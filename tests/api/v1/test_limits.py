@@ -1,0 +1,190 @@
+"""Limits of groups, members and workloads: REST, decisions, dates, and what is refused."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.quantities import Resource
+from allocator_service.pools.models import RecomputeJob
+from allocator_service.tenants.models import Tenant
+from tests import factories
+
+PATH = "/api/v1/pools/shared"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def pool(db):
+    """One server of 64 CPUs and 8 GPUs, and one without GPUs."""
+    pool = factories.pool("shared", resources=[Resource("cpu", "core"), Resource("gpu", "")])
+    factories.server(pool, "gpu-node", 64, 8, None, labels={"gpu": "a100"})
+    factories.server(pool, "cpu-node", 96, 0, None)
+    return pool
+
+
+def tasks(run):
+    return {
+        row.workload.name: (round(row.tasks, 6), row.limited_by)
+        for row in run.allocations.select_related("workload")
+    }
+
+
+def demand(client, tenant, name, cpu, gpu):
+    body = {"tenant": tenant, "name": name, "demand": {"cpu": cpu, "gpu": gpu}}
+    return client.post(f"{PATH}/workloads/", body)
+
+
+@pytest.fixture
+def department(pool, operator):
+    """A group of two members beside a third one."""
+    for slug in ("vision", "speech", "bio"):
+        factories.tenant(slug)
+    assert operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"}).status_code == 201
+    for slug, group in (("vision", "ml"), ("speech", "ml"), ("bio", None)):
+        body = {"weight": 1, "group": group}
+        assert operator.put(f"{PATH}/members/{slug}/", body).status_code == 201
+    demand(operator, "vision", "v", 4, 1)
+    demand(operator, "speech", "s", 8, 1)
+    demand(operator, "bio", "b", 2, 0)
+
+
+def patch(client, path, body):
+    return client.patch(path, body, If_Match=client.get(path)["ETag"])
+
+
+def test_a_group_has_a_limit(pool, operator, department):
+    answer = patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 4}}]})
+    assert answer.status_code == 200, answer.content
+    assert answer.json()["limit"] == [{"where": {}, "amount": {"gpu": 4}, "from": None, "to": None}]
+    assert tasks(factories.decision(pool)) == {
+        "v": (2, "limit:group:ml"),
+        "s": (2, "limit:group:ml"),
+        "b": (68, "resource:cpu"),
+    }
+
+
+def test_other_changes_of_a_node_keep_its_limits(pool, operator, department):
+    row = {"where": {"gpu": ["a100"]}, "amount": {"gpu": 1}, "from": None, "to": None}
+    for path in (f"{PATH}/groups/ml/", f"{PATH}/workloads/{workload(operator, 'v')}/"):
+        assert patch(operator, path, {"limit": [row]}).status_code == 200
+        other = {"weight": 2} if "groups" in path else {"priority": 1}
+        assert patch(operator, path, other).json()["limit"] == [row]
+    member = f"{PATH}/members/bio/"
+    with_limit = put(operator, member, {"weight": 1, "limit": [row]})
+    assert with_limit.json()["limit"] == [row]
+    assert put(operator, member, {"weight": 3}).json()["limit"] == [row]
+    assert put(operator, member, {"weight": 3, "limit": []}).json()["limit"] == []
+
+
+def put(client, path, body):
+    return client.put(path, body, If_Match=client.get(path)["ETag"])
+
+
+def workload(client, name):
+    (found,) = client.get(f"{PATH}/workloads/?name={name}").json()["results"]
+    return found["id"]
+
+
+def test_the_history_of_a_group_has_its_limits(pool, operator, department):
+    patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 4}}]})
+    patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": "2.5"}}]})
+    rows = operator.get(f"{PATH}/groups/ml/history/").json()["results"]
+    assert [[row["amount"] for row in each["limit"]] for each in rows] == [
+        [],
+        [{"gpu": 4}],
+        [{"gpu": 2.5}],
+    ]
+
+
+def test_a_pool_decides_again_when_a_limit_begins_and_ends(pool, operator, department):
+    now = utc_now().replace(microsecond=0)
+    begins, ends = now + timedelta(hours=1), now + timedelta(hours=3)
+    row = {"amount": {"gpu": 4}, "from": begins.isoformat(), "to": ends.isoformat()}
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": [row]}).status_code == 200
+    assert tasks(factories.decision(pool))["v"][1] != "limit:group:ml"
+    assert RecomputeJob.objects.get(pool=pool).run_after == begins
+    with time_machine.travel(begins, tick=False):
+        assert tasks(factories.decision(pool))["v"] == (2, "limit:group:ml")
+        assert RecomputeJob.objects.get(pool=pool).run_after == ends
+    with time_machine.travel(ends, tick=False):
+        assert tasks(factories.decision(pool))["v"][1] != "limit:group:ml"
+        job = RecomputeJob.objects.get(pool=pool)
+        assert job.wanted == job.settled
+
+
+def test_a_limit_is_part_of_the_input_only_while_it_holds(pool, operator, department):
+    flat = factories.decision(pool)
+    assert "limit" not in str(operator.get(f"/api/v1/runs/{flat.pk}/input/").json())
+    patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 4}}]})
+    limited = factories.decision(pool)
+    document = operator.get(f"/api/v1/runs/{limited.pk}/input/").json()
+    assert document["groups"][0]["limit"] == [{"where": {}, "amount": {"gpu": 4}}]
+    proof = operator.post(f"/api/v1/runs/{limited.pk}/verify/")
+    assert proof.json()["valid"], proof.content
+
+
+@pytest.mark.parametrize(
+    ("limit", "code", "pointer"),
+    [
+        ([{"amount": {"tpu": 1}}], "resource.unknown", "/limit/0/amount/tpu"),
+        ([{"amount": {}}], "limit.empty", "/limit/0/amount"),
+        ([{"amount": {"gpu": -1}}], "quantity.negative", "/limit/0/amount/gpu"),
+        ([{"amount": {"gpu": "NaN"}}], "quantity.syntax", "/limit/0/amount/gpu"),
+        ([{"where": {"gpu": []}, "amount": {"gpu": 1}}], "selector.count", "/limit/0/where/gpu"),
+        (
+            [{"amount": {"gpu": 1}, "from": "2027-01-02T00:00:00Z", "to": "2027-01-01T00:00:00Z"}],
+            "limit.interval",
+            "/limit/0/to",
+        ),
+        (
+            [{"amount": {"gpu": 1}, "from": "2027-13-01T00:00:00Z"}],
+            "timestamp.syntax",
+            "/limit/0/from",
+        ),
+        ([{"amount": {"gpu": 1}, "until": 1}], "field.unknown", "/limit/0/until"),
+        ({"amount": {"gpu": 1}}, "field.type", "/limit"),
+        ([{"amount": {"gpu": 1}}] * 101, "limit.too_many", "/limit"),
+    ],
+)
+def test_impossible_limits_are_refused(pool, operator, department, limit, code, pointer):
+    for path in (f"{PATH}/groups/ml/", f"{PATH}/workloads/{workload(operator, 'v')}/"):
+        answer = patch(operator, path, {"limit": limit})
+        assert answer.status_code == (400 if code == "field.unknown" else 422)
+        (error, *_) = answer.json()["errors"]
+        assert (error["code"], error["pointer"]) == (code, pointer)
+    answer = put(operator, f"{PATH}/members/bio/", {"weight": 1, "limit": limit})
+    assert answer.json()["errors"][0]["code"] == code
+
+
+def test_policies_that_keep_no_limits_and_pools_with_limits_refuse_each_other(
+    pool, operator, department
+):
+    patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 4}}]})
+    answer = patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_limits")
+    patch(operator, f"{PATH}/groups/ml/", {"limit": []})
+    assert patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}}).status_code == 200
+    answer = patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 4}}]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_limits")
+
+
+def test_a_policy_that_sees_one_pool_takes_no_limits_of_some_servers(pool, operator, department):
+    row = {"where": {"gpu": "a100"}, "amount": {"gpu": 4}}
+    patch(operator, f"{PATH}/groups/ml/", {"limit": [row]})
+    answer = patch(operator, f"{PATH}/", {"policy": {"name": "drf"}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_placement")
+    patch(operator, f"{PATH}/groups/ml/", {"limit": []})
+    assert patch(operator, f"{PATH}/", {"policy": {"name": "drf"}}).status_code == 200
+    answer = patch(operator, f"{PATH}/groups/ml/", {"limit": [row]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_placement")
+
+
+def test_a_tenant_limits_its_workloads_alone(pool, operator, department):
+    tenant = factories.client("tenant", Tenant.objects.get(slug="vision"))
+    path = f"{PATH}/workloads/{workload(operator, 'v')}/"
+    assert patch(tenant, path, {"limit": [{"amount": {"gpu": 1}}]}).status_code == 200
+    assert tasks(factories.decision(pool))["v"] == (1, "limit:workload")
+    assert put(tenant, f"{PATH}/members/vision/", {"weight": 1, "limit": []}).status_code == 403
