@@ -22,6 +22,8 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.core.labels import LABEL_LENGTH, LabelsField
 from allocator_service.core.models import PoolLimit
 from allocator_service.pools.group_admin import group_form_field, tier_form_field
+from allocator_service.pools.limit_forms import LimitsField, limits_changed, limits_text
+from allocator_service.pools.limits import limits_stored
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import (
     Group,
@@ -168,6 +170,7 @@ class MembershipForm(ServiceForm):
     )
     group = group_form_field("group")
     tier = tier_form_field()
+    limit = LimitsField()
 
     class Meta:
         model = Membership
@@ -177,7 +180,11 @@ class MembershipForm(ServiceForm):
         super().__init__(*args, **kwargs)
         terms = None if self.adding else self._present_terms()
         if terms is not None:
-            self.initial.update(_stated_terms(terms), weight=terms.weight.normalize())
+            self.initial.update(
+                _stated_terms(terms),
+                weight=terms.weight.normalize(),
+                limit=limits_text(terms.limit),
+            )
 
     def _present_terms(self) -> MembershipTerms | None:
         present: MembershipTerms | None = (
@@ -187,9 +194,13 @@ class MembershipForm(ServiceForm):
 
     def changes(self) -> dict[str, Any]:
         terms, new = self._present_terms(), self._cleaned_terms(self.cleaned_data)
-        if terms is not None and new == _stated_terms(terms):
+        limit = limits_stored(self.cleaned_data["limit"])
+        limited = terms is not None and limit != terms.limit
+        if terms is not None and new == _stated_terms(terms) and not limited:
             return {}
         member = {**new, "tenant": self.instance.tenant.slug, "weight": str(new["weight"])}
+        if limited:
+            member["limit"] = limits_changed(self.cleaned_data["limit"], utc_now())
         return {"members": [member]}
 
     def _cleaned_terms(self, cleaned: dict[str, Any]) -> dict[str, Any]:
@@ -202,6 +213,7 @@ class MembershipForm(ServiceForm):
             pool=present.pool if present else cleaned["pool"],
             tenant=present.tenant if present else cleaned["tenant"],
             **self._cleaned_terms(cleaned),
+            limit=cleaned["limit"],
             version=present.version if present else None,
             now=utc_now(),
         )

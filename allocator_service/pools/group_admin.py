@@ -17,6 +17,8 @@ from allocator_service.pools.group_services import (
     group_update,
     groups_create,
 )
+from allocator_service.pools.limit_forms import LimitsField, limits_changed, limits_text
+from allocator_service.pools.limits import limits_stored
 from allocator_service.pools.models import LARGEST_TIER, Group, GroupTerms
 from policies.fields import TextField
 
@@ -44,6 +46,7 @@ class GroupForm(ServiceForm):
     parent = group_form_field("parent")
     weight = forms.DecimalField(max_digits=24, decimal_places=12, initial=1)
     tier = tier_form_field()
+    limit = LimitsField()
 
     class Meta:
         model = Group
@@ -54,7 +57,12 @@ class GroupForm(ServiceForm):
         terms = None if self.adding else self._present_terms()
         if terms is not None:
             parent = terms.parent.slug if terms.parent else ""
-            self.initial.update(parent=parent, weight=terms.weight.normalize(), tier=terms.tier)
+            self.initial.update(
+                parent=parent,
+                weight=terms.weight.normalize(),
+                tier=terms.tier,
+                limit=limits_text(terms.limit),
+            )
 
     def _present_terms(self) -> GroupTerms | None:
         present: GroupTerms | None = (
@@ -68,10 +76,20 @@ class GroupForm(ServiceForm):
         if terms is None:
             return {}
         parent = terms.parent.slug if terms.parent else None
-        if (new.parent, new.weight, new.tier) == (parent, terms.weight, terms.tier):
+        limit = limits_stored(new.limit or ())
+        if (new.parent, new.weight, new.tier, limit) == (
+            parent, terms.weight, terms.tier, terms.limit,
+        ):  # fmt: skip
             return {}
-        group = {"group": self.instance.slug, "parent": new.parent, "tier": new.tier}
-        return {"groups": [{**group, "weight": decimal_text(new.weight)}]}
+        group = {
+            "group": self.instance.slug,
+            "parent": new.parent,
+            "weight": decimal_text(new.weight),
+            "tier": new.tier,
+        }
+        if limit != terms.limit:
+            group["limit"] = limits_changed(new.limit or (), utc_now())
+        return {"groups": [group]}
 
     def perform(self, cleaned: dict[str, Any]) -> Group:
         settings = self._settings(cleaned)
@@ -88,7 +106,11 @@ class GroupForm(ServiceForm):
 
     def _settings(self, cleaned: dict[str, Any]) -> GroupSettings:
         return GroupSettings(
-            cleaned["name"], cleaned["parent"] or None, cleaned["weight"], cleaned["tier"] or 0
+            cleaned["name"],
+            cleaned["parent"] or None,
+            cleaned["weight"],
+            cleaned["tier"] or 0,
+            cleaned["limit"],
         )
 
 

@@ -21,6 +21,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.selecting import missing
+from allocator_service.pools.limits import MAX_LIMITS
 from api.auth import OPERATOR_AND_TENANT
 from api.contract.fields import (
     GenerationField,
@@ -74,6 +75,23 @@ class ServerChanges(Document):
     retire = ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
 
 
+class LimitInForce(Document):
+    where = SelectorField(default=dict)
+    amount = PoolQuantitiesField()
+
+
+def limit_in_force() -> ListField:
+    """Describe the limits that a what-if assumes."""
+    return ListField(
+        LimitInForce,
+        min_items=0,
+        max_items=MAX_LIMITS,
+        code="limit.too_many",
+        required=False,
+        description="Instead of the limits in force.",
+    )
+
+
 class SubmittedWorkload(Document):
     tenant = SlugField(
         required=False, description="Optional for a tenant's key, which means itself."
@@ -83,6 +101,7 @@ class SubmittedWorkload(Document):
     tasks = IntegerField(**TASKS, required=False)
     priority = IntegerField(**PRIORITY, default=0)
     server_selector = SelectorField(default=dict)
+    limit = limit_in_force()
 
 
 class ChangedWorkload(Document):
@@ -91,6 +110,7 @@ class ChangedWorkload(Document):
     tasks = IntegerField(**TASKS, default=lambda: OMITTED)
     priority = IntegerField(**PRIORITY, required=False)
     server_selector = SelectorField(required=False)
+    limit = limit_in_force()
 
 
 class WorkloadChanges(Document):
@@ -107,6 +127,7 @@ class ChangedMember(Document):
         default=lambda: OMITTED, allow_null=True, description="null: the pool itself."
     )
     tier = tier_field(required=False)
+    limit = limit_in_force()
 
 
 class ChangedGroup(Document):
@@ -116,6 +137,7 @@ class ChangedGroup(Document):
     )
     weight = NumberField(required=False)
     tier = tier_field(required=False)
+    limit = limit_in_force()
 
 
 class SimulationRequest(Document):

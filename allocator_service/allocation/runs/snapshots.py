@@ -18,7 +18,7 @@ from allocator_service.allocation.long_term.steps import Basis, history_at, star
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
-from allocator_service.core.quantities import Resource, decimal_text, json_number
+from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.pools.limits import limits_from
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import (
@@ -156,7 +156,7 @@ def _limits(stored: Sequence[Mapping[str, Any]], now: datetime) -> dict[str, Any
     rows = [
         {
             "where": limit.where,
-            "amount": {name: _number(amount) for name, amount in limit.amount.items()},
+            "amount": {name: document_number(amount) for name, amount in limit.amount.items()},
         }
         for limit in limits_from(stored)
         if limit.is_in_force(now)
@@ -175,7 +175,7 @@ def _groups(pool: Pool, now: datetime) -> dict[str, Any]:
         .values_list("group__slug", "parent__slug", "weight", "tier", "limit")
     )
     groups = [
-        {"name": slug, "parent": parent, "weight": _number(weight), "tier": tier}
+        {"name": slug, "parent": parent, "weight": document_number(weight), "tier": tier}
         | _limits(limit, now)
         for slug, parent, weight, tier, limit in rows
     ]
@@ -189,7 +189,7 @@ def _tenant(
 
     `group` and `tier` are absent where they are the defaults.
     """
-    tenant = {"name": slug, "weight": _number(weight), "best_effort": best_effort}
+    tenant = {"name": slug, "weight": document_number(weight), "best_effort": best_effort}
     if group is not None:
         tenant["group"] = group
     if tier:
@@ -276,13 +276,13 @@ def _servers(groups: Sequence[ServerGroup], resources: Sequence[Resource]) -> li
 def document_quantities(vector: Sequence[Decimal], resources: Sequence[Resource]) -> dict[str, Any]:
     """A vector as an evaluation document writes it: by resource name, zeros left out."""
     return {
-        resource.name: _number(quantity)
+        resource.name: document_number(quantity)
         for resource, quantity in zip(resources, vector, strict=False)
         if quantity
     }
 
 
-def _number(quantity: Decimal) -> int | float | str:
+def document_number(quantity: Decimal) -> int | float | str:
     """A JSON number, or the decimal as text where a double would change it."""
     number = json_number(quantity)
     return number if Decimal(repr(number)) == quantity else decimal_text(quantity)

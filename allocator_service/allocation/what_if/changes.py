@@ -3,15 +3,17 @@
 The shape, all parts optional::
 
     {"policy": {"name", "mode", "options"}, "weights": "explicit" | "contribution",
-     "groups": [{"group", "parent", "weight", "tier"}],
-     "members": [{"tenant", "weight", "best_effort", "group", "tier"}],
+     "groups": [{"group", "parent", "weight", "tier", "limit"}],
+     "members": [{"tenant", "weight", "best_effort", "group", "tier", "limit"}],
      "servers": {"add": [{"name", "capacity", "count", "labels", "contributed_by"}],
                  "drain": [id], "retire": [id]},
-     "workloads": {"submit": [{"tenant", "name", "demand", "tasks", "priority", "server_selector"}],
-                   "change": [{"id", "demand", "tasks", "priority", "server_selector"}],
+     "workloads": {"submit": [{"tenant", "name", "demand", "tasks", "priority", "server_selector",
+                               "limit"}],
+                   "change": [{"id", "demand", "tasks", "priority", "server_selector", "limit"}],
                    "withdraw": [id]}}
 
-Quantities are as everywhere in the interface. Errors carry JSON pointers into `changes`.
+A `limit` replaces the limits that are in force: [{"where", "amount"}]. Quantities are as everywhere in
+the interface. Errors carry JSON pointers into `changes`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +23,11 @@ from typing import Any
 from uuid import UUID
 
 from allocator_service.allocation.policies import policy_choose
-from allocator_service.allocation.runs.snapshots import PoolState, document_quantities
+from allocator_service.allocation.runs.snapshots import (
+    PoolState,
+    document_number,
+    document_quantities,
+)
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 from policies import policy_named, without_deficits
@@ -111,6 +117,7 @@ class _Editor:
             tenant = self._tenant(member["tenant"], f"/members/{position}/tenant")
             self._refuse_unknown_group(member.get("group"), f"/members/{position}/group")
             tenant.update({key: member[key] for key in _MEMBER_FIELDS if key in member})
+            self._limit(tenant, member, f"/members/{position}")
 
     def _change_groups(self, groups: Sequence[Mapping[str, Any]]) -> None:
         for position, change in enumerate(groups):
@@ -119,6 +126,7 @@ class _Editor:
             self._refuse_unknown_group(change.get("parent"), f"{where}/parent")
             group = self._groups[change["group"]]
             group.update({key: change[key] for key in _GROUP_FIELDS if key in change})
+            self._limit(group, change, where)
 
     def _refuse_unknown_group(self, slug: str | None, pointer: str) -> None:
         if slug is not None and slug not in self._groups:
@@ -174,6 +182,7 @@ class _Editor:
             if "demand" in change:
                 workload["demand"] = self._demand(change["demand"], f"{where}/demand")
             workload.update({key: change[key] for key in _WORKLOAD_FIELDS if key in change})
+            self._limit(workload, change, where)
         for position, id_ in enumerate(workloads.get("withdraw", [])):
             self._workloads.remove(self._workload(id_, f"/workloads/withdraw/{position}"))
         taken = {(workload["tenant"], workload["name"]) for _, workload in self._workloads}
@@ -195,6 +204,7 @@ class _Editor:
                 "priority": submitted.get("priority", 0),
                 "server_selector": submitted.get("server_selector", {}),
             }
+            self._limit(workload, submitted, where)
             self._workloads.append((None, workload))
 
     def _workload(self, id_: UUID, pointer: str) -> tuple[UUID | None, dict[str, Any]]:
@@ -206,6 +216,24 @@ class _Editor:
             code="workload.unknown",
             pointer=pointer,
         )
+
+    def _limit(self, node: dict[str, Any], change: Mapping[str, Any], pointer: str) -> None:
+        if "limit" not in change:
+            return
+        rows = []
+        for index, row in enumerate(change["limit"]):
+            amount = vector_from(
+                row["amount"], self._resources, pointer=f"{pointer}/limit/{index}/amount"
+            )
+            named = {
+                resource.name: document_number(quantity)
+                for resource, quantity in zip(self._resources, amount, strict=True)
+                if resource.name in row["amount"]
+            }
+            rows.append({"where": row.get("where", {}), "amount": named})
+        node.pop("limit", None)
+        if rows:
+            node["limit"] = rows
 
     def _demand(self, value: Any, pointer: str) -> dict[str, Any]:
         demand = self._quantities(value, pointer)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from policies import (
     CurrentPlacements,
@@ -94,6 +94,7 @@ def test_flat_pools_as_one_server_agree_with_linear_programs(problem):
     assert verify(problem, answer).valid
 
 
+@settings(max_examples=40)
 @given(problems_with_limits())
 def test_groups_on_servers_agree_with_exact_programs(problem):
     answer = solve(problem, "drfh")
@@ -102,6 +103,7 @@ def test_groups_on_servers_agree_with_exact_programs(problem):
     assert verify(problem, answer).valid
 
 
+@settings(max_examples=40)
 @given(problems_with_limits(selectors=False))
 def test_groups_in_one_pool_agree_with_exact_programs(problem):
     answer = solve(problem, "drf", mode="divisible")
@@ -111,6 +113,7 @@ def test_groups_in_one_pool_agree_with_exact_programs(problem):
 
 
 @pytest.mark.parametrize("placement", ["best-fit", "first-fit", "affinity", "two-choices"])
+@settings(max_examples=50)
 @given(problems_with_limits())
 def test_whole_tasks_on_servers_are_those_of_the_plain_filling(placement, problem):
     answer = solve(problem, "drfh", mode="indivisible", options={"placement": placement})
