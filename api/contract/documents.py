@@ -1,10 +1,91 @@
-"""Bodies: documents of declared fields, read with every mistake named at once."""
+"""Documents of bodies and answers, with every kind of field that they are declared of."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allocator_service.core.errors import Unacceptable, refusal
-from policies.fields import Document, Mistakes, read_items
+from api.contract.fields import (
+    DurationField,
+    GenerationField,
+    IdField,
+    LabelsField,
+    LimitedByField,
+    PoolQuantitiesField,
+    PoolQuantityField,
+    SchemaField,
+    SelectorField,
+    SlugField,
+    TimestampField,
+    VectorField,
+    VersionField,
+    WeightField,
+    ids_field,
+    pool_field,
+    texts_field,
+)
+from api.contract.money import CurrencyField, DecimalField, MoneyField, PriceField
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    DocumentField,
+    Given,
+    IntegerField,
+    ListField,
+    MapField,
+    Mistakes,
+    NumberField,
+    ObjectField,
+    PatternField,
+    RealField,
+    StringField,
+    TextField,
+    read_items,
+)
+
+# What resources declare documents of: `from api.contract import documents`, as models in Django.
+__all__ = [
+    "BooleanField",
+    "ChoiceField",
+    "CurrencyField",
+    "DecimalField",
+    "Document",
+    "DocumentField",
+    "DurationField",
+    "GenerationField",
+    "Given",
+    "IdField",
+    "IntegerField",
+    "LabelsField",
+    "LimitedByField",
+    "ListField",
+    "MapField",
+    "MoneyField",
+    "NoFields",
+    "NumberField",
+    "ObjectField",
+    "PatternField",
+    "PoolQuantitiesField",
+    "PoolQuantityField",
+    "PriceField",
+    "RealField",
+    "SchemaField",
+    "SelectorField",
+    "SlugField",
+    "StringField",
+    "TextField",
+    "TimestampField",
+    "VectorField",
+    "VersionField",
+    "WeightField",
+    "ids_field",
+    "merge_patch",
+    "pool_field",
+    "read_document",
+    "read_documents",
+    "refuse_changed",
+    "texts_field",
+]
 
 
 class NoFields(Document):

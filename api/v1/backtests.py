@@ -23,8 +23,8 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import pool_get
 from allocator_service.tenants.models import Tenant
 from api.auth import OPERATOR_AND_TENANT
+from api.contract import documents
 from api.contract.answers import Answer, Body
-from api.contract.documents import NoFields
 from api.contract.fields import uuid_or_none
 from api.contract.operations import Operation, accepts, concludes, described, lists, shows
 from api.contract.pagination import by_id
@@ -195,7 +195,7 @@ class BacktestCancelView(_BacktestView):
             "act",
             "Cancel a backtest",
             Answer(BacktestDocument),
-            Body(NoFields),
+            Body(documents.NoFields),
             headers=("Idempotency-Replayed",),
             problems=(409, 411, 413, 415, 422),
             repeatable=True,
@@ -208,7 +208,7 @@ class BacktestCancelView(_BacktestView):
         Cancelling it again changes nothing. One that has succeeded or failed is 409
         `backtest.finished`.
         """
-        self.read(NoFields)
+        self.read(documents.NoFields)
         found = backtest_cancel(backtest=self.backtest_of(backtest), now=utc_now())
         return Response(BacktestDocument.write(found))
 

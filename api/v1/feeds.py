@@ -7,20 +7,20 @@ from uuid import UUID
 from rest_framework.response import Response
 
 from api.auth import EVERY_SCOPE
+from api.contract import documents
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import Page, bad_cursor, cursor_position, make_cursor
 from api.contract.parameters import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from api.views import ContractView
-from policies.fields import IntegerField, TextField
 
 
 class FeedParameters(Parameters):
     """Of a feed: the row after which it continues."""
 
-    after = TextField(
+    after = documents.TextField(
         max_length=500, required=False, description="The `next_cursor` of the last page."
     )
-    limit = IntegerField(
+    limit = documents.IntegerField(
         minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Rows of a page."
     )
 

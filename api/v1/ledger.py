@@ -17,11 +17,7 @@ from allocator_service.ledger.selectors import (
 )
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR_AND_BILLING
-from api.contract.fields import (
-    IdField,
-    SlugField,
-    TimestampField,
-)
+from api.contract import documents
 from api.contract.operations import exports, feeds, lists
 from api.contract.pagination import Page, bad_cursor, make_cursor
 from api.contract.parameters import DEFAULT_LIMIT, MAX_LIMIT, Parameters
@@ -36,19 +32,12 @@ from api.v1.entry_documents import (
 from api.v1.exports import copied_as, entries_streamed
 from api.v1.feeds import FeedView, row_in
 from api.views import ContractView
-from policies.fields import (
-    Document,
-    IntegerField,
-    ListField,
-    PatternField,
-    TextField,
-)
 
 
 class ExportParameters(Parameters):
     """Which entries; all of them that are sealed."""
 
-    after = TextField(
+    after = documents.TextField(
         max_length=500, required=False, description="Begin after this cursor of the feed."
     )
     pool = EntryParameters.fields["pool"]
@@ -59,58 +48,58 @@ class ExportParameters(Parameters):
 class BlockParameters(Parameters):
     """Of a pool's chain: the number after which it continues."""
 
-    pool = SlugField(description="Slug of the pool whose chain it is, retired or not.")
-    after = IntegerField(
+    pool = documents.SlugField(description="Slug of the pool whose chain it is, retired or not.")
+    after = documents.IntegerField(
         minimum=0,
         maximum=MAX_SEQUENCE,
         default=0,
         description="Number of the last block that was read.",
     )
-    limit = IntegerField(
+    limit = documents.IntegerField(
         minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Blocks of a page."
     )
 
 
-class ChainedDecisionDocument(Document):
+class ChainedDecisionDocument(documents.Document):
     """A decision's line in its block: the digests are those of `GET /runs/{run}/proof/`."""
 
-    run = IdField()
-    pool = SlugField()
-    generation = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
-    effective_from = TimestampField()
-    input = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
-    answer = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    run = documents.IdField()
+    pool = documents.SlugField()
+    generation = documents.IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    effective_from = documents.TimestampField()
+    input = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    answer = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
 
 
-class ChainedDigestDocument(Document):
+class ChainedDigestDocument(documents.Document):
     """A document's line in its block: what it is, and the digest of its stored bytes."""
 
-    document = TextField(max_length=20)
-    pool = SlugField()
-    name = TextField(max_length=200)
-    sha256 = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    document = documents.TextField(max_length=20)
+    pool = documents.SlugField()
+    name = documents.TextField(max_length=200)
+    sha256 = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
 
 
-class BlockDocument(Document):
-    pool = SlugField()
-    number = IntegerField(minimum=1, maximum=MAX_SEQUENCE)
-    format = IntegerField(
+class BlockDocument(documents.Document):
+    pool = documents.SlugField()
+    number = documents.IntegerField(minimum=1, maximum=MAX_SEQUENCE)
+    format = documents.IntegerField(
         minimum=1,
         maximum=FORMAT_WITH_DOCUMENTS,
         description="1: sealed before digests were of exported lines; 3: holds digests of documents.",
     )
-    first_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
-    last_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
-    entries = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
-    decisions = ListField(ChainedDecisionDocument, min_items=0, max_items=SEALED_AT_ONCE)
-    digests = ListField(
+    first_sequence = documents.IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
+    last_sequence = documents.IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
+    entries = documents.IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    decisions = documents.ListField(ChainedDecisionDocument, min_items=0, max_items=SEALED_AT_ONCE)
+    digests = documents.ListField(
         ChainedDigestDocument,
         min_items=0,
         max_items=SEALED_AT_ONCE,
         description="Digests of statements, months, manifests, price plans and audit records.",
     )
-    digest = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
-    sealed_at = TimestampField()
+    digest = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    sealed_at = documents.TimestampField()
 
 
 FEED = "ledger"

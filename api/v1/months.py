@@ -22,7 +22,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
 from api.auth import EVERY_SCOPE
-from api.contract.documents import NoFields
+from api.contract import documents
 from api.contract.operations import (
     computes,
     exports,
@@ -93,7 +93,7 @@ class ManifestView(_MonthView):
 class MonthVerifyView(_MonthView):
     scopes: ClassVar = {"POST": EVERY_SCOPE}
 
-    @computes(NoFields, VerificationDocument, "Verify a closed month again", problems=())
+    @computes(documents.NoFields, VerificationDocument, "Verify a closed month again", problems=())
     def post(self, request: Request, pool: str, month: str) -> Response:
         """Recompute a closed month: statements from postings, postings from entries and price plans.
 
@@ -105,7 +105,7 @@ class MonthVerifyView(_MonthView):
         `statement.not_found`, as does every key for a month that is open.
         """
         self.refuse_tenants()
-        self.read(NoFields)
+        self.read(documents.NoFields)
         of = month_get(pool=self.pool, name=month, now=utc_now())
         with one_snapshot():
             checks = month_verify(closing_get(pool=self.pool, month=of))

@@ -23,7 +23,7 @@ from allocator_service.core.selecting import missing
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, OPERATOR
-from api.contract.documents import NoFields
+from api.contract import documents
 from api.contract.operations import accepts, computes, lists, shows
 from api.contract.pagination import by_id, page_of_fixed
 from api.contract.parameters import PageParameters
@@ -259,7 +259,9 @@ class ProofView(OneRunView):
 class VerifyView(OneRunView):
     scopes: ClassVar = {"POST": EVERY_SCOPE}
 
-    @computes(NoFields, VerificationDocument, "Verify a decision again", problems=(409, 410))
+    @computes(
+        documents.NoFields, VerificationDocument, "Verify a decision again", problems=(409, 410)
+    )
     def post(self, request: Request, run: str) -> Response:
         """Check a stored decision again, without a solver: feasibility, shares, the optimality
         proof and the digests in the pool's chain.
@@ -270,7 +272,7 @@ class VerifyView(OneRunView):
         `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
         """
         found = self.whole_run(run)
-        self.read(NoFields)
+        self.read(documents.NoFields)
         verification: dict[str, Any] = run_verify(found)
         if self.tenant is not None:
             for check in verification["checks"]:

@@ -15,12 +15,10 @@ from allocator_service.billing.tie_out import (
 )
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.group_services import MAX_GROUPS
-from api.contract.fields import SlugField, TimestampField, ids_field
-from api.contract.money import CurrencyField, DecimalField
+from api.contract import documents
 from api.contract.parameters import Parameters
 from api.v1.reports.documents import MAX_TENANTS, Report, ReportDocument
 from api.v1.statement_documents import MonthField
-from policies.fields import ChoiceField, Document, DocumentField, ListField, TextField
 
 COLUMNS = (
     "month",
@@ -40,68 +38,72 @@ STEPS = ("P1M",)
 class BillingParameters(Parameters):
     """The period, widened to whole months, and the tenant."""
 
-    from_ = TimestampField(required=False, description="By default 7 days before `to`.")
-    to = TimestampField(required=False, description="Now by default, and at most now.")
-    tenant = TextField(
+    from_ = documents.TimestampField(required=False, description="By default 7 days before `to`.")
+    to = documents.TimestampField(required=False, description="Now by default, and at most now.")
+    tenant = documents.TextField(
         max_length=63,
         required=False,
         description="The tenant with this slug only; 404 `tenant.not_found` if there is none.",
     )
-    group = SlugField(
+    group = documents.SlugField(
         required=False,
         description="This group only: its sum and the tenants below it. An unknown group is 404"
         " `group.not_found`; together with `tenant` it is 400 `report.one_of`.",
     )
-    step = ChoiceField(choices=STEPS, required=False, description="Always months.")
+    step = documents.ChoiceField(choices=STEPS, required=False, description="Always months.")
 
 
-class AccountDocument(Document):
-    tenant = SlugField()
-    charges = DecimalField()
-    credits = DecimalField()
-    billed = DecimalField()
+class AccountDocument(documents.Document):
+    tenant = documents.SlugField()
+    charges = documents.DecimalField()
+    credits = documents.DecimalField()
+    billed = documents.DecimalField()
 
 
-class GroupAccountDocument(Document):
-    group = SlugField()
-    charges = DecimalField()
-    credits = DecimalField()
-    billed = DecimalField()
+class GroupAccountDocument(documents.Document):
+    group = documents.SlugField()
+    charges = documents.DecimalField()
+    credits = documents.DecimalField()
+    billed = documents.DecimalField()
 
 
-class TieDocument(Document):
+class TieDocument(documents.Document):
     month = MonthField()
-    tenant = SlugField()
-    resource = TextField(max_length=63)
-    unit = TextField(max_length=20)
-    ledger = DecimalField()
-    statements = DecimalField()
-    not_yet_billed = DecimalField()
-    not_billable = DecimalField()
-    difference = DecimalField(description="0.")
-    reason = TextField(max_length=60, allow_null=True, description="Why it is not billable.")
-    late_entries = ids_field(
+    tenant = documents.SlugField()
+    resource = documents.TextField(max_length=63)
+    unit = documents.TextField(max_length=20)
+    ledger = documents.DecimalField()
+    statements = documents.DecimalField()
+    not_yet_billed = documents.DecimalField()
+    not_billable = documents.DecimalField()
+    difference = documents.DecimalField(description="0.")
+    reason = documents.TextField(
+        max_length=60, allow_null=True, description="Why it is not billable."
+    )
+    late_entries = documents.ids_field(
         max_items=ENTRIES_SHOWN, description="Some that came after their month was closed."
     )
-    unbillable_entries = ids_field(max_items=ENTRIES_SHOWN, description="Some that have no price.")
+    unbillable_entries = documents.ids_field(
+        max_items=ENTRIES_SHOWN, description="Some that have no price."
+    )
 
 
 class BillingDocument(ReportDocument):
-    currency = CurrencyField()
-    group = DocumentField(
+    currency = documents.CurrencyField()
+    group = documents.DocumentField(
         GroupAccountDocument,
         required=False,
         description="With `group` in the query: the sum of the accounts.",
     )
-    groups = ListField(
+    groups = documents.ListField(
         GroupAccountDocument,
         min_items=0,
         max_items=MAX_GROUPS,
         required=False,
         description="With `group` in the query: the groups directly below it.",
     )
-    accounts = ListField(AccountDocument, min_items=0, max_items=MAX_TENANTS)
-    ties = ListField(TieDocument, min_items=0, max_items=MAX_TENANTS)
+    accounts = documents.ListField(AccountDocument, min_items=0, max_items=MAX_TENANTS)
+    ties = documents.ListField(TieDocument, min_items=0, max_items=MAX_TENANTS)
 
 
 def billing_fields(report: BillingReport) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from allocator_service.allocation.reports.fairness import (
     fairness_chart,
 )
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
-from api.contract.fields import TimestampField
+from api.contract import documents
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -19,58 +19,53 @@ from api.v1.reports.documents import (
     ReportDocument,
     amounts_document,
 )
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    IntegerField,
-    ListField,
-    NumberField,
-    TextField,
-)
 
 COLUMNS = ("tenant", "start", "end", "weighted_share", "jain_index")
 
 
-class SharePieceDocument(Document):
-    start = TimestampField()
-    end = TimestampField()
-    weighted_share = NumberField(allow_null=True)
+class SharePieceDocument(documents.Document):
+    start = documents.TimestampField()
+    end = documents.TimestampField()
+    weighted_share = documents.NumberField(allow_null=True)
 
 
-class ShareDocument(Document):
-    tenant = TextField(max_length=63)
+class ShareDocument(documents.Document):
+    tenant = documents.TextField(max_length=63)
     used = AmountsField()
-    dominant_share = NumberField(allow_null=True)
-    weight = NumberField(allow_null=True)
-    weighted_share = NumberField(allow_null=True)
-    reason = ChoiceField(
+    dominant_share = documents.NumberField(allow_null=True)
+    weight = documents.NumberField(allow_null=True)
+    weighted_share = documents.NumberField(allow_null=True)
+    reason = documents.ChoiceField(
         choices=list(REASONS), allow_null=True, description="Why there is no weighted share."
     )
-    counts = BooleanField(description="Whether it counts in Jain's index.")
-    series = ListField(SharePieceDocument, max_items=MAX_INTERVALS)
+    counts = documents.BooleanField(description="Whether it counts in Jain's index.")
+    series = documents.ListField(SharePieceDocument, max_items=MAX_INTERVALS)
 
 
-class JainPieceDocument(Document):
-    start = TimestampField()
-    end = TimestampField()
-    jain_index = NumberField(allow_null=True)
+class JainPieceDocument(documents.Document):
+    start = documents.TimestampField()
+    end = documents.TimestampField()
+    jain_index = documents.NumberField(allow_null=True)
 
 
-class EnvyDocument(Document):
-    tenant = TextField(max_length=63)
-    other = TextField(max_length=63)
-    times = NumberField(allow_null=True, description="How much more it would have run; null: any.")
+class EnvyDocument(documents.Document):
+    tenant = documents.TextField(max_length=63)
+    other = documents.TextField(max_length=63)
+    times = documents.NumberField(
+        allow_null=True, description="How much more it would have run; null: any."
+    )
 
 
 class FairnessDocument(ReportDocument):
-    jain_index = NumberField(allow_null=True)
-    envy_pairs = IntegerField(minimum=0, maximum=MAX_TENANTS**2, description="How many in all.")
-    envy = ListField(
+    jain_index = documents.NumberField(allow_null=True)
+    envy_pairs = documents.IntegerField(
+        minimum=0, maximum=MAX_TENANTS**2, description="How many in all."
+    )
+    envy = documents.ListField(
         EnvyDocument, min_items=0, max_items=PAIRS_SHOWN, description="The worst of the pairs."
     )
-    series = ListField(JainPieceDocument, max_items=MAX_INTERVALS)
-    tenants = ListField(ShareDocument, min_items=0, max_items=MAX_TENANTS)
+    series = documents.ListField(JainPieceDocument, max_items=MAX_INTERVALS)
+    tenants = documents.ListField(ShareDocument, min_items=0, max_items=MAX_TENANTS)
 
 
 def fairness_fields(report: FairnessReport) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from allocator_service.ledger.reporting.lending import (
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from allocator_service.ledger.reporting.pictures import group_lending_chart, lending_chart
 from allocator_service.pools.group_services import MAX_GROUPS
-from api.contract.fields import SlugField, TimestampField
+from api.contract import documents
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -23,57 +23,56 @@ from api.v1.reports.documents import (
     ReportDocument,
     amounts_document,
 )
-from policies.fields import BooleanField, Document, DocumentField, ListField, TextField
 
 COLUMNS = ("owner", "tenant", "start", "end", "resource", "unit", "used")
 
 
-class FlowPieceDocument(Document):
-    start = TimestampField()
-    end = TimestampField()
+class FlowPieceDocument(documents.Document):
+    start = documents.TimestampField()
+    end = documents.TimestampField()
     used = AmountsField()
 
 
-class FlowDocument(Document):
-    owner = TextField(
+class FlowDocument(documents.Document):
+    owner = documents.TextField(
         max_length=63,
         allow_null=True,
         description="Null is the pool itself, or not known, unless `owner_group` is set.",
     )
-    owner_group = SlugField(
+    owner_group = documents.SlugField(
         required=False,
         allow_null=True,
         description="With `group` in the query: group below it that the owner belonged to.",
     )
-    owner_inside = BooleanField(
+    owner_inside = documents.BooleanField(
         required=False,
         description="With `group` in the query: whether the owner belonged to the group then.",
     )
-    tenant = TextField(
+    tenant = documents.TextField(
         max_length=63, allow_null=True, description="Null only if `tenant_group` is set."
     )
-    tenant_group = SlugField(
+    tenant_group = documents.SlugField(
         required=False,
         allow_null=True,
         description="With `group` in the query: group below it that the tenant belonged to.",
     )
-    tenant_inside = BooleanField(
+    tenant_inside = documents.BooleanField(
         required=False,
         description="With `group` in the query: whether the tenant belonged to the group then.",
     )
     used = AmountsField()
-    series = ListField(FlowPieceDocument, max_items=MAX_INTERVALS)
+    series = documents.ListField(FlowPieceDocument, max_items=MAX_INTERVALS)
 
 
-class BalanceDocument(Document):
-    tenant = TextField(max_length=63)
-    other = TextField(max_length=63)
+class BalanceDocument(documents.Document):
+    tenant = documents.TextField(max_length=63)
+    other = documents.TextField(max_length=63)
     lent = AmountsField()
     borrowed = AmountsField()
     balance = AmountsField(description="lent − borrowed")
 
 
-class TrafficFields(Document):
+class TrafficFields(documents.Document):
     used = AmountsField()
     lent = AmountsField(description="Use of its members' servers by tenants outside the group.")
     borrowed = AmountsField(description="Use of servers of tenants outside the group.")
@@ -81,36 +80,36 @@ class TrafficFields(Document):
 
 
 class GroupTrafficDocument(TrafficFields):
-    group = SlugField()
+    group = documents.SlugField()
 
 
 class TenantTrafficDocument(TrafficFields):
-    tenant = SlugField()
+    tenant = documents.SlugField()
 
 
 class LendingDocument(ReportDocument):
     total = AmountsField(description="The sum of the flows below.")
-    group = DocumentField(
+    group = documents.DocumentField(
         GroupTrafficDocument,
         required=False,
         description="With `group` in the query: the sum of its children.",
     )
-    groups = ListField(
+    groups = documents.ListField(
         GroupTrafficDocument,
         min_items=0,
         max_items=MAX_GROUPS,
         required=False,
         description="With `group` in the query: the groups directly below it.",
     )
-    tenants = ListField(
+    tenants = documents.ListField(
         TenantTrafficDocument,
         min_items=0,
         max_items=MAX_TENANTS,
         required=False,
         description="With `group` in the query: the members directly below it.",
     )
-    flows = ListField(FlowDocument, min_items=0, max_items=MAX_TENANTS)
-    balances = ListField(
+    flows = documents.ListField(FlowDocument, min_items=0, max_items=MAX_TENANTS)
+    balances = documents.ListField(
         BalanceDocument,
         min_items=0,
         max_items=MAX_TENANTS,

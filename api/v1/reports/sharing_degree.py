@@ -17,7 +17,7 @@ from allocator_service.ledger.reporting.sharing_degree import (
     TenantDegree,
 )
 from allocator_service.pools.group_services import MAX_GROUPS
-from api.contract.fields import SlugField, TimestampField
+from api.contract import documents
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -25,16 +25,6 @@ from api.v1.reports.documents import (
     Report,
     ReportDocument,
     amounts_document,
-)
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    DocumentField,
-    ListField,
-    NumberField,
-    ObjectField,
-    TextField,
 )
 
 COLUMNS = (
@@ -50,56 +40,62 @@ COLUMNS = (
 )
 
 
-class DegreeDocument(Document):
+class DegreeDocument(documents.Document):
     resources = RatiosField()
-    min = NumberField(allow_null=True)
+    min = documents.NumberField(allow_null=True)
 
 
-class SharedFields(Document):
+class SharedFields(documents.Document):
     used = AmountsField()
     alone = AmountsField()
-    sharing_degree = DocumentField(DegreeDocument)
-    reasons = ObjectField(description="Why a resource has no sharing degree, by its name.")
-    reason = ChoiceField(choices=list(REASONS), allow_null=True, description="Why there is no min.")
+    sharing_degree = documents.DocumentField(DegreeDocument)
+    reasons = documents.ObjectField(
+        description="Why a resource has no sharing degree, by its name."
+    )
+    reason = documents.ChoiceField(
+        choices=list(REASONS), allow_null=True, description="Why there is no min."
+    )
 
 
 class SharedPieceDocument(SharedFields):
-    start = TimestampField()
-    end = TimestampField()
+    start = documents.TimestampField()
+    end = documents.TimestampField()
 
 
 class SharedDocument(SharedFields):
-    tenant = TextField(max_length=63)
-    benefit = BooleanField(allow_null=True, description="Whether min is 1 or more.")
-    series = ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
+    tenant = documents.TextField(max_length=63)
+    benefit = documents.BooleanField(allow_null=True, description="Whether min is 1 or more.")
+    series = documents.ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
 
 
 class SharedByGroupDocument(SharedFields):
-    group = SlugField()
-    benefit = BooleanField(allow_null=True, description="Whether min is 1 or more.")
-    series = ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
+    group = documents.SlugField()
+    benefit = documents.BooleanField(allow_null=True, description="Whether min is 1 or more.")
+    series = documents.ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
 
 
 class SharingDegreeDocument(ReportDocument):
-    baseline = ChoiceField(choices=[BASELINE], description="The partition that `alone` is of.")
-    alone_from = TimestampField(
+    baseline = documents.ChoiceField(
+        choices=[BASELINE], description="The partition that `alone` is of."
+    )
+    alone_from = documents.TimestampField(
         allow_null=True,
         description="Beginning of the first decision, from which on `alone` is known.",
     )
     total = AmountsField(description="What the tenants and groups below used together.")
-    group = DocumentField(
+    group = documents.DocumentField(
         SharedByGroupDocument,
         required=False,
         description="With `group` in the query: the sum of its children.",
     )
-    groups = ListField(
+    groups = documents.ListField(
         SharedByGroupDocument,
         min_items=0,
         max_items=MAX_GROUPS,
         required=False,
         description="With `group` in the query: the groups directly below it.",
     )
-    tenants = ListField(SharedDocument, min_items=0, max_items=MAX_TENANTS)
+    tenants = documents.ListField(SharedDocument, min_items=0, max_items=MAX_TENANTS)
 
 
 def sharing_degree_fields(report: SharingDegreeReport) -> dict[str, Any]:

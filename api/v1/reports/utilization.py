@@ -14,7 +14,7 @@ from allocator_service.ledger.reporting.utilization import (
     UtilizationReport,
 )
 from allocator_service.pools.group_services import MAX_GROUPS
-from api.contract.fields import SlugField, TimestampField
+from api.contract import documents
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -23,58 +23,57 @@ from api.v1.reports.documents import (
     ReportDocument,
     amounts_document,
 )
-from policies.fields import ChoiceField, Document, DocumentField, ListField
 
 COLUMNS = ("start", "end", "resource", "unit", "capacity", "used", "idle", "utilization", "reason")
 
 
-class UseDocument(Document):
+class UseDocument(documents.Document):
     capacity = AmountsField()
     used = AmountsField()
     idle = AmountsField()
     utilization = RatiosField()
-    reason = ChoiceField(
+    reason = documents.ChoiceField(
         choices=[NO_CAPACITY], allow_null=True, description="Why a utilization is null."
     )
 
 
 class UsePieceDocument(UseDocument):
-    start = TimestampField()
-    end = TimestampField()
+    start = documents.TimestampField()
+    end = documents.TimestampField()
 
 
-class UsedIntervalDocument(Document):
-    start = TimestampField()
-    end = TimestampField()
+class UsedIntervalDocument(documents.Document):
+    start = documents.TimestampField()
+    end = documents.TimestampField()
     used = AmountsField()
 
 
-class GroupUseDocument(Document):
-    group = SlugField()
+class GroupUseDocument(documents.Document):
+    group = documents.SlugField()
     used = AmountsField()
-    series = ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
+    series = documents.ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
 
 
-class TenantUseDocument(Document):
-    tenant = SlugField()
+class TenantUseDocument(documents.Document):
+    tenant = documents.SlugField()
     used = AmountsField()
-    series = ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
+    series = documents.ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
 
 
 class UtilizationDocument(ReportDocument):
-    total = DocumentField(UseDocument)
-    series = ListField(UsePieceDocument, max_items=MAX_INTERVALS)
-    group = SlugField(
+    total = documents.DocumentField(UseDocument)
+    series = documents.ListField(UsePieceDocument, max_items=MAX_INTERVALS)
+    group = documents.SlugField(
         required=False, description="With `group` in the query: the group whose use is `used`."
     )
-    groups = ListField(
+    groups = documents.ListField(
         GroupUseDocument,
         min_items=0,
         max_items=MAX_GROUPS,
         required=False,
         description="With `group` in the query: the groups directly below it.",
     )
-    tenants = ListField(
+    tenants = documents.ListField(
         TenantUseDocument,
         min_items=0,
         max_items=MAX_TENANTS,
