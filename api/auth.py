@@ -1,4 +1,4 @@
-"""Who calls, and whether keys of that scope have the route at all."""
+"""Authentication by keys, and the permission of their scopes."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ UNKNOWN_KEY_RATE, UNKNOWN_KEY_BURST = 5.0, 50
 
 @dataclass(frozen=True)
 class Caller:
-    """The holder of a live key, or a person on a tenant's pages; `holder_id` is the key's or person's.
+    """The holder of a live key, or a person on a tenant's pages, identified by `holder_id`.
 
     `tenant` is set for tenant keys and people, `pool` for keys that are bound to the pool of this slug,
     `group` for those bound to the pool's group of this primary key: they limit what is seen.
@@ -124,7 +124,7 @@ def acting(key: ApiKey) -> Caller:
 
 
 class ScopePermission(BasePermission):
-    """A view's `scopes` say, per method, which keys have it; what is not named nobody has."""
+    """Permission for the methods that a view's `scopes` name, by keys of these scopes only."""
 
     message = ""
 

@@ -1,4 +1,4 @@
-"""Operations: is the process alive, is the service ready, what does it measure."""
+"""Routes of operations, for health, readiness and metrics."""
 
 import hmac
 from collections.abc import Callable
@@ -98,7 +98,7 @@ class ReadinessView(OpenView):
 
 
 def readiness() -> dict[str, str]:
-    """The state of everything the service works with; only the first two can keep it from serving."""
+    """Return the state of each part of the service. Only the first two prevent it from serving."""
     database = _holds(_database_answers, otherwise=FAILED)
     migrated = database == OK and _holds(_migrations_applied, otherwise=FAILED) == OK
     return {
@@ -124,7 +124,7 @@ def _database_answers() -> bool:
 
 
 class _Migrations:
-    """Migrations are applied once and never taken back: what was found applied stays so."""
+    """The state of migrations, which are never reversed and so are looked up until they are applied."""
 
     applied = False
 
@@ -152,7 +152,7 @@ def _heartbeat(process: str) -> str:
 
 
 def _metering() -> str:
-    """Whether no pool waits for its metering for long; before the first decision there is none."""
+    """Return whether metering is on time in every pool. Before the first decision it is."""
 
     def in_time() -> bool:
         age = heartbeat_age_seconds(process=METERING, now=utc_now())

@@ -1,4 +1,4 @@
-"""Resources: what routes of one kind of object have in common, declared once for all of them."""
+"""Resources, declarations that the routes of one kind of object share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -87,7 +87,7 @@ class Resource(ContractView):
         return self.listing(page, write, self.csv_columns())
 
     def filters(self, **columns: str) -> dict[str, Any]:
-        """Return the filters in the query; a field of the document is the column that it shows."""
+        """Return the filters in the query. A field of the document filters by its own source."""
         sources = {
             name: source.replace(".", "__")
             for name, field in self.document.fields.items()

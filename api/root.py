@@ -1,4 +1,4 @@
-"""Where one begins: the root of the API, which links to its collections, and the page for browsers."""
+"""The root of the API, with links to its collections, and the page for browsers."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ class RootView(OpenView):
 
 
 class LandingView(OpenView):
-    """`/`: a page for browsers; for programs the same links as `/api/v1/`."""
+    """`/`, a page for browsers and the links of `/api/v1/` for programs."""
 
     schema = None
 

@@ -1,4 +1,4 @@
-"""The base of every route: who calls, which parameters and body, and how the answer is written."""
+"""Base classes of routes, for callers, parameters, bodies and answers."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, wraps
@@ -63,7 +63,7 @@ class ContractView(APIView):
         return view
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Key and scope first, so that nothing else of a request is judged without them."""
+        """Check key and scope before anything else of a request."""
         self.perform_authentication(request)
         self.check_permissions(request)
         self.check_throttles(request)
@@ -88,7 +88,7 @@ class ContractView(APIView):
 
     @property
     def tenant(self) -> Tenant | None:
-        """The tenant that limits what the caller sees; None sees all.
+        """The tenant that limits what the caller sees, None for all.
 
         A view that opens to keys of groups handles their `subtree` first.
         """
@@ -109,20 +109,20 @@ class ContractView(APIView):
         return parsed_body(self.request, self.body, parsers)
 
     def read(self, document: type[Document]) -> dict[str, Any]:
-        """The fields in the body."""
+        """Return the fields in the body."""
         return read_document(document, self.sent())
 
     def patched(
         self, document: type[Document], current: Mapping[str, Any], *, fixed: Sequence[str]
     ) -> dict[str, Any]:
-        """The fields that `current` ones become by the patch in the body; those `fixed` must stay."""
+        """Return the fields after the patch in the body, of which `fixed` ones cannot change."""
         fields = read_document(document, merge_patch(current, self.sent()))
         refuse_changed(current, fields, fixed)
         return fields
 
     @classmethod
     def operation_of(cls, method: str) -> Operation | None:
-        """Return the description of a method's handler; a view that OpenAPI omits has none."""
+        """Return the operation that describes a handler, None in a view that OpenAPI omits."""
         handler = getattr(cls, {"HEAD": "get"}.get(method, method.lower()), None)
         return getattr(handler, "operation", None)
 
@@ -136,7 +136,7 @@ class ContractView(APIView):
         return {**super().get_renderer_context(), "columns": self.columns}
 
     def filters(self, **columns: str) -> dict[str, Any]:
-        """The filters in the query, by column; `columns` names those that the parameter does not."""
+        """Return the filters in the query, by column. `columns` are the columns of other names."""
         return {
             columns.get(name, name): value
             for name, value in self.query.items()
@@ -146,7 +146,7 @@ class ContractView(APIView):
     def listing(
         self, page: Page, document: Callable[[Any], Mapping[str, Any]], columns: Sequence[str]
     ) -> Response:
-        """The answer to a list: `columns` are those of its CSV."""
+        """Answer a page of a list, with the `columns` of its CSV."""
         self.columns = columns
         following = self._url_after(page.next_cursor)
         response = Response({"results": [document(row) for row in page.rows], "next": following})
@@ -172,14 +172,14 @@ class ContractView(APIView):
 
 
 def keep_content_type(response: Response) -> None:
-    """DRF takes the content type of an answer without content for none, and no rows are NDJSON."""
+    """Set the content type that DRF omits from an empty answer, such as NDJSON without rows."""
     response.headers.setdefault("Content-Type", str(response.accepted_media_type))
 
 
 class PoolView(ContractView):
-    """A route below a pool, which is absent for whoever may not see it.
+    """A route below a pool, which is missing to callers that may not see it.
 
-    `retired`: what it is about is there after the pool is retired.
+    `retired`: its objects stay readable after the pool is retired.
     """
 
     of_a_pool = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -202,7 +202,7 @@ class PoolView(ContractView):
 
     @property
     def reader(self) -> Tenant | None:
-        """The tenant that limits what is shown; None if the caller's subtree does, or nothing."""
+        """The tenant that limits what is shown, None if a subtree or nothing does."""
         return None if self.subtree is not None else self.tenant
 
     @cached_property

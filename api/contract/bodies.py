@@ -1,4 +1,4 @@
-"""Reading a request's body: within its limit, in a format the route takes."""
+"""Reading of a request's body, within its limit and in a format of its route."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -19,10 +19,10 @@ DROPPED_BYTES = 64 * 1024 * 1024
 
 
 def body_of(request: Request, *, large: bool) -> bytes:
-    """The bytes of the body, at most 1 MiB, or 32 MiB where a route takes large ones.
+    """Return the bytes of the body, at most 1 MiB, or 32 MiB where a route takes large ones.
 
-    Raises `TooLarge` before reading what says that it is too long, `LengthRequired` for a chunked
-    body that the server in front of Django has not taken apart.
+    Raises `TooLarge` before reading a body whose Content-Length is too long, `LengthRequired` for a
+    chunked body that the server in front of Django has not taken apart.
     """
     limit = settings.BULK_BODY_BYTES if large else settings.BODY_BYTES
     plain: HttpRequest = request._request
@@ -45,7 +45,10 @@ def body_of(request: Request, *, large: bool) -> bytes:
 
 
 def _drop(plain: HttpRequest, length: int) -> None:
-    """Read past a body, within reason: a client that still sends does not see an answer."""
+    """Read past a body, within reason.
+
+    A client that still sends does not see an answer.
+    """
     for _ in range(min(length, DROPPED_BYTES) // CHUNK_BYTES + 1):
         if not plain.read(CHUNK_BYTES):
             return
@@ -56,7 +59,7 @@ def _too_large(limit: int) -> TooLarge:
 
 
 def parsed_body(request: Request, body: bytes, parsers: Sequence[BaseParser]) -> Any:
-    """The value in the body, by the parser of its content type; an empty body is `{}`."""
+    """Return the value in the body, by the parser of its content type, or `{}` for an empty body."""
     if not body:
         return {}
     plain: HttpRequest = request._request
@@ -76,7 +79,10 @@ def is_csv(request: Request) -> bool:
 
 @contextmanager
 def rows_named() -> Iterator[None]:
-    """Name the row in whatever is wrong with an item: pointers count from 0, rows from 1."""
+    """Name the row in the errors of an item.
+
+    Pointers count from 0, rows from 1.
+    """
     try:
         yield
     except DomainError as error:

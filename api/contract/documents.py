@@ -89,11 +89,11 @@ __all__ = [
 
 
 class NoFields(Document):
-    """The body of an action: nothing, or `{}`."""
+    """The body of an action, which is empty or `{}`."""
 
 
 def read_document(document: type[Document], value: Any) -> dict[str, Any]:
-    """The values of every field, defaults filled in.
+    """Return the value of every field, with defaults.
 
     Raises `Unreadable` for names that are no field, `Unacceptable` for values and for what is missing,
     with everything that is wrong (at most 20).
@@ -117,7 +117,7 @@ def read_documents(
 def refuse_changed(
     current: Mapping[str, Any], wanted: Mapping[str, Any], names: Sequence[str]
 ) -> None:
-    """Refuse a change of these fields; naming them with the value they have is no change."""
+    """Refuse a change of fields that are set at creation. A field may be sent with its present value."""
     for name in names:
         if wanted[name] != current[name]:
             raise Unacceptable(
@@ -128,7 +128,7 @@ def refuse_changed(
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7396: the target with the patch's members put in, and those that are null taken out."""
+    """Return the target after a merge patch (RFC 7396), in which null removes a member."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}

@@ -1,4 +1,4 @@
-"""Which format answers: `?format=` if given, otherwise `Accept`."""
+"""Negotiation of the format of an answer, by `?format=` before `Accept`."""
 
 from collections.abc import Iterable
 

@@ -65,7 +65,7 @@ def _described(*what: Any, **more: Any) -> Callable[[H], H]:
 def lists(
     answer: Doc, summary: str, *, problems: tuple[int, ...] = (), other_rows: Doc | None = None
 ) -> Callable[[H], H]:
-    """GET of a list: pages of `answer`, as JSON, CSV or NDJSON."""
+    """GET of a list, in pages."""
     return _described(
         "list",
         summary,
@@ -95,22 +95,22 @@ def shows(
 
 
 def reports(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of a report: a document, its rows as CSV or NDJSON, or a picture."""
+    """GET of a report."""
     return _described("show", summary, Answer(answer, REPORT), problems=(404, 422))
 
 
 def concludes(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of results: a document, its rows as CSV or NDJSON, a picture, or a page; 409 before."""
+    """GET of results, which is 409 before there are any."""
     return _described("show", summary, Answer(answer, RESULTS), problems=(404, 409))
 
 
 def states(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of a statement: a document, its lines as CSV or NDJSON, or a page."""
+    """GET of a statement."""
     return _described("show", summary, Answer(answer, STATEMENT))
 
 
 def renders(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of a rendering: a document, or its objects in the target's own language; 304 if known."""
+    """GET of a rendering, which is 304 if the caller has it."""
     return _described(
         "show", summary, Answer(answer, RENDERING), headers=("ETag",), problems=(409, 413)
     )
@@ -175,7 +175,7 @@ def puts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
 
 
 def replaces(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
-    """PUT of what the caller alone writes, the newest of which counts (200)."""
+    """PUT of a document that only the caller writes (200)."""
     problems = (409, 411, 413, 415, 422)
     return _described("replace", summary, Answer(answer), Body(request), problems=problems)
 
@@ -207,7 +207,7 @@ def acts(answer: Doc, summary: str) -> Callable[[H], H]:
 
 
 def accepts(request: Doc, answer: Doc, summary: str, *, pool: bool = True) -> Callable[[H], H]:
-    """POST of work that is done later (202)."""
+    """POST of work that a worker does later (202)."""
     return _described(
         "request",
         summary,
@@ -221,7 +221,7 @@ def accepts(request: Doc, answer: Doc, summary: str, *, pool: bool = True) -> Ca
 
 
 def records(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
-    """POST of one or many facts, each stored once; answers how many were new (200)."""
+    """POST of one or many facts that are each stored once (200)."""
     return _described(
         "record",
         summary,

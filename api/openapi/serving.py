@@ -1,4 +1,4 @@
-"""The OpenAPI document as it is served: made once for each process, and asked for again by its ETag."""
+"""The served OpenAPI document, which each process writes once."""
 
 import hashlib
 import threading
@@ -19,7 +19,7 @@ _making = threading.Lock()
 
 
 class _Yaml(OpenApiYamlRenderer):
-    """The same as `application/yaml`: some clients do not know the other media type."""
+    """The document as `application/yaml`, for clients that do not know the other media type."""
 
     media_type = "application/yaml"
 
@@ -53,7 +53,7 @@ class SchemaView(OpenView):
 
 
 def _written(media_format: str) -> tuple[bytes, str]:
-    with _making:  # whoever comes first makes it, the others wait
+    with _making:  # the first request writes it, others wait
         return _made(media_format)
 
 

@@ -189,7 +189,7 @@ class BacktestRequest(documents.Document):
 
 
 def _asked(name: str) -> Callable[[Backtest, Any], Any]:
-    """Return the source of what a backtest was asked for; null if it was not."""
+    """Return the source of a part of the request, null if it was omitted."""
     return lambda backtest, _: backtest.spec.get(name)
 
 
@@ -272,7 +272,7 @@ class BacktestResultsDocument(documents.Document):
 
 
 def asked_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a body asks for, as the service takes it."""
+    """Return the request of a backtest in the form of the service."""
     trace, window, step = fields["trace"], fields["window"], fields["step"]
     return {
         "name": fields["name"],

@@ -101,7 +101,7 @@ def _plan(plan_id: UUID, tenant: Tenant | None) -> PricePlan:
 
 
 def _names(pool: Pool, tenant: Tenant | None) -> dict[str, str] | None:
-    """By which names a tenant knows the members of a pool; None for whoever knows their own."""
+    """Return the names by which a tenant knows the members of a pool, None for their slugs."""
     if tenant is None:
         return None
     slugs = pool.memberships.values_list("tenant__slug", flat=True)
@@ -168,7 +168,7 @@ class BacktestsView(ContractView):
 
 
 class _BacktestView(ContractView):
-    """A route below a backtest: 404 unless it is one of the key's own."""
+    """A route below a backtest, which is missing to other keys."""
 
     def backtest_of(self, text: str) -> Backtest:
         return backtest_get(backtest_id=uuid_or_none(text), holder=Holder(self.caller.holder_id))

@@ -22,7 +22,7 @@ from policies import ComparisonRequest
 
 
 class ColumnPolicy(documents.Document):
-    """As it was asked for: a name or a mode that there is not is an error of its column."""
+    """The policy of a column as requested. An unknown name or mode is an error of the column."""
 
     name = documents.StringField()
     mode = documents.StringField(required=False, allow_null=True)

@@ -36,7 +36,7 @@ MAX_PROBLEM_LENGTH = 500
 
 
 def problems_field() -> documents.ListField:
-    """What could not be done, in sentences."""
+    """Describe what an agent could not do, in sentences."""
     return documents.ListField(
         documents.TextField(max_length=MAX_PROBLEM_LENGTH),
         min_items=0,
@@ -98,14 +98,14 @@ class TenantEnforcementReport(documents.Document):
 
 
 class EnforcementReport(EnforcementReportRequest):
-    """The report as it is kept: amounts are exact decimals."""
+    """The stored report, whose amounts are exact decimals."""
 
     tenants = documents.ListField(TenantEnforcementReport, min_items=0, max_items=MAX_TENANTS)
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Who reads, and the resources of the decision; a tenant sees its own."""
+    """The context of an answer, the resources of the decision and the tenant that reads, if any."""
 
     resources: Sequence[Resource]
     tenant: Tenant | None
@@ -189,13 +189,13 @@ class EnforcementDocument(documents.Document):
 
 
 def report_draft(fields: dict[str, Any]) -> ReportDraft:
-    """The report in a body."""
+    """Return the report in a body."""
     tenants = [TenantReport(**row) for row in fields["tenants"]]
     return ReportDraft(**{**fields, "tenants": tenants})
 
 
 def report_document(report: Report) -> dict[str, Any]:
-    """The report as it is kept."""
+    """Return the stored report."""
     agent = report.agent
     return {
         "agent": agent.name,

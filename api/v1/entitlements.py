@@ -101,7 +101,7 @@ class EntitlementsDocument(documents.Document):
 
 
 def entitlements_document(found: Entitlements, *, caller: Tenant | None) -> dict[str, Any]:
-    """The entitlements as the caller may see them: a tenant its own, unless the pool is transparent."""
+    """Return the entitlements that the caller may see, of a private pool a tenant's own."""
     own = None if caller is None or found.pool.transparent else caller.slug
 
     def name(slug: str) -> str:

@@ -33,7 +33,7 @@ class EntryParameters(FeedParameters):
 
 
 def _unsealed(entry: Entry, context: Any) -> None:
-    """Return null: only rows of the feed have a place in the sealed order and a digest."""
+    """Return null, since only rows of the feed have a place in the sealed order and a digest."""
 
 
 class EntryDocument(documents.Document):
@@ -78,7 +78,7 @@ def unsealed_document(entry: Entry) -> dict[str, Any]:
 
 
 def entry_document(row: Mapping[str, Any], *, caller: Tenant | None) -> dict[str, Any]:
-    """A row of the feed, as much of it as the caller may see."""
+    """Return a row of the feed, as much of it as the caller may see."""
     document = dict(row)
     pool = document.pop("pool_id")
     if caller is None:
@@ -91,13 +91,13 @@ def entry_document(row: Mapping[str, Any], *, caller: Tenant | None) -> dict[str
 
 
 def entry_columns(*, caller: Tenant | None) -> list[str]:
-    """The columns of the feed that the caller sees, in their order."""
+    """Return the columns of the feed that the caller sees, in their order."""
     hidden = () if caller is None else OF_THE_WHOLE
     return [name for name in EntryDocument.fields if name not in hidden]
 
 
 def owner_names(caller: Tenant | None) -> dict[tuple[int, int], str]:
-    """By which name a tenant knows who contributed servers to its pools, by pool and tenant."""
+    """Return the names by which a tenant knows contributors of servers, by pool and tenant."""
     if caller is None:
         return {}
     return {

@@ -143,7 +143,7 @@ _problem, _comparison = msgspec.json.Decoder(_Problem), msgspec.json.Decoder(_Co
 def refuse_oversized_evaluation(body: bytes) -> None:
     """Refuse a long body of an evaluation for its size, without making objects of what it holds.
 
-    The strict reader, twenty times slower, has the rest: it says what is wrong with a body that
+    The strict reader, twenty times slower, reports the errors of a body that
     cannot be read here. Raises `TooLarge`.
     """
     _refuse(body, _problem.decode)

@@ -33,7 +33,7 @@ def entries_streamed(
 
 
 class ParquetEntries:
-    """The file of a stream of NDJSON; whoever serves it closes it, read or not."""
+    """The file of a stream of NDJSON, which the response closes."""
 
     def __init__(self, stream: Stream, columns: Sequence[str]) -> None:
         self._stream, self._columns = stream, columns

@@ -1,4 +1,4 @@
-"""Feeds: lists that clients follow without end; each follower gets each row exactly once."""
+"""Feeds, lists that clients follow without end and exactly once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from api.views import ContractView
 
 
 class FeedParameters(Parameters):
-    """Of a feed: the row after which it continues."""
+    """The parameters of a feed, its cursor and page size."""
 
     after = documents.TextField(
         max_length=500, required=False, description="The `next_cursor` of the last page."
@@ -26,7 +26,7 @@ class FeedParameters(Parameters):
 
 
 class FeedView(ContractView):
-    """A list in its final order: `next_cursor` is there on an empty page too, and stays valid."""
+    """A list in its final order, with `next_cursor` on every page, even an empty one."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     parameters = FeedParameters

@@ -25,7 +25,7 @@ LINES_FROM_1 = "The line of the CSV, from 1."
 
 
 class ContentField(Field):
-    """A file's content: its text, or the object that its JSON is."""
+    """The content of a file, as text or as a JSON object."""
 
     type_name = "a text or an object"
 
@@ -39,7 +39,7 @@ class ContentField(Field):
 
 
 class ImportRequest(documents.Document):
-    """What the imports of every kind are asked with; subclasses say whose the rows are."""
+    """The fields of imports of every kind. Subclasses add the owner of the rows."""
 
     content = ContentField()
     dry_run = documents.BooleanField(
@@ -188,7 +188,7 @@ class ImportsView(PoolView):
     kind: ClassVar[ImportKind]
 
     def imported(self, request: type[documents.Document]) -> Response:
-        """The report; raises `Unacceptable` when refused rows kept all others from being written."""
+        """Return the report. Raises `Unacceptable` if refused rows prevented the import."""
         fields = self.read(request)
         kind, content, file_format = self.kind, fields.pop("content"), fields.pop("format")
         owner = _owner(fields, kind.slug, kind.label)
@@ -283,7 +283,7 @@ class UsageImportsView(ImportsView):
 
 
 def _owner(fields: dict[str, Any], slug: str | None, label: str) -> Owner:
-    """Whose the rows are, taken out of the fields."""
+    """Remove the owner of the rows from the fields, and return it."""
     owner = Owner(None if slug is None else fields.pop(slug), fields.pop(label))
     if owner.slug is not None and owner.label is not None:
         raise Unacceptable(

@@ -35,7 +35,7 @@ from api.views import ContractView
 
 
 class ExportParameters(Parameters):
-    """Which entries; all of them that are sealed."""
+    """The filters of an export of sealed entries."""
 
     after = documents.TextField(
         max_length=500, required=False, description="Begin after this cursor of the feed."
@@ -46,7 +46,7 @@ class ExportParameters(Parameters):
 
 
 class BlockParameters(Parameters):
-    """Of a pool's chain: the number after which it continues."""
+    """The parameters of a pool's chain, with the number to continue from."""
 
     pool = documents.SlugField(description="Slug of the pool whose chain it is, retired or not.")
     after = documents.IntegerField(
@@ -61,7 +61,7 @@ class BlockParameters(Parameters):
 
 
 class ChainedDecisionDocument(documents.Document):
-    """A decision's line in its block: the digests are those of `GET /runs/{run}/proof/`."""
+    """The line of a decision in its block, with the digests of `GET /runs/{run}/proof/`."""
 
     run = documents.IdField()
     pool = documents.SlugField()
@@ -72,7 +72,7 @@ class ChainedDecisionDocument(documents.Document):
 
 
 class ChainedDigestDocument(documents.Document):
-    """A document's line in its block: what it is, and the digest of its stored bytes."""
+    """The line of a document in its block, with the digest of its stored bytes."""
 
     document = documents.TextField(max_length=20)
     pool = documents.SlugField()
@@ -135,7 +135,7 @@ class EntriesView(FeedView):
 
 
 def _position(entry: UUID | None, caller: Tenant | None) -> int:
-    """The entry's place in the sealed order; 0 is before the first."""
+    """Return the place of an entry in the sealed order, 0 before the first."""
     position = 0 if entry is None else position_of(entry, caller=caller)
     if position is None:
         raise bad_cursor()

@@ -1,4 +1,4 @@
-"""Months of a pool: their accounts, verification and exports."""
+"""Months of a pool, their accounts, verification and exports."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -41,7 +41,7 @@ from api.views import PoolView
 
 
 class _MonthView(PoolView):
-    """A route of a pool's month, which is absent for tenants: it tells of all of them."""
+    """A route of a pool's month, which concerns all tenants and is missing to each of them."""
 
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
@@ -118,7 +118,7 @@ class MonthVerifyView(_MonthView):
 
 
 class FocusView(PoolView):
-    """A closed month's statements as FOCUS has them; a tenant sees its own."""
+    """The statements of a closed month in the columns of FOCUS."""
 
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
@@ -146,7 +146,7 @@ class FocusView(PoolView):
 
 
 class MonthEntriesView(PoolView):
-    """The entries of a closed month as one stream; a tenant sees its own."""
+    """The entries of a closed month as one stream."""
 
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}

@@ -124,7 +124,7 @@ class FixedCostDocument(documents.Document):
 
 
 def _commitments(plan: PricePlan, context: Any) -> list[Commitment]:
-    """Return the commitments of a plan; a tenant sees its own."""
+    """Return the commitments of a plan that the reader may see."""
     reader = context.reader
     return [
         each for each in plan.commitments.all() if reader is None or each.tenant_id == reader.pk
@@ -132,7 +132,7 @@ def _commitments(plan: PricePlan, context: Any) -> list[Commitment]:
 
 
 def _fixed_costs(plan: PricePlan, context: Any) -> list[dict[str, Any]]:
-    """Return the documents of a plan's fixed costs; a tenant sees its own shares."""
+    """Return the documents of the fixed costs and shares that the reader may see."""
     costs = list(plan.fixed_costs.all())
     keys = {key for cost in costs for key, _ in cost.tenants}
     if context.reader is not None:

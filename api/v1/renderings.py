@@ -120,7 +120,10 @@ def _tenant(tenant: TenantLimits, rendering: Rendering) -> dict[str, Any]:
 
 
 class RenderingView(PoolView):
-    """The decision in force as a target's objects: of all tenants, so that tenant keys never have it."""
+    """The decision in force as objects of a target.
+
+    It names all tenants, so tenant keys cannot read it.
+    """
 
     scopes: ClassVar = {"GET": OPERATOR_BILLING_AND_AGENT}
     parameters = RenderingParameters

@@ -162,7 +162,7 @@ class DigestsDocument(documents.Document):
 
 
 class ProofDocument(documents.Document):
-    """What `python -m policies verify FILE` takes."""
+    """The file of `python -m policies verify FILE`."""
 
     run = documents.IdField()
     pool = documents.SlugField()
@@ -204,7 +204,7 @@ class RowWriter:
         }
 
     def sums(self, rows: Iterable[Allocation]) -> list[dict[str, Any]]:
-        """One row per tenant, in the order of the run's input."""
+        """Return a row per tenant, in the order of the input of the run."""
         grouped: dict[str, list[Allocation]] = {}
         for row in rows:
             grouped.setdefault(row.tenant.slug, []).append(row)
@@ -261,7 +261,7 @@ class RowWriter:
         return {"id": None, "name": pseudonym("workload", str(workload_id), pool=self._run.pool)}
 
     def _knows(self, servers: ServerClass) -> bool:
-        """Whether the caller may read the servers' names: all are its own, or all the pool's."""
+        """Return whether the caller may read the names of servers, which are its own or the pool's."""
         if self._caller is None:
             return True
         return not servers.shared and servers.owner_id in (None, self._caller.pk)

@@ -48,7 +48,7 @@ from api.views import ContractView, PoolView, writes
 
 
 def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> Response:
-    """What the workloads got, or with `?by=tenant` the tenants.
+    """Answer a page of allocations by workload, or by tenant with `?by=tenant`.
 
     `subtree` is that of a group's key.
     """
@@ -73,7 +73,7 @@ def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> R
 
 
 def placements_page(view: ContractView, run: Run) -> Response:
-    """Where the tasks run."""
+    """Answer a page of placements."""
     resources = resources_of(run.pool)
     writer = RowWriter(run, resources, view.tenant)
     rows = placements_of(run=run, tenant=_limit(run, view.tenant)).order_by("position")
@@ -87,7 +87,7 @@ def placements_page(view: ContractView, run: Run) -> Response:
 
 
 def _limit(run: Run, tenant: Tenant | None) -> Tenant | None:
-    """The tenant whose rows alone are shown; in a transparent pool none."""
+    """Return the tenant to whose rows the page is limited, None for all."""
     return None if run.pool.transparent else tenant
 
 
@@ -139,7 +139,7 @@ class RunsView(PoolView):
 
 
 class OneRunView(ContractView):
-    """A route of one run, which is absent for whoever may not see its pool."""
+    """A route of one run, which is missing to callers that may not see its pool."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     of_a_pool = ("GET", "POST")

@@ -71,7 +71,7 @@ def slot_rows(
 def schedule_document(
     schedule: Schedule, plan: dict[str, Any], *, pool: Pool, caller: Tenant | None
 ) -> dict[str, Any]:
-    """A stored schedule; a tenant sees its own tasks, and what concerns all if the pool is open."""
+    """Return a stored schedule. A tenant sees its own tasks, and the bounds of a transparent pool."""
     numbers = ("objective", "bound", "lp_bound", "gap")
     whole = sees_whole(pool, caller)
     names = None if caller is None else {caller.slug}
@@ -97,7 +97,7 @@ class SlotInForceDocument(documents.Document):
 
 
 def slot_document(slot: SlotInForce, names: Collection[str] | None) -> dict[str, Any]:
-    """The slot in force with the tasks of the tenants with these slugs, None for all."""
+    """Return the slot in force with the tasks of the tenants with these slugs, None for all."""
     return {**asdict(slot), "allocations": slot_rows(slot.allocations, names)}
 
 

@@ -107,7 +107,7 @@ class BillingDocument(ReportDocument):
 
 
 def billing_fields(report: BillingReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     return {
         "currency": report.pool.currency,
         "accounts": [_account(each, report.digits, "tenant") for each in report.accounts],

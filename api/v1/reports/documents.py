@@ -1,4 +1,4 @@
-"""What the reports have in common: their parameters, and how a document begins."""
+"""Parameters and documents that all reports share."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class RatiosField(documents.SchemaField):
 
 
 class ReportDocument(documents.Document):
-    """What every report says of itself."""
+    """The head of every report."""
 
     report = documents.TextField(max_length=20)
     pool = documents.SlugField()
@@ -83,7 +83,7 @@ class ReportDocument(documents.Document):
 
 @dataclass(frozen=True)
 class Report:
-    """How a report is shown: what its figures mean, its document, its rows and its picture."""
+    """The presentation of a report, as definitions, document, rows and picture."""
 
     name: str
     definitions: Mapping[str, str]
@@ -96,7 +96,7 @@ class Report:
 def head_document(
     shown: Report, *, pool: str, period: Period, step: str | None, resources: Sequence[Resource]
 ) -> dict[str, Any]:
-    """What every report begins with."""
+    """Return the head of a report."""
     return {
         "report": shown.name,
         "pool": pool,
@@ -109,5 +109,5 @@ def head_document(
 
 
 def amounts_document(amounts: Sequence[Decimal], resources: Sequence[Resource]) -> dict[str, str]:
-    """Exact amounts as decimal texts."""
+    """Return exact amounts as decimal texts."""
     return {each.name: decimal_text(a) for each, a in zip(resources, amounts, strict=True)}

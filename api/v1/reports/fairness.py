@@ -69,7 +69,7 @@ class FairnessDocument(ReportDocument):
 
 
 def fairness_fields(report: FairnessReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     intervals = report.period.intervals
     return {
         "jain_index": report.jain_index,

@@ -119,7 +119,7 @@ class LendingDocument(ReportDocument):
 
 
 def lending_fields(report: LendingReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     resources = report.resources
     return {
         "total": amounts_document(report.total, resources),
@@ -149,7 +149,7 @@ def lending_fields(report: LendingReport) -> dict[str, Any]:
 
 
 def lending_rows(report: LendingReport) -> Iterator[dict[str, Any]]:
-    """A row per owner, tenant, interval and resource: their sums are the totals."""
+    """Yield a row per owner, tenant, interval and resource, which add up to the totals."""
     for flow in report.flows:
         for (start, end), used in zip(report.period.intervals, flow.series, strict=True):
             for resource, amount in zip(report.resources, used, strict=True):

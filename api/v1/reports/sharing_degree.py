@@ -99,7 +99,7 @@ class SharingDegreeDocument(ReportDocument):
 
 
 def sharing_degree_fields(report: SharingDegreeReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     rows = [*report.groups, *report.tenants]
     total = [exact_sum(each.total.used[r] for each in rows) for r in range(len(report.resources))]
     document = {
@@ -144,7 +144,7 @@ def _degree(degree: Degree, resources: Sequence[Resource]) -> dict[str, Any]:
 
 
 def sharing_degree_rows(report: SharingDegreeReport) -> Iterator[dict[str, Any]]:
-    """A row per tenant, interval and resource: their sums are the totals."""
+    """Yield a row per tenant, interval and resource, which add up to the totals."""
     for each in report.tenants:
         yield from _rows(each, report)
 

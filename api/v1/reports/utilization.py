@@ -83,7 +83,7 @@ class UtilizationDocument(ReportDocument):
 
 
 def utilization_fields(report: UtilizationReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     return {
         "total": _uses(report.totals, report),
         "series": [
@@ -124,7 +124,7 @@ def _uses(uses: Sequence[Use], report: UtilizationReport) -> Mapping[str, Any]:
 
 
 def utilization_rows(report: UtilizationReport) -> Iterator[dict[str, Any]]:
-    """A row per interval and resource: their sums are the totals."""
+    """Yield a row per interval and resource, which add up to the totals."""
     for interval, (start, end) in enumerate(report.period.intervals):
         for resource, uses in zip(report.resources, report.uses, strict=True):
             use = uses[interval]

@@ -1,4 +1,4 @@
-"""Reports: what the ledger holds for a period, as JSON, rows or a picture."""
+"""Reports of the ledger over a period, as JSON, rows or a picture."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -50,7 +50,7 @@ class ReportView(PoolView):
     report: ClassVar[Report]
 
     def period(self) -> Period:
-        """The period that is asked for. Raises `Missing` for a tenant that the caller does not know."""
+        """Return the period of the query. Raises `Missing` for a tenant unknown to the caller."""
         self.refuse_unknown()
         return report_period(
             pool=self.pool,
@@ -63,7 +63,7 @@ class ReportView(PoolView):
     def refuse_unknown(self) -> None:
         """Raise `Missing` where `tenant` is no name by which the caller knows one, retired ones too.
 
-        To a tenant the slugs of others say nothing, whether there is such a tenant or not.
+        The answer to a tenant does not depend on whether another slug exists.
         """
         asked, pool = self.query["tenant"], self.pool
         if asked is None or self.caller.group is not None:
@@ -79,11 +79,11 @@ class ReportView(PoolView):
             raise missing("tenant.not_found")
 
     def shown_as(self, slug: str) -> str:
-        """By which name the caller knows a tenant."""
+        """Return the name by which the caller knows a tenant."""
         return tenant_name(slug, pool=self.pool, caller=self.tenant)
 
     def limit(self) -> Tenant | None:
-        """The tenant whose part alone is computed; None is all."""
+        """Return the tenant to whose part the report is limited, None for all."""
         if not sees_whole(self.pool, self.tenant):
             return self.tenant
         if self.tenant is None and self.query["tenant"] is not None:
@@ -96,7 +96,7 @@ class ReportView(PoolView):
         return report.under(self.shown_as, self.wanted)
 
     def wanted(self, name: str) -> bool:
-        """Whether the tenant that the caller knows by a name is asked for."""
+        """Return whether the query asks for the tenant that the caller knows by a name."""
         return self.query["tenant"] in (None, name)
 
     def group_named(self, period: Period) -> Group | None:
@@ -127,7 +127,7 @@ class ReportView(PoolView):
         return None if self.subtree is None else self.subtree.group
 
     def shown(self, report: Any, as_shown: Report | None = None) -> Response:
-        """The report in the format that is asked for."""
+        """Answer the report in the negotiated format."""
         as_shown, chosen = as_shown or self.report, self.request.accepted_renderer.format
         if chosen == SVGRenderer.format:
             return Response(as_shown.chart(report).svg)
@@ -144,7 +144,7 @@ class ReportView(PoolView):
 
 
 class BillingView(ReportView):
-    """Money: a tenant sees its own, also in a transparent pool."""
+    """A report of money, of which a tenant sees its own even in a transparent pool."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     retired = True
@@ -189,7 +189,7 @@ class BillingView(ReportView):
 
 
 class WholeReportView(ReportView):
-    """A report of a whole pool, absent for whoever may not see all of it."""
+    """A report of a whole pool, which is missing to callers that may not see all of it."""
 
     def period(self) -> Period:
         if not sees_whole_of(self, self.pool):
