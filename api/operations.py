@@ -21,7 +21,7 @@ from allocator_service.tenants.models import Scope
 from api.auth import authenticated_caller
 from api.contract.answers import TEXT, Answer
 from api.contract.errors import Unauthenticated
-from api.contract.operations import Operation, described, shows
+from api.contract.operations import Operation, describe, shows
 from api.limiter import redis_client
 from api.metrics import CONTENT_TYPE, exposition
 from api.views import ContractView
@@ -73,7 +73,7 @@ class HealthView(OpenView):
 
 
 class ReadinessView(OpenView):
-    @described(
+    @describe(
         Operation(
             "show",
             "Is the service ready",
@@ -164,7 +164,7 @@ def _metering() -> str:
 class MetricsView(OpenView):
     """For an operator's key, or for the token of the settings."""
 
-    @described(
+    @describe(
         Operation(
             "show",
             "Metrics, for Prometheus",

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from rest_framework.response import Response
 
 from allocator_service.core.selecting import get_or_missing
-from api.contract.bodies import is_csv, rows_named
+from api.contract.bodies import is_csv, name_rows
 from api.contract.bulk import Items, created_document, read_items
 from api.contract.conditional import entity_tag, expected_version, optional_version
 from api.contract.documents import NoFields
@@ -127,8 +127,10 @@ class Resource(ContractView):
             refuse_too_many: refuses a number of items before any of them is read.
         """
         csv = is_csv(self.request)
-        with rows_named() if csv else nullcontext():
-            items = read_items(document, self.sent(), cells=csv, refuse_too_many=refuse_too_many)
+        with name_rows() if csv else nullcontext():
+            items = read_items(
+                document, self.body_value(), cells=csv, refuse_too_many=refuse_too_many
+            )
             keys = create(items)
         if items.alone and len(keys) == 1:
             return self.answer_created(self.find(str(keys[0])), keys[0])
@@ -139,7 +141,7 @@ class Resource(ContractView):
         """Change an object by the merge patch in the body, at the version in If-Match."""
         found = self.find(key)
         version = expected_version(self.request, actual=self.version_of(found))
-        fields = self.patched(self.change, self.current(found), fixed=self.fixed)
+        fields = self.read_patch(self.change, self.current(found), fixed=self.fixed)
         return self.answer_one(self.update(found, fields, version), changed=True)
 
     def current(self, found: Any) -> dict[str, Any]:
@@ -164,18 +166,18 @@ class Resource(ContractView):
 class PoolResource(Resource, PoolView):
     """Base of the routes of a resource of a pool.
 
-    A change of a `decided` resource makes a new generation of the pool.
+    `makes_generation`: a change makes a new generation of the pool, which the next decision decides for.
     """
 
-    decided: ClassVar[bool] = False
+    makes_generation: ClassVar[bool] = False
 
-    def sent(self) -> Any:
+    def body_value(self) -> Any:
         # A pool that the caller may not see is refused before a mistake in the body.
         _ = self.pool
-        return super().sent()
+        return super().body_value()
 
     def generation_header(self) -> dict[str, str]:
-        if not self.decided:
+        if not self.makes_generation:
             return {}
         self.pool.refresh_from_db(fields=["generation"])
         return {"Pool-Generation": str(self.pool.generation)}

@@ -65,12 +65,12 @@ class LandingView(OpenView):
     def get(self, request: Request) -> Response:
         if request.accepted_renderer.format == OrjsonRenderer.format:
             return Response(_root(request), headers={"Vary": "Accept"})
-        told = {
+        context = {
             "origin": request.build_absolute_uri("/").removesuffix("/"),
             "policies": policy_documents(),
             "version": __version__,
         }
-        page = render_to_string("api/landing.html", told)
+        page = render_to_string("api/landing.html", context)
         headers = {"Content-Security-Policy": PAGE_POLICY, "Vary": "Accept"}
         return Response(page, headers=headers)
 

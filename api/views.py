@@ -19,10 +19,10 @@ from allocator_service.pools.selectors import key_and_pool, resources_of
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from api.auth import ApiKeyAuthentication, Caller
 from api.contract.answers import JSON
-from api.contract.bodies import body_of, parsed_body
+from api.contract.bodies import parse_body, read_body
 from api.contract.documents import merge_patch, read_document, refuse_changed
 from api.contract.fields import is_slug
-from api.contract.idempotency import idempotency_key, served_once
+from api.contract.idempotency import idempotency_key, serve_once
 from api.contract.operations import Operation
 from api.contract.pagination import Page
 from api.contract.parameters import PageParameters, Parameters
@@ -98,25 +98,25 @@ class ContractView(APIView):
 
     @cached_property
     def body(self) -> bytes:
-        return body_of(self.request, large=self.large and self.request.method == "POST")
+        return read_body(self.request, large=self.large and self.request.method == "POST")
 
-    def sent(self) -> Any:
+    def body_value(self) -> Any:
         """Return the value in the body, `{}` for an empty one."""
         operation = self.operation_of(str(self.request.method))
         if operation is None or operation.body is None:
             raise RuntimeError(f"{type(self).__name__} describes no body of {self.request.method}")
         parsers = [parser() for parser in operation.body.parsers]
-        return parsed_body(self.request, self.body, parsers)
+        return parse_body(self.request, self.body, parsers)
 
     def read(self, document: type[Document]) -> dict[str, Any]:
         """Return the fields in the body."""
-        return read_document(document, self.sent())
+        return read_document(document, self.body_value())
 
-    def patched(
+    def read_patch(
         self, document: type[Document], current: Mapping[str, Any], *, fixed: Sequence[str]
     ) -> dict[str, Any]:
         """Return the fields after the patch in the body, of which `fixed` ones cannot change."""
-        fields = read_document(document, merge_patch(current, self.sent()))
+        fields = read_document(document, merge_patch(current, self.body_value()))
         refuse_changed(current, fields, fixed)
         return fields
 
@@ -244,7 +244,7 @@ def writes(
         with transaction.atomic():
             if key is None:
                 return handler(self, request, *args, **kwargs)
-            return served_once(
+            return serve_once(
                 holder=self.caller.holder_id,
                 path=request.path,
                 key=key,

@@ -18,7 +18,7 @@ CHUNK_BYTES = 64 * 1024
 DROPPED_BYTES = 64 * 1024 * 1024
 
 
-def body_of(request: Request, *, large: bool) -> bytes:
+def read_body(request: Request, *, large: bool) -> bytes:
     """Return the bytes of the body, at most 1 MiB, or 32 MiB where a route takes large ones.
 
     Raises `TooLarge` before reading a body whose Content-Length is too long, `LengthRequired` for a
@@ -58,7 +58,7 @@ def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"The body is larger than {limit // 2**20} MiB: split the request.")
 
 
-def parsed_body(request: Request, body: bytes, parsers: Sequence[BaseParser]) -> Any:
+def parse_body(request: Request, body: bytes, parsers: Sequence[BaseParser]) -> Any:
     """Return the value in the body, by the parser of its content type, or `{}` for an empty body."""
     if not body:
         return {}
@@ -78,7 +78,7 @@ def is_csv(request: Request) -> bool:
 
 
 @contextmanager
-def rows_named() -> Iterator[None]:
+def name_rows() -> Iterator[None]:
     """Name the row in the errors of an item.
 
     Pointers count from 0, rows from 1.

@@ -115,11 +115,11 @@ def read_documents(
 
 
 def refuse_changed(
-    current: Mapping[str, Any], wanted: Mapping[str, Any], names: Sequence[str]
+    current: Mapping[str, Any], changed: Mapping[str, Any], names: Sequence[str]
 ) -> None:
     """Refuse a change of fields that are set at creation. A field may be sent with its present value."""
     for name in names:
-        if wanted[name] != current[name]:
+        if changed[name] != current[name]:
             raise Unacceptable(
                 f'"{name}" is set when the object is created and cannot change.',
                 code="field.immutable",

@@ -38,7 +38,7 @@ def idempotency_key(header: str | None) -> str | None:
     return header
 
 
-def served_once(
+def serve_once(
     *, holder: UUID, path: str, key: str, body: bytes, serve: Callable[[], Response]
 ) -> HttpResponse | Response:
     """Serve a POST unless it was served before. Must run in the transaction of the effect.

@@ -26,7 +26,7 @@ from api.auth import OPERATOR_AND_TENANT
 from api.contract import documents
 from api.contract.answers import Answer, Body
 from api.contract.fields import uuid_or_none
-from api.contract.operations import Operation, accepts, concludes, described, lists, shows
+from api.contract.operations import Operation, accepts, concludes, describe, lists, shows
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.contract.renderers import (
@@ -190,7 +190,7 @@ class BacktestView(_BacktestView):
 class BacktestCancelView(_BacktestView):
     scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
 
-    @described(
+    @describe(
         Operation(
             "act",
             "Cancel a backtest",

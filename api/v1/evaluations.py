@@ -189,7 +189,7 @@ class EvaluationsView(ContractView):
         its keys, may have two evaluations running by default (429 `evaluation.too_many`).
         """
         refuse_oversized_evaluation(self.body)
-        document = self.sent()
+        document = self.body_value()
         if not isinstance(document, dict):
             raise Unacceptable("Expected an object.", code="field.type", pointer="")
         with admitted_evaluation(self.caller):

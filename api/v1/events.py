@@ -33,7 +33,7 @@ class EventsView(FeedView):
         days answers 410 `cursor.expired`.
         """
         tenant = self.tenant
-        return self.followed(
+        return self.answer_feed(
             lambda after, limit: events_after(
                 after,
                 tenant=None if tenant is None else tenant.slug,

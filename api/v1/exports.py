@@ -17,14 +17,12 @@ DECIMALS, INSTANTS = ("quantity", "amount"), ("start", "end", "recorded_at")
 AMOUNT_SCALE = 18
 
 
-def copied_as(file_format: str) -> str:
+def copy_format(file_format: str) -> str:
     """The format of the export that a file of `file_format` is made from."""
     return "ndjson" if file_format == ParquetRenderer.format else file_format
 
 
-def entries_streamed(
-    export: Export, renderer: Any, columns: Sequence[str]
-) -> StreamingHttpResponse:
+def stream_entries(export: Export, renderer: Any, columns: Sequence[str]) -> StreamingHttpResponse:
     """The answer with an export in the renderer's format."""
     media_type = "; charset=".join(filter(None, (renderer.media_type, renderer.charset)))
     parquet = renderer.format == ParquetRenderer.format

@@ -33,7 +33,7 @@ class FeedView(ContractView):
     cursor_parameter = "after"
     feed: ClassVar[str]
 
-    def followed(
+    def answer_feed(
         self,
         rows_after: Callable[[UUID | None, int], Sequence[Any]],
         row_id: Callable[[Any], object],

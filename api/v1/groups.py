@@ -87,7 +87,7 @@ class GroupResource(PoolResource):
     lookup = "group__slug"
     not_found = "group.not_found"
     ordering = by_slug("groups", "group__slug")
-    decided = True
+    makes_generation = True
 
     def queryset(self) -> QuerySet[GroupTerms]:
         if self.subtree is not None:
@@ -193,7 +193,7 @@ class GroupView(GroupResource):
         if self.subtree is not None:
             self.subtree.refuse_own(present.group)
         version = expected_version(request, actual=present.group.version)
-        fields = self.patched(GroupRequest, self.current(present), fixed=["slug"])
+        fields = self.read_patch(GroupRequest, self.current(present), fixed=["slug"])
         if self.subtree is not None:
             parent = present.parent.slug if present.parent else None
             self.subtree.refuse_other_changes(

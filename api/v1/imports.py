@@ -15,7 +15,7 @@ from allocator_service.pools.selectors import resources_of
 from api.auth import OPERATOR, OPERATOR_AND_AGENT
 from api.contract import documents
 from api.contract.answers import Answer, Body
-from api.contract.operations import H, Operation, described
+from api.contract.operations import H, Operation, describe
 from api.views import PoolView, writes
 from policies.fields import Field, Schema
 
@@ -167,7 +167,7 @@ class ImportDocument(documents.Document):
 
 def imports(request: type[documents.Document], summary: str) -> Callable[[H], H]:
     """POST of a file, which answers what became of every row."""
-    return described(
+    return describe(
         Operation(
             "create",
             summary,

@@ -29,7 +29,7 @@ from api.v1.entry_documents import (
     entry_document,
     owner_names,
 )
-from api.v1.exports import copied_as, entries_streamed
+from api.v1.exports import copy_format, stream_entries
 from api.v1.feeds import FeedView, row_in
 from api.views import ContractView
 
@@ -121,7 +121,7 @@ class EntriesView(FeedView):
         tenant key sees its own entries only, without `sequence` and `digest`, and other tenants in
         `server_owner` under pseudonyms.
         """
-        return self.followed(
+        return self.answer_feed(
             lambda after, limit: entries_after(
                 _position(after, self.tenant),
                 caller=self.tenant,
@@ -162,7 +162,7 @@ class ExportView(ContractView):
         renderer = self.request.accepted_renderer
         export = entries_export(
             _position(None if after is None else row_in(FEED, after), self.tenant),
-            file_format=copied_as(renderer.format),
+            file_format=copy_format(renderer.format),
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,
             owners=owner_names(self.tenant),
@@ -170,7 +170,7 @@ class ExportView(ContractView):
             tenant=self.query["tenant"],
             kind=self.query["kind"],
         )
-        response = entries_streamed(export, renderer, entry_columns(caller=self.tenant))
+        response = stream_entries(export, renderer, entry_columns(caller=self.tenant))
         cursor = after if export.last is None else make_cursor(FEED, str(export.last))
         if cursor is not None:
             response["X-Next-Cursor"] = cursor

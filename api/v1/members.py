@@ -85,7 +85,7 @@ class MemberResource(PoolResource):
     lookup = "membership__tenant__slug"
     not_found = "member.not_found"
     ordering = by_slug("members", "membership__tenant__slug")
-    decided = True
+    makes_generation = True
 
     def queryset(self) -> QuerySet[MembershipTerms]:
         if self.subtree is not None:

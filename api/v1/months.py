@@ -29,7 +29,7 @@ from api.contract.operations import (
     shows,
 )
 from api.v1.entry_documents import entry_columns, owner_names
-from api.v1.exports import copied_as, entries_streamed
+from api.v1.exports import copy_format, stream_entries
 from api.v1.focus import focus_content
 from api.v1.run_documents import VerificationDocument
 from api.v1.statement_documents import (
@@ -166,7 +166,7 @@ class MonthEntriesView(PoolView):
         renderer: Any = request.accepted_renderer
         export = entries_export(
             0,
-            file_format=copied_as(renderer.format),
+            file_format=copy_format(renderer.format),
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,
             owners=owner_names(self.tenant),
@@ -174,4 +174,4 @@ class MonthEntriesView(PoolView):
             condition=OF_CLOSING,
             conditioned=entries_of(closing),
         )
-        return entries_streamed(export, renderer, entry_columns(caller=self.tenant))
+        return stream_entries(export, renderer, entry_columns(caller=self.tenant))

@@ -149,7 +149,7 @@ class OnePoolView(PoolDeclaration, PoolView):
 
     def current(self, found: Pool) -> dict[str, Any]:
         current = super().current(found)
-        patch = self.sent()
+        patch = self.body_value()
         policy = patch.get("policy") if isinstance(patch, dict) else None
         if not isinstance(policy, dict) or policy.get("name") in (None, current["policy"]["name"]):
             return current

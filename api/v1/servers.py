@@ -87,7 +87,7 @@ class ServerResource(PoolResource):
     not_found = "server.not_found"
     ordering = by_id("servers")
     by_rows = True
-    decided = True
+    makes_generation = True
 
     def queryset(self) -> QuerySet[Server]:
         return servers_for(pool=self.pool, tenant=self.tenant)

@@ -68,7 +68,7 @@ class StatementsView(PoolView):
         rows = statement_rows(pool=self.pool, now=now, tenant=tenant, month=self.query["month"])
         if subtree is not None:
             rows = rows_within(rows, group=subtree.group, now=now)
-        wanted = [
+        matching = [
             row
             for row in rows
             if self.query["tenant"] in (None, row.tenant)
@@ -76,7 +76,7 @@ class StatementsView(PoolView):
         ]
         page = page_of_sorted(
             f"statements/{self.pool.slug}",
-            wanted,
+            matching,
             lambda row: [row.month, row.tenant],
             cursor=self.query["cursor"],
             limit=self.query["limit"],

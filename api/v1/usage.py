@@ -78,7 +78,7 @@ class UsageView(PoolView):
         """
         pool_of_route = self.pool
         items = read_items(
-            UsageRequest, self.sent(), cells=False, refuse_too_many=events_refuse_too_many
+            UsageRequest, self.body_value(), cells=False, refuse_too_many=events_refuse_too_many
         )
         recorded = usage_record(
             pool=pool_of_route,

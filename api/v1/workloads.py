@@ -105,7 +105,7 @@ class WorkloadResource(PoolResource):
     not_found = "workload.not_found"
     ordering = by_id("workloads")
     by_rows = True
-    decided = True
+    makes_generation = True
 
     def queryset(self) -> QuerySet[Workload]:
         if self.subtree is None:

@@ -72,13 +72,13 @@ class ReportView(PoolView):
         if self.tenant is None:
             known = slugs.filter(slug=asked).exists()
         elif sees_whole(pool, self.tenant):
-            known = any(self.shown_as(slug) == asked for slug in slugs)
+            known = any(self.name_of(slug) == asked for slug in slugs)
         else:
             known = asked == self.tenant.slug
         if not known:
             raise missing("tenant.not_found")
 
-    def shown_as(self, slug: str) -> str:
+    def name_of(self, slug: str) -> str:
         """Return the name by which the caller knows a tenant."""
         return tenant_name(slug, pool=self.pool, caller=self.tenant)
 
@@ -90,12 +90,12 @@ class ReportView(PoolView):
             return tenants_for(None).filter(slug=self.query["tenant"]).first()
         return None
 
-    def part_of(self, compute: Callable[..., Any]) -> Any:
+    def visible_part(self, compute: Callable[..., Any]) -> Any:
         """A report of what the caller may see, by the names that it knows."""
         report = compute(pool=self.pool, period=self.period(), tenant=self.limit())
-        return report.under(self.shown_as, self.wanted)
+        return report.under(self.name_of, self.is_asked_for)
 
-    def wanted(self, name: str) -> bool:
+    def is_asked_for(self, name: str) -> bool:
         """Return whether the query asks for the tenant that the caller knows by a name."""
         return self.query["tenant"] in (None, name)
 
@@ -126,21 +126,21 @@ class ReportView(PoolView):
         """The group that limits the report, or None."""
         return None if self.subtree is None else self.subtree.group
 
-    def shown(self, report: Any, as_shown: Report | None = None) -> Response:
+    def answer_report(self, report: Any, presentation: Report | None = None) -> Response:
         """Answer the report in the negotiated format."""
-        as_shown, chosen = as_shown or self.report, self.request.accepted_renderer.format
+        presentation, chosen = presentation or self.report, self.request.accepted_renderer.format
         if chosen == SVGRenderer.format:
-            return Response(as_shown.chart(report).svg)
+            return Response(presentation.chart(report).svg)
         if chosen in (CSVRenderer.format, NDJSONRenderer.format):
-            return self.rows_answer(list(as_shown.rows(report)), as_shown.columns)
+            return self.rows_answer(list(presentation.rows(report)), presentation.columns)
         head = head_document(
-            as_shown,
+            presentation,
             pool=self.pool.slug,
             period=report.period,
             step=self.query["step"],
             resources=resources_of(self.pool),
         )
-        return Response({**head, **as_shown.fields(report)})
+        return Response({**head, **presentation.fields(report)})
 
 
 class BillingView(ReportView):
@@ -175,7 +175,7 @@ class BillingView(ReportView):
             of_group = group_billing(
                 group=group, period=of_period, now=utc_now(), within=self.within
             )
-            return self.shown(of_group, GROUP_BILLING)
+            return self.answer_report(of_group, GROUP_BILLING)
         limit = self.tenant
         if limit is None and self.query["tenant"] is not None:
             limit = tenants_for(None).filter(slug=self.query["tenant"]).first()
@@ -185,7 +185,7 @@ class BillingView(ReportView):
             now=utc_now(),
             tenant=limit,
         )
-        return self.shown(report.under(self.wanted))
+        return self.answer_report(report.under(self.is_asked_for))
 
 
 class WholeReportView(ReportView):
@@ -217,8 +217,8 @@ class SharingDegreeView(ReportView):
         group = self.group_named(period)
         if group is not None:
             of_group = group_sharing_degree(group=group, period=period, within=self.within)
-            return self.shown(of_group, GROUP_SHARING_DEGREE)
-        return self.shown(self.part_of(sharing_degree_report))
+            return self.answer_report(of_group, GROUP_SHARING_DEGREE)
+        return self.answer_report(self.visible_part(sharing_degree_report))
 
 
 class LendingView(ReportView):
@@ -243,8 +243,8 @@ class LendingView(ReportView):
             found = group_lending(group=group, period=period, within=self.within)
             if self.subtree is not None:
                 found = found.under(self.subtree.outsider)
-            return self.shown(found, GROUP_LENDING)
-        return self.shown(self.part_of(lending_report))
+            return self.answer_report(found, GROUP_LENDING)
+        return self.answer_report(self.visible_part(lending_report))
 
 
 class UtilizationView(WholeReportView):
@@ -267,14 +267,14 @@ class UtilizationView(WholeReportView):
         group = self.group_named(period)
         if group is not None:
             used = group_utilization(group=group, period=period, within=self.within)
-            return self.shown(used, GROUP_UTILIZATION)
+            return self.answer_report(used, GROUP_UTILIZATION)
         asked = self.query["tenant"] is not None
         report = utilization_report(
             pool=self.pool,
             period=period,
-            includes=(lambda slug: self.wanted(self.shown_as(slug))) if asked else None,
+            includes=(lambda slug: self.is_asked_for(self.name_of(slug))) if asked else None,
         )
-        return self.shown(report)
+        return self.answer_report(report)
 
 
 class FairnessView(WholeReportView):
@@ -291,4 +291,4 @@ class FairnessView(WholeReportView):
         `report.period`; more than 200,000 values are 422 `report.too_long`.
         """
         report = fairness_report(pool=self.pool, period=self.period())
-        return self.shown(report.under(self.shown_as, self.wanted))
+        return self.answer_report(report.under(self.name_of, self.is_asked_for))
