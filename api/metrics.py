@@ -120,6 +120,7 @@ def exposition() -> bytes:
     registry = CollectorRegistry()
     registry.register(DatabaseCollector())
     own: CollectorRegistry = REGISTRY
+    # Several web processes share their counters by files; a scrape reaches one of them.
     if "MultiProcess" in ValueClass.__name__:
         own = CollectorRegistry()
         MultiProcessCollector(own)  # type: ignore[no-untyped-call]

@@ -130,6 +130,7 @@ class _Migrations:
 
 
 def _migrations_applied() -> bool:
+    # Building the graph of migrations is too slow for each probe.
     if not _Migrations.applied:
         executor = MigrationExecutor(connection)
         _Migrations.applied = not executor.migration_plan(executor.loader.graph.leaf_nodes())

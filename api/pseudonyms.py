@@ -59,6 +59,7 @@ class GroupNameField(SlugField):
 
 def pseudonym(kind: str, text: str, *, pool: Pool) -> str:
     """Return a name for `text` that is constant within the pool and cannot be reversed."""
+    # Keyed by the pool too: pseudonyms of two pools cannot be matched.
     digest = hmac.new(_secret(), f"{pool.pk}:{kind}:{text}".encode(), hashlib.sha256)
     return f"{kind}-{digest.hexdigest()[:12]}"
 

@@ -77,6 +77,7 @@ class Resource(ContractView):
         """Answer a page of the objects that the caller may see and the query asks for."""
         found = (self.queryset() if rows is None else rows).filter(**self.filters())
         if self.by_rows:
+            # Joins of the objects are not needed: the columns join what they read.
             found = found.select_related(None).values_list(*self.document.lookups(), named=True)
         page = self.ordering.page(found, cursor=self.query["cursor"], limit=self.query["limit"])
         return self.answer_page(page)
@@ -132,6 +133,7 @@ class Resource(ContractView):
                 document, self.body_value(), cells=csv, refuse_too_many=refuse_too_many
             )
             keys = create(items)
+        # One item can create many objects, such as identical servers.
         if items.alone and len(keys) == 1:
             return self.answer_created(self.find(str(keys[0])), keys[0])
         headers = self.generation_header()
@@ -139,6 +141,7 @@ class Resource(ContractView):
 
     def answer_update(self, key: str) -> Response:
         """Change an object by the merge patch in the body, at the version in If-Match."""
+        # The service compares the version again under its lock. Here it is refused before the body.
         found = self.find(key)
         version = expected_version(self.request, actual=self.version_of(found))
         fields = self.read_patch(self.change, self.current(found), fixed=self.fixed)

@@ -148,6 +148,7 @@ class ContractView(APIView):
     ) -> Response:
         """Answer a page of a list, with the `columns` of its CSV."""
         self.columns = columns
+        # A link with all parameters of the query, so that a client needs to build none.
         following = self._url_after(page.next_cursor)
         response = Response({"results": [document(row) for row in page.rows], "next": following})
         response.add_post_render_callback(keep_content_type)
@@ -241,6 +242,7 @@ def writes(
         key = None
         if request.method == "POST":
             key = idempotency_key(request.headers.get("Idempotency-Key"))
+        # The claim commits with its effect, or neither does.
         with transaction.atomic():
             if key is None:
                 return handler(self, request, *args, **kwargs)

@@ -31,9 +31,11 @@ def read_body(request: Request, *, large: bool) -> bytes:
     if length > limit:
         _drop(plain, length)
         raise _too_large(limit)
+    # Without `wsgi.input_terminated` the end of a chunked body is unknown, and a read could hang.
     if "HTTP_TRANSFER_ENCODING" in plain.META:
         if not plain.META.get("wsgi.input_terminated"):
             raise LengthRequired("Send the body with its Content-Length, not in chunks.")
+        # Django reads no body without a Content-Length.
         body = plain.META["wsgi.input"].read(limit + 1)
     else:
         body = plain.read(limit + 1)

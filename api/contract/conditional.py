@@ -40,6 +40,7 @@ def optional_version(request: Request, *, actual: int) -> int | None:
             raise Unreadable(
                 'If-Match is *, or entity tags in quotes, as "v3".', code="version.syntax"
             )
+        # RFC 9110 §13.1.1: If-Match compares strongly, so weak tags never match.
         strong = [tag for weak, tag in _TAG.findall(header) if not weak]
         if f"v{actual}" not in strong:
             raise Stale(

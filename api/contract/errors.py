@@ -160,6 +160,7 @@ def _of_framework(exc: exceptions.APIException) -> DomainError | None:
 
 def _of_database(exc: DatabaseError | InterfaceError) -> DomainError | None:
     cause = exc.__cause__
+    # The database holds invariants under races: its constraints have the codes of the services.
     if isinstance(exc, IntegrityError):
         name = getattr(getattr(cause, "diag", None), "constraint_name", None)
         return domain_error_for(name) or Conflict("The change conflicts with another change.")

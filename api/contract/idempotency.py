@@ -53,6 +53,7 @@ def serve_once(
             code="idempotency.in_flight",
             retry_after=TWIN_RETRY_SECONDS,
         )
+    # The lock is held until the transaction ends, so the claim of a twin is visible or absent.
     digest = hashlib.sha256(body).digest()
     claim = IdempotencyClaim.objects.filter(**identity).first()
     if claim is not None:

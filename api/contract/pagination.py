@@ -53,6 +53,7 @@ class Ordering:
             position = self.read(cursor_position(self.name, cursor))
             rows = rows.filter(**{f"{self.column}__{comparison}": position})
         found = list(
+            # One more row than the page shows whether another page follows, without a count.
             rows.order_by(f"-{self.column}" if self.descending else self.column)[: limit + 1]
         )
         if len(found) <= limit:
@@ -98,6 +99,7 @@ def page_of_sorted(
     ordered = sorted(rows, key=key)
     start = 0
     if cursor is not None:
+        # The row of the cursor may be gone: continue behind its place.
         start = bisect_right(ordered, _texts_position(cursor_position(name, cursor)), key=key)
     found = ordered[start : start + limit]
     more = start + limit < len(ordered)

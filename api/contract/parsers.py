@@ -64,6 +64,7 @@ def json_document(body: bytes) -> Any:
     if not body.strip():
         return {}
     _refuse_deep(body)
+    # Without escaped backslashes, each "\u" that is left begins an escape.
     escapes = body.replace(rb"\\", b"")
     if rb"\u0000" in escapes:
         raise Unreadable("Text may not contain the character U+0000.", code="json.nul")
@@ -96,6 +97,7 @@ def _refuse_deep(body: bytes) -> None:
 
     What remains of the body are its brackets outside strings; each pass removes the innermost.
     """
+    # Escaped quotes do not end a string. Then every second part between quotes is outside strings.
     marks = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(_BRACKETS, b"")
     marks = marks.translate(None, _NEITHER_BRACKET_NOR_QUOTE)
     brackets = b"".join(marks.split(b'"')[::2])
@@ -141,6 +143,7 @@ def _decimal(text: str) -> Decimal:
         raise Unreadable(
             f"A number has at most {MAX_NUMBER_LENGTH} characters.", code="json.number"
         )
+    # `Decimal` refuses exponents that no double has, which the next check refuses by name.
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -167,6 +170,7 @@ def csv_rows(body: bytes) -> list[dict[str, Any]]:
     The first row names the columns. Raises `Unreadable`, with the row counted from 1 after it.
     """
     try:
+        # Spreadsheets begin UTF-8 files with a byte order mark.
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable(
@@ -194,6 +198,7 @@ def _refuse_columns(columns: Sequence[str]) -> None:
         raise Unreadable(f'The column "{twice[:80]}" appears twice.', code="csv.header")
     names = set(columns)
     for column in columns:
+        # A cell cannot be both an object and a member of it.
         if "." in column and column.partition(".")[0] in names:
             raise Unreadable(
                 f'The column "{column[:80]}" is a part of another column.', code="csv.header"

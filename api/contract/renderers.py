@@ -109,6 +109,7 @@ def json_bytes(document: Any) -> bytes:
     try:
         return orjson.dumps(document, option=_OPTIONS)
     except TypeError:
+        # Rare, so that the usual document is written in one pass.
         return orjson.dumps(_writable(document), option=_OPTIONS)
 
 
@@ -135,6 +136,7 @@ def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> byte
 
 def _cell(row: Mapping[str, Any], column: str) -> str:
     value = row.get(column)
+    # A key such as a label may itself contain a point, so the whole name is tried first.
     if value is None and "." in column:
         name, _, member = column.partition(".")
         inner = row.get(name)

@@ -101,6 +101,7 @@ class DecisionRowsView(PoolView):
     def run(self) -> Run:
         if self.query["cursor"] is None:
             return decision_now(pool=self.pool, now=utc_now())
+        # Cursors name their run: pages stay with the decision of the first one.
         run_id = uuid_or_none(cursor_list(self.query["cursor"]).partition(":")[2])
         if run_id is None:
             raise bad_cursor()

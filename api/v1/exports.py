@@ -18,12 +18,12 @@ AMOUNT_SCALE = 18
 
 
 def copy_format(file_format: str) -> str:
-    """The format of the export that a file of `file_format` is made from."""
+    """Return the format of the copy that a file is written from."""
     return "ndjson" if file_format == ParquetRenderer.format else file_format
 
 
 def stream_entries(export: Export, renderer: Any, columns: Sequence[str]) -> StreamingHttpResponse:
-    """The answer with an export in the renderer's format."""
+    """Answer an export in the format of a renderer."""
     media_type = "; charset=".join(filter(None, (renderer.media_type, renderer.charset)))
     parquet = renderer.format == ParquetRenderer.format
     content = ParquetEntries(export.stream, columns) if parquet else export.stream
@@ -47,11 +47,12 @@ class ParquetEntries:
         )
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Release the snapshot."""
         self._stream.close()
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         rest = b""
         for chunk in self._stream:
+            # Chunks of the copy end anywhere, also within a line.
             *lines, rest = (rest + chunk).split(b"\n")
             yield from map(orjson.loads, lines)

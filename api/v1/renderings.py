@@ -157,6 +157,7 @@ class RenderingView(PoolView):
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
         parts += ["", *former_groups] if former_groups else []
         digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
+        # The tag has everything that the text depends on, since agents poll by it.
         tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
         if is_known(request, tag):
             return Response(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})

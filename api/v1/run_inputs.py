@@ -23,8 +23,11 @@ def input_for(document: dict[str, Any], *, pool: Pool, caller: Tenant | None) ->
 
 
 class _Veil:
+    """The input of a run with pseudonyms for the tenants, servers and labels of others."""
+
     def __init__(self, document: dict[str, Any], pool: Pool, caller: Tenant) -> None:
         self._document, self._pool, self._caller = document, pool, caller
+        # Labels of others could name them. Those that the caller uses itself reveal nothing.
         self._known = set(self._known_labels())
         self._path = set(groups_above(document, caller.slug))
 

@@ -139,6 +139,7 @@ class WebhookResource(Resource):
     def answer_secret(self, issued: IssuedSecret) -> Response:
         """Answer a webhook with its secret, which the copy for repeated requests hides."""
         response = self.answer_one(issued.webhook, HTTPStatus.CREATED)
+        # The secret is never stored with the answer of an Idempotency-Key.
         response.kept = {**response.data, "secret": None}  # type: ignore[attr-defined]
         response.data["secret"] = issued.secret
         return response
