@@ -38,17 +38,17 @@ from api.v1 import (
     webhooks,
     workloads,
 )
-from api.v1.reports import views as report_views
+from api.v1.reports import billing, fairness, lending, sharing_degree, utilization
 
 POOL = "pools/<str:pool>"
 SERVER = f"{POOL}/servers/<str:server>"
 WEBHOOK = "webhooks/<str:webhook>"
 REPORTS = (
-    report_views.SharingDegreeView,
-    report_views.FairnessView,
-    report_views.UtilizationView,
-    report_views.LendingView,
-    report_views.BillingView,
+    sharing_degree.SharingDegreeView,
+    fairness.FairnessView,
+    utilization.UtilizationView,
+    lending.LendingView,
+    billing.BillingView,
 )
 
 urlpatterns = [

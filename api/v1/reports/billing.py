@@ -1,7 +1,10 @@
 """The billing report as a document, as rows and as a picture."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from allocator_service.billing.statements.documents import money_text
 from allocator_service.billing.tie_out import (
@@ -12,12 +15,24 @@ from allocator_service.billing.tie_out import (
     BillingReport,
     Tie,
     billing_chart,
+    billing_report,
+    group_billing,
 )
+from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.reporting.periods import report_period
 from allocator_service.pools.group_services import MAX_GROUPS
+from allocator_service.tenants.selectors import tenants_for
+from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
+from api.contract.operations import reports
 from api.contract.parameters import Parameters
-from api.v1.reports.documents import MAX_TENANTS, Report, ReportDocument
+from api.v1.reports.documents import (
+    MAX_TENANTS,
+    Report,
+    ReportDocument,
+)
+from api.v1.reports.views import ReportView
 from api.v1.statement_documents import MonthField
 
 COLUMNS = (
@@ -32,6 +47,7 @@ COLUMNS = (
     "difference",
     "reason",
 )
+
 STEPS = ("P1M",)
 
 
@@ -161,6 +177,7 @@ def billing_rows(report: BillingReport) -> Iterator[dict[str, Any]]:
 
 
 BILLING = Report("billing", DEFINITIONS, COLUMNS, billing_fields, billing_rows, billing_chart)
+
 GROUP_BILLING = Report(
     "billing",
     {**DEFINITIONS, "group": TREE_OF_MONTH},
@@ -169,3 +186,48 @@ GROUP_BILLING = Report(
     billing_rows,
     billing_chart,
 )
+
+
+class BillingView(ReportView):
+    """A report of money, of which a tenant sees its own even in a transparent pool."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+    retired = True
+    report = BILLING
+    parameters = BillingParameters
+
+    @reports(BillingDocument, "Report what was billed, and that it is what the ledger holds")
+    def get(self, request: Request, pool: str) -> Response:
+        """Report what each tenant was billed, and reconcile it with the ledger.
+
+        For each month, tenant and resource, `ledger` = `statements` + `not_yet_billed` +
+        `not_billable`, to the last digit. The period is widened to whole months of the pool's time
+        zone, at most 36 (422 `report.too_long`); open months are computed as of now. `group` reports
+        the sum of a group and the tenants below it at the end of each month, to operator and billing
+        keys. A tenant key sees itself only, in a transparent pool too. The report stays readable after
+        the pool is retired.
+        """
+        self.refuse_unknown()
+        of_period = report_period(
+            pool=self.pool,
+            start=self.query["from"],
+            end=self.query["to"],
+            step=None,
+            now=utc_now(),
+        )
+        group = self.group_named(of_period)
+        if group is not None:
+            of_group = group_billing(
+                group=group, period=of_period, now=utc_now(), within=self.within
+            )
+            return self.answer_report(of_group, GROUP_BILLING)
+        limit = self.tenant
+        if limit is None and self.query["tenant"] is not None:
+            limit = tenants_for(None).filter(slug=self.query["tenant"]).first()
+        report = billing_report(
+            pool=self.pool,
+            period=of_period,
+            now=utc_now(),
+            tenant=limit,
+        )
+        return self.answer_report(report.under(self.is_asked_for))

@@ -3,15 +3,20 @@
 from collections.abc import Iterator
 from typing import Any
 
+from rest_framework.request import Request
+from rest_framework.response import Response
+
 from allocator_service.allocation.reports.fairness import (
     DEFINITIONS,
     PAIRS_SHOWN,
     REASONS,
     FairnessReport,
     fairness_chart,
+    fairness_report,
 )
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from api.contract import documents
+from api.contract.operations import reports
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -19,6 +24,7 @@ from api.v1.reports.documents import (
     ReportDocument,
     amounts_document,
 )
+from api.v1.reports.views import WholeReportView
 
 COLUMNS = ("tenant", "start", "end", "weighted_share", "jain_index")
 
@@ -115,3 +121,20 @@ def fairness_rows(report: FairnessReport) -> Iterator[dict[str, Any]]:
 
 
 FAIRNESS = Report("fairness", DEFINITIONS, COLUMNS, fairness_fields, fairness_rows, fairness_chart)
+
+
+class FairnessView(WholeReportView):
+    report = FAIRNESS
+
+    @reports(FairnessDocument, "Report shares, Jain's index and envy")
+    def get(self, request: Request, pool: str) -> Response:
+        """Report each tenant's weighted dominant share, Jain's index over them, and who would envy whom.
+
+        `envy` lists the worst 100 pairs and `envy_pairs` counts all. With `tenant`, only that tenant's
+        share and pairs are listed, while the index and the count stay those of the whole pool. A tenant
+        key can read it in a transparent pool only, with the others under pseudonyms; elsewhere it gets
+        404 `report.not_found`. An empty period, or one of more than 1,000 intervals, is 400
+        `report.period`; more than 200,000 values are 422 `report.too_long`.
+        """
+        report = fairness_report(pool=self.pool, period=self.period())
+        return self.answer_report(report.under(self.name_of, self.is_asked_for))

@@ -1,7 +1,10 @@
 """Lending as a document and as rows."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.reporting.groups import TREE
@@ -11,18 +14,24 @@ from allocator_service.ledger.reporting.lending import (
     GroupLendingReport,
     LendingReport,
     Traffic,
+    group_lending,
+    lending_report,
 )
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from allocator_service.ledger.reporting.pictures import group_lending_chart, lending_chart
 from allocator_service.pools.group_services import MAX_GROUPS
+from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
+from api.contract.operations import reports
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
+    GroupReportParameters,
     Report,
     ReportDocument,
     amounts_document,
 )
+from api.v1.reports.views import ReportView
 
 COLUMNS = ("owner", "tenant", "start", "end", "resource", "unit", "used")
 
@@ -236,6 +245,7 @@ GROUP_DEFINITIONS = {
     "balance": "What was lent less what was borrowed.",
     "group": TREE,
 }
+
 GROUP_LENDING = Report(
     "lending",
     GROUP_DEFINITIONS,
@@ -244,3 +254,29 @@ GROUP_LENDING = Report(
     group_lending_rows,
     group_lending_chart,
 )
+
+
+class LendingView(ReportView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+    report = LENDING
+    parameters = GroupReportParameters
+
+    @reports(LendingDocument, "Report who ran on whose servers; a tenant sees what concerns it")
+    def get(self, request: Request, pool: str) -> Response:
+        """Report who ran on whose servers, and what every two tenants lent each other.
+
+        An `owner` of null is the pool itself or not known: reported usage does not say on which servers
+        it ran. A tenant key sees the flows from and to itself, in a transparent pool all of them, with
+        the others under pseudonyms. `group` reports the sum of a group, its children and the flows
+        between them, by the tree as it was at each instant, to operator, billing and group keys. An
+        empty period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000
+        values are 422 `report.too_long`.
+        """
+        period = self.period()
+        group = self.group_named(period)
+        if group is not None:
+            found = group_lending(group=group, period=period, within=self.within)
+            if self.subtree is not None:
+                found = found.under(self.subtree.outsider)
+            return self.answer_report(found, GROUP_LENDING)
+        return self.answer_report(self.visible_part(lending_report))

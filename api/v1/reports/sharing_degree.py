@@ -1,7 +1,10 @@
 """The sharing degree as a document, as rows and as a picture."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.reporting.amounts import exact_sum
@@ -15,17 +18,23 @@ from allocator_service.ledger.reporting.sharing_degree import (
     Degree,
     SharingDegreeReport,
     TenantDegree,
+    group_sharing_degree,
+    sharing_degree_report,
 )
 from allocator_service.pools.group_services import MAX_GROUPS
+from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
+from api.contract.operations import reports
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
+    GroupReportParameters,
     RatiosField,
     Report,
     ReportDocument,
     amounts_document,
 )
+from api.v1.reports.views import ReportView
 
 COLUMNS = (
     "tenant",
@@ -186,6 +195,7 @@ SHARING_DEGREE = Report(
     sharing_degree_rows,
     sharing_degree_chart,
 )
+
 GROUP_SHARING_DEGREE = Report(
     "sharing-degree",
     {**DEFINITIONS, "group": TREE},
@@ -194,3 +204,27 @@ GROUP_SHARING_DEGREE = Report(
     group_sharing_degree_rows,
     sharing_degree_chart,
 )
+
+
+class SharingDegreeView(ReportView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+    report = SHARING_DEGREE
+    parameters = GroupReportParameters
+
+    @reports(SharingDegreeDocument, "Report what sharing gave each tenant; a tenant sees itself")
+    def get(self, request: Request, pool: str) -> Response:
+        """Report what each tenant used, beside what it would have used alone in its part of the pool.
+
+        The sharing degree is `used` / `alone` per resource; `min` is the least of them, and below 1 the
+        tenant lost by sharing. A ratio that does not exist is null with a reason. A tenant key sees
+        itself, and in a transparent pool the others under pseudonyms. `group` reports the sum of a
+        group and then its children, by the tree as it was at each instant, to operator, billing and
+        group keys. An empty period, or one of more than 1,000 intervals, is 400 `report.period`; more
+        than 200,000 values are 422 `report.too_long`.
+        """
+        period = self.period()
+        group = self.group_named(period)
+        if group is not None:
+            of_group = group_sharing_degree(group=group, period=period, within=self.within)
+            return self.answer_report(of_group, GROUP_SHARING_DEGREE)
+        return self.answer_report(self.visible_part(sharing_degree_report))
