@@ -19,14 +19,7 @@ from api.contract.renderers import (
     SVGRenderer,
     YAMLRenderer,
 )
-from policies.fields import (
-    ChoiceField,
-    Document,
-    DocumentField,
-    MapField,
-    QuantitiesField,
-    Schema,
-)
+from policies.fields import ChoiceField, Document, DocumentField, MapField, QuantitiesField, Schema
 
 Component = Callable[[str, Schema], Schema]
 

@@ -29,11 +29,7 @@ from api.contract.fields import uuid_or_none
 from api.contract.operations import Operation, accepts, concludes, describe, lists, shows
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.contract.renderers import (
-    HTMLRenderer,
-    OrjsonRenderer,
-    SVGRenderer,
-)
+from api.contract.renderers import HTMLRenderer, OrjsonRenderer, SVGRenderer
 from api.pseudonyms import tenant_name
 from api.v1.backtest_documents import (
     BacktestDocument,

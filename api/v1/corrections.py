@@ -11,9 +11,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import parse_quantity
 from allocator_service.core.selecting import missing
 from allocator_service.ledger.intake.corrections import entry_correct
-from allocator_service.ledger.selectors import (
-    entry_get,
-)
+from allocator_service.ledger.selectors import entry_get
 from allocator_service.pools.selectors import resources_of
 from api.auth import OPERATOR
 from api.contract import documents

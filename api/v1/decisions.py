@@ -8,12 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.selectors import (
-    decision_at,
-    decision_now,
-    run_get,
-    slot_in_force,
-)
+from allocator_service.allocation.selectors import decision_at, decision_now, run_get, slot_in_force
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, EVERY_SCOPE_GROUP_AND_AGENT

@@ -10,19 +10,11 @@ from rest_framework.response import Response
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.enforcement.models import Report
-from allocator_service.enforcement.rendering.targets import (
-    CLASS_LABEL,
-    TARGETS,
-)
-from allocator_service.enforcement.selectors import (
-    enforcement_state,
-)
+from allocator_service.enforcement.rendering.targets import CLASS_LABEL, TARGETS
+from allocator_service.enforcement.selectors import enforcement_state
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.tenants.models import Tenant
-from api.auth import (
-    EVERY_SCOPE_AND_AGENT,
-    OPERATOR_AND_AGENT,
-)
+from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_AGENT
 from api.contract import documents
 from api.contract.fields import MAX_GENERATION
 from api.contract.operations import replaces, shows

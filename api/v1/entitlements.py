@@ -21,9 +21,7 @@ from allocator_service.enforcement.entitlements import (
 from allocator_service.pools.group_services import MAX_GROUPS
 from allocator_service.pools.selectors import group_missing
 from allocator_service.tenants.models import Tenant
-from api.auth import (
-    EVERY_SCOPE_GROUP_AND_AGENT,
-)
+from api.auth import EVERY_SCOPE_GROUP_AND_AGENT
 from api.contract import documents
 from api.contract.operations import shows
 from api.contract.parameters import Parameters

@@ -10,11 +10,7 @@ from rest_framework.response import Response
 from allocator_service.ledger.exporting import entries_export
 from allocator_service.ledger.intake.chain import FORMAT_WITH_DOCUMENTS
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE
-from allocator_service.ledger.selectors import (
-    blocks_after,
-    entries_after,
-    position_of,
-)
+from allocator_service.ledger.selectors import blocks_after, entries_after, position_of
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR_AND_BILLING
 from api.contract import documents

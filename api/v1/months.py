@@ -23,20 +23,12 @@ from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
 from api.auth import EVERY_SCOPE
 from api.contract import documents
-from api.contract.operations import (
-    computes,
-    exports,
-    shows,
-)
+from api.contract.operations import computes, exports, shows
 from api.v1.entry_documents import entry_columns, owner_names
 from api.v1.exports import copy_format, stream_entries
 from api.v1.focus import focus_content
 from api.v1.run_documents import VerificationDocument
-from api.v1.statement_documents import (
-    ManifestDocument,
-    MonthDocument,
-    statement_shown,
-)
+from api.v1.statement_documents import ManifestDocument, MonthDocument, statement_shown
 from api.views import PoolView
 
 

@@ -27,9 +27,7 @@ from allocator_service.enforcement.selectors import (
     member_slugs,
     next_boundary,
 )
-from api.auth import (
-    OPERATOR_BILLING_AND_AGENT,
-)
+from api.auth import OPERATOR_BILLING_AND_AGENT
 from api.contract import documents
 from api.contract.conditional import is_known
 from api.contract.operations import renders

@@ -26,17 +26,9 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_with_retired
 from api.auth import EVERY_SCOPE_AND_GROUP, OPERATOR
 from api.contract.fields import is_slug
-from api.contract.operations import (
-    creates,
-    lists,
-    states,
-)
+from api.contract.operations import creates, lists, states
 from api.contract.pagination import page_of_sorted
-from api.contract.renderers import (
-    HTMLRenderer,
-    OrjsonRenderer,
-    ParquetRenderer,
-)
+from api.contract.renderers import HTMLRenderer, OrjsonRenderer, ParquetRenderer
 from api.v1.focus import lines_parquet
 from api.v1.statement_documents import (
     CloseRequest,

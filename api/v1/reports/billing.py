@@ -27,11 +27,7 @@ from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
 from api.contract.operations import reports
 from api.contract.parameters import Parameters
-from api.v1.reports.documents import (
-    MAX_TENANTS,
-    Report,
-    ReportDocument,
-)
+from api.v1.reports.documents import MAX_TENANTS, Report, ReportDocument
 from api.v1.reports.views import ReportView
 from api.v1.statement_documents import MonthField
 

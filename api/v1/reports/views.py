@@ -18,11 +18,7 @@ from api.auth import EVERY_SCOPE
 from api.contract.parameters import Parameters
 from api.contract.renderers import CSVRenderer, NDJSONRenderer, SVGRenderer
 from api.pseudonyms import tenant_name
-from api.v1.reports.documents import (
-    Report,
-    ReportParameters,
-    head_document,
-)
+from api.v1.reports.documents import Report, ReportParameters, head_document
 from api.v1.run_inputs import sees_whole, sees_whole_of
 from api.views import PoolView
 
