@@ -26,6 +26,7 @@ class Resource(ContractView):
     object is created. `lookup` is the column that a path names, `not_found` the code of an object that
     does not exist or that the caller may not see. Lists have an `ordering`; `by_rows` reads columns
     instead of objects, in a third of the time.
+
     A handler returns `answer_*`. What is particular to a resource overrides a method, or is written in
     the handler.
     """

@@ -11,7 +11,7 @@ from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from api.operations import OpenView
+from api.health import OpenView
 from api.throttling import AddressThrottle
 
 CACHE_CONTROL = "public, max-age=300"

@@ -1,4 +1,4 @@
-"""Routes of operations, for health, readiness and metrics."""
+"""Routes for health, readiness and metrics, which need no key."""
 
 import hmac
 from collections.abc import Callable
