@@ -1,9 +1,9 @@
-"""Routes for health, readiness and metrics, which need no key."""
+"""Routes for health, readiness and metrics, outside the versions of the API."""
 
 import hmac
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -24,21 +24,12 @@ from api.contract.errors import Unauthenticated
 from api.contract.operations import Operation, describe, shows
 from api.limiter import redis_client
 from api.metrics import CONTENT_TYPE, exposition
-from api.views import ContractView
+from api.views import OpenView
 from policies.fields import ChoiceField, Document, DocumentField
 
 PING_SECONDS = 0.2
 
 OK, DEGRADED, FAILED = "ok", "degraded", "failed"
-
-
-class OpenView(ContractView):
-    """A route without a key."""
-
-    authentication_classes = []
-    permission_classes = []
-    throttle_classes = []
-    scopes: ClassVar = {"GET": frozenset(Scope)}
 
 
 class StatusDocument(Document):

@@ -13,7 +13,7 @@ from allocator_service.allocation.policies import policy_documents
 from allocator_service.core.headers import PAGE_POLICY
 from api.contract.operations import shows
 from api.contract.renderers import HTMLRenderer, OrjsonRenderer
-from api.health import OpenView
+from api.views import OpenView
 from policies.fields import Document, DocumentField, TextField
 
 

@@ -177,6 +177,15 @@ def keep_content_type(response: Response) -> None:
     response.headers.setdefault("Content-Type", str(response.accepted_media_type))
 
 
+class OpenView(ContractView):
+    """A route without a key."""
+
+    authentication_classes = []
+    permission_classes = []
+    throttle_classes = []
+    scopes: ClassVar = {"GET": frozenset(Scope)}
+
+
 class PoolView(ContractView):
     """A route below a pool, which is missing to callers that may not see it.
 

@@ -11,8 +11,8 @@ from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from api.health import OpenView
 from api.throttling import AddressThrottle
+from api.views import OpenView
 
 CACHE_CONTROL = "public, max-age=300"
 _lock = threading.Lock()
