@@ -96,7 +96,7 @@ class ExplanationDocument(documents.Document):
 
 
 class ExplanationView(OneRunView):
-    """Why a tenant got what it got; a tenant's key asks about itself."""
+    """The explanation of a tenant's share, which a tenant key reads of itself."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
 
