@@ -61,7 +61,7 @@ def test_without_a_database_the_service_is_not_ready(beating, anonymous, monkeyp
     def away():
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(operations, "_database_answers", away)
+    monkeypatch.setattr(health, "_database_answers", away)
     response = anonymous.get("/readyz")
     assert response.status_code == 503
     assert response["Retry-After"] == "1"
